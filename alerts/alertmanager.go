@@ -129,30 +129,86 @@ func (s *Settings) alertmanagerConfig() amConfig {
 	have := s.Receivers()
 	quiet := first(have, "slack", "email", "webhook", "pagerduty")
 	config := amConfig{Templates: []string{TemplatesFile}, Receivers: s.receivers(),
-		TimeIntervals: []amInterval{{"business_hours", []amTimeSpan{{[]amTimes{{s.Hours.From, s.Hours.To}}, []string{s.Hours.Days}, s.Hours.Zone}}}},
-		Route:         amRoute{Receiver: quiet, GroupBy: []string{"cluster", "alertname"}, Wait: s.GroupWait, Interval: s.GroupInterval, Repeat: s.Repeat}}
+		TimeIntervals: []amInterval{
+			{
+				"business_hours",
+				[]amTimeSpan{
+					{[]amTimes{{s.Hours.From, s.Hours.To}}, []string{s.Hours.Days}, s.Hours.Zone},
+				},
+			},
+		},
+		Route: amRoute{
+			Receiver: quiet,
+			GroupBy:  []string{"cluster", "alertname"},
+			Wait:     s.GroupWait,
+			Interval: s.GroupInterval,
+			Repeat:   s.Repeat,
+		}}
 	for _, name := range have {
-		config.Route.SubRoutes = append(config.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{testLabel + `="` + name + `"`}, GroupBy: []string{testLabel, "alertname"}, Wait: "1s", Interval: "10s"})
+		config.Route.SubRoutes = append(
+			config.Route.SubRoutes,
+			amRoute{
+				Receiver: name,
+				Matchers: []string{testLabel + `="` + name + `"`},
+				GroupBy:  []string{testLabel, "alertname"},
+				Wait:     "1s",
+				Interval: "10s",
+			},
+		)
 	}
-	users := amRoute{Receiver: nobody, Matchers: []string{`audience="users"`}, GroupBy: []string{"cluster", "user", "alertname"}, Repeat: "24h"}
+	users := amRoute{
+		Receiver: nobody,
+		Matchers: []string{`audience="users"`},
+		GroupBy:  []string{"cluster", "user", "alertname"},
+		Repeat:   "24h",
+	}
 	if s.UserNotices != "" {
 		users.Receiver = "users"
 	}
 	config.Route.SubRoutes = append(config.Route.SubRoutes, users)
 	if s.PagerDuty != nil {
-		config.Route.SubRoutes = append(config.Route.SubRoutes, amRoute{Receiver: "pagerduty", Matchers: []string{`severity="critical"`}, Repeat: "1h", Continue: quiet != "pagerduty"})
+		config.Route.SubRoutes = append(
+			config.Route.SubRoutes,
+			amRoute{
+				Receiver: "pagerduty",
+				Matchers: []string{`severity="critical"`},
+				Repeat:   "1h",
+				Continue: quiet != "pagerduty",
+			},
+		)
 	}
 	for _, name := range have {
 		if name == "webhook" && quiet != "webhook" {
-			config.Route.SubRoutes = append(config.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{`severity=~"critical|warning|info"`}, Continue: true})
+			config.Route.SubRoutes = append(
+				config.Route.SubRoutes,
+				amRoute{
+					Receiver: name,
+					Matchers: []string{`severity=~"critical|warning|info"`},
+					Continue: true,
+				},
+			)
 		}
 		if name == "email" && quiet != "email" {
-			config.Route.SubRoutes = append(config.Route.SubRoutes, amRoute{Receiver: name, Matchers: []string{`severity=~"critical|warning"`}, Continue: true})
+			config.Route.SubRoutes = append(
+				config.Route.SubRoutes,
+				amRoute{
+					Receiver: name,
+					Matchers: []string{`severity=~"critical|warning"`},
+					Continue: true,
+				},
+			)
 		}
 	}
-	config.Route.SubRoutes = append(config.Route.SubRoutes,
-		amRoute{Receiver: quiet, Matchers: []string{`severity="info"`}, Active: []string{"business_hours"}, Repeat: "24h"},
-		amRoute{Receiver: quiet, Matchers: []string{`severity=~"critical|warning"`}})
+	config.Route.SubRoutes = append(
+		config.Route.SubRoutes,
+		amRoute{
+			Receiver: quiet,
+			Matchers: []string{`severity="info"`},
+			Active:   []string{"business_hours"},
+			Repeat:   "24h",
+		},
+		amRoute{Receiver: quiet, Matchers: []string{`severity=~"critical|warning"`}},
+	)
 	config.Inhibit = inhibitions()
 	return config
 }
@@ -164,19 +220,79 @@ func inhibitions() []amInhibit {
 	inCluster := []string{"cluster"}
 	onDevice := []string{"cluster", "node", "UUID"}
 	return []amInhibit{
-		{[]string{`alertname=~"MusterControllerDown|MusterLeaderless"`}, []string{`alertname=~"MusterAgentDisconnected|MusterAgentsLost|MusterAccountingDown|MusterAccountingBehind|MusterQueueStuck|MusterReportsStuck"`}, inCluster},
-		{[]string{`alertname="MusterAccountingDown"`}, []string{`alertname="MusterAccountingBehind"`}, inCluster},
-		{[]string{`alertname="MusterAgentsLost"`}, []string{`alertname=~"MusterAgentDisconnected|MusterAgentDown|MusterNodesDown|MusterManyNodesOut|MusterJobsLostToNodes"`}, inCluster},
-		{[]string{`alertname="MusterHistoryLost"`}, []string{`alertname="MusterOrphanRuns"`}, inCluster},
-		{[]string{`alertname="MusterLedgerDiskLow"`}, []string{`alertname="MusterLedgerSyncFailed"`}, inCluster},
-		{[]string{`alertname=~"MusterControllerDown|MusterLeaderless|MusterLedgerDiskLow|MusterLedgerSyncFailed"`}, []string{`alertname=~"MusterErrorBudgetBurnsFast|MusterErrorBudgetBurns"`}, inCluster},
-		{[]string{`alertname="MusterErrorBudgetBurnsFast"`}, []string{`alertname="MusterErrorBudgetBurns"`}, []string{"cluster", "slo", "class"}},
-		{[]string{`alertname="MusterAccountingDown"`}, []string{`alertname="MusterErrorBudgetBurns"`, `slo="accounting"`}, inCluster},
-		{[]string{`alertname="MusterManyNodesOut"`}, []string{`alertname="MusterNodesDown"`}, inCluster},
-		{[]string{`alertname="MusterNodesDown"`}, []string{`alertname=~"MusterAgentDown|MusterAgentDisconnected"`}, []string{"cluster", "node"}},
-		{[]string{`alertname="MusterGPUOffTheBus"`}, []string{`alertname=~"MusterGPUXID|MusterGPUXIDOfDevice|MusterGPUXIDOfProgram|MusterGPULinkErrors"`}, onDevice},
-		{[]string{`alertname="MusterGPUXID"`}, []string{`alertname=~"MusterGPUMemoryErrors|MusterGPUXIDOfDevice"`}, onDevice},
-		{[]string{`alertname="MusterGPUHot"`}, []string{`alertname="MusterGPUThrottled"`}, onDevice},
+		{
+			[]string{`alertname=~"MusterControllerDown|MusterLeaderless"`},
+			[]string{
+				`alertname=~"MusterAgentDisconnected|MusterAgentsLost|MusterAccountingDown|MusterAccountingBehind|MusterQueueStuck|MusterReportsStuck"`,
+			},
+			inCluster,
+		},
+		{
+			[]string{`alertname="MusterAccountingDown"`},
+			[]string{`alertname="MusterAccountingBehind"`},
+			inCluster,
+		},
+		{
+			[]string{`alertname="MusterAgentsLost"`},
+			[]string{
+				`alertname=~"MusterAgentDisconnected|MusterAgentDown|MusterNodesDown|MusterManyNodesOut|MusterJobsLostToNodes"`,
+			},
+			inCluster,
+		},
+		{
+			[]string{`alertname="MusterHistoryLost"`},
+			[]string{`alertname="MusterOrphanRuns"`},
+			inCluster,
+		},
+		{
+			[]string{`alertname="MusterLedgerDiskLow"`},
+			[]string{`alertname="MusterLedgerSyncFailed"`},
+			inCluster,
+		},
+		{
+			[]string{
+				`alertname=~"MusterControllerDown|MusterLeaderless|MusterLedgerDiskLow|MusterLedgerSyncFailed"`,
+			},
+			[]string{`alertname=~"MusterErrorBudgetBurnsFast|MusterErrorBudgetBurns"`},
+			inCluster,
+		},
+		{
+			[]string{`alertname="MusterErrorBudgetBurnsFast"`},
+			[]string{`alertname="MusterErrorBudgetBurns"`},
+			[]string{"cluster", "slo", "class"},
+		},
+		{
+			[]string{`alertname="MusterAccountingDown"`},
+			[]string{`alertname="MusterErrorBudgetBurns"`, `slo="accounting"`},
+			inCluster,
+		},
+		{
+			[]string{`alertname="MusterManyNodesOut"`},
+			[]string{`alertname="MusterNodesDown"`},
+			inCluster,
+		},
+		{
+			[]string{`alertname="MusterNodesDown"`},
+			[]string{`alertname=~"MusterAgentDown|MusterAgentDisconnected"`},
+			[]string{"cluster", "node"},
+		},
+		{
+			[]string{`alertname="MusterGPUOffTheBus"`},
+			[]string{
+				`alertname=~"MusterGPUXID|MusterGPUXIDOfDevice|MusterGPUXIDOfProgram|MusterGPULinkErrors"`,
+			},
+			onDevice,
+		},
+		{
+			[]string{`alertname="MusterGPUXID"`},
+			[]string{`alertname=~"MusterGPUMemoryErrors|MusterGPUXIDOfDevice"`},
+			onDevice,
+		},
+		{
+			[]string{`alertname="MusterGPUHot"`},
+			[]string{`alertname="MusterGPUThrottled"`},
+			onDevice,
+		},
 	}
 }
 
@@ -203,18 +319,61 @@ func (s *Settings) receivers() []amReceiver {
 			if name == "users" && s.Slack.UsersChannel != "" {
 				channel = s.Slack.UsersChannel
 			}
-			receiver.Slack = []amSlack{{Resolved: true, URLFile: s.Slack.URLFile, Channel: channel, Title: `{{ template "muster.title" . }}`, TitleLink: `{{ template "muster.link" . }}`,
-				Text: `{{ template "muster.text" . }}`, Fallback: `{{ template "muster.title" . }}`, Color: `{{ template "muster.color" . }}`,
-				Actions: []amAction{{"button", "Dashboard", `{{ (index .Alerts 0).Annotations.dashboard }}`}, {"button", "Runbook", `{{ (index .Alerts 0).Annotations.runbook_url }}`}}}}
+			receiver.Slack = []amSlack{
+				{
+					Resolved:  true,
+					URLFile:   s.Slack.URLFile,
+					Channel:   channel,
+					Title:     `{{ template "muster.title" . }}`,
+					TitleLink: `{{ template "muster.link" . }}`,
+					Text:      `{{ template "muster.text" . }}`,
+					Fallback:  `{{ template "muster.title" . }}`,
+					Color:     `{{ template "muster.color" . }}`,
+					Actions: []amAction{
+						{"button", "Dashboard", `{{ (index .Alerts 0).Annotations.dashboard }}`},
+						{"button", "Runbook", `{{ (index .Alerts 0).Annotations.runbook_url }}`},
+					},
+				},
+			}
 		case "pagerduty":
-			receiver.PagerDuty = []amPagerDuty{{Resolved: true, KeyFile: s.PagerDuty.KeyFile, URL: s.PagerDuty.URL, Description: `{{ template "muster.title" . }}`,
-				Severity: `{{ template "muster.pagerduty.severity" . }}`, Class: `{{ .CommonLabels.alertname }}`, Group: `{{ .CommonLabels.cluster }}`, Component: `{{ .CommonLabels.node }}`,
-				Details: map[string]string{"text": `{{ template "muster.text" . }}`, "firing": `{{ .Alerts.Firing | len }}`, "resolved": `{{ .Alerts.Resolved | len }}`},
-				Links:   []amLink{{`{{ (index .Alerts 0).Annotations.dashboard }}`, "Dashboard"}, {`{{ (index .Alerts 0).Annotations.runbook_url }}`, "Runbook"}}}}
+			receiver.PagerDuty = []amPagerDuty{
+				{
+					Resolved:    true,
+					KeyFile:     s.PagerDuty.KeyFile,
+					URL:         s.PagerDuty.URL,
+					Description: `{{ template "muster.title" . }}`,
+					Severity:    `{{ template "muster.pagerduty.severity" . }}`,
+					Class:       `{{ .CommonLabels.alertname }}`,
+					Group:       `{{ .CommonLabels.cluster }}`,
+					Component:   `{{ .CommonLabels.node }}`,
+					Details: map[string]string{
+						"text":     `{{ template "muster.text" . }}`,
+						"firing":   `{{ .Alerts.Firing | len }}`,
+						"resolved": `{{ .Alerts.Resolved | len }}`,
+					},
+					Links: []amLink{
+						{`{{ (index .Alerts 0).Annotations.dashboard }}`, "Dashboard"},
+						{`{{ (index .Alerts 0).Annotations.runbook_url }}`, "Runbook"},
+					},
+				},
+			}
 		case "email":
 			e := s.Email
-			receiver.Email = []amEmail{{Resolved: true, To: e.To, From: e.From, SMTP: e.SMTP, Username: e.Username, PasswordFile: e.PasswordFile, RequireTLS: e.RequireTLS,
-				Headers: map[string]string{"Subject": `{{ template "muster.title" . }}`}, Text: `{{ template "muster.text" . }}`}}
+			receiver.Email = []amEmail{
+				{
+					Resolved:     true,
+					To:           e.To,
+					From:         e.From,
+					SMTP:         e.SMTP,
+					Username:     e.Username,
+					PasswordFile: e.PasswordFile,
+					RequireTLS:   e.RequireTLS,
+					Headers: map[string]string{
+						"Subject": `{{ template "muster.title" . }}`,
+					},
+					Text: `{{ template "muster.text" . }}`,
+				},
+			}
 		case "webhook":
 			w := amWebhook{Resolved: true, URL: s.Webhook.URL}
 			if s.Webhook.TokenFile != "" {

@@ -138,7 +138,16 @@ func Markdown() string {
 				continue
 			}
 			d := Duties()[rule.Name]
-			fmt.Fprintf(&b, "| [%s](../alerts/runbooks/%s.md) | %s | %s | %s | %s |\n", rule.Name, rule.Name, rule.Severity, d.Who, d.Within, d.Do)
+			fmt.Fprintf(
+				&b,
+				"| [%s](../alerts/runbooks/%s.md) | %s | %s | %s | %s |\n",
+				rule.Name,
+				rule.Name,
+				rule.Severity,
+				d.Who,
+				d.Within,
+				d.Do,
+			)
 		}
 	}
 	return b.String()

@@ -112,9 +112,18 @@ func (s *Settings) rule(rule Rule) oneRule {
 	if audience == "" {
 		audience = Operators
 	}
-	out := oneRule{Alert: rule.Name, Expr: fillThresholds(rule.Expr, v), Labels: map[string]string{"severity": v["severity"], "audience": string(audience)},
-		Annotations: map[string]string{"summary": fillThresholds(rule.Summary, rule.shownThresholds(v)), "description": fillThresholds(rule.Detail, rule.shownThresholds(v)), "dashboard": s.dashboard(rule),
-			"respond": Duties()[rule.Name].String(), "runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/" + rule.Name + ".md"}}
+	out := oneRule{
+		Alert:  rule.Name,
+		Expr:   fillThresholds(rule.Expr, v),
+		Labels: map[string]string{"severity": v["severity"], "audience": string(audience)},
+		Annotations: map[string]string{
+			"summary":     fillThresholds(rule.Summary, rule.shownThresholds(v)),
+			"description": fillThresholds(rule.Detail, rule.shownThresholds(v)),
+			"dashboard":   s.dashboard(rule),
+			"respond":     Duties()[rule.Name].String(),
+			"runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/" + rule.Name + ".md",
+		},
+	}
 	if v["for"] != "0s" {
 		out.For = v["for"]
 	}
@@ -170,7 +179,12 @@ func alertNames(matchers []string) []string {
 // dashboard is the link to open, with the variables that the alert's labels
 // give.
 func (s *Settings) dashboard(rule Rule) string {
-	link := strings.TrimRight(s.DashboardsURL, "/") + "/d/" + url.PathEscape(rule.Board) + "?var-cluster={{ $labels.cluster | urlquery }}"
+	link := strings.TrimRight(
+		s.DashboardsURL,
+		"/",
+	) + "/d/" + url.PathEscape(
+		rule.Board,
+	) + "?var-cluster={{ $labels.cluster | urlquery }}"
 	for _, name := range sortedKeys(rule.Vars) {
 		link += "&var-" + name + "={{ $labels." + rule.Vars[name] + " | urlquery }}"
 	}
@@ -247,7 +261,14 @@ func (s *Settings) Apart() ([]File, error) {
 		if err != nil {
 			return nil, err
 		}
-		tests, err := toYAML(unitTests{RuleFiles: []string{rule.Name + ".yaml"}, Evaluation: "1m", Tests: casesOf(rule)}, rule.Name)
+		tests, err := toYAML(
+			unitTests{
+				RuleFiles:  []string{rule.Name + ".yaml"},
+				Evaluation: "1m",
+				Tests:      casesOf(rule),
+			},
+			rule.Name,
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -264,7 +285,10 @@ func casesOf(rule Rule) []unitTest {
 		try   Case
 		fires bool
 	}{{rule.Name + " fires", rule.Fires, true}, {rule.Name + " stays quiet", rule.Quiet, false}} {
-		expr := unitExpr{Expr: fmt.Sprintf(`count(ALERTS{alertname="%s",alertstate="firing"})`, rule.Name), At: fmt.Sprintf("%dm", c.try.After)}
+		expr := unitExpr{
+			Expr: fmt.Sprintf(`count(ALERTS{alertname="%s",alertstate="firing"})`, rule.Name),
+			At:   fmt.Sprintf("%dm", c.try.After),
+		}
 		if c.fires {
 			expr.Samples = []unitSample{{Labels: "{}", Value: 1}}
 		}

@@ -88,18 +88,42 @@ type Recording struct {
 // (increase, quantile_over_time) kept to what Prometheus understands too.
 func Recordings() []Recording {
 	return append(sloRecordings(), []Recording{
-		{Group: "muster-recording", Record: "muster:nodes:in_service_ratio", Help: "Share of the nodes that can run jobs.",
-			Expr: `sum by (cluster) (muster_nodes{state=~"idle|mixed|allocated"}) / (sum by (cluster) (muster_nodes) > 0)`},
-		{Group: "muster-recording", Record: "muster:gpus:allocated_ratio", Help: "Share of the GPUs that jobs hold.",
-			Expr: `sum by (cluster) (muster_gpus{state=~"allocated|shared"}) / (sum by (cluster) (muster_gpus) > 0)`},
-		{Group: "muster-recording", Record: "muster:job_wait_seconds:mean1h", Help: "Mean wait of the jobs that started in the last hour, by partition.",
-			Expr: `sum by (cluster, partition) (increase(muster_job_wait_seconds_sum[1h])) / (sum by (cluster, partition) (increase(muster_job_wait_seconds_count[1h])) > 0)`},
-		{Group: "muster-recording", Record: "muster:job_wait_seconds:p95_worst1d", Help: "The hourly wait P95 that 5 % of the last day exceeded, by partition.",
-			Expr: `quantile_over_time(0.95, muster_kpi_wait_p95_seconds{by="partition",window="1h"}[1d])`},
-		{Group: "muster-recording", Record: "muster:job_gpu_seconds:rate10m", Help: "GPUs by account and by what was seen on them.",
-			Expr: `sum by (cluster, account, state) (rate(muster_job_gpu_seconds_total[10m]))`},
-		{Group: "muster-recording", Record: "muster:gpu_power_watts:sum", Help: "What the GPUs of each node draw.",
-			Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE)`},
+		{
+			Group:  "muster-recording",
+			Record: "muster:nodes:in_service_ratio",
+			Help:   "Share of the nodes that can run jobs.",
+			Expr:   `sum by (cluster) (muster_nodes{state=~"idle|mixed|allocated"}) / (sum by (cluster) (muster_nodes) > 0)`,
+		},
+		{
+			Group:  "muster-recording",
+			Record: "muster:gpus:allocated_ratio",
+			Help:   "Share of the GPUs that jobs hold.",
+			Expr:   `sum by (cluster) (muster_gpus{state=~"allocated|shared"}) / (sum by (cluster) (muster_gpus) > 0)`,
+		},
+		{
+			Group:  "muster-recording",
+			Record: "muster:job_wait_seconds:mean1h",
+			Help:   "Mean wait of the jobs that started in the last hour, by partition.",
+			Expr:   `sum by (cluster, partition) (increase(muster_job_wait_seconds_sum[1h])) / (sum by (cluster, partition) (increase(muster_job_wait_seconds_count[1h])) > 0)`,
+		},
+		{
+			Group:  "muster-recording",
+			Record: "muster:job_wait_seconds:p95_worst1d",
+			Help:   "The hourly wait P95 that 5 % of the last day exceeded, by partition.",
+			Expr:   `quantile_over_time(0.95, muster_kpi_wait_p95_seconds{by="partition",window="1h"}[1d])`,
+		},
+		{
+			Group:  "muster-recording",
+			Record: "muster:job_gpu_seconds:rate10m",
+			Help:   "GPUs by account and by what was seen on them.",
+			Expr:   `sum by (cluster, account, state) (rate(muster_job_gpu_seconds_total[10m]))`,
+		},
+		{
+			Group:  "muster-recording",
+			Record: "muster:gpu_power_watts:sum",
+			Help:   "What the GPUs of each node draw.",
+			Expr:   `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE)`,
+		},
 	}...)
 }
 
@@ -124,7 +148,12 @@ func Find(name string) (Rule, bool) {
 
 // allParams are all thresholds of a rule: its own, and those each rule has.
 func (r Rule) allParams() []Param {
-	return append([]Param{{"for", Duration, r.For, "how long it must hold"}, {"severity", "severity", string(r.Severity), "critical, warning, info, or off"}}, r.Params...)
+	return append(
+		[]Param{
+			{"for", Duration, r.For, "how long it must hold"},
+			{"severity", "severity", string(r.Severity), "critical, warning, info, or off"},
+		},
+		r.Params...)
 }
 
 // value reads a threshold's text.
@@ -155,7 +184,13 @@ func (p Param) check(text string) error {
 
 // parseDuration reads 90s, 5m, 2h, 7d, as PromQL writes it.
 func parseDuration(text string) (time.Duration, error) {
-	units := map[byte]time.Duration{'s': time.Second, 'm': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour, 'w': 7 * 24 * time.Hour}
+	units := map[byte]time.Duration{
+		's': time.Second,
+		'm': time.Minute,
+		'h': time.Hour,
+		'd': 24 * time.Hour,
+		'w': 7 * 24 * time.Hour,
+	}
 	bad := fmt.Errorf("%q: want a number with s, m, h, d or w, such as 5m", text)
 	if len(text) < 2 || units[text[len(text)-1]] == 0 {
 		return 0, bad

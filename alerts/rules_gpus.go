@@ -93,7 +93,9 @@ func lastXID(xid, class string) string {
 func xidRules(group string, vars map[string]string) []Rule {
 	news := Param{"window", Duration, "1h", "how long an error is news"}
 	recent := func(class string) string {
-		return byDevice(`time() - muster_gpu_xid_last_timestamp_seconds{class` + class + `} < $window_seconds`)
+		return byDevice(
+			`time() - muster_gpu_xid_last_timestamp_seconds{class` + class + `} < $window_seconds`,
+		)
 	}
 	// A device that fell off the bus is reported by MusterGPUOffTheBus, which
 	// lasts for as long as the device is away.
@@ -102,22 +104,73 @@ func xidRules(group string, vars map[string]string) []Rule {
 	const summary = "GPU {{ $labels.gpu }} of {{ $labels.node }}: driver error {{ $labels.xid }}"
 	const reported = "The driver reported XID {{ $labels.xid }} for {{ $labels.UUID }} on {{ $labels.node }} {{ $value | humanizeDuration }} ago."
 	return []Rule{
-		{Name: "MusterGPUXID", Once: true, Group: group, Severity: Critical, For: "30s", Board: "muster-gpus", Vars: vars, Params: []Param{news},
-			Expr: recent(`="fatal"`) + " " + lost + " unless on (cluster, node) " + drained, Summary: summary,
-			Detail: reported + struck + " The device must not be used: drain the node.",
-			Fires:  Case{[]string{lastXID("48", "fatal") + ` _x4 300x40`}, 8},
+		{
+			Name:     "MusterGPUXID",
+			Once:     true,
+			Group:    group,
+			Severity: Critical,
+			For:      "30s",
+			Board:    "muster-gpus",
+			Vars:     vars,
+			Params:   []Param{news},
+			Expr: recent(
+				`="fatal"`,
+			) + " " + lost + " unless on (cluster, node) " + drained,
+			Summary: summary,
+			Detail:  reported + struck + " The device must not be used: drain the node.",
+			Fires:   Case{[]string{lastXID("48", "fatal") + ` _x4 300x40`}, 8},
 			// Another job on the device does not make an old error news.
-			Quiet: Case{[]string{lastXID("79", "fatal") + ` _x4 300x40`, `muster_gpu_up{` + gpu1 + `} 1x4 0x40`, `DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 48x90`,
-				`muster_gpu_xid_last_timestamp_seconds{cluster="lab",node="n2",gpu="0",gpu_uuid="GPU-2",xid="48",class="fatal"} _x4 300x40`, outOfService("n2") + ` 1x40`}, 20}},
-		{Name: "MusterGPUXIDOfDevice", Once: true, Group: group, Severity: Warning, For: "0s", Board: "muster-gpus", Vars: vars, Params: []Param{news},
+			Quiet: Case{
+				[]string{
+					lastXID("79", "fatal") + ` _x4 300x40`,
+					`muster_gpu_up{` + gpu1 + `} 1x4 0x40`,
+					`DCGM_FI_DEV_XID_ERRORS{` + gpu1 + `} 48x90`,
+					`muster_gpu_xid_last_timestamp_seconds{cluster="lab",node="n2",gpu="0",gpu_uuid="GPU-2",xid="48",class="fatal"} _x4 300x40`,
+					outOfService("n2") + ` 1x40`,
+				},
+				20,
+			},
+		},
+		{
+			Name:     "MusterGPUXIDOfDevice",
+			Once:     true,
+			Group:    group,
+			Severity: Warning,
+			For:      "0s",
+			Board:    "muster-gpus",
+			Vars:     vars,
+			Params:   []Param{news},
 			// A fatal error on a node that is drained already has time until the day.
-			Expr:    recent(`=~"memory|link|driver|unknown"`) + " or (" + recent(`="fatal"`) + " " + lost + " and on (cluster, node) " + drained + ")",
+			Expr: recent(
+				`=~"memory|link|driver|unknown"`,
+			) + " or (" + recent(
+				`="fatal"`,
+			) + " " + lost + " and on (cluster, node) " + drained + ")",
 			Summary: summary,
 			Detail:  reported + struck + " It concerns the device (class {{ $labels.class }}): reset or replace it today.",
-			Fires:   Case{[]string{lastXID("63", "memory") + ` _x4 300x40`}, 8}, Quiet: Case{[]string{lastXID("31", "application") + ` _x4 300x40`}, 8}},
-		{Name: "MusterGPUXIDOfProgram", Once: true, Group: group, Severity: Info, For: "0s", Board: "muster-gpus", Vars: vars, Params: []Param{news},
-			Expr: recent(`="application"`), Summary: summary,
-			Detail: reported + struck + " Mostly that is the program; several jobs on one device are the device.",
-			Fires:  Case{[]string{lastXID("31", "application") + ` _x4 300x40`}, 8}, Quiet: Case{[]string{lastXID("31", "application") + ` 0x90`}, 80}},
+			Fires: Case{
+				[]string{lastXID("63", "memory") + ` _x4 300x40`},
+				8,
+			},
+			Quiet: Case{[]string{lastXID("31", "application") + ` _x4 300x40`}, 8},
+		},
+		{
+			Name:     "MusterGPUXIDOfProgram",
+			Once:     true,
+			Group:    group,
+			Severity: Info,
+			For:      "0s",
+			Board:    "muster-gpus",
+			Vars:     vars,
+			Params:   []Param{news},
+			Expr:     recent(`="application"`),
+			Summary:  summary,
+			Detail:   reported + struck + " Mostly that is the program; several jobs on one device are the device.",
+			Fires: Case{
+				[]string{lastXID("31", "application") + ` _x4 300x40`},
+				8,
+			},
+			Quiet: Case{[]string{lastXID("31", "application") + ` 0x90`}, 80},
+		},
 	}
 }

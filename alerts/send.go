@@ -31,7 +31,12 @@ func ReadSecret(key, file string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%s: %w", key, err)
 	case info.Mode().Perm()&0o007 != 0:
-		return "", fmt.Errorf("%s: %s can be read by everybody (mode %04o): chmod 0600 it", key, file, info.Mode().Perm())
+		return "", fmt.Errorf(
+			"%s: %s can be read by everybody (mode %04o): chmod 0600 it",
+			key,
+			file,
+			info.Mode().Perm(),
+		)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -71,7 +76,11 @@ func (t Test) text() string {
 // known refuses a receiver that is not set up.
 func (s *Settings) known(test Test) error {
 	if !slices.Contains(s.Receivers(), test.Receiver) {
-		return fmt.Errorf("the receiver %q is not set up in the settings (%s)", test.Receiver, orNone(s.Receivers()))
+		return fmt.Errorf(
+			"the receiver %q is not set up in the settings (%s)",
+			test.Receiver,
+			orNone(s.Receivers()),
+		)
 	}
 	return nil
 }
@@ -83,13 +92,31 @@ func (s *Settings) ThroughAlertmanager(ctx context.Context, test Test) error {
 		return err
 	}
 	alert := []map[string]any{{
-		"labels":   map[string]string{"alertname": "MusterTest", "severity": string(Info), "audience": string(Operators), testLabel: test.Receiver},
-		"startsAt": test.Now.Format(time.RFC3339), "endsAt": test.Now.Add(2 * time.Minute).Format(time.RFC3339),
-		"annotations": map[string]string{"summary": "Test notification to " + test.Receiver, "description": test.text(),
-			"dashboard": strings.TrimRight(s.DashboardsURL, "/") + "/d/muster-alerts", "runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/README.md"},
+		"labels": map[string]string{
+			"alertname": "MusterTest",
+			"severity":  string(Info),
+			"audience":  string(Operators),
+			testLabel:   test.Receiver,
+		},
+		"startsAt": test.Now.Format(
+			time.RFC3339,
+		), "endsAt": test.Now.Add(2 * time.Minute).Format(time.RFC3339),
+		"annotations": map[string]string{
+			"summary":     "Test notification to " + test.Receiver,
+			"description": test.text(),
+			"dashboard": strings.TrimRight(
+				s.DashboardsURL,
+				"/",
+			) + "/d/muster-alerts",
+			"runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/README.md",
+		},
 	}}
 	if err := test.post(ctx, strings.TrimRight(s.Alertmanager, "/")+"/api/v2/alerts", "", alert); err != nil {
-		return fmt.Errorf("Alertmanager at %s: %w (--direct sends to the receiver without it)", s.Alertmanager, err) //nolint:staticcheck // a name
+		return fmt.Errorf(
+			"Alertmanager at %s: %w (--direct sends to the receiver without it)",
+			s.Alertmanager,
+			err,
+		) //nolint:staticcheck // a name
 	}
 	return nil
 }
@@ -106,7 +133,15 @@ func (s *Settings) Direct(ctx context.Context, test Test) error {
 		if err != nil {
 			return err
 		}
-		return hide(hook, test.post(ctx, hook, "", map[string]any{"channel": s.Slack.Channel, "text": test.text()}))
+		return hide(
+			hook,
+			test.post(
+				ctx,
+				hook,
+				"",
+				map[string]any{"channel": s.Slack.Channel, "text": test.text()},
+			),
+		)
 	case "pagerduty":
 		return s.pagerDutyDirect(ctx, test)
 	case "webhook":
@@ -118,9 +153,19 @@ func (s *Settings) Direct(ctx context.Context, test Test) error {
 				return err
 			}
 		}
-		return test.post(ctx, s.Webhook.URL, token, map[string]any{"version": "4", "status": "firing", "receiver": "webhook", "alerts": []map[string]any{{
-			"status": "firing", "labels": map[string]string{"alertname": "MusterTest"}, "annotations": map[string]string{"summary": "Test notification", "description": test.text()},
-			"startsAt": test.Now.Format(time.RFC3339)}}})
+		return test.post(
+			ctx,
+			s.Webhook.URL,
+			token,
+			map[string]any{
+				"version":  "4",
+				"status":   "firing",
+				"receiver": "webhook",
+				"alerts": []map[string]any{{
+					"status": "firing", "labels": map[string]string{"alertname": "MusterTest"}, "annotations": map[string]string{"summary": "Test notification", "description": test.text()},
+					"startsAt": test.Now.Format(time.RFC3339)}},
+			},
+		)
 	}
 	return s.mail(ctx, test)
 }
@@ -135,8 +180,16 @@ func (s *Settings) pagerDutyDirect(ctx context.Context, test Test) error {
 	if to == "" {
 		to = pagerDutyURL
 	}
-	event := map[string]any{"routing_key": key, "event_action": "trigger", "dedup_key": fmt.Sprintf("muster-test-%d", test.Now.Unix()),
-		"payload": map[string]string{"summary": test.text(), "source": "muster", "severity": "info"}}
+	event := map[string]any{
+		"routing_key":  key,
+		"event_action": "trigger",
+		"dedup_key":    fmt.Sprintf("muster-test-%d", test.Now.Unix()),
+		"payload": map[string]string{
+			"summary":  test.text(),
+			"source":   "muster",
+			"severity": "info",
+		},
+	}
 	if err := test.post(ctx, to, "", event); err != nil {
 		return err
 	}
@@ -171,10 +224,21 @@ func (s *Settings) mail(ctx context.Context, test Test) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, mailPatience)
 	defer cancel()
-	err = server.Send(ctx, from.Address, addresses, []byte("From: "+email.From+"\r\nTo: "+email.To+"\r\nSubject: Test notification of Muster\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+test.text()+"\r\n"))
+	err = server.Send(
+		ctx,
+		from.Address,
+		addresses,
+		[]byte(
+			"From: "+email.From+"\r\nTo: "+email.To+"\r\nSubject: Test notification of Muster\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+test.text()+"\r\n",
+		),
+	)
 	switch {
 	case errors.Is(err, mailer.ErrNoTLS) && email.requiresTLS():
-		return fmt.Errorf("mail server %s: %w (email.require_tls: false for a relay of your own)", email.SMTP, err)
+		return fmt.Errorf(
+			"mail server %s: %w (email.require_tls: false for a relay of your own)",
+			email.SMTP,
+			err,
+		)
 	case err != nil:
 		return fmt.Errorf("mail server %s: %w", email.SMTP, err)
 	}

@@ -108,9 +108,23 @@ func (ps Problems) Error() string {
 
 // Defaults are the settings of an empty file.
 func Defaults() *Settings {
-	settings := &Settings{Evaluate: "30s", GroupWait: "30s", GroupInterval: "5m", Repeat: "4h", KeepFiring: "5m",
-		DashboardsURL: "http://localhost:3000", RunbooksURL: "https://github.com/musterhpc/muster/blob/main/alerts/runbooks", Alertmanager: "http://localhost:9093",
-		Hours: Hours{Days: "monday:friday", From: "08:00", To: "18:00", Zone: "UTC"}, values: map[string]map[string]string{}}
+	settings := &Settings{
+		Evaluate:      "30s",
+		GroupWait:     "30s",
+		GroupInterval: "5m",
+		Repeat:        "4h",
+		KeepFiring:    "5m",
+		DashboardsURL: "http://localhost:3000",
+		RunbooksURL:   "https://github.com/musterhpc/muster/blob/main/alerts/runbooks",
+		Alertmanager:  "http://localhost:9093",
+		Hours: Hours{
+			Days: "monday:friday",
+			From: "08:00",
+			To:   "18:00",
+			Zone: "UTC",
+		},
+		values: map[string]map[string]string{},
+	}
 	for _, rule := range All() {
 		settings.values[rule.Name] = map[string]string{}
 		for _, p := range rule.allParams() {
@@ -200,7 +214,12 @@ func (s *Settings) thresholds(name string) Problems {
 				for _, p := range r.allParams() {
 					names = append(names, p.Name)
 				}
-				add(key.Line, "has no threshold %s; it has %s", key.Value, strings.Join(names, ", "))
+				add(
+					key.Line,
+					"has no threshold %s; it has %s",
+					key.Value,
+					strings.Join(names, ", "),
+				)
 				continue
 			case seen[key.Value]:
 				add(key.Line, "%s stands twice", key.Value)
@@ -211,7 +230,8 @@ func (s *Settings) thresholds(name string) Problems {
 			}
 			seen[key.Value] = true
 			text := value.Value
-			if key.Value == "severity" && value.Tag == "!!bool" && text == "off" || text == "false" {
+			if key.Value == "severity" && value.Tag == "!!bool" && text == "off" ||
+				text == "false" {
 				text = "off"
 			}
 			if err := r.allParams()[at].check(text); err != nil {
@@ -263,7 +283,8 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 		out = append(out, Problem{name, line, key + ": " + fmt.Sprintf(format, args...)})
 	}
 	web := func(key, text string) {
-		if u, err := url.Parse(text); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		if u, err := url.Parse(text); err != nil || u.Host == "" ||
+			u.Scheme != "http" && u.Scheme != "https" {
 			add(key, "%q is not an http or https address", text)
 		}
 	}
@@ -308,7 +329,8 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 	if s.Webhook != nil {
 		web("webhook.url", s.Webhook.URL)
 	}
-	if email := s.Email; email != nil && (email.To == "" || email.From == "" || !strings.Contains(email.SMTP, ":")) {
+	if email := s.Email; email != nil &&
+		(email.To == "" || email.From == "" || !strings.Contains(email.SMTP, ":")) {
 		add("email", "needs to, from and smtp (host:port)")
 	} else if email != nil {
 		for _, a := range [...][2]string{{"email.to", email.To}, {"email.from", email.From}} {
@@ -318,7 +340,12 @@ func (s *Settings) validate(name string, lines map[string]int) Problems {
 		}
 	}
 	if s.UserNotices != "" && !slices.Contains(s.Receivers(), s.UserNotices) {
-		add("user_notices", "%q is not a receiver that is set up (%s)", s.UserNotices, orNone(s.Receivers()))
+		add(
+			"user_notices",
+			"%q is not a receiver that is set up (%s)",
+			s.UserNotices,
+			orNone(s.Receivers()),
+		)
 	}
 	slices.SortFunc(out, func(a, b Problem) int { return a.Line - b.Line })
 	return out
@@ -338,7 +365,12 @@ func daysProblem(text string) string {
 	case from < 0 || to < 0:
 		return fmt.Sprintf("%q: want days as in monday:friday", text)
 	case from > to:
-		return fmt.Sprintf("%q: %s comes before %s in Alertmanager's week, which begins on Sunday; want a range such as sunday:saturday", text, last, first)
+		return fmt.Sprintf(
+			"%q: %s comes before %s in Alertmanager's week, which begins on Sunday; want a range such as sunday:saturday",
+			text,
+			last,
+			first,
+		)
 	}
 	return ""
 }

@@ -11,8 +11,14 @@ import (
 func completionCommand() *tool.Command {
 	return &tool.Command{
 		Name: "completion", Summary: "print a shell completion script", Usage: []string{"bash|zsh|fish"},
-		About:   "Completes commands, their verbs and options, and the names of partitions where an option takes them.",
-		Example: []tool.Example{{Line: `eval "$(muster completion bash)"`, What: "completes in this shell"}, {Line: "muster completion fish > ~/.config/fish/completions/muster.fish", What: "installs it"}},
+		About: "Completes commands, their verbs and options, and the names of partitions where an option takes them.",
+		Example: []tool.Example{
+			{Line: `eval "$(muster completion bash)"`, What: "completes in this shell"},
+			{
+				Line: "muster completion fish > ~/.config/fish/completions/muster.fish",
+				What: "installs it",
+			},
+		},
 		Run: func(call *tool.Call) error {
 			if len(call.Operands) == 1 {
 				switch call.Operands[0] {
@@ -24,7 +30,10 @@ func completionCommand() *tool.Command {
 					return call.WriteOut([]byte(fishCompletion()))
 				}
 			}
-			return &opt.UsageError{Command: "muster completion", Text: "expected one of bash, zsh, fish"}
+			return &opt.UsageError{
+				Command: "muster completion",
+				Text:    "expected one of bash, zsh, fish",
+			}
 		},
 	}
 }
@@ -61,8 +70,10 @@ func bashCompletion(zsh bool) string {
 	if zsh {
 		b.WriteString("autoload -U +X bashcompinit && bashcompinit\n")
 	}
-	b.WriteString("_muster() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[0]##*/} words=\n" +
-		"  if [ \"$cmd\" = muster ]; then\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n      COMPREPLY=($(compgen -W '")
+	b.WriteString(
+		"_muster() {\n  local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} cmd=${COMP_WORDS[0]##*/} words=\n" +
+			"  if [ \"$cmd\" = muster ]; then\n    if [ \"$COMP_CWORD\" -eq 1 ]; then\n      COMPREPLY=($(compgen -W '",
+	)
 	var names, slurm []string
 	for _, entry := range commandEntries() {
 		names = append(names, entry.Name)
@@ -70,7 +81,12 @@ func bashCompletion(zsh bool) string {
 			slurm = append(slurm, entry.Name)
 		}
 	}
-	b.WriteString(strings.Join(names, " ") + "' -- \"$cur\"))\n      return\n    fi\n    cmd=${COMP_WORDS[1]}\n  fi\n  case $cmd in\n")
+	b.WriteString(
+		strings.Join(
+			names,
+			" ",
+		) + "' -- \"$cur\"))\n      return\n    fi\n    cmd=${COMP_WORDS[1]}\n  fi\n  case $cmd in\n",
+	)
 	for _, entry := range commandEntries() {
 		words, parts := offered(entry.Make())
 		if entry.Name == "completion" {
@@ -78,7 +94,11 @@ func bashCompletion(zsh bool) string {
 		}
 		fmt.Fprintf(&b, "    %s)\n", entry.Name)
 		if len(parts) > 0 {
-			fmt.Fprintf(&b, "      case $prev in %s) COMPREPLY=($(compgen -W \"$(command muster sinfo -h -o %%R 2>/dev/null)\" -- \"$cur\")); return;; esac\n", strings.Join(parts, "|"))
+			fmt.Fprintf(
+				&b,
+				"      case $prev in %s) COMPREPLY=($(compgen -W \"$(command muster sinfo -h -o %%R 2>/dev/null)\" -- \"$cur\")); return;; esac\n",
+				strings.Join(parts, "|"),
+			)
 		}
 		fmt.Fprintf(&b, "      words='%s';;\n", strings.Join(words, " "))
 	}
@@ -93,7 +113,12 @@ func fishCompletion() string {
 	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
 	for _, entry := range commandEntries() {
 		command := entry.Make()
-		fmt.Fprintf(&b, "complete -c muster -n __fish_use_subcommand -f -a %s -d %s\n", command.Name, quote(command.Summary))
+		fmt.Fprintf(
+			&b,
+			"complete -c muster -n __fish_use_subcommand -f -a %s -d %s\n",
+			command.Name,
+			quote(command.Summary),
+		)
 		places := []string{"-c muster -n '__fish_seen_subcommand_from " + command.Name + "'"}
 		if command.Slurm {
 			places = append(places, "-c "+command.Name)

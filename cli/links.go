@@ -16,10 +16,16 @@ func linksCommand() *tool.Command {
 		Name: "links", Summary: "create links to muster under the names of the commands", Usage: []string{"FOLDER"},
 		About: "Creates links sbatch, srun, squeue and so on to muster in a folder, which is made if it is not there, and which scripts find if it is in PATH. sbatch becomes a link to muster-sbatch, if that is in the same folder as muster; it does the same and starts faster.\n\n" +
 			"Existing links to muster are renewed. If another file has one of the names, for example a command of Slurm, it is reported and nothing is changed.",
-		Example: []tool.Example{{Line: "muster links /usr/local/bin", What: "makes them for everybody"}, {Line: "muster links bin", What: "makes them beside what was just built"}},
+		Example: []tool.Example{
+			{Line: "muster links /usr/local/bin", What: "makes them for everybody"},
+			{Line: "muster links bin", What: "makes them beside what was just built"},
+		},
 		Run: func(call *tool.Call) error {
 			if len(call.Operands) != 1 {
-				return &opt.UsageError{Command: "muster links", Text: "name the folder that gets the links"}
+				return &opt.UsageError{
+					Command: "muster links",
+					Text:    "name the folder that gets the links",
+				}
 			}
 			self, err := os.Executable()
 			if err == nil {
@@ -40,7 +46,10 @@ type takenError struct {
 }
 
 func (e *takenError) Error() string {
-	return e.dir + " has commands that are no links to muster (" + strings.Join(e.names, ", ") + "): choose a folder of its own, before that one in PATH, or move them away"
+	return e.dir + " has commands that are no links to muster (" + strings.Join(
+		e.names,
+		", ",
+	) + "): choose a folder of its own, before that one in PATH, or move them away"
 }
 
 // makeLinks links each command of Slurm's in a folder to a muster, all or none.

@@ -52,8 +52,10 @@ func notYet(name string) string {
 // helpAll lists the commands.
 func helpAll(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("muster: the register of a cluster: who runs what, where, how well, and why the rest waits\n\n" +
-		"Usage: muster COMMAND [OPTIONS]        muster help COMMAND\n")
+	b.WriteString(
+		"muster: the register of a cluster: who runs what, where, how well, and why the rest waits\n\n" +
+			"Usage: muster COMMAND [OPTIONS]        muster help COMMAND\n",
+	)
 	for _, part := range [...]struct {
 		title string
 		slurm bool

@@ -15,11 +15,19 @@ func manCommand() *tool.Command {
 		Name: "man", Summary: "write the manual pages", Usage: []string{"COMMAND", "--dir=<folder>"},
 		About: "Without --dir, the page of one command is written to standard output. The pages are generated from the same table as --help.",
 		Options: []opt.Option{
-			{Long: "dir", Short: "d", Arg: "<folder>", Help: "write all pages to this existing folder: muster.1, sbatch.1, muster-why.1 and so on"},
+			{
+				Long:  "dir",
+				Short: "d",
+				Arg:   "<folder>",
+				Help:  "write all pages to this existing folder: muster.1, sbatch.1, muster-why.1 and so on",
+			},
 		},
-		Mixed:   true,
-		Example: []tool.Example{{Line: "muster man squeue | man -l -", What: "reads the page"}, {Line: "muster man --dir /usr/local/share/man/man1", What: "installs them all"}},
-		Run:     runMan,
+		Mixed: true,
+		Example: []tool.Example{
+			{Line: "muster man squeue | man -l -", What: "reads the page"},
+			{Line: "muster man --dir /usr/local/share/man/man1", What: "installs them all"},
+		},
+		Run: runMan,
 	}
 }
 
@@ -34,7 +42,10 @@ func runMan(call *tool.Call) error {
 		return nil
 	}
 	if len(call.Operands) != 1 {
-		return &opt.UsageError{Command: "muster man", Text: "name one command, or a folder with --dir"}
+		return &opt.UsageError{
+			Command: "muster man",
+			Text:    "name one command, or a folder with --dir",
+		}
 	}
 	cmd := findCommand(call.Operands[0])
 	if cmd == nil {
@@ -56,14 +67,25 @@ func roff(s string) string {
 // manPage makes a command's manual page.
 func manPage(command *tool.Command, version string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, ".TH %s 1 \"\" \"Muster %s\" \"Muster\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n", strings.ToUpper(manualPage(command)), roff(version), roff(manualPage(command)), roff(command.Summary))
+	fmt.Fprintf(
+		&b,
+		".TH %s 1 \"\" \"Muster %s\" \"Muster\"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n",
+		strings.ToUpper(manualPage(command)),
+		roff(version),
+		roff(manualPage(command)),
+		roff(command.Summary),
+	)
 	for i, u := range command.Usage {
 		if i > 0 {
 			b.WriteString(".br\n")
 		}
 		fmt.Fprintf(&b, "\\fB%s\\fR %s\n", roff(command.Called()), roff(u))
 	}
-	fmt.Fprintf(&b, ".SH DESCRIPTION\n%s.\n", roff(strings.ToUpper(command.Summary[:1])+command.Summary[1:]))
+	fmt.Fprintf(
+		&b,
+		".SH DESCRIPTION\n%s.\n",
+		roff(strings.ToUpper(command.Summary[:1])+command.Summary[1:]),
+	)
 	for _, p := range command.Paragraphs() {
 		fmt.Fprintf(&b, ".PP\n%s\n", roff(p))
 	}
@@ -76,7 +98,12 @@ func manPage(command *tool.Command, version string) string {
 	b.WriteString(".SH OPTIONS\n")
 	options := command.AllOptions()
 	for i := range options {
-		fmt.Fprintf(&b, ".TP\n\\fB%s\\fR\n%s\n", roff(tool.Spelling(&options[i])), roff(tool.Explain(&options[i])))
+		fmt.Fprintf(
+			&b,
+			".TP\n\\fB%s\\fR\n%s\n",
+			roff(tool.Spelling(&options[i])),
+			roff(tool.Explain(&options[i])),
+		)
 	}
 	terms := func(title string, list []tool.Variable) {
 		if len(list) > 0 {
@@ -86,7 +113,10 @@ func manPage(command *tool.Command, version string) string {
 			}
 		}
 	}
-	terms("ENVIRONMENT", append(append([]tool.Variable(nil), command.Env...), tool.CommonVariables()...))
+	terms(
+		"ENVIRONMENT",
+		append(append([]tool.Variable(nil), command.Env...), tool.CommonVariables()...),
+	)
 	terms("EXIT STATUS", command.Exits)
 	if len(command.Example) > 0 {
 		b.WriteString(".SH EXAMPLES\n")
@@ -100,11 +130,19 @@ func manPage(command *tool.Command, version string) string {
 // Markdown is docs/cli.md: every command with every option.
 func Markdown() string {
 	var b strings.Builder
-	b.WriteString("# Commands\n\nGenerated from the table of commands (`cli/`): run `make generate` after a change there.\n\n" +
-		"Slurm's commands answer under their own names (symlinks to `muster`) and as `muster NAME`.\n\n")
+	b.WriteString(
+		"# Commands\n\nGenerated from the table of commands (`cli/`): run `make generate` after a change there.\n\n" +
+			"Slurm's commands answer under their own names (symlinks to `muster`) and as `muster NAME`.\n\n",
+	)
 	for _, e := range commandEntries() {
 		c := e.Make()
-		fmt.Fprintf(&b, "- [%s](#%s): %s\n", c.Called(), strings.ReplaceAll(c.Called(), " ", "-"), c.Summary)
+		fmt.Fprintf(
+			&b,
+			"- [%s](#%s): %s\n",
+			c.Called(),
+			strings.ReplaceAll(c.Called(), " ", "-"),
+			c.Summary,
+		)
 	}
 	for _, e := range commandEntries() {
 		markdownCommand(&b, e.Make())
@@ -113,7 +151,13 @@ func Markdown() string {
 }
 
 func markdownCommand(b *strings.Builder, command *tool.Command) {
-	fmt.Fprintf(b, "\n## %s\n\n%s.\n\n```\n%s```\n", command.Called(), strings.ToUpper(command.Summary[:1])+command.Summary[1:], tool.UsageText(command))
+	fmt.Fprintf(
+		b,
+		"\n## %s\n\n%s.\n\n```\n%s```\n",
+		command.Called(),
+		strings.ToUpper(command.Summary[:1])+command.Summary[1:],
+		tool.UsageText(command),
+	)
 	for _, p := range command.Paragraphs() {
 		fmt.Fprintf(b, "\n%s\n", markdownText(p))
 	}
@@ -123,7 +167,12 @@ func markdownCommand(b *strings.Builder, command *tool.Command) {
 		}
 		fmt.Fprintf(b, "\n| %s | |\n|---|---|\n", head)
 		for _, r := range rows {
-			fmt.Fprintf(b, "| `%s` | %s |\n", strings.ReplaceAll(r[0], "|", "\\|"), markdownText(r[1]))
+			fmt.Fprintf(
+				b,
+				"| `%s` | %s |\n",
+				strings.ReplaceAll(r[0], "|", "\\|"),
+				markdownText(r[1]),
+			)
 		}
 	}
 	var verbs, options, env, exits [][2]string
@@ -151,5 +200,6 @@ func markdownCommand(b *strings.Builder, command *tool.Command) {
 
 // markdownText protects text in a paragraph or a table.
 func markdownText(s string) string {
-	return strings.NewReplacer("<", "&lt;", "|", "\\|", "*", "\\*", "_", "\\_", "\n", " ").Replace(s)
+	return strings.NewReplacer("<", "&lt;", "|", "\\|", "*", "\\*", "_", "\\_", "\n", " ").
+		Replace(s)
 }

@@ -92,7 +92,10 @@ func callRows(m *sync.Map) []rpcRow {
 	var out []rpcRow
 	m.Range(func(k, v any) bool {
 		s := v.(*callStat)
-		out = append(out, rpcRow{Name: k.(string), Count: s.count.Load(), Total: spec.Span(s.nanos.Load())})
+		out = append(
+			out,
+			rpcRow{Name: k.(string), Count: s.count.Load(), Total: spec.Span(s.nanos.Load())},
+		)
 		return true
 	})
 	slices.SortFunc(out, func(a, b rpcRow) int {

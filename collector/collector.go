@@ -181,15 +181,20 @@ func Mount(mux *http.ServeMux, src Source) {
 	}
 	mux.Handle("GET /metrics", pageHandler(newPage(families(), processGatherer(), draw)))
 	mountDialects(mux, draw)
-	mux.HandleFunc("GET "+discoveryPath, func(w http.ResponseWriter, _ *http.Request) { writeTargets(w, draw()) })
+	mux.HandleFunc(
+		"GET "+discoveryPath,
+		func(w http.ResponseWriter, _ *http.Request) { writeTargets(w, draw()) },
+	)
 }
 
 // StandbyHandler serves what a controller that does not lead knows: its part of the
 // replicated log. What is summed over controllers only the leader serves.
 func StandbyHandler(src Source) http.Handler {
-	return pageHandler(newPage(append(raftFamilies(), buildFamilies()...), processGatherer(), func() *scrape {
-		return &scrape{src: &src, now: src.Now(), pic: &picture{cluster: src.Cluster}}
-	}))
+	return pageHandler(
+		newPage(append(raftFamilies(), buildFamilies()...), processGatherer(), func() *scrape {
+			return &scrape{src: &src, now: src.Now(), pic: &picture{cluster: src.Cluster}}
+		}),
+	)
 }
 
 // AccountingHandler serves what accounting knows where it runs in a process of
@@ -222,11 +227,29 @@ func processGatherer() prometheus.Gatherer {
 	return reg
 }
 
-func gauge(name, help string, unit catalogue.Unit, source, card string, labels ...string) catalogue.Metric {
-	return catalogue.Metric{Name: name, Type: catalogue.Gauge, Help: help, Unit: unit, Labels: append([]string{"cluster"}, labels...), Source: source, Cardinality: card}
+func gauge(
+	name, help string,
+	unit catalogue.Unit,
+	source, card string,
+	labels ...string,
+) catalogue.Metric {
+	return catalogue.Metric{
+		Name:        name,
+		Type:        catalogue.Gauge,
+		Help:        help,
+		Unit:        unit,
+		Labels:      append([]string{"cluster"}, labels...),
+		Source:      source,
+		Cardinality: card,
+	}
 }
 
-func counter(name, help string, unit catalogue.Unit, source, card string, labels ...string) catalogue.Metric {
+func counter(
+	name, help string,
+	unit catalogue.Unit,
+	source, card string,
+	labels ...string,
+) catalogue.Metric {
 	m := gauge(name, help, unit, source, card, labels...)
 	m.Type = catalogue.Counter
 	return m

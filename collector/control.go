@@ -68,7 +68,19 @@ func ledgerFamilies() []family {
 // buildFamilies name the release.
 func buildFamilies() []family {
 	return []family{
-		{infoMetric(gauge("muster_build_info", "Always 1; the label says which release serves this.", catalogue.None, "the program", "1", "version")), func(s *scrape) { s.send(1, s.src.Version) }},
+		{
+			infoMetric(
+				gauge(
+					"muster_build_info",
+					"Always 1; the label says which release serves this.",
+					catalogue.None,
+					"the program",
+					"1",
+					"version",
+				),
+			),
+			func(s *scrape) { s.send(1, s.src.Version) },
+		},
 	}
 }
 

@@ -29,7 +29,10 @@ func writeTargets(w http.ResponseWriter, s *scrape) {
 			}
 			list = append(list, targets{[]string{node.Addr}, map[string]string{
 				"__meta_muster_cluster": s.pic.cluster, "__meta_muster_node": validText(node.Name), "__meta_muster_state": node.countedState(),
-				"__meta_muster_gpus": strconv.FormatInt(node.GPUs, 10), "__meta_muster_partitions": "," + validText(strings.Join(node.Parts, ",")) + ",",
+				"__meta_muster_gpus": strconv.FormatInt(
+					node.GPUs,
+					10,
+				), "__meta_muster_partitions": "," + validText(strings.Join(node.Parts, ",")) + ",",
 			}})
 		}
 	}

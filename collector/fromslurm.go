@@ -49,7 +49,14 @@ type drawnSlurm struct {
 }
 
 func observerFamilies() []family {
-	return slices.Concat(jobFamilies(), nodeFamilies(), shareFamilies(), guideFamilies(), sourceFamilies(), buildFamilies())
+	return slices.Concat(
+		jobFamilies(),
+		nodeFamilies(),
+		shareFamilies(),
+		guideFamilies(),
+		sourceFamilies(),
+		buildFamilies(),
+	)
 }
 
 // sourceFamilies are about reading a Slurm; only the role observer has them.
@@ -110,8 +117,21 @@ func fromSlurm(snap *slurm.Snapshot) *picture {
 		p.lics = append(p.lics, licenceRow{Name: l.Name, Total: l.Total, Used: l.Used})
 	}
 	for _, s := range snap.Shares {
-		p.shares = append(p.shares, shareRow{Account: s.Account, User: s.User, RawShares: s.RawShares, NormShares: s.NormShares, RawUsage: s.RawUsage,
-			NormUsage: s.NormUsage, EffectUsage: s.EffectUsage, Factor: s.FairShare, HasFactor: s.HasFairShare, HasUsage: true})
+		p.shares = append(
+			p.shares,
+			shareRow{
+				Account:     s.Account,
+				User:        s.User,
+				RawShares:   s.RawShares,
+				NormShares:  s.NormShares,
+				RawUsage:    s.RawUsage,
+				NormUsage:   s.NormUsage,
+				EffectUsage: s.EffectUsage,
+				Factor:      s.FairShare,
+				HasFactor:   s.HasFairShare,
+				HasUsage:    true,
+			},
+		)
 	}
 	slurmReservations(p, snap, held)
 	for i := range p.lics {
@@ -125,7 +145,10 @@ func commandOf(command *slurm.Command) commands {
 	h := &dto.Histogram{SampleCount: &command.Runs, SampleSum: &command.Seconds}
 	bounds := slurm.Bounds()
 	for i := range bounds {
-		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: &bounds[i], CumulativeCount: &command.Buckets[i]})
+		h.Bucket = append(
+			h.Bucket,
+			&dto.Bucket{UpperBound: &bounds[i], CumulativeCount: &command.Buckets[i]},
+		)
 	}
 	return commands{Name: command.Name, Seconds: h, Errors: command.Errors}
 }
@@ -134,8 +157,20 @@ func commandOf(command *slurm.Command) commands {
 // base state: a completing job then counts as completed, one that configures
 // as running.
 func slurmJob(job *slurm.Job) jobRow {
-	row := jobRow{Held: job.Held, Partition: job.Partition, Account: job.Account, User: job.User, QOS: job.QOS, Reason: job.Reason, Count: max(job.Tasks, 1),
-		CPUs: job.CPUs, Mem: job.Mem, GPUs: job.GPUs, Nodes: job.Nodes, GPUType: job.GPUType}
+	row := jobRow{
+		Held:      job.Held,
+		Partition: job.Partition,
+		Account:   job.Account,
+		User:      job.User,
+		QOS:       job.QOS,
+		Reason:    job.Reason,
+		Count:     max(job.Tasks, 1),
+		CPUs:      job.CPUs,
+		Mem:       job.Mem,
+		GPUs:      job.GPUs,
+		Nodes:     job.Nodes,
+		GPUType:   job.GPUType,
+	}
 	row.Base, _ = spec.ParseJobState(job.State)
 	if job.Eligible > 0 {
 		row.Eligible = spec.AtUnix(job.Eligible)
@@ -183,8 +218,21 @@ func slurmNodes(p *picture, snap *slurm.Snapshot) {
 	}
 	for i := range snap.Nodes {
 		node := &snap.Nodes[i]
-		row := nodeRow{Name: node.Name, Flags: slurmFlags(node), Reason: node.Reason, Busy: node.CPUAlloc > 0, CPUs: node.CPUs, CPUsForJobs: node.CPUsForJobs, CPUAlloc: node.CPUAlloc,
-			Mem: node.Mem, MemForJobs: node.Mem, MemAlloc: node.MemAlloc, MemFree: node.MemFree, Features: node.Features, Parts: node.Partitions}
+		row := nodeRow{
+			Name:        node.Name,
+			Flags:       slurmFlags(node),
+			Reason:      node.Reason,
+			Busy:        node.CPUAlloc > 0,
+			CPUs:        node.CPUs,
+			CPUsForJobs: node.CPUsForJobs,
+			CPUAlloc:    node.CPUAlloc,
+			Mem:         node.Mem,
+			MemForJobs:  node.Mem,
+			MemAlloc:    node.MemAlloc,
+			MemFree:     node.MemFree,
+			Features:    node.Features,
+			Parts:       node.Partitions,
+		}
 		if node.ReasonAt > 0 {
 			row.ReasonAt = spec.AtUnix(node.ReasonAt)
 		}
@@ -209,12 +257,37 @@ func slurmNodes(p *picture, snap *slurm.Snapshot) {
 
 // slurmFlags reads a node's state words.
 func slurmFlags(node *slurm.Node) nodeFlags {
-	words := map[string]nodeFlags{"IDLE": nodeIdle, "ALLOCATED": nodeAlloc, "MIXED": nodeMixed, "DOWN": nodeDown, "UNKNOWN": nodeUnknown, "FUTURE": nodeFuture,
-		"ERROR": nodeError, "DRAIN": nodeDrain, "FAIL": nodeFail, "COMPLETING": nodeCompleting, "NOT_RESPONDING": nodeNoResp, "INVALID_REG": nodeInvalid,
-		"INVALID": nodeInvalid, "PLANNED": nodePlanned, "RESERVED": nodeResv, "MAINTENANCE": nodeMaint, "MAINT": nodeMaint, "CLOUD": nodeCloud,
-		"BLOCKED": nodeBlocked, "DYNAMIC_FUTURE": nodeDynFuture, "DYNAMIC_NORM": nodeDynNormal, "EXTERNAL": nodeExternal, "POWER_DOWN": nodePowerDown,
-		"POWERING_DOWN": nodePoweringDown, "POWERED_DOWN": nodePoweredDown, "POWER_UP": nodePowerUp, "POWERING_UP": nodePoweringUp,
-		"REBOOT_ISSUED": nodeRebootIssued, "REBOOT_REQUESTED": nodeRebootRequested}
+	words := map[string]nodeFlags{
+		"IDLE":             nodeIdle,
+		"ALLOCATED":        nodeAlloc,
+		"MIXED":            nodeMixed,
+		"DOWN":             nodeDown,
+		"UNKNOWN":          nodeUnknown,
+		"FUTURE":           nodeFuture,
+		"ERROR":            nodeError,
+		"DRAIN":            nodeDrain,
+		"FAIL":             nodeFail,
+		"COMPLETING":       nodeCompleting,
+		"NOT_RESPONDING":   nodeNoResp,
+		"INVALID_REG":      nodeInvalid,
+		"INVALID":          nodeInvalid,
+		"PLANNED":          nodePlanned,
+		"RESERVED":         nodeResv,
+		"MAINTENANCE":      nodeMaint,
+		"MAINT":            nodeMaint,
+		"CLOUD":            nodeCloud,
+		"BLOCKED":          nodeBlocked,
+		"DYNAMIC_FUTURE":   nodeDynFuture,
+		"DYNAMIC_NORM":     nodeDynNormal,
+		"EXTERNAL":         nodeExternal,
+		"POWER_DOWN":       nodePowerDown,
+		"POWERING_DOWN":    nodePoweringDown,
+		"POWERED_DOWN":     nodePoweredDown,
+		"POWER_UP":         nodePowerUp,
+		"POWERING_UP":      nodePoweringUp,
+		"REBOOT_ISSUED":    nodeRebootIssued,
+		"REBOOT_REQUESTED": nodeRebootRequested,
+	}
 	flags := words[node.State]
 	for _, w := range node.Flags {
 		flags |= words[w]
@@ -297,8 +370,21 @@ func slurmReservations(p *picture, snap *slurm.Snapshot, held licenceUse) {
 		index[p.nodes[i].Name] = int32(i)
 	}
 	for _, reservation := range snap.Reservations {
-		row := reservationRow{Name: reservation.Name, State: reservation.State, Nodes: reservation.Nodes, Partition: reservation.Partition, Flags: reservation.Flags, Users: reservation.Users, Accounts: reservation.Accounts,
-			Start: spec.AtUnix(reservation.Start), End: spec.AtUnix(reservation.End), NodeCount: reservation.NodeCount, Cores: reservation.Cores}
+		row := reservationRow{
+			Name:      reservation.Name,
+			State:     reservation.State,
+			Nodes:     reservation.Nodes,
+			Partition: reservation.Partition,
+			Flags:     reservation.Flags,
+			Users:     reservation.Users,
+			Accounts:  reservation.Accounts,
+			Start: spec.AtUnix(
+				reservation.Start,
+			),
+			End:       spec.AtUnix(reservation.End),
+			NodeCount: reservation.NodeCount,
+			Cores:     reservation.Cores,
+		}
 		if row.State == "" {
 			row.State = "INACTIVE"
 			if row.Start <= p.at && p.at < row.End {
@@ -327,15 +413,50 @@ func slurmSched(sched *slurm.Sched) schedRow {
 	n := func(key string) int64 { return sched.Numbers[key] }
 	u := func(key string) uint64 { return uint64(max(n(key), 0)) }
 	us := func(key string) spec.Span { return spec.Span(n(key)) * spec.Span(time.Microsecond) }
-	row := schedRow{Threads: n("Server thread count"), ServerQueue: n("Agent queue size"), Agents: n("Agent count"), AgentThreads: n("Agent thread count"),
-		DBDQueue: n("DBD Agent queue size"), Submitted: u("Jobs submitted"), Started: u("Jobs started"), Completed: u("Jobs completed"),
-		Cancelled: u("Jobs canceled"), Failed: u("Jobs failed"), Since: spec.AtUnix(n("Data since")), StatesAt: spec.AtUnix(n("Job states ts")),
-		Cycles: u(main + "Total cycles"), CycleLast: us(main + "Last cycle"), CycleMax: us(main + "Max cycle"), CycleQueue: n(main + "Last queue length"),
-		BFCycles: u(bf + "Total cycles"), BFLast: us(bf + "Last cycle"), BFMax: us(bf + "Max cycle"), BFDepthLast: n(bf + "Last depth cycle"),
-		BFTryLast: n(bf + "Last depth cycle (try sched)"), BFQueue: n(bf + "Last queue length"), BFTable: n(bf + "Last table size"),
-		Backfilled: u(bf + "Total backfilled jobs (since last slurm start)"), BackfilledCycle: u(bf + "Total backfilled jobs (since last stats cycle start)"),
-		BackfilledHet: u(bf + "Total backfilled heterogeneous job components"), BFWhen: spec.AtUnix(n(bf + "Last cycle when")),
-		Latency: us("Latency for 1000 calls to gettimeofday()") / 1000}
+	row := schedRow{
+		Threads:      n("Server thread count"),
+		ServerQueue:  n("Agent queue size"),
+		Agents:       n("Agent count"),
+		AgentThreads: n("Agent thread count"),
+		DBDQueue: n(
+			"DBD Agent queue size",
+		),
+		Submitted: u("Jobs submitted"),
+		Started:   u("Jobs started"),
+		Completed: u("Jobs completed"),
+		Cancelled: u(
+			"Jobs canceled",
+		),
+		Failed:   u("Jobs failed"),
+		Since:    spec.AtUnix(n("Data since")),
+		StatesAt: spec.AtUnix(n("Job states ts")),
+		Cycles: u(
+			main + "Total cycles",
+		),
+		CycleLast:  us(main + "Last cycle"),
+		CycleMax:   us(main + "Max cycle"),
+		CycleQueue: n(main + "Last queue length"),
+		BFCycles: u(
+			bf + "Total cycles",
+		),
+		BFLast:      us(bf + "Last cycle"),
+		BFMax:       us(bf + "Max cycle"),
+		BFDepthLast: n(bf + "Last depth cycle"),
+		BFTryLast: n(
+			bf + "Last depth cycle (try sched)",
+		),
+		BFQueue: n(bf + "Last queue length"),
+		BFTable: n(bf + "Last table size"),
+		Backfilled: u(
+			bf + "Total backfilled jobs (since last slurm start)",
+		),
+		BackfilledCycle: u(bf + "Total backfilled jobs (since last stats cycle start)"),
+		BackfilledHet: u(
+			bf + "Total backfilled heterogeneous job components",
+		),
+		BFWhen:  spec.AtUnix(n(bf + "Last cycle when")),
+		Latency: us("Latency for 1000 calls to gettimeofday()") / 1000,
+	}
 	// sdiag prints means where Slurm keeps sums.
 	row.CycleTotal = us(main+"Mean cycle") * spec.Span(row.Cycles)
 	row.CycleDepth = u(main+"Mean depth cycle") * row.Cycles
@@ -354,10 +475,16 @@ func slurmSched(sched *slurm.Sched) schedRow {
 		row.BFExits[word] = u("Backfill exit/" + line)
 	}
 	for _, c := range sched.RPCs {
-		row.RPCs = append(row.RPCs, rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)})
+		row.RPCs = append(
+			row.RPCs,
+			rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)},
+		)
 	}
 	for _, c := range sched.Users {
-		row.UserRPCs = append(row.UserRPCs, rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)})
+		row.UserRPCs = append(
+			row.UserRPCs,
+			rpcRow{c.Name, c.Count, spec.Span(c.Micro) * spec.Span(time.Microsecond)},
+		)
 	}
 	return row
 }

@@ -15,11 +15,21 @@ import (
 )
 
 // fromView draws the picture of a published view as it is now.
-func fromView(v *view.View, live func() map[string]Live, version string, now spec.Instant) *picture {
+func fromView(
+	v *view.View,
+	live func() map[string]Live,
+	version string,
+	now spec.Instant,
+) *picture {
 	st := v.State
 	began := time.Now()
 	p := newPicture(st.ClusterName, max(v.Published, st.At))
-	builder := &viewBuilder{p: p, st: st, index: map[spec.NodeID]int32{}, memo: map[*spec.JobSpec]string{}}
+	builder := &viewBuilder{
+		p:     p,
+		st:    st,
+		index: map[spec.NodeID]int32{},
+		memo:  map[*spec.JobSpec]string{},
+	}
 	builder.jobs()
 	var beats map[string]Live
 	if live != nil {
@@ -32,7 +42,12 @@ func fromView(v *view.View, live func() map[string]Live, version string, now spe
 	p.sched = schedOf(v)
 	p.sched.Agents = int64(len(beats))
 	p.shares = sharesOf(st)
-	p.made = making{kind: "muster", binary: "musterd", version: version, parts: []part{{name: "view", seconds: time.Since(began).Seconds()}}}
+	p.made = making{
+		kind:    "muster",
+		binary:  "musterd",
+		version: version,
+		parts:   []part{{name: "view", seconds: time.Since(began).Seconds()}},
+	}
 	return p.sortRows()
 }
 
@@ -73,8 +88,17 @@ func (b *viewBuilder) fill(job *state.Job) {
 		b.p.userNames[job.Spec.UID] = job.Spec.User
 	}
 	row := &b.row
-	*row = jobRow{Base: job.State, Held: job.Hold != spec.NotHeld && job.State == spec.Pending, Partition: job.Partition(), Account: job.Spec.Account, User: job.Spec.User,
-		QOS: job.QOS(), Reason: string(job.Reason.Code), Count: job.Count(), Eligible: job.Eligible}
+	*row = jobRow{
+		Base:      job.State,
+		Held:      job.Hold != spec.NotHeld && job.State == spec.Pending,
+		Partition: job.Partition(),
+		Account:   job.Spec.Account,
+		User:      job.Spec.User,
+		QOS:       job.QOS(),
+		Reason:    string(job.Reason.Code),
+		Count:     job.Count(),
+		Eligible:  job.Eligible,
+	}
 	holds := job.HoldsNodes()
 	row.Completing = holds && (job.State.Terminal() || job.Ending != nil)
 	if job.Ending != nil && job.State.Active() {
@@ -104,8 +128,14 @@ func (b *viewBuilder) fill(job *state.Job) {
 	}
 	if job.State.Terminal() && job.Started != 0 && job.Alloc != nil {
 		wall := float64(job.Ended.Sub(job.Started)) / float64(spec.Second)
-		b.eff = jobEff{cpuUsed: toSeconds(job.Usage.UserCPU + job.Usage.SystemCPU), cpuGiven: wall * float64(tres.CPU),
-			memUsed: float64(job.Usage.PeakRSS), memGiven: float64(tres.Mem) * (1 << 20) / float64(max(len(job.Alloc.Nodes), 1))}
+		b.eff = jobEff{
+			cpuUsed:  toSeconds(job.Usage.UserCPU + job.Usage.SystemCPU),
+			cpuGiven: wall * float64(tres.CPU),
+			memUsed: float64(
+				job.Usage.PeakRSS,
+			),
+			memGiven: float64(tres.Mem) * (1 << 20) / float64(max(len(job.Alloc.Nodes), 1)),
+		}
 		row.Eff = &b.eff
 	}
 }
@@ -156,9 +186,25 @@ func (b *viewBuilder) nodes(plan *view.Plan, beats map[string]Live) {
 	b.p.nodes = make([]nodeRow, 0, b.st.Nodes.Len())
 	b.st.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		b.index[node.ID] = int32(len(b.p.nodes))
-		row := nodeRow{Name: node.Spec.Name, Flags: flagsOf(b.st, node, planned[node.ID]), Busy: len(node.Jobs) > 0, Reason: node.Reason, ReasonAt: node.ReasonAt,
-			CPUs: node.Spec.CPUs, CPUsForJobs: node.CPUs, CPUAlloc: int64(node.UsedCPU.Count()), Mem: node.Spec.Mem, MemForJobs: node.Mem, MemAlloc: node.UsedMem, MemFree: -1,
-			GPUs: int64(len(node.GPUs)), GPUAlloc: int64(node.UsedGPU.Count()), Features: strings.Join(node.Spec.Features, ",")}
+		row := nodeRow{
+			Name:        node.Spec.Name,
+			Flags:       flagsOf(b.st, node, planned[node.ID]),
+			Busy:        len(node.Jobs) > 0,
+			Reason:      node.Reason,
+			ReasonAt:    node.ReasonAt,
+			CPUs:        node.Spec.CPUs,
+			CPUsForJobs: node.CPUs,
+			CPUAlloc:    int64(node.UsedCPU.Count()),
+			Mem:         node.Spec.Mem,
+			MemForJobs:  node.Mem,
+			MemAlloc:    node.UsedMem,
+			MemFree:     -1,
+			GPUs: int64(
+				len(node.GPUs),
+			),
+			GPUAlloc: int64(node.UsedGPU.Count()),
+			Features: strings.Join(node.Spec.Features, ","),
+		}
 		if node.Lost {
 			row.LostAt = node.LostAt
 		}
@@ -193,7 +239,8 @@ func flagsOf(st *state.State, n *state.Node, planned bool) nodeFlags {
 			flags |= nodePlanned
 		}
 	}
-	if n.Admin == event.NodeDrain || n.Invalid != "" || n.Power == event.PowerDownASAP || (n.Reboot != nil && n.Reboot.ASAP && !n.Reboot.Issued) {
+	if n.Admin == event.NodeDrain || n.Invalid != "" || n.Power == event.PowerDownASAP ||
+		(n.Reboot != nil && n.Reboot.ASAP && !n.Reboot.Issued) {
 		flags |= nodeDrain
 	}
 	if n.Admin == event.NodeFail {
@@ -242,7 +289,10 @@ func gresOf(node *state.Node) []gresRow {
 		}
 		out = addGRES(out, "gpu", node.GPUs[i].Type, 1, used)
 		if node.ShareUsed(i) > 0 {
-			at := slices.IndexFunc(out, func(g gresRow) bool { return g.Name == "gpu" && g.Type == node.GPUs[i].Type })
+			at := slices.IndexFunc(
+				out,
+				func(g gresRow) bool { return g.Name == "gpu" && g.Type == node.GPUs[i].Type },
+			)
 			out[at].Shared++
 		}
 	}
@@ -293,7 +343,10 @@ func addLost(list []gresRow, node *state.Node) []gresRow {
 		lost := min(max(gres.N-present, 0), left)
 		left -= lost
 		list = addGRES(list, "gpu", typ, 0, 0)
-		at := slices.IndexFunc(list, func(r gresRow) bool { return r.Name == "gpu" && r.Type == typ })
+		at := slices.IndexFunc(
+			list,
+			func(r gresRow) bool { return r.Name == "gpu" && r.Type == typ },
+		)
 		list[at].Lost += lost
 	}
 	return list
@@ -310,14 +363,29 @@ func warnedOf(st *state.State, node *state.Node) []warnedRow {
 			continue
 		}
 		if j := st.Job(fault.Job); j != nil && j.Attempt == fault.Attempt && j.State.Active() {
-			out = append(out, warnedRow{Job: uint64(j.ID), User: j.Spec.User, Account: j.Spec.Account, Partition: j.Partition(), UUID: fault.UUID, Idle: fault.Idle, At: fault.At})
+			out = append(
+				out,
+				warnedRow{
+					Job:       uint64(j.ID),
+					User:      j.Spec.User,
+					Account:   j.Spec.Account,
+					Partition: j.Partition(),
+					UUID:      fault.UUID,
+					Idle:      fault.Idle,
+					At:        fault.At,
+				},
+			)
 		}
 	}
 	return out
 }
 
 // isCurrent tells whether a warning still holds.
-func (w *warnedRow) isCurrent(now spec.Instant) bool { return now.Sub(w.At) <= w.Idle+2*spec.Minute }
+func (w *warnedRow) isCurrent(
+	now spec.Instant,
+) bool {
+	return now.Sub(w.At) <= w.Idle+2*spec.Minute
+}
 
 // xidsOf lists the driver errors of a node's GPUs.
 func xidsOf(node *state.Node) []xidRow {
@@ -327,7 +395,14 @@ func xidsOf(node *state.Node) []xidRow {
 		if fault.Kind != spec.GPUXID {
 			continue
 		}
-		row := xidRow{UUID: fault.UUID, XID: fault.XID, Class: fault.Class, Count: fault.Times(), At: fault.At, User: fault.User}
+		row := xidRow{
+			UUID:  fault.UUID,
+			XID:   fault.XID,
+			Class: fault.Class,
+			Count: fault.Times(),
+			At:    fault.At,
+			User:  fault.User,
+		}
 		if fault.JobID != 0 {
 			row.Job = strconv.FormatUint(uint64(fault.JobID), 10)
 		}
@@ -346,7 +421,10 @@ func faultsOf(node *state.Node) []state.FaultTotals {
 	var out []state.FaultTotals
 	for i := range node.Faults {
 		fault := &node.Faults[i]
-		k := slices.IndexFunc(out, func(t state.FaultTotals) bool { return t.Kind == fault.Kind && t.Class == fault.Class })
+		k := slices.IndexFunc(
+			out,
+			func(t state.FaultTotals) bool { return t.Kind == fault.Kind && t.Class == fault.Class },
+		)
 		if k < 0 {
 			k = len(out)
 			out = append(out, state.FaultTotals{Kind: fault.Kind, Class: fault.Class})
@@ -386,16 +464,49 @@ func (b *viewBuilder) parts() {
 // for the main scheduler and for backfill.
 func schedOf(v *view.View) schedRow {
 	totals, pass := &v.State.Totals, &v.Pass
-	row := schedRow{ServerQueue: v.Writer.QueueLen, DBDQueue: int64(v.State.Seq - min(v.AccountedSeq, v.State.Seq)),
-		Cycles: pass.Passes, CycleDepth: pass.DepthTotal, CycleLast: pass.Last, CycleMax: pass.Max, CycleTotal: pass.Total, CycleQueue: pass.Queue,
-		BFCycles: pass.Passes, BFLast: pass.Last, BFMax: pass.Max, BFTotal: pass.Total, BFDepthTotal: pass.DepthTotal, BFTryTotal: pass.DepthTotal,
-		BFDepthLast: pass.Depth, BFTryLast: pass.Depth, BFQueue: pass.Queue, BFTable: pass.Planned, BFQueueTotal: pass.QueueTotal, BFTableTotal: pass.PlannedTotal,
-		BFWhen: pass.LastAt, Backfilled: totals.Backfilled, BackfilledCycle: totals.Backfilled,
-		Submitted: totals.Submitted, Started: totals.Started, Completed: totals.Ended[spec.Completed], Cancelled: totals.Ended[spec.Cancelled],
-		Failed:  totals.Ended[spec.Failed] + totals.Ended[spec.TimedOut] + totals.Ended[spec.NodeFailed] + totals.Ended[spec.OutOfMemory] + totals.Ended[spec.BootFailed] + totals.Ended[spec.DeadlineMissed],
-		Latency: v.Writer.AppendLast, StatesAt: v.State.At, Since: v.State.Created}
-	row.BFExits = map[string]uint64{"end": pass.ExitEnd, "max_job_start": pass.ExitStarts, "max_job_test": pass.ExitDepth}
-	row.Exits = map[string]uint64{"end": pass.ExitEnd, "max_job_start": pass.ExitStarts, "max_depth": pass.ExitDepth}
+	row := schedRow{
+		ServerQueue:     v.Writer.QueueLen,
+		DBDQueue:        int64(v.State.Seq - min(v.AccountedSeq, v.State.Seq)),
+		Cycles:          pass.Passes,
+		CycleDepth:      pass.DepthTotal,
+		CycleLast:       pass.Last,
+		CycleMax:        pass.Max,
+		CycleTotal:      pass.Total,
+		CycleQueue:      pass.Queue,
+		BFCycles:        pass.Passes,
+		BFLast:          pass.Last,
+		BFMax:           pass.Max,
+		BFTotal:         pass.Total,
+		BFDepthTotal:    pass.DepthTotal,
+		BFTryTotal:      pass.DepthTotal,
+		BFDepthLast:     pass.Depth,
+		BFTryLast:       pass.Depth,
+		BFQueue:         pass.Queue,
+		BFTable:         pass.Planned,
+		BFQueueTotal:    pass.QueueTotal,
+		BFTableTotal:    pass.PlannedTotal,
+		BFWhen:          pass.LastAt,
+		Backfilled:      totals.Backfilled,
+		BackfilledCycle: totals.Backfilled,
+		Submitted:       totals.Submitted,
+		Started:         totals.Started,
+		Completed:       totals.Ended[spec.Completed],
+		Cancelled:       totals.Ended[spec.Cancelled],
+		Failed:          totals.Ended[spec.Failed] + totals.Ended[spec.TimedOut] + totals.Ended[spec.NodeFailed] + totals.Ended[spec.OutOfMemory] + totals.Ended[spec.BootFailed] + totals.Ended[spec.DeadlineMissed],
+		Latency:         v.Writer.AppendLast,
+		StatesAt:        v.State.At,
+		Since:           v.State.Created,
+	}
+	row.BFExits = map[string]uint64{
+		"end":           pass.ExitEnd,
+		"max_job_start": pass.ExitStarts,
+		"max_job_test":  pass.ExitDepth,
+	}
+	row.Exits = map[string]uint64{
+		"end":           pass.ExitEnd,
+		"max_job_start": pass.ExitStarts,
+		"max_depth":     pass.ExitDepth,
+	}
 	return row
 }
 
@@ -410,8 +521,17 @@ func sharesOf(st *state.State) []shareRow {
 		if share.Assoc.Partition != "" {
 			continue
 		}
-		row := shareRow{Account: share.Assoc.Account, User: share.Assoc.User, RawShares: share.Shares, RawUsage: float64(share.Raw.Hi), NormUsage: part(share.Used), EffectUsage: part(share.Effect),
-			Factor: part(share.Factor), HasFactor: share.User || !tree.Fair, HasUsage: true}
+		row := shareRow{
+			Account:     share.Assoc.Account,
+			User:        share.Assoc.User,
+			RawShares:   share.Shares,
+			RawUsage:    float64(share.Raw.Hi),
+			NormUsage:   part(share.Used),
+			EffectUsage: part(share.Effect),
+			Factor:      part(share.Factor),
+			HasFactor:   share.User || !tree.Fair,
+			HasUsage:    true,
+		}
 		if share.Up >= 0 && share.Siblings > 0 {
 			row.NormShares = float64(share.Shares) / float64(share.Siblings)
 		}
@@ -434,8 +554,22 @@ func (b *viewBuilder) reservations(now spec.Instant) {
 	}
 	for i := range b.st.Reservations {
 		reservation := &b.st.Reservations[i]
-		row := reservationRow{Name: reservation.Name, State: "INACTIVE", Nodes: strings.Join(reservation.Nodes, ","), Partition: reservation.Part, Flags: reservation.Flags.String(), Users: strings.Join(reservation.Users, ","),
-			Accounts: strings.Join(reservation.Accounts, ","), Start: reservation.Start, End: reservation.End, NodeCount: int64(len(reservation.Nodes)), Cores: reservation.TRES.CPU}
+		row := reservationRow{
+			Name:      reservation.Name,
+			State:     "INACTIVE",
+			Nodes:     strings.Join(reservation.Nodes, ","),
+			Partition: reservation.Part,
+			Flags:     reservation.Flags.String(),
+			Users:     strings.Join(reservation.Users, ","),
+			Accounts: strings.Join(
+				reservation.Accounts,
+				",",
+			),
+			Start:     reservation.Start,
+			End:       reservation.End,
+			NodeCount: int64(len(reservation.Nodes)),
+			Cores:     reservation.TRES.CPU,
+		}
 		active := reservation.Start <= now && now < reservation.End
 		for _, edge := range [...]spec.Instant{reservation.Start, reservation.End} {
 			if edge > now && (b.p.until == 0 || edge < b.p.until) {

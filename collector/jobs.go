@@ -191,14 +191,23 @@ func plannedStarts(s *scrape) {
 		}
 		starts[planned.UID] = planned.Start
 	}
-	slices.SortStableFunc(order, func(a, b spec.JobUID) int { return cmp.Compare(starts[a], starts[b]) })
+	slices.SortStableFunc(
+		order,
+		func(a, b spec.JobUID) int { return cmp.Compare(starts[a], starts[b]) },
+	)
 	for _, uid := range order[:min(len(order), maxPlanned)] {
 		// The plan may be older than the state: its job has started or is gone.
 		job := s.v.State.Job(uid)
 		if job == nil || job.State != spec.Pending {
 			continue
 		}
-		s.send(float64(starts[uid].Unix()), strconv.FormatUint(uint64(job.ID), 10), job.Spec.User, job.Spec.Account, job.Partition())
+		s.send(
+			float64(starts[uid].Unix()),
+			strconv.FormatUint(uint64(job.ID), 10),
+			job.Spec.User,
+			job.Spec.Account,
+			job.Partition(),
+		)
 	}
 }
 
@@ -222,7 +231,15 @@ func eachPart(s *scrape, f func(p *state.PartTotals)) {
 // histogram shows times with classic buckets, which every reader understands,
 // and with native ones for a scraper that asks for them (the protobuf format).
 func histogram(name, help string, of func(t *state.SizeTotals) *state.Times) family {
-	metric := gauge(name, help, catalogue.Seconds, "totals folded from the ledger", "partitions x size classes that occur (at most 8) x 44", "partition", "size")
+	metric := gauge(
+		name,
+		help,
+		catalogue.Seconds,
+		"totals folded from the ledger",
+		"partitions x size classes that occur (at most 8) x 44",
+		"partition",
+		"size",
+	)
 	metric.Type = catalogue.Histogram
 	return family{metric, func(s *scrape) {
 		eachPart(s, func(p *state.PartTotals) {

@@ -42,7 +42,14 @@ func kpiFamily(metric string) family {
 		}
 	}
 	help := first.Title + ": " + first.Formula + "."
-	labels, card := []string{"by", "key", "window"}, fmt.Sprintf("(1 + partitions + accounts + users + QOS, of each the %d largest) x 4 windows", kpi.MaxKeys)
+	labels, card := []string{
+		"by",
+		"key",
+		"window",
+	}, fmt.Sprintf(
+		"(1 + partitions + accounts + users + QOS, of each the %d largest) x 4 windows",
+		kpi.MaxKeys,
+	)
 	if first.Class != "" {
 		labels, card = append(labels, "class"), card+fmt.Sprintf(" x %d classes", len(members))
 		help = "As " + strings.TrimSuffix(first.Name, "_"+first.Class) + ", by class of failure."
@@ -85,11 +92,35 @@ func budgetFamilies() []family {
 		}}
 	}
 	return []family{
-		figure("muster_budget_amount", "Amount of the account's budget, in the site's currency.", catalogue.None, func(b *kpi.Spent) float64 { return b.Amount }),
-		figure("muster_budget_spent", "What the account and all below it have spent of the budget, in the site's currency.", catalogue.None, func(b *kpi.Spent) float64 { return b.Spent }),
-		figure("muster_budget_spent_ratio", "Part of the budget that is spent.", catalogue.Ratio, func(b *kpi.Spent) float64 { return b.Share() }),
-		figure("muster_budget_elapsed_ratio", "Part of the budget's time that is over.", catalogue.Ratio, func(b *kpi.Spent) float64 { return b.Elapsed() }),
-		figure("muster_budget_forecast_ratio", "Part of the budget that will be spent at its end if spending goes on as in the last seven days.", catalogue.Ratio,
-			func(b *kpi.Spent) float64 { return b.Forecast() / b.Amount }),
+		figure(
+			"muster_budget_amount",
+			"Amount of the account's budget, in the site's currency.",
+			catalogue.None,
+			func(b *kpi.Spent) float64 { return b.Amount },
+		),
+		figure(
+			"muster_budget_spent",
+			"What the account and all below it have spent of the budget, in the site's currency.",
+			catalogue.None,
+			func(b *kpi.Spent) float64 { return b.Spent },
+		),
+		figure(
+			"muster_budget_spent_ratio",
+			"Part of the budget that is spent.",
+			catalogue.Ratio,
+			func(b *kpi.Spent) float64 { return b.Share() },
+		),
+		figure(
+			"muster_budget_elapsed_ratio",
+			"Part of the budget's time that is over.",
+			catalogue.Ratio,
+			func(b *kpi.Spent) float64 { return b.Elapsed() },
+		),
+		figure(
+			"muster_budget_forecast_ratio",
+			"Part of the budget that will be spent at its end if spending goes on as in the last seven days.",
+			catalogue.Ratio,
+			func(b *kpi.Spent) float64 { return b.Forecast() / b.Amount },
+		),
 	}
 }

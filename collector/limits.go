@@ -111,7 +111,14 @@ func eachLimit(s *scrape, f func(l limit)) {
 			continue
 		}
 		used := st.UsageOf(state.UsageAssoc, 0, assoc.ID)
-		group(&used, limit{scope: "account", name: assoc.Account}, assoc.GrpTRES, assoc.GrpJobs, assoc.GrpSubmitJobs, f)
+		group(
+			&used,
+			limit{scope: "account", name: assoc.Account},
+			assoc.GrpTRES,
+			assoc.GrpJobs,
+			assoc.GrpSubmitJobs,
+			f,
+		)
 	}
 	st.Usage.Range(func(key uint64, used *state.Usage) bool {
 		if used.Submitted == 0 {
@@ -125,12 +132,26 @@ func eachLimit(s *scrape, f func(l limit)) {
 		case state.UsageQOSUser:
 			user := s.pic.userNames[subject]
 			if q := byID[qos]; q != nil && user != "" {
-				group(used, limit{scope: "qos_user", name: q.Name + "/" + user}, q.MaxTRESPerUser, q.MaxJobsPerUser, q.MaxSubmitPerUser, f)
+				group(
+					used,
+					limit{scope: "qos_user", name: q.Name + "/" + user},
+					q.MaxTRESPerUser,
+					q.MaxJobsPerUser,
+					q.MaxSubmitPerUser,
+					f,
+				)
 			}
 		case state.UsageQOSAccount:
 			a := st.Policy.Assoc(subject)
 			if q := byID[qos]; q != nil && a != nil {
-				group(used, limit{scope: "qos_account", name: q.Name + "/" + a.Account}, q.MaxTRESPerAcct, q.MaxJobsPerAcct, q.MaxSubmitPerAcct, f)
+				group(
+					used,
+					limit{scope: "qos_account", name: q.Name + "/" + a.Account},
+					q.MaxTRESPerAcct,
+					q.MaxJobsPerAcct,
+					q.MaxSubmitPerAcct,
+					f,
+				)
 			}
 		case state.UsageAssoc:
 			if a := st.Policy.Assoc(subject); a != nil && a.User != "" {

@@ -85,9 +85,20 @@ func allJobs(t *tally) float64 { return float64(t.all) }
 // nativeJobs is the whole cluster.
 func nativeJobs() []family {
 	const src = "job records"
-	out := []family{singleSeries(gauge("slurm_jobs", "Jobs known to the controller.", catalogue.None, src, "1"), func(s *scrape) float64 { return allJobs(&s.pic.jobs) })}
+	out := []family{
+		singleSeries(
+			gauge("slurm_jobs", "Jobs known to the controller.", catalogue.None, src, "1"),
+			func(s *scrape) float64 { return allJobs(&s.pic.jobs) },
+		),
+	}
 	for _, f := range nativeJobFigures() {
-		out = append(out, singleSeries(gauge("slurm_jobs_"+f.name, f.help, catalogue.None, src, "1"), func(s *scrape) float64 { return f.amount(&s.pic.jobs) }))
+		out = append(
+			out,
+			singleSeries(
+				gauge("slurm_jobs_"+f.name, f.help, catalogue.None, src, "1"),
+				func(s *scrape) float64 { return f.amount(&s.pic.jobs) },
+			),
+		)
 	}
 	return native(endpointJobs, out)
 }
@@ -99,7 +110,10 @@ type subject struct {
 }
 
 func sampleSubjects() []subject {
-	return []subject{{"account", func(s *scrape) *tallies { return &s.pic.byAcct }}, {"user", func(s *scrape) *tallies { return &s.pic.byUser }}}
+	return []subject{
+		{"account", func(s *scrape) *tallies { return &s.pic.byAcct }},
+		{"user", func(s *scrape) *tallies { return &s.pic.byUser }},
+	}
 }
 
 // nativeUsers counts the same by user and by account.
@@ -111,12 +125,25 @@ func nativeUsers() []family {
 			label = "username"
 		}
 		per := func(name, help string, amount func(t *tally) float64) {
-			out = append(out, family{gauge("slurm_"+sub.name+"_"+name, help, catalogue.None, "job records", label+"s with known jobs", label), func(s *scrape) {
-				all := sub.of(s)
-				for _, k := range all.keys {
-					s.send(amount(all.by[k]), k)
-				}
-			}})
+			out = append(
+				out,
+				family{
+					gauge(
+						"slurm_"+sub.name+"_"+name,
+						help,
+						catalogue.None,
+						"job records",
+						label+"s with known jobs",
+						label,
+					),
+					func(s *scrape) {
+						all := sub.of(s)
+						for _, k := range all.keys {
+							s.send(amount(all.by[k]), k)
+						}
+					},
+				},
+			)
 		}
 		per("jobs", "Jobs known to the controller.", allJobs)
 		for _, f := range nativeJobFigures() {
@@ -182,35 +209,137 @@ func nativeNodes() []family {
 			}
 		}})
 	}
-	per("slurm_node_cpus", "CPUs of the node.", catalogue.None, 1, func(n *nodeRow) int64 { return n.CPUs })
-	per("slurm_node_cpus_alloc", "CPUs of the node that jobs hold.", catalogue.None, 1, func(n *nodeRow) int64 { return n.CPUAlloc })
-	per("slurm_node_cpus_effective", "CPUs of the node without those kept for the system.", catalogue.None, 1, func(n *nodeRow) int64 { return n.CPUsForJobs })
-	per("slurm_node_cpus_idle", "CPUs of the node for jobs that no job holds.", catalogue.None, 1, func(n *nodeRow) int64 { return max(n.CPUsForJobs-n.CPUAlloc, 0) })
-	per("slurm_node_memory_bytes", "Memory of the node, in bytes.", catalogue.Bytes, mib, func(n *nodeRow) int64 { return n.Mem })
-	per("slurm_node_memory_alloc_bytes", "Memory of the node that jobs hold, in bytes.", catalogue.Bytes, mib, func(n *nodeRow) int64 { return n.MemAlloc })
-	per("slurm_node_memory_effective_bytes", "Memory of the node without that kept for the system, in bytes.", catalogue.Bytes, mib, func(n *nodeRow) int64 { return n.MemForJobs })
-	per("slurm_node_memory_free_bytes", "Memory that the node's operating system calls free, in bytes; absent until the agent has said it.", catalogue.Bytes, mib, func(n *nodeRow) int64 { return n.MemFree })
-	per("slurm_node_gpus", "GPUs of the node.", catalogue.None, 1, func(n *nodeRow) int64 { return n.GPUs })
-	per("slurm_node_gpus_alloc", "GPUs of the node that jobs hold.", catalogue.None, 1, func(n *nodeRow) int64 { return n.GPUAlloc })
-	out = append(out, singleSeries(gauge("slurm_nodes", "Nodes.", catalogue.None, src, "1"), func(s *scrape) float64 { return float64(len(s.pic.nodes)) }))
+	per(
+		"slurm_node_cpus",
+		"CPUs of the node.",
+		catalogue.None,
+		1,
+		func(n *nodeRow) int64 { return n.CPUs },
+	)
+	per(
+		"slurm_node_cpus_alloc",
+		"CPUs of the node that jobs hold.",
+		catalogue.None,
+		1,
+		func(n *nodeRow) int64 { return n.CPUAlloc },
+	)
+	per(
+		"slurm_node_cpus_effective",
+		"CPUs of the node without those kept for the system.",
+		catalogue.None,
+		1,
+		func(n *nodeRow) int64 { return n.CPUsForJobs },
+	)
+	per(
+		"slurm_node_cpus_idle",
+		"CPUs of the node for jobs that no job holds.",
+		catalogue.None,
+		1,
+		func(n *nodeRow) int64 { return max(n.CPUsForJobs-n.CPUAlloc, 0) },
+	)
+	per(
+		"slurm_node_memory_bytes",
+		"Memory of the node, in bytes.",
+		catalogue.Bytes,
+		mib,
+		func(n *nodeRow) int64 { return n.Mem },
+	)
+	per(
+		"slurm_node_memory_alloc_bytes",
+		"Memory of the node that jobs hold, in bytes.",
+		catalogue.Bytes,
+		mib,
+		func(n *nodeRow) int64 { return n.MemAlloc },
+	)
+	per(
+		"slurm_node_memory_effective_bytes",
+		"Memory of the node without that kept for the system, in bytes.",
+		catalogue.Bytes,
+		mib,
+		func(n *nodeRow) int64 { return n.MemForJobs },
+	)
+	per(
+		"slurm_node_memory_free_bytes",
+		"Memory that the node's operating system calls free, in bytes; absent until the agent has said it.",
+		catalogue.Bytes,
+		mib,
+		func(n *nodeRow) int64 { return n.MemFree },
+	)
+	per(
+		"slurm_node_gpus",
+		"GPUs of the node.",
+		catalogue.None,
+		1,
+		func(n *nodeRow) int64 { return n.GPUs },
+	)
+	per(
+		"slurm_node_gpus_alloc",
+		"GPUs of the node that jobs hold.",
+		catalogue.None,
+		1,
+		func(n *nodeRow) int64 { return n.GPUAlloc },
+	)
+	out = append(
+		out,
+		singleSeries(
+			gauge("slurm_nodes", "Nodes.", catalogue.None, src, "1"),
+			func(s *scrape) float64 { return float64(len(s.pic.nodes)) },
+		),
+	)
 	for _, state := range nativeStates() {
-		out = append(out, singleSeries(gauge("slurm_nodes_"+state.name, "Nodes that are "+state.name+".", catalogue.None, src, "1"), func(s *scrape) float64 {
-			n := 0
-			for i := range s.pic.nodes {
-				if state.in(&s.pic.nodes[i]) {
-					n++
-				}
-			}
-			return float64(n)
-		}))
+		out = append(
+			out,
+			singleSeries(
+				gauge(
+					"slurm_nodes_"+state.name,
+					"Nodes that are "+state.name+".",
+					catalogue.None,
+					src,
+					"1",
+				),
+				func(s *scrape) float64 {
+					n := 0
+					for i := range s.pic.nodes {
+						if state.in(&s.pic.nodes[i]) {
+							n++
+						}
+					}
+					return float64(n)
+				},
+			),
+		)
 	}
 	return native(endpointNodes, out)
 }
 
 func nativePartitions() []family {
-	out := []family{singleSeries(gauge("slurm_partitions", "Partitions.", catalogue.None, "partitions of the configuration", "1"), func(s *scrape) float64 { return float64(len(s.pic.parts)) })}
+	out := []family{
+		singleSeries(
+			gauge(
+				"slurm_partitions",
+				"Partitions.",
+				catalogue.None,
+				"partitions of the configuration",
+				"1",
+			),
+			func(s *scrape) float64 { return float64(len(s.pic.parts)) },
+		),
+	}
 	jobs := func(name, help string, amount func(t *tally) float64) {
-		out = append(out, family{gauge("slurm_partition_jobs"+name, help, catalogue.None, "job records", "partitions", "partition"), func(s *scrape) { eachTally(s, amount) }})
+		out = append(
+			out,
+			family{
+				gauge(
+					"slurm_partition_jobs"+name,
+					help,
+					catalogue.None,
+					"job records",
+					"partitions",
+					"partition",
+				),
+				func(s *scrape) { eachTally(s, amount) },
+			},
+		)
 	}
 	jobs("", "Jobs known to the controller.", allJobs)
 	for _, f := range nativeJobFigures() {
@@ -218,26 +347,49 @@ func nativePartitions() []family {
 			jobs("_"+f.name, f.help, f.amount)
 		}
 	}
-	jobs("_max_job_nodes", "Most nodes that one pending job asks for.", func(t *tally) float64 { return float64(t.maxNodes) })
-	jobs("_max_job_nodes_nohold", "Most nodes that one pending job asks for that is not held.", func(t *tally) float64 { return float64(t.maxNodesFree) })
-	jobs("_min_job_nodes", "Fewest nodes that one pending job asks for.", func(t *tally) float64 { return float64(t.minNodes) })
-	jobs("_min_job_nodes_nohold", "Fewest nodes that one pending job asks for that is not held.", func(t *tally) float64 { return float64(t.minNodesFree) })
-	jobs("_wait_part_node_limit", "Jobs that wait for a limit on the partition's nodes.", func(t *tally) float64 { return float64(t.limited) })
+	jobs(
+		"_max_job_nodes",
+		"Most nodes that one pending job asks for.",
+		func(t *tally) float64 { return float64(t.maxNodes) },
+	)
+	jobs(
+		"_max_job_nodes_nohold",
+		"Most nodes that one pending job asks for that is not held.",
+		func(t *tally) float64 { return float64(t.maxNodesFree) },
+	)
+	jobs(
+		"_min_job_nodes",
+		"Fewest nodes that one pending job asks for.",
+		func(t *tally) float64 { return float64(t.minNodes) },
+	)
+	jobs(
+		"_min_job_nodes_nohold",
+		"Fewest nodes that one pending job asks for that is not held.",
+		func(t *tally) float64 { return float64(t.minNodesFree) },
+	)
+	jobs(
+		"_wait_part_node_limit",
+		"Jobs that wait for a limit on the partition's nodes.",
+		func(t *tally) float64 { return float64(t.limited) },
+	)
 	return native(endpointPartitions, append(out, nativePartitionNodes()...))
 }
 
 // partitionSum adds an amount up over the nodes of each partition; one below 0
 // is not known.
 func partitionSum(name, help string, scale float64, amount func(n *nodeRow) int64) family {
-	return family{gauge(name, help, catalogue.None, "node records", "partitions", "partition"), func(s *scrape) {
-		eachPartition(s, func(part string, list []int32) {
-			total := int64(0)
-			for _, k := range list {
-				total += max(amount(&s.pic.nodes[k]), 0)
-			}
-			s.send(float64(total)*scale, part)
-		})
-	}}
+	return family{
+		gauge(name, help, catalogue.None, "node records", "partitions", "partition"),
+		func(s *scrape) {
+			eachPartition(s, func(part string, list []int32) {
+				total := int64(0)
+				for _, k := range list {
+					total += max(amount(&s.pic.nodes[k]), 0)
+				}
+				s.send(float64(total)*scale, part)
+			})
+		},
+	}
 }
 
 func nativePartitionNodes() []family {
@@ -248,25 +400,65 @@ func nativePartitionNodes() []family {
 	nodes("nodes", "Nodes of the partition.", 1, func(*nodeRow) int64 { return 1 })
 	nodes("cpus", "CPUs of the partition's nodes.", 1, func(n *nodeRow) int64 { return n.CPUs })
 	nodes("gpus", "GPUs of the partition's nodes.", 1, func(n *nodeRow) int64 { return n.GPUs })
-	nodes("nodes_cpus_efctv", "CPUs of the partition's nodes without those kept for the system.", 1, func(n *nodeRow) int64 { return n.CPUsForJobs })
-	nodes("nodes_cpus_alloc", "CPUs of the partition's nodes that jobs hold.", 1, func(n *nodeRow) int64 { return n.CPUAlloc })
-	nodes("nodes_cpus_idle", "CPUs of the partition's nodes for jobs that no job holds.", 1, func(n *nodeRow) int64 { return max(n.CPUsForJobs-n.CPUAlloc, 0) })
-	nodes("nodes_mem_alloc", "Memory of the partition's nodes that jobs hold, in bytes.", mib, func(n *nodeRow) int64 { return n.MemAlloc })
-	nodes("nodes_mem_avail", "Memory of the partition's nodes for jobs that no job holds, in bytes.", mib, func(n *nodeRow) int64 { return n.MemForJobs - n.MemAlloc })
-	nodes("nodes_mem_free", "Memory that the operating systems of the partition's nodes call free, in bytes.", mib, func(n *nodeRow) int64 { return n.MemFree })
-	nodes("nodes_mem_tot", "Memory of the partition's nodes, in bytes.", mib, func(n *nodeRow) int64 { return n.Mem })
+	nodes(
+		"nodes_cpus_efctv",
+		"CPUs of the partition's nodes without those kept for the system.",
+		1,
+		func(n *nodeRow) int64 { return n.CPUsForJobs },
+	)
+	nodes(
+		"nodes_cpus_alloc",
+		"CPUs of the partition's nodes that jobs hold.",
+		1,
+		func(n *nodeRow) int64 { return n.CPUAlloc },
+	)
+	nodes(
+		"nodes_cpus_idle",
+		"CPUs of the partition's nodes for jobs that no job holds.",
+		1,
+		func(n *nodeRow) int64 { return max(n.CPUsForJobs-n.CPUAlloc, 0) },
+	)
+	nodes(
+		"nodes_mem_alloc",
+		"Memory of the partition's nodes that jobs hold, in bytes.",
+		mib,
+		func(n *nodeRow) int64 { return n.MemAlloc },
+	)
+	nodes(
+		"nodes_mem_avail",
+		"Memory of the partition's nodes for jobs that no job holds, in bytes.",
+		mib,
+		func(n *nodeRow) int64 { return n.MemForJobs - n.MemAlloc },
+	)
+	nodes(
+		"nodes_mem_free",
+		"Memory that the operating systems of the partition's nodes call free, in bytes.",
+		mib,
+		func(n *nodeRow) int64 { return n.MemFree },
+	)
+	nodes(
+		"nodes_mem_tot",
+		"Memory of the partition's nodes, in bytes.",
+		mib,
+		func(n *nodeRow) int64 { return n.Mem },
+	)
 	states := append(nativeStates(), nativeState{"powering_down", "", has(nodePoweringDown)})
 	for _, state := range states {
 		name := state.partition
 		if name == "" {
 			name = state.name
 		}
-		nodes("nodes_"+name, "Nodes of the partition that are "+state.name+".", 1, func(node *nodeRow) int64 {
-			if state.in(node) {
-				return 1
-			}
-			return 0
-		})
+		nodes(
+			"nodes_"+name,
+			"Nodes of the partition that are "+state.name+".",
+			1,
+			func(node *nodeRow) int64 {
+				if state.in(node) {
+					return 1
+				}
+				return 0
+			},
+		)
 	}
 	return out
 }

@@ -8,7 +8,17 @@ import (
 )
 
 func nodeStates() []string {
-	return []string{"allocated", "mixed", "idle", "draining", "drained", "fail", "down", "unknown", "powered_down"}
+	return []string{
+		"allocated",
+		"mixed",
+		"idle",
+		"draining",
+		"drained",
+		"fail",
+		"down",
+		"unknown",
+		"powered_down",
+	}
 }
 
 // capacity sums what a set of nodes offers.
@@ -199,7 +209,8 @@ func startable(s *scrape) {
 			count := 0
 			for _, k := range nodes {
 				node := &s.pic.nodes[k]
-				if !node.isUsable() || (size.gpus == 0 && node.Busy) || (size.gpus > 0 && (node.gpuIdle() < size.gpus || node.cpuIdle() == 0)) {
+				if !node.isUsable() || (size.gpus == 0 && node.Busy) ||
+					(size.gpus > 0 && (node.gpuIdle() < size.gpus || node.cpuIdle() == 0)) {
 					continue
 				}
 				count++
@@ -270,8 +281,18 @@ func eachXID(s *scrape, f func(node string, x *xidRow)) {
 // xidEvents counts driver errors. It has no label for the job: a counter whose
 // first sample is already 1 shows no increase, so alerts use xidLast instead.
 func xidEvents() family {
-	metric := counter("muster_gpu_xid_events_total", "Driver errors (XID) of a GPU, counted by the ledger. A node's oldest errors are forgotten beyond 64 kinds.",
-		catalogue.None, xidSource, "GPUs with errors x XIDs", "node", "gpu", "gpu_uuid", "xid", "class")
+	metric := counter(
+		"muster_gpu_xid_events_total",
+		"Driver errors (XID) of a GPU, counted by the ledger. A node's oldest errors are forgotten beyond 64 kinds.",
+		catalogue.None,
+		xidSource,
+		"GPUs with errors x XIDs",
+		"node",
+		"gpu",
+		"gpu_uuid",
+		"xid",
+		"class",
+	)
 	return family{metric, func(s *scrape) {
 		eachXID(s, func(node string, x *xidRow) {
 			s.send(float64(x.Count), node, x.Index, x.UUID, strconv.FormatInt(x.XID, 10), x.Class)
@@ -282,8 +303,20 @@ func xidEvents() family {
 // xidLast says when each driver error happened last and whom it struck then.
 // Unlike DCGM's gauge of the last XID it does not pass to the GPU's next holder.
 func xidLast() family {
-	metric := gauge("muster_gpu_xid_last_timestamp_seconds", "When a GPU had a driver error (XID) last, and the job that held the GPU at that moment.",
-		catalogue.Seconds, xidSource, "GPUs with errors x XIDs", "node", "gpu", "gpu_uuid", "xid", "class", "slurm_job_id", "user")
+	metric := gauge(
+		"muster_gpu_xid_last_timestamp_seconds",
+		"When a GPU had a driver error (XID) last, and the job that held the GPU at that moment.",
+		catalogue.Seconds,
+		xidSource,
+		"GPUs with errors x XIDs",
+		"node",
+		"gpu",
+		"gpu_uuid",
+		"xid",
+		"class",
+		"slurm_job_id",
+		"user",
+	)
 	return family{metric, func(s *scrape) {
 		eachXID(s, func(node string, x *xidRow) {
 			at := float64(x.At) / float64(spec.Second)

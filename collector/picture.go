@@ -163,7 +163,13 @@ func (t *tally) addPending(row *jobRow) {
 		t.held += n
 		return
 	}
-	t.minNodesFree, t.maxNodesFree = least(t.minNodesFree, row.Nodes), max(t.maxNodesFree, row.Nodes)
+	t.minNodesFree, t.maxNodesFree = least(
+		t.minNodesFree,
+		row.Nodes,
+	), max(
+		t.maxNodesFree,
+		row.Nodes,
+	)
 	if row.Eligible != 0 && (t.oldest == 0 || row.Eligible < t.oldest) {
 		t.oldest = row.Eligible
 	}
@@ -229,8 +235,16 @@ func entryOf[K comparable, V any](m map[K]*V, key K) *V {
 }
 
 func newPicture(cluster string, at spec.Instant) *picture {
-	return &picture{cluster: cluster, at: at, pairs: map[pair]*cores{}, reason: map[string]int64{}, why: map[pair]int64{}, byType: map[string]int64{}, done: map[pair]*efficiency{},
-		userNames: map[uint32]string{}}
+	return &picture{
+		cluster:   cluster,
+		at:        at,
+		pairs:     map[pair]*cores{},
+		reason:    map[string]int64{},
+		why:       map[pair]int64{},
+		byType:    map[string]int64{},
+		done:      map[pair]*efficiency{},
+		userNames: map[uint32]string{},
+	}
 }
 
 // addJob counts a job under everything it belongs to.

@@ -19,7 +19,10 @@ func (s *scrape) hidesFamily(f *family) bool {
 	if s.src == nil || !s.src.Private {
 		return false
 	}
-	return slices.ContainsFunc(f.Labels, func(label string) bool { return slices.Contains(userLabels(), label) })
+	return slices.ContainsFunc(
+		f.Labels,
+		func(label string) bool { return slices.Contains(userLabels(), label) },
+	)
 }
 
 // hidesLimit tells whether a limit is left out because it is that of one user,
@@ -39,5 +42,8 @@ func (s *scrape) shownKPIs() []kpi.Value {
 	if !s.src.Private {
 		return all
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(v kpi.Value) bool { return v.By == kpi.ByUser })
+	return slices.DeleteFunc(
+		slices.Clone(all),
+		func(v kpi.Value) bool { return v.By == kpi.ByUser },
+	)
 }

@@ -26,7 +26,14 @@ type server struct {
 }
 
 func pageHandler(p *page) http.Handler {
-	return &server{page: p, speak: expfmt.DefaultOpenMetricsAcceptedFormats(), other: promhttp.HandlerForTransactional(p, promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError})}
+	return &server{
+		page:  p,
+		speak: expfmt.DefaultOpenMetricsAcceptedFormats(),
+		other: promhttp.HandlerForTransactional(
+			p,
+			promhttp.HandlerOpts{EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError},
+		),
+	}
 }
 
 // ServeHTTP implements http.Handler.

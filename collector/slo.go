@@ -102,11 +102,21 @@ func (o *Objectives) measures(i int, s *scrape) []measure {
 
 func (o *Objectives) waits(objective slo.Objective, totals []*state.QOSTotals) (out []measure) {
 	named := func(qos string) bool {
-		return slices.ContainsFunc(o.list, func(x slo.Objective) bool { return x.Kind == slo.Wait && x.Class == qos })
+		return slices.ContainsFunc(
+			o.list,
+			func(x slo.Objective) bool { return x.Kind == slo.Wait && x.Class == qos },
+		)
 	}
 	for _, q := range totals {
 		if q.Name == objective.Class || objective.Class == slo.EveryQOS && !named(q.Name) {
-			out = append(out, measure{q.Name, float64(q.Wait.Within(objective.Within)), float64(q.Wait.Histogram.Count)})
+			out = append(
+				out,
+				measure{
+					q.Name,
+					float64(q.Wait.Within(objective.Within)),
+					float64(q.Wait.Histogram.Count),
+				},
+			)
 		}
 	}
 	return out

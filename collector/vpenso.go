@@ -50,20 +50,40 @@ func vpensoCapacity() []family {
 	alloc := nodeSum(func(n *nodeRow) int64 { return n.GPUAlloc })
 	total := nodeSum(func(n *nodeRow) int64 { return n.GPUs })
 	return []family{
-		fig("slurm_cpus_alloc", "Allocated CPUs", nodeSum(func(n *nodeRow) int64 { return n.CPUAlloc })),
+		fig(
+			"slurm_cpus_alloc",
+			"Allocated CPUs",
+			nodeSum(func(n *nodeRow) int64 { return n.CPUAlloc }),
+		),
 		fig("slurm_cpus_idle", "Idle CPUs", nodeSum((*nodeRow).cpuIdle)),
-		fig("slurm_cpus_other", "CPUs that are neither allocated nor idle", nodeSum((*nodeRow).cpuOther)),
-		fig("slurm_cpus_total", "CPUs of all nodes", nodeSum(func(n *nodeRow) int64 { return n.CPUs })),
+		fig(
+			"slurm_cpus_other",
+			"CPUs that are neither allocated nor idle",
+			nodeSum((*nodeRow).cpuOther),
+		),
+		fig(
+			"slurm_cpus_total",
+			"CPUs of all nodes",
+			nodeSum(func(n *nodeRow) int64 { return n.CPUs }),
+		),
 		fig("slurm_gpus_alloc", "Allocated GPUs", alloc),
 		fig("slurm_gpus_idle", "Idle GPUs", nodeSum((*nodeRow).gpuIdle)),
-		fig("slurm_gpus_other", "GPUs that are neither allocated nor idle", nodeSum(func(n *nodeRow) int64 { return n.GPUs - n.GPUAlloc - n.gpuIdle() })),
+		fig(
+			"slurm_gpus_other",
+			"GPUs that are neither allocated nor idle",
+			nodeSum(func(n *nodeRow) int64 { return n.GPUs - n.GPUAlloc - n.gpuIdle() }),
+		),
 		fig("slurm_gpus_total", "GPUs of all nodes", total),
-		fig("slurm_gpus_utilization", "Allocated GPUs as a part of all (allocation, not use)", func(s *scrape) float64 {
-			if n := total(s); n > 0 {
-				return alloc(s) / n
-			}
-			return 0
-		}),
+		fig(
+			"slurm_gpus_utilization",
+			"Allocated GPUs as a part of all (allocation, not use)",
+			func(s *scrape) float64 {
+				if n := total(s); n > 0 {
+					return alloc(s) / n
+				}
+				return 0
+			},
+		),
 	}
 }
 
@@ -107,8 +127,23 @@ func (n *nodeRow) longState() string {
 // vpensoStates are the groups of node states with the prefixes of the states
 // that each counts.
 func vpensoStates() [][2]string {
-	return [][2]string{{"alloc", "alloc"}, {"comp", "comp"}, {"down", "down"}, {"drain", "drain"}, {"err", "err"}, {"fail", "fail"},
-		{"idle", "idle"}, {"maint", "maint"}, {"mix", "mix"}, {"resv", "res"}, {"inval", "inval"}, {"planned", "planned"}}
+	return [][2]string{
+		{"alloc", "alloc"},
+		{"comp", "comp"},
+		{"down", "down"},
+		{"drain", "drain"},
+		{"err", "err"},
+		{"fail", "fail"},
+		{
+			"idle",
+			"idle",
+		},
+		{"maint", "maint"},
+		{"mix", "mix"},
+		{"resv", "res"},
+		{"inval", "inval"},
+		{"planned", "planned"},
+	}
 }
 
 func vpensoNodes() []family {
@@ -130,30 +165,70 @@ func vpensoNodes() []family {
 		}
 	}
 	for _, g := range vpensoStates() {
-		out = append(out, fig("slurm_nodes_"+g[0], "Nodes whose state is "+g[0], func(s *scrape) float64 { return float64(prefixed(s, all(s), g[1])) }))
+		out = append(
+			out,
+			fig(
+				"slurm_nodes_"+g[0],
+				"Nodes whose state is "+g[0],
+				func(s *scrape) float64 { return float64(prefixed(s, all(s), g[1])) },
+			),
+		)
 	}
-	out = append(out, fig("slurm_nodes_total", "Nodes", func(s *scrape) float64 { return float64(len(s.pic.nodes)) }),
-		fig("slurm_nodes_other", "Nodes in none of the states that have a metric of their own", func(s *scrape) float64 {
-			n := len(s.pic.nodes)
-			for _, g := range vpensoStates() {
-				n -= prefixed(s, all(s), g[1])
-			}
-			return float64(n)
-		}))
+	out = append(
+		out,
+		fig(
+			"slurm_nodes_total",
+			"Nodes",
+			func(s *scrape) float64 { return float64(len(s.pic.nodes)) },
+		),
+		fig(
+			"slurm_nodes_other",
+			"Nodes in none of the states that have a metric of their own",
+			func(s *scrape) float64 {
+				n := len(s.pic.nodes)
+				for _, g := range vpensoStates() {
+					n -= prefixed(s, all(s), g[1])
+				}
+				return float64(n)
+			},
+		),
+	)
 	per := func(name, help string, amount func(n *nodeRow) int64) {
-		out = append(out, family{gauge(name, help, catalogue.None, "node records", "nodes", "node", "status"), func(s *scrape) {
-			for i := range s.pic.nodes {
-				n := &s.pic.nodes[i]
-				s.send(float64(amount(n)), n.Name, n.longState())
-			}
-		}})
+		out = append(
+			out,
+			family{
+				gauge(name, help, catalogue.None, "node records", "nodes", "node", "status"),
+				func(s *scrape) {
+					for i := range s.pic.nodes {
+						n := &s.pic.nodes[i]
+						s.send(float64(amount(n)), n.Name, n.longState())
+					}
+				},
+			},
+		)
 	}
-	per("slurm_node_cpu_alloc", "Allocated CPUs of the node", func(n *nodeRow) int64 { return n.CPUAlloc })
+	per(
+		"slurm_node_cpu_alloc",
+		"Allocated CPUs of the node",
+		func(n *nodeRow) int64 { return n.CPUAlloc },
+	)
 	per("slurm_node_cpu_idle", "Idle CPUs of the node", (*nodeRow).cpuIdle)
-	per("slurm_node_cpu_other", "CPUs of the node that are neither allocated nor idle", (*nodeRow).cpuOther)
+	per(
+		"slurm_node_cpu_other",
+		"CPUs of the node that are neither allocated nor idle",
+		(*nodeRow).cpuOther,
+	)
 	per("slurm_node_cpu_total", "CPUs of the node", func(n *nodeRow) int64 { return n.CPUs })
-	per("slurm_node_mem_alloc", "Memory of the node given to jobs, in MB as sinfo prints it", func(n *nodeRow) int64 { return n.MemAlloc })
-	per("slurm_node_mem_total", "Memory of the node, in MB as sinfo prints it", func(n *nodeRow) int64 { return n.Mem })
+	per(
+		"slurm_node_mem_alloc",
+		"Memory of the node given to jobs, in MB as sinfo prints it",
+		func(n *nodeRow) int64 { return n.MemAlloc },
+	)
+	per(
+		"slurm_node_mem_total",
+		"Memory of the node, in MB as sinfo prints it",
+		func(n *nodeRow) int64 { return n.Mem },
+	)
 	return append(out, vpensoNodeExtras()...)
 }
 
@@ -168,18 +243,31 @@ func eachNodePart(s *scrape, f func(n *nodeRow, part string)) {
 
 func vpensoNodeExtras() []family {
 	gres := func(name, help string, amount func(g *gresRow) int64) family {
-		return family{gauge(name, help, catalogue.None, "node records", "nodes x their partitions x kinds of GRES", "node", "status", "partition", "gres_type"), func(s *scrape) {
-			eachNodePart(s, func(node *nodeRow, part string) {
-				for i := range node.GRES {
-					g := &node.GRES[i]
-					kind := g.Name
-					if g.Type != "" {
-						kind += ":" + g.Type
+		return family{
+			gauge(
+				name,
+				help,
+				catalogue.None,
+				"node records",
+				"nodes x their partitions x kinds of GRES",
+				"node",
+				"status",
+				"partition",
+				"gres_type",
+			),
+			func(s *scrape) {
+				eachNodePart(s, func(node *nodeRow, part string) {
+					for i := range node.GRES {
+						g := &node.GRES[i]
+						kind := g.Name
+						if g.Type != "" {
+							kind += ":" + g.Type
+						}
+						s.send(float64(amount(g)), node.Name, node.longState(), part, kind)
 					}
-					s.send(float64(amount(g)), node.Name, node.longState(), part, kind)
-				}
-			})
-		}}
+				})
+			},
+		}
 	}
 	drained := func(metric catalogue.Metric, f func(s *scrape, n *nodeRow)) family {
 		return family{metric, func(s *scrape) {
@@ -191,15 +279,57 @@ func vpensoNodeExtras() []family {
 		}}
 	}
 	return []family{
-		{gauge("slurm_node_status", "1 for the state that the node is in", catalogue.None, "node records", "nodes x their partitions", "node", "status", "partition"), func(s *scrape) {
-			eachNodePart(s, func(n *nodeRow, part string) { s.send(1, n.Name, n.longState(), part) })
-		}},
-		gres("slurm_node_gres_total", "Generic resources of the node", func(g *gresRow) int64 { return g.Total }),
-		gres("slurm_node_gres_used", "Generic resources of the node that jobs hold", func(g *gresRow) int64 { return g.Used }),
-		drained(gauge("slurm_node_drain_reason_info", "1, with the reason why the node is out of service", catalogue.None, "node records", "nodes with a reason", "node", "reason"),
-			func(s *scrape, n *nodeRow) { s.send(1, n.Name, n.Reason) }),
-		drained(gauge("slurm_node_drain_since_timestamp_seconds", "When the reason was given, in seconds since 1970", catalogue.Seconds, "node records", "nodes with a reason", "node"),
-			func(s *scrape, n *nodeRow) { s.send(float64(n.ReasonAt.Unix()), n.Name) }),
+		{
+			gauge(
+				"slurm_node_status",
+				"1 for the state that the node is in",
+				catalogue.None,
+				"node records",
+				"nodes x their partitions",
+				"node",
+				"status",
+				"partition",
+			),
+			func(s *scrape) {
+				eachNodePart(
+					s,
+					func(n *nodeRow, part string) { s.send(1, n.Name, n.longState(), part) },
+				)
+			},
+		},
+		gres(
+			"slurm_node_gres_total",
+			"Generic resources of the node",
+			func(g *gresRow) int64 { return g.Total },
+		),
+		gres(
+			"slurm_node_gres_used",
+			"Generic resources of the node that jobs hold",
+			func(g *gresRow) int64 { return g.Used },
+		),
+		drained(
+			gauge(
+				"slurm_node_drain_reason_info",
+				"1, with the reason why the node is out of service",
+				catalogue.None,
+				"node records",
+				"nodes with a reason",
+				"node",
+				"reason",
+			),
+			func(s *scrape, n *nodeRow) { s.send(1, n.Name, n.Reason) },
+		),
+		drained(
+			gauge(
+				"slurm_node_drain_since_timestamp_seconds",
+				"When the reason was given, in seconds since 1970",
+				catalogue.Seconds,
+				"node records",
+				"nodes with a reason",
+				"node",
+			),
+			func(s *scrape, n *nodeRow) { s.send(float64(n.ReasonAt.Unix()), n.Name) },
+		),
 	}
 }
 
@@ -209,16 +339,46 @@ func vpensoPartitions() []family {
 		out = append(out, partitionSum(name, help, 1, amount))
 	}
 	jobs := func(name, help string, amount func(t *tally) float64) {
-		out = append(out, family{gauge(name, help, catalogue.None, "live job records", "partitions", "partition"), func(s *scrape) { eachTally(s, amount) }})
+		out = append(
+			out,
+			family{
+				gauge(name, help, catalogue.None, "live job records", "partitions", "partition"),
+				func(s *scrape) { eachTally(s, amount) },
+			},
+		)
 	}
-	per("slurm_partition_cpus_allocated", "Allocated CPUs of the partition", func(n *nodeRow) int64 { return n.CPUAlloc })
+	per(
+		"slurm_partition_cpus_allocated",
+		"Allocated CPUs of the partition",
+		func(n *nodeRow) int64 { return n.CPUAlloc },
+	)
 	per("slurm_partition_cpus_idle", "Idle CPUs of the partition", (*nodeRow).cpuIdle)
-	per("slurm_partition_cpus_other", "CPUs of the partition that are neither allocated nor idle", (*nodeRow).cpuOther)
-	per("slurm_partition_cpus_total", "CPUs of the partition", func(n *nodeRow) int64 { return n.CPUs })
-	per("slurm_partition_gpus_allocated", "Allocated GPUs of the partition", func(n *nodeRow) int64 { return n.GPUAlloc })
+	per(
+		"slurm_partition_cpus_other",
+		"CPUs of the partition that are neither allocated nor idle",
+		(*nodeRow).cpuOther,
+	)
+	per(
+		"slurm_partition_cpus_total",
+		"CPUs of the partition",
+		func(n *nodeRow) int64 { return n.CPUs },
+	)
+	per(
+		"slurm_partition_gpus_allocated",
+		"Allocated GPUs of the partition",
+		func(n *nodeRow) int64 { return n.GPUAlloc },
+	)
 	per("slurm_partition_gpus_idle", "Idle GPUs of the partition", (*nodeRow).gpuIdle)
-	jobs("slurm_partition_jobs_pending", "Pending jobs of the partition", func(t *tally) float64 { return float64(t.shown[spec.Pending]) })
-	jobs("slurm_partition_jobs_running", "Running jobs of the partition", func(t *tally) float64 { return float64(t.shown[spec.Running]) })
+	jobs(
+		"slurm_partition_jobs_pending",
+		"Pending jobs of the partition",
+		func(t *tally) float64 { return float64(t.shown[spec.Pending]) },
+	)
+	jobs(
+		"slurm_partition_jobs_running",
+		"Running jobs of the partition",
+		func(t *tally) float64 { return float64(t.shown[spec.Running]) },
+	)
 	return out
 }
 
@@ -233,29 +393,78 @@ func queueStates() []queueState {
 	of := func(name string, st spec.JobState) queueState {
 		return queueState{name, func(t *tally) int64 { return t.shown[st] }, st}
 	}
-	return []queueState{of("pending", spec.Pending), of("running", spec.Running), of("suspended", spec.Suspended), of("cancelled", spec.Cancelled),
-		{"completing", func(t *tally) int64 { return t.closing }, 0}, of("completed", spec.Completed),
-		{"configuring", func(t *tally) int64 { return t.flags[0] }, 0}, of("failed", spec.Failed), of("timeout", spec.TimedOut),
-		of("preempted", spec.Preempted), of("node_fail", spec.NodeFailed)}
+	return []queueState{
+		of("pending", spec.Pending),
+		of("running", spec.Running),
+		of("suspended", spec.Suspended),
+		of("cancelled", spec.Cancelled),
+		{
+			"completing",
+			func(t *tally) int64 { return t.closing },
+			0,
+		},
+		of("completed", spec.Completed),
+		{
+			"configuring",
+			func(t *tally) int64 { return t.flags[0] },
+			0,
+		},
+		of("failed", spec.Failed),
+		of("timeout", spec.TimedOut),
+		of("preempted", spec.Preempted),
+		of("node_fail", spec.NodeFailed),
+	}
 }
 
 func vpensoQueue() []family {
-	out := []family{fig("slurm_queue_pending_dependency", "Pending jobs that wait for others", func(s *scrape) float64 { return float64(s.pic.jobs.waiting) }),
-		fig("slurm_jobs_cores_running", "CPUs of running jobs", func(s *scrape) float64 { return float64(s.pic.jobs.cores[spec.Running]) }),
-		fig("slurm_jobs_cores_pending", "CPUs that pending jobs ask for", func(s *scrape) float64 { return float64(s.pic.jobs.cores[spec.Pending]) })}
+	out := []family{
+		fig(
+			"slurm_queue_pending_dependency",
+			"Pending jobs that wait for others",
+			func(s *scrape) float64 { return float64(s.pic.jobs.waiting) },
+		),
+		fig(
+			"slurm_jobs_cores_running",
+			"CPUs of running jobs",
+			func(s *scrape) float64 { return float64(s.pic.jobs.cores[spec.Running]) },
+		),
+		fig(
+			"slurm_jobs_cores_pending",
+			"CPUs that pending jobs ask for",
+			func(s *scrape) float64 { return float64(s.pic.jobs.cores[spec.Pending]) },
+		),
+	}
 	for _, queue := range queueStates() {
 		count := func(s *scrape) float64 { return float64(queue.count(&s.pic.jobs)) }
-		out = append(out, fig("slurm_queue_"+queue.name, "Jobs that are "+queue.name, count), fig("slurm_jobs_"+queue.name, "Jobs that are "+queue.name, count))
+		out = append(
+			out,
+			fig("slurm_queue_"+queue.name, "Jobs that are "+queue.name, count),
+			fig("slurm_jobs_"+queue.name, "Jobs that are "+queue.name, count),
+		)
 		if queue.base == 0 {
 			continue
 		}
-		out = append(out, family{gauge("slurm_cores_"+queue.name, "CPUs of jobs that are "+queue.name, catalogue.None, "job records", "users x partitions with such jobs", "user", "partition"), func(s *scrape) {
-			for _, k := range s.pic.pairKeys {
-				if n := s.pic.pairs[k][queue.base]; n > 0 {
-					s.send(float64(n), k.a, k.b)
-				}
-			}
-		}})
+		out = append(
+			out,
+			family{
+				gauge(
+					"slurm_cores_"+queue.name,
+					"CPUs of jobs that are "+queue.name,
+					catalogue.None,
+					"job records",
+					"users x partitions with such jobs",
+					"user",
+					"partition",
+				),
+				func(s *scrape) {
+					for _, k := range s.pic.pairKeys {
+						if n := s.pic.pairs[k][queue.base]; n > 0 {
+							s.send(float64(n), k.a, k.b)
+						}
+					}
+				},
+			},
+		)
 	}
 	return out
 }
@@ -315,14 +524,27 @@ func vpensoSubjects() []family {
 			{"cpus_running", "CPUs of running jobs", func(t *tally) int64 { return t.cores[spec.Running] }},
 			{"gpus_running", "GPUs that jobs hold", func(t *tally) int64 { return t.gpus }},
 		} {
-			out = append(out, family{gauge("slurm_"+sub.name+"_"+m.name, m.help+" of the "+sub.name, catalogue.None, "job records", sub.name+"s with such jobs", sub.name), func(s *scrape) {
-				all := sub.of(s)
-				for _, k := range all.keys {
-					if n := m.amount(all.by[k]); n > 0 {
-						s.send(float64(n), k)
-					}
-				}
-			}})
+			out = append(
+				out,
+				family{
+					gauge(
+						"slurm_"+sub.name+"_"+m.name,
+						m.help+" of the "+sub.name,
+						catalogue.None,
+						"job records",
+						sub.name+"s with such jobs",
+						sub.name,
+					),
+					func(s *scrape) {
+						all := sub.of(s)
+						for _, k := range all.keys {
+							if n := m.amount(all.by[k]); n > 0 {
+								s.send(float64(n), k)
+							}
+						}
+					},
+				},
+			)
 		}
 	}
 	return out
@@ -345,19 +567,31 @@ func vpensoFairshare() []family {
 			{"_raw_shares", "Shares as configured", func(r *shareRow) (float64, bool) { return float64(r.RawShares), true }},
 			{"_raw_usage_cpu_seconds", "Decayed usage in billing-seconds", func(r *shareRow) (float64, bool) { return r.RawUsage, r.HasUsage }},
 		} {
-			out = append(out, family{gauge(sub.prefix+m.suffix, m.help, catalogue.None, "associations and their decayed usage", "associations", sub.labels...), func(s *scrape) {
-				for i := range s.pic.shares {
-					row := &s.pic.shares[i]
-					v, ok := m.amount(row)
-					switch {
-					case !ok || (row.User != "") != sub.user:
-					case sub.user:
-						s.send(v, row.Account, row.User)
-					default:
-						s.send(v, row.Account)
-					}
-				}
-			}})
+			out = append(
+				out,
+				family{
+					gauge(
+						sub.prefix+m.suffix,
+						m.help,
+						catalogue.None,
+						"associations and their decayed usage",
+						"associations",
+						sub.labels...),
+					func(s *scrape) {
+						for i := range s.pic.shares {
+							row := &s.pic.shares[i]
+							v, ok := m.amount(row)
+							switch {
+							case !ok || (row.User != "") != sub.user:
+							case sub.user:
+								s.send(v, row.Account, row.User)
+							default:
+								s.send(v, row.Account)
+							}
+						}
+					},
+				},
+			)
 		}
 	}
 	return out
@@ -427,12 +661,25 @@ func vpensoCalls() []family {
 		}{{"", "Calls", func(r *rpcRow) float64 { return float64(r.Count) }},
 			{"_avg_time", "Mean time of a call in microseconds", func(r *rpcRow) float64 { return meanOf(toMicros(r.Total), r.Count) }},
 			{"_total_time", "Time of all calls in microseconds", func(r *rpcRow) float64 { return toMicros(r.Total) }}} {
-			out = append(out, family{gauge(sub.prefix+m.suffix, m.help+" by "+sub.label, catalogue.None, "the API's handlers", sub.label+"s (at most 500)", sub.label), func(s *scrape) {
-				list := sub.of(s)
-				for i := range list {
-					s.send(m.amount(&list[i]), list[i].Name)
-				}
-			}})
+			out = append(
+				out,
+				family{
+					gauge(
+						sub.prefix+m.suffix,
+						m.help+" by "+sub.label,
+						catalogue.None,
+						"the API's handlers",
+						sub.label+"s (at most 500)",
+						sub.label,
+					),
+					func(s *scrape) {
+						list := sub.of(s)
+						for i := range list {
+							s.send(m.amount(&list[i]), list[i].Name)
+						}
+					},
+				},
+			)
 		}
 	}
 	return out
@@ -465,13 +712,27 @@ func vpensoJobs() []family {
 		{"slurm_job_count_completed", "Jobs that ran and ended", func(e *efficiency) (float64, bool) { return float64(e.jobs), true }},
 		{"slurm_job_cpu_hours_allocated", "CPU hours given to jobs that ended", func(e *efficiency) (float64, bool) { return e.hours, true }},
 	} {
-		out = append(out, family{gauge(m.name, m.help+", of the jobs still known (MinJobAge)", catalogue.None, "job records", "accounts x users with such jobs", "account", "user"), func(s *scrape) {
-			for _, k := range sortedPairs(s.pic.done) {
-				if v, ok := m.amount(s.pic.done[k]); ok {
-					s.send(v, k.a, k.b)
-				}
-			}
-		}})
+		out = append(
+			out,
+			family{
+				gauge(
+					m.name,
+					m.help+", of the jobs still known (MinJobAge)",
+					catalogue.None,
+					"job records",
+					"accounts x users with such jobs",
+					"account",
+					"user",
+				),
+				func(s *scrape) {
+					for _, k := range sortedPairs(s.pic.done) {
+						if v, ok := m.amount(s.pic.done[k]); ok {
+							s.send(v, k.a, k.b)
+						}
+					}
+				},
+			},
+		)
 	}
 	return out
 }
@@ -487,24 +748,78 @@ type commands struct {
 // vpensoSelf is about the exporter itself. For Muster's own clusters there is
 // one collector, the picture of the published view.
 func vpensoSelf() []family {
-	duration := gauge("slurm_exporter_command_duration_seconds", "Time of the commands that the exporter runs; none for a cluster of Muster's", catalogue.Seconds, "the exporter", "commands x 12", "command")
+	duration := gauge(
+		"slurm_exporter_command_duration_seconds",
+		"Time of the commands that the exporter runs; none for a cluster of Muster's",
+		catalogue.Seconds,
+		"the exporter",
+		"commands x 12",
+		"command",
+	)
 	duration.Type = catalogue.Histogram
-	failures := gauge("slurm_exporter_command_errors_total", "Commands of the exporter that failed", catalogue.None, "the exporter", "commands", "command")
+	failures := gauge(
+		"slurm_exporter_command_errors_total",
+		"Commands of the exporter that failed",
+		catalogue.None,
+		"the exporter",
+		"commands",
+		"command",
+	)
 	failures.Type = catalogue.Counter
 	return []family{
-		{gauge("slurm_info", "1, with the version of what is exported", catalogue.None, "the program", "1", "type", "binary", "version"),
-			func(s *scrape) { s.send(1, s.pic.made.kind, s.pic.made.binary, s.pic.made.version) }},
-		{gauge("slurm_exporter_collector_success", "1 if the figures could be read", catalogue.None, "the exporter", "1 to 5", "collector"), func(s *scrape) {
-			for i := range s.pic.made.parts {
-				s.send(oneIf(s.pic.made.parts[i].err == nil), s.pic.made.parts[i].name)
-			}
-		}},
-		{gauge("slurm_exporter_collector_duration_seconds", "Time it took to read the figures", catalogue.Seconds, "the exporter", "1 to 5", "collector"), func(s *scrape) {
-			for i := range s.pic.made.parts {
-				s.send(s.pic.made.parts[i].seconds, s.pic.made.parts[i].name)
-			}
-		}},
-		{gauge("slurm_exporter_cache_age_seconds", "Age of the figures shown", catalogue.Seconds, "the exporter", "1"), func(s *scrape) { s.send(toSeconds(max(s.now.Sub(s.pic.at), 0))) }},
+		{
+			gauge(
+				"slurm_info",
+				"1, with the version of what is exported",
+				catalogue.None,
+				"the program",
+				"1",
+				"type",
+				"binary",
+				"version",
+			),
+			func(s *scrape) { s.send(1, s.pic.made.kind, s.pic.made.binary, s.pic.made.version) },
+		},
+		{
+			gauge(
+				"slurm_exporter_collector_success",
+				"1 if the figures could be read",
+				catalogue.None,
+				"the exporter",
+				"1 to 5",
+				"collector",
+			),
+			func(s *scrape) {
+				for i := range s.pic.made.parts {
+					s.send(oneIf(s.pic.made.parts[i].err == nil), s.pic.made.parts[i].name)
+				}
+			},
+		},
+		{
+			gauge(
+				"slurm_exporter_collector_duration_seconds",
+				"Time it took to read the figures",
+				catalogue.Seconds,
+				"the exporter",
+				"1 to 5",
+				"collector",
+			),
+			func(s *scrape) {
+				for i := range s.pic.made.parts {
+					s.send(s.pic.made.parts[i].seconds, s.pic.made.parts[i].name)
+				}
+			},
+		},
+		{
+			gauge(
+				"slurm_exporter_cache_age_seconds",
+				"Age of the figures shown",
+				catalogue.Seconds,
+				"the exporter",
+				"1",
+			),
+			func(s *scrape) { s.send(toSeconds(max(s.now.Sub(s.pic.at), 0))) },
+		},
 		{duration, func(s *scrape) {
 			for i := range s.pic.made.commands {
 				s.sendHistogram(s.pic.made.commands[i].Seconds, s.pic.made.commands[i].Name)

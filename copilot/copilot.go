@@ -65,7 +65,8 @@ type Node struct {
 
 // fits tells whether the node seems to have room. Muster has the last word.
 func (n *Node) fits(a *Ask) bool {
-	return n.Open && n.FreeCPU*1000+n.SpareCPU >= a.MilliCPU && n.FreeMem >= a.Mem && n.gpus(a.GPUType) >= a.GPUs
+	return n.Open && n.FreeCPU*1000+n.SpareCPU >= a.MilliCPU && n.FreeMem >= a.Mem &&
+		n.gpus(a.GPUType) >= a.GPUs
 }
 
 func (n *Node) gpus(typ string) int64 {
@@ -125,7 +126,11 @@ type held struct {
 
 // Reconcile compares what was seen. At most one hold is asked for each pod at a time.
 func Reconcile(pods []Pod, nodes []Node) Plan {
-	r := &reconciler{holds: map[string][]held{}, nodes: slices.Clone(nodes), pods: slices.Clone(pods)}
+	r := &reconciler{
+		holds: map[string][]held{},
+		nodes: slices.Clone(nodes),
+		pods:  slices.Clone(pods),
+	}
 	for i := range nodes {
 		for k := range nodes[i].Holds {
 			h := &nodes[i].Holds[k]
@@ -133,7 +138,11 @@ func Reconcile(pods []Pod, nodes []Node) Plan {
 		}
 	}
 	slices.SortFunc(r.pods, func(a, b Pod) int {
-		return cmp.Or(-cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.Created, b.Created), strings.Compare(a.UID, b.UID))
+		return cmp.Or(
+			-cmp.Compare(a.Priority, b.Priority),
+			cmp.Compare(a.Created, b.Created),
+			strings.Compare(a.UID, b.UID),
+		)
 	})
 	known := map[string]bool{}
 	for i := range r.pods {
@@ -143,7 +152,16 @@ func Reconcile(pods []Pod, nodes []Node) Plan {
 	for i := range r.nodes {
 		for _, h := range r.nodes[i].Holds {
 			if !known[h.ID] {
-				r.plan.Releases = append(r.plan.Releases, Release{Node: r.nodes[i].Name, Hold: h.ID, Why: "deleted", Pod: h.Space + "/" + h.Owner, Confirm: true})
+				r.plan.Releases = append(
+					r.plan.Releases,
+					Release{
+						Node:    r.nodes[i].Name,
+						Hold:    h.ID,
+						Why:     "deleted",
+						Pod:     h.Space + "/" + h.Owner,
+						Confirm: true,
+					},
+				)
 			}
 		}
 	}
@@ -192,7 +210,10 @@ func (r *reconciler) ours(node string) bool {
 }
 
 func (r *reconciler) give(p *Pod, h *held, why string) {
-	r.plan.Releases = append(r.plan.Releases, Release{Node: h.node, Hold: p.UID, Why: why, Pod: p.Namespace + "/" + p.Name})
+	r.plan.Releases = append(
+		r.plan.Releases,
+		Release{Node: h.node, Hold: p.UID, Why: why, Pod: p.Namespace + "/" + p.Name},
+	)
 }
 
 // find chooses the node with the least room that has enough, so that large jobs
@@ -215,7 +236,10 @@ func (r *reconciler) find(pod *Pod) {
 		best.take(&pod.Ask)
 		r.plan.Takes = append(r.plan.Takes, Take{Pod: *pod, Node: best.Name, LetGo: true})
 	case admitted == 0:
-		r.plan.Waits = append(r.plan.Waits, Wait{*pod, "no node of Muster admits the pod (labels, taints, conditions)"})
+		r.plan.Waits = append(
+			r.plan.Waits,
+			Wait{*pod, "no node of Muster admits the pod (labels, taints, conditions)"},
+		)
 	default:
 		r.plan.Waits = append(r.plan.Waits, Wait{*pod, "jobs and pods leave no node enough room"})
 	}
@@ -223,7 +247,12 @@ func (r *reconciler) find(pod *Pod) {
 
 // less orders nodes by what is free: devices first.
 func (n *Node) less(o *Node) bool {
-	return cmp.Or(cmp.Compare(n.gpus(""), o.gpus("")), cmp.Compare(n.FreeCPU, o.FreeCPU), cmp.Compare(n.FreeMem, o.FreeMem), strings.Compare(n.Name, o.Name)) < 0
+	return cmp.Or(
+		cmp.Compare(n.gpus(""), o.gpus("")),
+		cmp.Compare(n.FreeCPU, o.FreeCPU),
+		cmp.Compare(n.FreeMem, o.FreeMem),
+		strings.Compare(n.Name, o.Name),
+	) < 0
 }
 
 // take counts a hold that is asked for.

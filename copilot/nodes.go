@@ -29,8 +29,15 @@ const endless = 1 << 40
 
 // NodeOf is one of them.
 func NodeOf(st *state.State, node *state.Node, open bool) Node {
-	out := Node{Name: node.Spec.Name, Open: open, FreeCPU: int64(st.OpenCPUs(node).Count()), SpareCPU: int64(node.HeldCPU.Count())*1000 - node.HeldMilli(),
-		FreeMem: endless, FreeGPU: map[string]int64{}, Holds: node.Holds}
+	out := Node{
+		Name:     node.Spec.Name,
+		Open:     open,
+		FreeCPU:  int64(st.OpenCPUs(node).Count()),
+		SpareCPU: int64(node.HeldCPU.Count())*1000 - node.HeldMilli(),
+		FreeMem:  endless,
+		FreeGPU:  map[string]int64{},
+		Holds:    node.Holds,
+	}
 	if st.Config.Sched.Memory {
 		out.FreeMem = node.FreeMem()
 	}

@@ -109,19 +109,80 @@ func alertsBoard() Board {
 		Description: "What fires, since when, and what did. Each alert has a runbook that says what to type.",
 		Rows: []Row{
 			{Title: "Now", Panels: []Panel{
-				figure("Critical", "Critical alerts that fire: somebody is being paged.", Count, `count(ALERTS{`+firing+`,severity="critical"})`).colored(Green, Step{1, Red}).wide(6).empty("none fires"),
-				figure("Warnings", "Warnings that fire.", Count, `count(ALERTS{`+firing+`,severity="warning"})`).colored(Green, Step{1, Orange}).wide(6).empty("none fires"),
-				figure("Notices", "Notices that fire, to users among others.", Count, `count(ALERTS{`+firing+`,severity="info"})`).wide(6).empty("none fires"),
-				figure("About to fire", "Alerts whose condition holds, not yet for long enough.", Count, `count(ALERTS{alertstate="pending",cluster=~"$cluster|"})`).colored(Green, Step{1, Yellow}).wide(6).empty("none is about to fire"),
-				{Title: "Firing", Kind: Table, Unit: Seconds, Column: "for", Description: "What fires, with all its labels, and for how long its condition has held.",
-					Queries: []Query{{Expr: `time() - ALERTS_FOR_STATE{cluster=~"$cluster|"} and ignoring(alertstate) ALERTS{` + firing + `}`}},
-					Links:   []Link{{Board: Node, Var: "node", Label: "node"}, {Board: Job, Var: "job", Label: "slurm_job_id"}}, MayBeEmpty: "none fires"},
+				figure(
+					"Critical",
+					"Critical alerts that fire: somebody is being paged.",
+					Count,
+					`count(ALERTS{`+firing+`,severity="critical"})`,
+				).colored(Green, Step{1, Red}).
+					wide(6).
+					empty("none fires"),
+				figure(
+					"Warnings",
+					"Warnings that fire.",
+					Count,
+					`count(ALERTS{`+firing+`,severity="warning"})`,
+				).colored(Green, Step{1, Orange}).
+					wide(6).
+					empty("none fires"),
+				figure(
+					"Notices",
+					"Notices that fire, to users among others.",
+					Count,
+					`count(ALERTS{`+firing+`,severity="info"})`,
+				).wide(6).
+					empty("none fires"),
+				figure(
+					"About to fire",
+					"Alerts whose condition holds, not yet for long enough.",
+					Count,
+					`count(ALERTS{alertstate="pending",cluster=~"$cluster|"})`,
+				).colored(Green, Step{1, Yellow}).
+					wide(6).
+					empty("none is about to fire"),
+				{
+					Title:       "Firing",
+					Kind:        Table,
+					Unit:        Seconds,
+					Column:      "for",
+					Description: "What fires, with all its labels, and for how long its condition has held.",
+					Queries: []Query{
+						{
+							Expr: `time() - ALERTS_FOR_STATE{cluster=~"$cluster|"} and ignoring(alertstate) ALERTS{` + firing + `}`,
+						},
+					},
+					Links: []Link{
+						{Board: Node, Var: "node", Label: "node"},
+						{Board: Job, Var: "job", Label: "slurm_job_id"},
+					},
+					MayBeEmpty: "none fires",
+				},
 			}},
 			{Title: "Over time", Panels: []Panel{
-				{Title: "What fired when", Kind: States, Unit: Count, Height: 10, Good: Blue, Steps: []Step{{1, Red}}, Description: "A line for each alert that fired in the dashboard's time.",
-					Queries: []Query{{Expr: `max by (alertname) (ALERTS{` + firing + `})`, Legend: "{{alertname}}"}}, MayBeEmpty: "none fired"},
-				bars("Time spent firing", "For how long alerts fired in the dashboard's time, those of several subjects added up: the noisiest first. One that leads for weeks is wrong, or nobody acts on it.", Seconds,
-					`topk(15, 15 * sum by (alertname) (count_over_time(ALERTS{`+firing+`}[$__range:15s])))`, "{{alertname}}").wide(24).empty("none fired"),
+				{
+					Title:       "What fired when",
+					Kind:        States,
+					Unit:        Count,
+					Height:      10,
+					Good:        Blue,
+					Steps:       []Step{{1, Red}},
+					Description: "A line for each alert that fired in the dashboard's time.",
+					Queries: []Query{
+						{
+							Expr:   `max by (alertname) (ALERTS{` + firing + `})`,
+							Legend: "{{alertname}}",
+						},
+					},
+					MayBeEmpty: "none fired",
+				},
+				bars(
+					"Time spent firing",
+					"For how long alerts fired in the dashboard's time, those of several subjects added up: the noisiest first. One that leads for weeks is wrong, or nobody acts on it.",
+					Seconds,
+					`topk(15, 15 * sum by (alertname) (count_over_time(ALERTS{`+firing+`}[$__range:15s])))`,
+					"{{alertname}}",
+				).wide(24).
+					empty("none fired"),
 			}},
 		}}
 }

@@ -72,20 +72,83 @@ func jobBoard() Board {
 func jobGPUs(of, gpu string) []Panel {
 	none := "the job has no GPU, or does not run"
 	return []Panel{
-		{Title: "Utilisation of each GPU over time", Kind: HeatMap, Unit: Percent, Max: 100, MayBeEmpty: none,
+		{
+			Title:       "Utilisation of each GPU over time",
+			Kind:        HeatMap,
+			Unit:        Percent,
+			Max:         100,
+			MayBeEmpty:  none,
 			Description: "A line for each device. Dark lines among bright ones: a rank that waits for the others, or a device that the program does not use.",
-			Queries:     []Query{{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{` + gpu + `})`, Legend: "{{hostname}} {{gpu}}"}}},
-		lines("Multiprocessors and tensor cores", "Part of the cycles in which the multiprocessors, and the tensor cores, had work. Utilisation of 100 % with little of these is a program that waits on the device.", Ratio,
-			Query{Expr: `avg by (hostname) (DCGM_FI_PROF_SM_ACTIVE{` + gpu + `})`, Legend: "{{hostname}} SM"},
-			Query{Expr: `avg by (hostname) (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{` + gpu + `})`, Legend: "{{hostname}} tensor"}).top(1).empty(none),
-		lines("GPU memory", "Memory in use on each device.", Bytes, Query{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_FB_USED{` + gpu + `}) * 1048576`, Legend: "{{hostname}} {{gpu}}"}).empty(none),
-		lines("Power", "What each device draws.", Watts, Query{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_POWER_USAGE{` + gpu + `})`, Legend: "{{hostname}} {{gpu}}"}).empty(none),
-		lines("Temperature", "Temperature of each device.", Celsius, Query{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_TEMP{` + gpu + `})`, Legend: "{{hostname}} {{gpu}}"}).empty(none),
-		stack("What was seen on the GPUs", "GPUs by what was seen on them: no process, a process that did nothing, or work.", Count,
-			Query{Expr: `sum by (state) (rate(muster_job_gpu_seconds_total{` + of + `}[$__rate_interval]))`, Legend: "{{state}}"}).empty(none),
-		lines("PCIe and NVLink", "Traffic of its devices.", ByteRate,
-			Query{Expr: `sum by (hostname) (DCGM_FI_PROF_PCIE_RX_BYTES{` + gpu + `} + DCGM_FI_PROF_PCIE_TX_BYTES{` + gpu + `})`, Legend: "{{hostname}} PCIe"},
-			Query{Expr: `sum by (hostname) (DCGM_FI_PROF_NVLINK_RX_BYTES{` + gpu + `} + DCGM_FI_PROF_NVLINK_TX_BYTES{` + gpu + `})`, Legend: "{{hostname}} NVLink"}).empty(none),
+			Queries: []Query{
+				{
+					Expr:   `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{` + gpu + `})`,
+					Legend: "{{hostname}} {{gpu}}",
+				},
+			},
+		},
+		lines(
+			"Multiprocessors and tensor cores",
+			"Part of the cycles in which the multiprocessors, and the tensor cores, had work. Utilisation of 100 % with little of these is a program that waits on the device.",
+			Ratio,
+			Query{
+				Expr:   `avg by (hostname) (DCGM_FI_PROF_SM_ACTIVE{` + gpu + `})`,
+				Legend: "{{hostname}} SM",
+			},
+			Query{
+				Expr:   `avg by (hostname) (DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{` + gpu + `})`,
+				Legend: "{{hostname}} tensor",
+			},
+		).top(1).
+			empty(none),
+		lines(
+			"GPU memory",
+			"Memory in use on each device.",
+			Bytes,
+			Query{
+				Expr:   `max by (hostname, gpu) (DCGM_FI_DEV_FB_USED{` + gpu + `}) * 1048576`,
+				Legend: "{{hostname}} {{gpu}}",
+			},
+		).empty(none),
+		lines(
+			"Power",
+			"What each device draws.",
+			Watts,
+			Query{
+				Expr:   `max by (hostname, gpu) (DCGM_FI_DEV_POWER_USAGE{` + gpu + `})`,
+				Legend: "{{hostname}} {{gpu}}",
+			},
+		).empty(none),
+		lines(
+			"Temperature",
+			"Temperature of each device.",
+			Celsius,
+			Query{
+				Expr:   `max by (hostname, gpu) (DCGM_FI_DEV_GPU_TEMP{` + gpu + `})`,
+				Legend: "{{hostname}} {{gpu}}",
+			},
+		).empty(none),
+		stack(
+			"What was seen on the GPUs",
+			"GPUs by what was seen on them: no process, a process that did nothing, or work.",
+			Count,
+			Query{
+				Expr:   `sum by (state) (rate(muster_job_gpu_seconds_total{` + of + `}[$__rate_interval]))`,
+				Legend: "{{state}}",
+			},
+		).empty(none),
+		lines(
+			"PCIe and NVLink",
+			"Traffic of its devices.",
+			ByteRate,
+			Query{
+				Expr:   `sum by (hostname) (DCGM_FI_PROF_PCIE_RX_BYTES{` + gpu + `} + DCGM_FI_PROF_PCIE_TX_BYTES{` + gpu + `})`,
+				Legend: "{{hostname}} PCIe",
+			},
+			Query{
+				Expr:   `sum by (hostname) (DCGM_FI_PROF_NVLINK_RX_BYTES{` + gpu + `} + DCGM_FI_PROF_NVLINK_TX_BYTES{` + gpu + `})`,
+				Legend: "{{hostname}} NVLink",
+			},
+		).empty(none),
 	}
 }
 

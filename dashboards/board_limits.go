@@ -40,16 +40,50 @@ func limitsBoard() Board {
 func reservations(of string) []Panel {
 	none := "there is no reservation (scontrol create reservation)"
 	return []Panel{
-		{Title: "Reservations", Kind: Table, Unit: Count, Column: "nodes", Width: 12, MayBeEmpty: none, Description: "Nodes of each reservation, with its state: active ones hold them now.",
-			Queries: []Query{{Expr: `muster_reservation_nodes{` + of + `}`}}},
-		bars("Ends in", "Time until each reservation ends. A job that does not fit before the next one begins waits: ReqNodeNotAvail, Reserved for maintenance.", Seconds,
-			`sort(muster_reservation_end_timestamp_seconds{`+of+`} - time())`, "{{reservation}}").wide(6).empty(none),
-		bars("Begins in", "Time until each reservation that is not active yet begins.", Seconds,
-			`sort(muster_reservation_start_timestamp_seconds{`+of+`} - time() > 0)`, "{{reservation}}").wide(6).empty("no reservation is still to come"),
-		lines("Nodes kept by reservations", "Nodes that active reservations hold, and those that are planned.", Count,
-			Query{Expr: `sum by (state) (muster_reservation_nodes{` + of + `})`, Legend: "{{state}}"}).empty(none),
-		lines("CPUs in use inside reservations", "CPUs of jobs on the nodes of each active reservation, by the CPUs of those nodes. Near 0 for long: nodes are kept for nobody.", Ratio,
-			Query{Expr: `muster_reservation_cpus{` + of + `,state="allocated"} / on (cluster, reservation) (sum by (cluster, reservation) (muster_reservation_cpus{` + of + `}) > 0)`, Legend: "{{reservation}}"}).
-			top(1).empty("no reservation is active"),
+		{
+			Title:       "Reservations",
+			Kind:        Table,
+			Unit:        Count,
+			Column:      "nodes",
+			Width:       12,
+			MayBeEmpty:  none,
+			Description: "Nodes of each reservation, with its state: active ones hold them now.",
+			Queries:     []Query{{Expr: `muster_reservation_nodes{` + of + `}`}},
+		},
+		bars(
+			"Ends in",
+			"Time until each reservation ends. A job that does not fit before the next one begins waits: ReqNodeNotAvail, Reserved for maintenance.",
+			Seconds,
+			`sort(muster_reservation_end_timestamp_seconds{`+of+`} - time())`,
+			"{{reservation}}",
+		).wide(6).
+			empty(none),
+		bars(
+			"Begins in",
+			"Time until each reservation that is not active yet begins.",
+			Seconds,
+			`sort(muster_reservation_start_timestamp_seconds{`+of+`} - time() > 0)`,
+			"{{reservation}}",
+		).wide(6).empty("no reservation is still to come"),
+		lines(
+			"Nodes kept by reservations",
+			"Nodes that active reservations hold, and those that are planned.",
+			Count,
+			Query{
+				Expr:   `sum by (state) (muster_reservation_nodes{` + of + `})`,
+				Legend: "{{state}}",
+			},
+		).empty(none),
+		lines(
+			"CPUs in use inside reservations",
+			"CPUs of jobs on the nodes of each active reservation, by the CPUs of those nodes. Near 0 for long: nodes are kept for nobody.",
+			Ratio,
+			Query{
+				Expr:   `muster_reservation_cpus{` + of + `,state="allocated"} / on (cluster, reservation) (sum by (cluster, reservation) (muster_reservation_cpus{` + of + `}) > 0)`,
+				Legend: "{{reservation}}",
+			},
+		).
+			top(1).
+			empty("no reservation is active"),
 	}
 }

@@ -46,7 +46,15 @@ type clickHouseBuilder struct{ ClickHouse }
 func (b clickHouseBuilder) Build() (variants.Dataquery, error) { return b.ClickHouse, nil }
 
 func newClickHouse(ref string, query Query) clickHouseBuilder {
-	click := ClickHouse{RefID: ref, Datasource: sourceRef(clickType, clickVar), EditorType: "sql", RawSQL: query.Expr, Format: 1, QueryType: "table", PluginVersion: "4.8.0"}
+	click := ClickHouse{
+		RefID:         ref,
+		Datasource:    sourceRef(clickType, clickVar),
+		EditorType:    "sql",
+		RawSQL:        query.Expr,
+		Format:        1,
+		QueryType:     "table",
+		PluginVersion: "4.8.0",
+	}
 	if query.Series {
 		click.Format, click.QueryType = 0, "timeseries"
 	}

@@ -47,7 +47,8 @@ func (s Scope) Expand(query Query) (string, error) {
 		return s.expandSQL(query.Expr)
 	}
 	text := strings.NewReplacer("$__rate_interval", promDuration(s.rate()), "$__interval", promDuration(s.step()),
-		"$__range", promDuration(s.To.Sub(s.From))).Replace(query.Expr)
+		"$__range", promDuration(s.To.Sub(s.From))).
+		Replace(query.Expr)
 	return s.replace(text, func(values []string, format string) (string, error) {
 		switch {
 		case format != "":
@@ -88,12 +89,22 @@ func (s Scope) expandSQL(text string) (string, error) {
 	text = macro.ReplaceAllStringFunc(text, func(found string) string {
 		m := macro.FindStringSubmatch(found)
 		arg := strings.TrimSpace(m[2])
-		from, to := fmt.Sprintf("toDateTime(%d)", s.From.Unix()), fmt.Sprintf("toDateTime(%d)", s.To.Unix())
+		from, to := fmt.Sprintf(
+			"toDateTime(%d)",
+			s.From.Unix(),
+		), fmt.Sprintf(
+			"toDateTime(%d)",
+			s.To.Unix(),
+		)
 		switch m[1] {
 		case "timeFilter":
 			return arg + " >= " + from + " AND " + arg + " <= " + to
 		case "timeInterval":
-			return fmt.Sprintf("toStartOfInterval(toDateTime(%s), INTERVAL %d second)", arg, max(1, int64(s.step()/time.Second)))
+			return fmt.Sprintf(
+				"toStartOfInterval(toDateTime(%s), INTERVAL %d second)",
+				arg,
+				max(1, int64(s.step()/time.Second)),
+			)
 		case "interval_s":
 			return strconv.FormatInt(max(1, int64(s.step()/time.Second)), 10) + arg
 		case "fromTime":
@@ -118,7 +129,9 @@ func (s Scope) expandSQL(text string) (string, error) {
 	}
 	return s.replace(text, func(values []string, format string) (string, error) {
 		if format != "singlequote" {
-			return "", fmt.Errorf("a variable in SQL needs :singlequote, or a value could end the text it stands in")
+			return "", fmt.Errorf(
+				"a variable in SQL needs :singlequote, or a value could end the text it stands in",
+			)
 		}
 		quoted := make([]string, len(values))
 		for i, v := range values {
@@ -140,7 +153,10 @@ func cutLast(s, sep string) (before, after string, ok bool) {
 }
 
 // replace puts something in place of each variable.
-func (s Scope) replace(text string, with func(values []string, format string) (string, error)) (string, error) {
+func (s Scope) replace(
+	text string,
+	with func(values []string, format string) (string, error),
+) (string, error) {
 	var failed error
 	out := variable.ReplaceAllStringFunc(text, func(found string) string {
 		m := variable.FindStringSubmatch(found)

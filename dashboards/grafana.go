@@ -52,8 +52,15 @@ func ptr[T any](v T) *T { return &v }
 
 // Grafana renders a dashboard with the SDK.
 func (b Board) Grafana() (dashboard.Dashboard, error) {
-	d := dashboard.NewDashboardBuilder(b.Title).Uid(b.UID).Description(b.Description).Tags([]string{"muster"}).
-		Time(orText(b.From, "now-6h"), "now").Refresh("30s").Timezone("browser").Tooltip(dashboard.DashboardCursorSyncCrosshair).Readonly().
+	d := dashboard.NewDashboardBuilder(b.Title).
+		Uid(b.UID).
+		Description(b.Description).
+		Tags([]string{"muster"}).
+		Time(orText(b.From, "now-6h"), "now").
+		Refresh("30s").
+		Timezone("browser").
+		Tooltip(dashboard.DashboardCursorSyncCrosshair).
+		Readonly().
 		Link(dashboard.NewDashboardLinkBuilder("Muster").Type(dashboard.DashboardLinkTypeDashboards).Tags([]string{"muster"}).
 			AsDropdown(true).KeepTime(true).IncludeVars(true)).
 		WithVariable(dashboard.NewDatasourceVariableBuilder(promVar).Label("Metrics").Type(promType)).
@@ -88,11 +95,19 @@ func orText(s, otherwise string) string {
 // grafana renders a variable. "All" is everything, also where there is
 // nothing: a variable without values must not empty the dashboard.
 func (v Var) grafana() *dashboard.QueryVariableBuilder {
-	q := dashboard.NewQueryVariableBuilder(v.Name).Label(v.Label).Query(dashboard.StringOrMap{String: ptr(v.Query)}).
-		Datasource(sourceRef(promType, promVar)).Refresh(dashboard.VariableRefreshOnTimeRangeChanged).Sort(dashboard.VariableSortNaturalAsc).AllowCustomValue(true)
+	q := dashboard.NewQueryVariableBuilder(v.Name).
+		Label(v.Label).
+		Query(dashboard.StringOrMap{String: ptr(v.Query)}).
+		Datasource(sourceRef(promType, promVar)).
+		Refresh(dashboard.VariableRefreshOnTimeRangeChanged).
+		Sort(dashboard.VariableSortNaturalAsc).
+		AllowCustomValue(true)
 	if v.Multi {
 		all := dashboard.StringOrArrayOfString{ArrayOfString: []string{"$__all"}}
-		q.Multi(true).IncludeAll(true).AllValue(".*").Current(dashboard.VariableOption{Selected: ptr(true), Text: dashboard.StringOrArrayOfString{ArrayOfString: []string{"All"}}, Value: all})
+		q.Multi(true).
+			IncludeAll(true).
+			AllValue(".*").
+			Current(dashboard.VariableOption{Selected: ptr(true), Text: dashboard.StringOrArrayOfString{ArrayOfString: []string{"All"}}, Value: all})
 	}
 	return q
 }
@@ -103,7 +118,13 @@ func sourceRef(kind, variable string) common.DataSourceRef {
 
 // grafana renders a panel.
 func (p Panel) grafana(id uint32) *dashboard.PanelBuilder {
-	b := dashboard.NewPanelBuilder().Id(id).Title(p.Title).Description(p.Description).Span(uint32(p.width())).Height(uint32(p.height())).Unit(string(p.Unit))
+	b := dashboard.NewPanelBuilder().
+		Id(id).
+		Title(p.Title).
+		Description(p.Description).
+		Span(uint32(p.width())).
+		Height(uint32(p.height())).
+		Unit(string(p.Unit))
 	if p.Max > 0 {
 		b.Min(0).Max(p.Max)
 	}
@@ -118,7 +139,12 @@ func (p Panel) grafana(id uint32) *dashboard.PanelBuilder {
 			b.WithTarget(newClickHouse(ref, query))
 			continue
 		}
-		t := prometheus.NewDataqueryBuilder().RefId(ref).Expr(query.Expr).LegendFormat(orText(query.Legend, "__auto")).Datasource(ds).EditorMode(prometheus.QueryEditorModeCode)
+		t := prometheus.NewDataqueryBuilder().
+			RefId(ref).
+			Expr(query.Expr).
+			LegendFormat(orText(query.Legend, "__auto")).
+			Datasource(ds).
+			EditorMode(prometheus.QueryEditorModeCode)
 		switch p.Kind {
 		case Table:
 			t.Instant().Format(prometheus.PromQueryFormatTable)
@@ -142,7 +168,10 @@ func (p Panel) grafana(id uint32) *dashboard.PanelBuilder {
 // upDown writes 1 and 0 as words.
 func upDown() []dashboard.ValueMapping {
 	m := dashboard.NewValueMap()
-	m.Options = map[string]dashboard.ValueMappingResult{"0": {Text: ptr("down"), Index: ptr(int32(0))}, "1": {Text: ptr("up"), Index: ptr(int32(1))}}
+	m.Options = map[string]dashboard.ValueMappingResult{
+		"0": {Text: ptr("down"), Index: ptr(int32(0))},
+		"1": {Text: ptr("up"), Index: ptr(int32(1))},
+	}
 	return []dashboard.ValueMapping{{ValueMap: m}}
 }
 
@@ -155,21 +184,42 @@ func (p Panel) paint(b *dashboard.PanelBuilder) {
 	for i, word := range p.Cells {
 		m := dashboard.NewRegexMap()
 		m.Options.Pattern = "/^" + word.Name + "( .*)?$/"
-		m.Options.Result = dashboard.ValueMappingResult{Color: ptr(word.Color), Index: ptr(int32(i))}
+		m.Options.Result = dashboard.ValueMappingResult{
+			Color: ptr(word.Color),
+			Index: ptr(int32(i)),
+		}
 		list = append(list, dashboard.ValueMapping{RegexMap: m})
 	}
-	b.OverrideByRegexp("/^[0-9]+$/", []dashboard.DynamicConfigValue{{Id: "custom.cellOptions", Value: map[string]any{"type": "color-background", "mode": "basic"}}, {Id: "mappings", Value: list}})
+	b.OverrideByRegexp(
+		"/^[0-9]+$/",
+		[]dashboard.DynamicConfigValue{
+			{
+				Id:    "custom.cellOptions",
+				Value: map[string]any{"type": "color-background", "mode": "basic"},
+			},
+			{Id: "mappings", Value: list},
+		},
+	)
 }
 
 // words gives the states of a panel their colours.
 func (p Panel) words(b *dashboard.PanelBuilder) {
 	for _, word := range Words() {
 		if !slices.ContainsFunc(p.Queries, func(q Query) bool {
-			return strings.HasSuffix(q.Legend, "{{state}}") || q.Series && strings.Contains(q.Expr, "state") && strings.ToUpper(word.Name) == word.Name || q.Legend == word.Name || strings.HasSuffix(q.Legend, " "+word.Name)
+			return strings.HasSuffix(q.Legend, "{{state}}") ||
+				q.Series && strings.Contains(q.Expr, "state") &&
+					strings.ToUpper(word.Name) == word.Name ||
+				q.Legend == word.Name ||
+				strings.HasSuffix(q.Legend, " "+word.Name)
 		}) {
 			continue
 		}
-		b.OverrideByRegexp("/(^| )"+word.Name+"$/", []dashboard.DynamicConfigValue{{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": word.Color}}})
+		b.OverrideByRegexp(
+			"/(^| )"+word.Name+"$/",
+			[]dashboard.DynamicConfigValue{
+				{Id: "color", Value: map[string]any{"mode": "fixed", "fixedColor": word.Color}},
+			},
+		)
 	}
 }
 
@@ -188,7 +238,9 @@ func (p Panel) thresholds(b *dashboard.PanelBuilder) {
 	for _, s := range p.Steps {
 		steps = append(steps, dashboard.Threshold{Value: ptr(s.From), Color: s.Color})
 	}
-	b.Thresholds(dashboard.NewThresholdsConfigBuilder().Mode(dashboard.ThresholdsModeAbsolute).Steps(steps))
+	b.Thresholds(
+		dashboard.NewThresholdsConfigBuilder().Mode(dashboard.ThresholdsModeAbsolute).Steps(steps),
+	)
 	if p.Kind != Lines {
 		b.ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdThresholds))
 	}
@@ -200,9 +252,13 @@ func (p Panel) links(b *dashboard.PanelBuilder) {
 	byColumn := p.Kind == Table
 	var ofPanel, ofData []builder
 	for _, l := range p.Links {
-		link := dashboard.NewDashboardLinkBuilder(titleOf(l.Board)).Type(dashboard.DashboardLinkTypeLink)
+		link := dashboard.NewDashboardLinkBuilder(titleOf(l.Board)).
+			Type(dashboard.DashboardLinkTypeLink)
 		if l.Var == "" && l.URL == "" {
-			ofPanel = append(ofPanel, link.Url("/d/"+l.Board+"?${cluster:queryparam}&${__url_time_range}"))
+			ofPanel = append(
+				ofPanel,
+				link.Url("/d/"+l.Board+"?${cluster:queryparam}&${__url_time_range}"),
+			)
 			continue
 		}
 		value := "${__field.labels." + l.Label + "}"
@@ -210,7 +266,10 @@ func (p Panel) links(b *dashboard.PanelBuilder) {
 			value = `${__data.fields["` + l.Label + `"]}`
 		}
 		if l.URL != "" {
-			outside := dashboard.NewDashboardLinkBuilder(l.Title).Type(dashboard.DashboardLinkTypeLink).TargetBlank(true).Url(strings.ReplaceAll(l.URL, "%s", value))
+			outside := dashboard.NewDashboardLinkBuilder(l.Title).
+				Type(dashboard.DashboardLinkTypeLink).
+				TargetBlank(true).
+				Url(strings.ReplaceAll(l.URL, "%s", value))
 			if built, err := outside.Build(); err != nil {
 				b.RecordError("links", err)
 			} else {
@@ -218,7 +277,8 @@ func (p Panel) links(b *dashboard.PanelBuilder) {
 			}
 			continue
 		}
-		link.Url("/d/" + l.Board + "?${cluster:queryparam}&var-" + l.Var + "=" + value + "&${__url_time_range}").Title(titleOf(l.Board) + ": " + value)
+		link.Url("/d/" + l.Board + "?${cluster:queryparam}&var-" + l.Var + "=" + value + "&${__url_time_range}").
+			Title(titleOf(l.Board) + ": " + value)
 		if !byColumn {
 			ofData = append(ofData, link)
 			continue
@@ -248,9 +308,21 @@ func titleOf(uid string) string {
 
 // draw sets what the kind of panel needs.
 func (p Panel) draw(b *dashboard.PanelBuilder) {
-	legend := common.VizLegendOptions{DisplayMode: common.LegendDisplayModeList, Placement: common.LegendPlacementBottom, ShowLegend: true, Calcs: []string{}}
-	tooltip := common.VizTooltipOptions{Mode: common.TooltipDisplayModeMulti, Sort: common.SortOrderDescending}
-	last := common.ReduceDataOptions{Calcs: []string{"lastNotNull"}, Fields: ptr(""), Values: ptr(false)}
+	legend := common.VizLegendOptions{
+		DisplayMode: common.LegendDisplayModeList,
+		Placement:   common.LegendPlacementBottom,
+		ShowLegend:  true,
+		Calcs:       []string{},
+	}
+	tooltip := common.VizTooltipOptions{
+		Mode: common.TooltipDisplayModeMulti,
+		Sort: common.SortOrderDescending,
+	}
+	last := common.ReduceDataOptions{
+		Calcs:  []string{"lastNotNull"},
+		Fields: ptr(""),
+		Values: ptr(false),
+	}
 	switch p.Kind {
 	case Stat:
 		o := stat.NewOptions()
@@ -284,11 +356,19 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 				} else {
 					renamed[ValueColumn] = p.Column
 				}
-				b.WithTransformation(dashboard.DataTransformerConfig{Id: "organize", Options: map[string]any{"excludeByName": hidden, "renameByName": renamed}})
+				b.WithTransformation(
+					dashboard.DataTransformerConfig{
+						Id:      "organize",
+						Options: map[string]any{"excludeByName": hidden, "renameByName": renamed},
+					},
+				)
 			}
 		}
 		for _, name := range sortedKeys(p.Units) {
-			b.OverrideByName(name, []dashboard.DynamicConfigValue{{Id: "unit", Value: string(p.Units[name])}})
+			b.OverrideByName(
+				name,
+				[]dashboard.DynamicConfigValue{{Id: "unit", Value: string(p.Units[name])}},
+			)
 		}
 	case HeatMap:
 		o := statushistory.NewOptions()
@@ -308,14 +388,25 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 		o := timeseries.NewOptions()
 		o.Legend, o.Tooltip = legend, tooltip
 		c := timeseries.NewFieldConfig()
-		c.LineWidth, c.ShowPoints, c.FillOpacity = ptr(1.0), ptr(common.VisibilityModeNever), ptr(10.0)
+		c.LineWidth, c.ShowPoints, c.FillOpacity = ptr(
+			1.0,
+		), ptr(
+			common.VisibilityModeNever,
+		), ptr(
+			10.0,
+		)
 		p.words(b)
 		if p.Kind == Stack { // a line would draw what is 0 on top of the rest
 			c.LineWidth, c.FillOpacity = ptr(0.0), ptr(80.0)
-			c.Stacking = &common.StackingConfig{Mode: ptr(common.StackingModeNormal), Group: ptr("A")}
+			c.Stacking = &common.StackingConfig{
+				Mode:  ptr(common.StackingModeNormal),
+				Group: ptr("A"),
+			}
 		}
 		if len(p.Steps) > 0 {
-			c.ThresholdsStyle = &common.GraphThresholdsStyleConfig{Mode: common.GraphThresholdsStyleModeLine}
+			c.ThresholdsStyle = &common.GraphThresholdsStyleConfig{
+				Mode: common.GraphThresholdsStyleModeLine,
+			}
 		}
 		b.Type("timeseries").Options(o).Custom(c)
 	}

@@ -86,7 +86,17 @@ const ValueColumn = "Value"
 // HiddenLabels are not shown in tables: they say nothing to people, or the same
 // in each row.
 func HiddenLabels() []string {
-	return []string{"__name__", "cluster", "instance", "job", "pci_bus_id", "device", "UUID", "alertstate", "goversion"}
+	return []string{
+		"__name__",
+		"cluster",
+		"instance",
+		"job",
+		"pci_bus_id",
+		"device",
+		"UUID",
+		"alertstate",
+		"goversion",
+	}
 }
 
 // Step is the value from which a colour holds.
@@ -182,7 +192,22 @@ const (
 
 // All lists every dashboard, in the order in which people read them.
 func All() []Board {
-	return []Board{overviewBoard(), queueBoard(), jobBoard(), peopleBoard(), nodeBoard(), gpusBoard(), fairshareBoard(), internalsBoard(), efficiencyBoard(), limitsBoard(), energyBoard(), pipelineBoard(), alertsBoard(), slos()}
+	return []Board{
+		overviewBoard(),
+		queueBoard(),
+		jobBoard(),
+		peopleBoard(),
+		nodeBoard(),
+		gpusBoard(),
+		fairshareBoard(),
+		internalsBoard(),
+		efficiencyBoard(),
+		limitsBoard(),
+		energyBoard(),
+		pipelineBoard(),
+		alertsBoard(),
+		slos(),
+	}
 }
 
 // The variables that several dashboards share.
@@ -191,24 +216,50 @@ func clusterVar() Var {
 }
 
 func partitionVar() Var {
-	return Var{Name: "partition", Label: "Partition", Query: `label_values(muster_jobs{cluster="$cluster"}, partition)`, Multi: true}
+	return Var{
+		Name:  "partition",
+		Label: "Partition",
+		Query: `label_values(muster_jobs{cluster="$cluster"}, partition)`,
+		Multi: true,
+	}
 }
 
 func nodeVar() Var {
-	return Var{Name: "node", Label: "Node", Query: `label_values(muster_agent_up{cluster="$cluster"}, node)`, Multi: true}
+	return Var{
+		Name:  "node",
+		Label: "Node",
+		Query: `label_values(muster_agent_up{cluster="$cluster"}, node)`,
+		Multi: true,
+	}
 }
 
 func accountVar() Var {
-	return Var{Name: "account", Label: "Account", Query: `label_values(muster_kpi_utilisation_ratio{cluster="$cluster",by="account"}, key)`, Multi: true}
+	return Var{
+		Name:  "account",
+		Label: "Account",
+		Query: `label_values(muster_kpi_utilisation_ratio{cluster="$cluster",by="account"}, key)`,
+		Multi: true,
+	}
 }
 
 func userVar() Var {
-	return Var{Name: "user", Label: "User", Query: `label_values(muster_kpi_utilisation_ratio{cluster="$cluster",by="user"}, key)`, Multi: true}
+	return Var{
+		Name:  "user",
+		Label: "User",
+		Query: `label_values(muster_kpi_utilisation_ratio{cluster="$cluster",by="user"}, key)`,
+		Multi: true,
+	}
 }
 
 // figure, lines and the others make a panel with one query.
 func figure(title, about string, u Unit, expr string) Panel {
-	return Panel{Title: title, Description: about, Kind: Stat, Unit: u, Queries: []Query{{Expr: expr}}}
+	return Panel{
+		Title:       title,
+		Description: about,
+		Kind:        Stat,
+		Unit:        u,
+		Queries:     []Query{{Expr: expr}},
+	}
 }
 
 func lines(title, about string, u Unit, queries ...Query) Panel {
@@ -222,15 +273,33 @@ func stack(title, about string, u Unit, queries ...Query) Panel {
 }
 
 func bars(title, about string, u Unit, expr, legend string) Panel {
-	return Panel{Title: title, Description: about, Kind: Bars, Unit: u, Queries: []Query{{Expr: expr, Legend: legend}}}
+	return Panel{
+		Title:       title,
+		Description: about,
+		Kind:        Bars,
+		Unit:        u,
+		Queries:     []Query{{Expr: expr, Legend: legend}},
+	}
 }
 
 func sqlTable(title, about, sql string) Panel {
-	return Panel{Title: title, Description: about, Kind: Table, Unit: Count, Queries: []Query{{Expr: sql, Lang: SQL}}}
+	return Panel{
+		Title:       title,
+		Description: about,
+		Kind:        Table,
+		Unit:        Count,
+		Queries:     []Query{{Expr: sql, Lang: SQL}},
+	}
 }
 
 func sqlSeries(title, about string, u Unit, sql string) Panel {
-	return Panel{Title: title, Description: about, Kind: Stack, Unit: u, Queries: []Query{{Expr: sql, Lang: SQL, Series: true}}}
+	return Panel{
+		Title:       title,
+		Description: about,
+		Kind:        Stack,
+		Unit:        u,
+		Queries:     []Query{{Expr: sql, Lang: SQL, Series: true}},
+	}
 }
 
 // sqlFigure is one large figure of the accounting store.
@@ -256,9 +325,15 @@ func ofJob(view string) string {
 func useByUser(where string) string {
 	const by = " GROUP BY user, account)"
 	return "(SELECT user, account, toInt64(sum(count)) AS runs, sum(gpu_held_us) / 3.6e9 AS gpu_hours, sum(cpu_held_us) / 3.6e9 AS cpu_hours, toInt64(sumIf(count, ended_in AND state IN " + kpi.Failed + ")) AS failed FROM " +
-		withinView("runs_within") + " WHERE isNotNull(start) AND " + where + by + " AS r LEFT JOIN (SELECT user, account, sum(no_process_s + idle_s) AS idle_s, sum(util_s) AS util_s, sum(held_s) AS held_s FROM " +
-		withinView("gpus_within") + " WHERE " + where + by + " AS g USING (user, account) LEFT JOIN (SELECT user, account, sum(cpu_s) AS cpu_s, sum(cpu_held_s) AS cpu_held_s FROM " +
-		withinView("nodes_within") + " WHERE " + where + by + " AS n USING (user, account)"
+		withinView(
+			"runs_within",
+		) + " WHERE isNotNull(start) AND " + where + by + " AS r LEFT JOIN (SELECT user, account, sum(no_process_s + idle_s) AS idle_s, sum(util_s) AS util_s, sum(held_s) AS held_s FROM " +
+		withinView(
+			"gpus_within",
+		) + " WHERE " + where + by + " AS g USING (user, account) LEFT JOIN (SELECT user, account, sum(cpu_s) AS cpu_s, sum(cpu_held_s) AS cpu_held_s FROM " +
+		withinView(
+			"nodes_within",
+		) + " WHERE " + where + by + " AS n USING (user, account)"
 }
 
 // heldSeries is a query of what runs held in each stretch of the dashboard's time,
@@ -267,7 +342,9 @@ func heldSeries(amount, column, as, where string) string {
 	const step = "($__interval_s * 1000000)"
 	const from, until = "toUnixTimestamp64Micro(assumeNotNull(held_from))", "toUnixTimestamp64Micro(assumeNotNull(held_until))"
 	return "SELECT toDateTime(slot * $__interval_s) AS time, " + column + ", sum(" + amount + " * (least(z, (slot + 1) * " + step + ") - greatest(a, slot * " + step + "))) / 3.6e9 AS " + as +
-		" FROM (SELECT *, " + from + " AS a, " + until + " AS z FROM " + withinView("runs_within") + " WHERE held_us > 0 AND " + amount + " > 0 AND " + where + ") ARRAY JOIN range(toUInt64(intDiv(a, " + step + ")), toUInt64(intDiv(z - 1, " + step +
+		" FROM (SELECT *, " + from + " AS a, " + until + " AS z FROM " + withinView(
+		"runs_within",
+	) + " WHERE held_us > 0 AND " + amount + " > 0 AND " + where + ") ARRAY JOIN range(toUInt64(intDiv(a, " + step + ")), toUInt64(intDiv(z - 1, " + step +
 		")) + 1) AS slot GROUP BY time, " + column + " ORDER BY time"
 }
 

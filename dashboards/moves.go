@@ -39,14 +39,26 @@ type Doing struct {
 // Actions lists every action in the order in which a lab does them.
 func Actions() []Doing {
 	return []Doing{
-		{Run, "jobs start that compute on CPUs and GPUs, hold memory and write a file; one has a MIG instance"},
+		{
+			Run,
+			"jobs start that compute on CPUs and GPUs, hold memory and write a file; one has a MIG instance",
+		},
 		{Wait, "jobs ask for more than there is; one is held"},
-		{Finish, "jobs that worked end well, and those that waited start; an account that had nothing runs its first job"},
+		{
+			Finish,
+			"jobs that worked end well, and those that waited start; an account that had nothing runs its first job",
+		},
 		{Set, "`sacctmgr modify account` raises an account's shares"},
 		{Fail, "jobs with and without a GPU exit with an error"},
 		{Hold, "a job holds a GPU without work on it, and ends"},
-		{Break, "the driver reports XID 48 and 74, a GPU is held down by heat, one falls off the bus"},
-		{Reserve, "`scontrol create reservation`, now and for later; jobs in the reservation and with licences"},
+		{
+			Break,
+			"the driver reports XID 48 and 74, a GPU is held down by heat, one falls off the bus",
+		},
+		{
+			Reserve,
+			"`scontrol create reservation`, now and for later; jobs in the reservation and with licences",
+		},
 		{Drain, "`scontrol update nodename=… state=drain`"},
 		{Hammer, "`muster bench submit` with many clients, and submissions that are refused"},
 		{Slow, "`telemetry.interval` of an agent is made longer"},
@@ -142,23 +154,114 @@ func movesOfJobs() []Move {
 	return slices.Concat(
 		on(Overview, "What is wrong now", noisy("Alerts that fire", Break)),
 		on(Overview, "GPUs now", up("Each GPU now", Run, "held")),
-		on(Overview, "Now", down("Nodes in service", Drain), up("Jobs running; GPUs allocated; GPU utilisation of allocated; GPU power", Run), up("Jobs pending", Wait), noisy("Alerts firing", Break),
-			up("Goodput, last day", Finish), up("Wait P95, last day", Finish), up("GPU occupancy, last day", Run), down("CPU efficiency, last day", Hold), up("Failed runs, last day", Fail), up("Accounting behind", Cut)),
-		on(Overview, "Jobs and nodes", up("Jobs", Run, "running"), up("Nodes", Drain, "drained"), up("GPUs", Run, "allocated"), up("GPUs given out and used", Run, "used"), up("CPUs; Memory", Run, "allocated")),
-		on(Overview, "Who and what is wrong", up("CPUs by account", Run), up("Nodes out of service", Drain)),
-		on(Overview, "History (from the accounting store)", up("Jobs ended", Finish), up("GPU-hours by account", Run, "GPU-hours")),
+		on(
+			Overview,
+			"Now",
+			down("Nodes in service", Drain),
+			up("Jobs running; GPUs allocated; GPU utilisation of allocated; GPU power", Run),
+			up("Jobs pending", Wait),
+			noisy("Alerts firing", Break),
+			up(
+				"Goodput, last day",
+				Finish,
+			),
+			up("Wait P95, last day", Finish),
+			up("GPU occupancy, last day", Run),
+			down("CPU efficiency, last day", Hold),
+			up("Failed runs, last day", Fail),
+			up("Accounting behind", Cut),
+		),
+		on(
+			Overview,
+			"Jobs and nodes",
+			up("Jobs", Run, "running"),
+			up("Nodes", Drain, "drained"),
+			up("GPUs", Run, "allocated"),
+			up("GPUs given out and used", Run, "used"),
+			up("CPUs; Memory", Run, "allocated"),
+		),
+		on(
+			Overview,
+			"Who and what is wrong",
+			up("CPUs by account", Run),
+			up("Nodes out of service", Drain),
+		),
+		on(
+			Overview,
+			"History (from the accounting store)",
+			up("Jobs ended", Finish),
+			up("GPU-hours by account", Run, "GPU-hours"),
+		),
 
-		on(Queue, "The queue", up("Pending by reason; Pending by partition; Oldest pending job; Jobs held", Wait), up("GPUs wanted and idle; CPUs wanted and idle", Wait, "wanted"),
-			down("Idle GPUs: all and in one piece; Nodes of the largest job that could start", Run), up("Jobs submitted, started, ended", Run)),
-		on(Queue, "Wait", up("Wait of the jobs that started, last hour; Mean wait by partition, over the dashboard's time (MetricsQL); Worst hourly wait P95 of a day, by partition (MetricsQL); Wait P95 by partition, last day", Finish),
-			up("Wait since eligible, 95th percentile", Wait), up("Share of starts by backfill; Run time of the jobs that ended, last hour", Finish)),
-		on(Queue, "History (from the accounting store)", up("Wait by partition and size", Finish, "starts"), up("Longest waits", Finish), up("What the waiting was for", Wait)),
+		on(
+			Queue,
+			"The queue",
+			up("Pending by reason; Pending by partition; Oldest pending job; Jobs held", Wait),
+			up("GPUs wanted and idle; CPUs wanted and idle", Wait, "wanted"),
+			down(
+				"Idle GPUs: all and in one piece; Nodes of the largest job that could start",
+				Run,
+			),
+			up("Jobs submitted, started, ended", Run),
+		),
+		on(
+			Queue,
+			"Wait",
+			up(
+				"Wait of the jobs that started, last hour; Mean wait by partition, over the dashboard's time (MetricsQL); Worst hourly wait P95 of a day, by partition (MetricsQL); Wait P95 by partition, last day",
+				Finish,
+			),
+			up(
+				"Wait since eligible, 95th percentile",
+				Wait,
+			),
+			up("Share of starts by backfill; Run time of the jobs that ended, last hour", Finish),
+		),
+		on(
+			Queue,
+			"History (from the accounting store)",
+			up("Wait by partition and size", Finish, "starts"),
+			up("Longest waits", Finish),
+			up("What the waiting was for", Wait),
+		),
 
-		on(Job, "What it is", up("Runs", Run), up("Planned start", Wait), up("Advice", Finish), up("Where it runs; CPUs in use; Memory at its peak; GPUs busy; GPU energy so far", Run), up("GPU time idle so far", Hold, "idle"),
-			still("Killed for lack of memory", "needs nodes that hold jobs to their memory (ConstrainRAMSpace); the runbook of OOM storms says how to see it")),
-		on(Job, "CPU and memory, node by node", up("CPUs in use", Run, "used"), up("Memory", Run, "held"), up("Disk read and written", Run, "written"), up("Processes", Run)),
-		on(Job, "GPUs", up("Utilisation of each GPU over time; Multiprocessors and tensor cores; GPU memory; Power; Temperature; PCIe and NVLink", Run), up("What was seen on the GPUs", Run, "busy")),
-		on(Job, "History (from the accounting store)", up("Why it waited", Wait), up("Steps; Nodes; Devices; Events", Run), up("GPU utilisation, from the samples", Run)),
+		on(
+			Job,
+			"What it is",
+			up("Runs", Run),
+			up("Planned start", Wait),
+			up("Advice", Finish),
+			up("Where it runs; CPUs in use; Memory at its peak; GPUs busy; GPU energy so far", Run),
+			up("GPU time idle so far", Hold, "idle"),
+			still(
+				"Killed for lack of memory",
+				"needs nodes that hold jobs to their memory (ConstrainRAMSpace); the runbook of OOM storms says how to see it",
+			),
+		),
+		on(
+			Job,
+			"CPU and memory, node by node",
+			up("CPUs in use", Run, "used"),
+			up("Memory", Run, "held"),
+			up("Disk read and written", Run, "written"),
+			up("Processes", Run),
+		),
+		on(
+			Job,
+			"GPUs",
+			up(
+				"Utilisation of each GPU over time; Multiprocessors and tensor cores; GPU memory; Power; Temperature; PCIe and NVLink",
+				Run,
+			),
+			up("What was seen on the GPUs", Run, "busy"),
+		),
+		on(
+			Job,
+			"History (from the accounting store)",
+			up("Why it waited", Wait),
+			up("Steps; Nodes; Devices; Events", Run),
+			up("GPU utilisation, from the samples", Run),
+		),
 	)
 }
 
@@ -193,16 +296,75 @@ func movesOfPeople() []Move {
 
 func movesOfMachines() []Move {
 	return slices.Concat(
-		on(Node, "State", up("Out of service for", Drain), down("Agents", Kill), up("Jobs on the node", Run), still("Time since the node was started", "a lab's nodes are one machine that is not rebooted")),
-		on(Node, "CPU, memory, disk", up("Memory held by jobs", Run), down("CPU busy; Load; Memory left; Scratch disk left", Kill), down("CPU time by kind", Kill)),
+		on(
+			Node,
+			"State",
+			up("Out of service for", Drain),
+			down("Agents", Kill),
+			up("Jobs on the node", Run),
+			still(
+				"Time since the node was started",
+				"a lab's nodes are one machine that is not rebooted",
+			),
+		),
+		on(
+			Node,
+			"CPU, memory, disk",
+			up("Memory held by jobs", Run),
+			down("CPU busy; Load; Memory left; Scratch disk left", Kill),
+			down("CPU time by kind", Kill),
+		),
 		on(Node, "GPUs", up("Utilisation; Power", Run)),
-		on(Node, "History (from the accounting store)", up("What happened to the nodes", Drain), up("Runs on the nodes", Run)),
+		on(
+			Node,
+			"History (from the accounting store)",
+			up("What happened to the nodes", Drain),
+			up("Runs on the nodes", Run),
+		),
 
-		on(GPUs, "Now", down("GPUs", Break), up("Lost", Break), up("Held by jobs; Utilisation of held devices; Power", Run), up("Held but idle", Hold)),
-		on(GPUs, "Use", up("Utilisation of each device over time; Multiprocessors and tensor cores; Memory in use; PCIe and NVLink", Run), up("Held but idle", Hold, rowsOf), up("By type and state", Run, "allocated"), up("What is seen on held devices", Run, "busy")),
-		on(GPUs, "Layout", down("NVLink domains; MIG layout", Kill), down("Free devices of each NVLink domain", Run), up("MIG instances held", Run)),
-		on(GPUs, "Health", up("Driver errors (XID); GPU events seen by the agents; Memory errors; NVLink and PCIe errors", Break), up("Temperature", Run), up("Clocks held down", Break, "heat")),
-		on(GPUs, "History (from the accounting store)", up("GPU-hours held and not used, from the samples", Hold), up("Users by idle GPU time", Hold, "idle"), up("Devices by idle time", Hold, "held idle")),
+		on(
+			GPUs,
+			"Now",
+			down("GPUs", Break),
+			up("Lost", Break),
+			up("Held by jobs; Utilisation of held devices; Power", Run),
+			up("Held but idle", Hold),
+		),
+		on(
+			GPUs,
+			"Use",
+			up(
+				"Utilisation of each device over time; Multiprocessors and tensor cores; Memory in use; PCIe and NVLink",
+				Run,
+			),
+			up("Held but idle", Hold, rowsOf),
+			up("By type and state", Run, "allocated"),
+			up("What is seen on held devices", Run, "busy"),
+		),
+		on(
+			GPUs,
+			"Layout",
+			down("NVLink domains; MIG layout", Kill),
+			down("Free devices of each NVLink domain", Run),
+			up("MIG instances held", Run),
+		),
+		on(
+			GPUs,
+			"Health",
+			up(
+				"Driver errors (XID); GPU events seen by the agents; Memory errors; NVLink and PCIe errors",
+				Break,
+			),
+			up("Temperature", Run),
+			up("Clocks held down", Break, "heat"),
+		),
+		on(
+			GPUs,
+			"History (from the accounting store)",
+			up("GPU-hours held and not used, from the samples", Hold),
+			up("Users by idle GPU time", Hold, "idle"),
+			up("Devices by idle time", Hold, "held idle"),
+		),
 	)
 }
 
@@ -211,21 +373,89 @@ const rowsOf = "rows"
 
 func movesOfController() []Move {
 	return slices.Concat(
-		on(Internals, "Scheduler", up("Jobs tried in the last pass; Pending records; Jobs with a predicted start", Wait), down("Last pass; Longest pass; Time of a pass", End), noisy("Passes a second", Run),
-			up("Time spent in passes", Hammer), up("Depth and queue", Wait, "in the queue"), up("Starts: by backfill, dropped", Finish, "backfilled")),
-		on(Internals, "Writer and ledger", up("Commands", Hammer, "refused"), up("Calls and refusals; Events and batches", Hammer), down("Commands waiting", End, rowsOf), down("Time to durability", End), down("Ledger's disk", End, "free"),
-			noisy("Time of a disk sync; Answers, 95th percentile", Hammer), still("Failed checks of the state", "only a bug of Muster moves it"), down("Agents connected", Kill), down("Release", End)),
+		on(
+			Internals,
+			"Scheduler",
+			up("Jobs tried in the last pass; Pending records; Jobs with a predicted start", Wait),
+			down("Last pass; Longest pass; Time of a pass", End),
+			noisy("Passes a second", Run),
+			up(
+				"Time spent in passes",
+				Hammer,
+			),
+			up("Depth and queue", Wait, "in the queue"),
+			up("Starts: by backfill, dropped", Finish, "backfilled"),
+		),
+		on(
+			Internals,
+			"Writer and ledger",
+			up("Commands", Hammer, "refused"),
+			up("Calls and refusals; Events and batches", Hammer),
+			down("Commands waiting", End, rowsOf),
+			down("Time to durability", End),
+			down("Ledger's disk", End, "free"),
+			noisy(
+				"Time of a disk sync; Answers, 95th percentile",
+				Hammer,
+			),
+			still("Failed checks of the state", "only a bug of Muster moves it"),
+			down("Agents connected", Kill),
+			down("Release", End),
+		),
 		on(Internals, "Process", up("CPU", Hammer), down("Memory; Open files", End)),
-		on(Internals, "History (from the accounting store)", up("Events by kind", Run), up("Who asked for what", Run, "events")),
+		on(
+			Internals,
+			"History (from the accounting store)",
+			up("Events by kind", Run),
+			up("Who asked for what", Run, "events"),
+		),
 
-		on(Pipeline, "Now", down("Targets up; Agents connected", Kill), down("Accounting store", Cut), up("Accounting behind; Events not stored yet", Cut), noisy("Oldest GPU reading", Slow)),
-		on(Pipeline, "Metrics", down("Targets", Kill), noisy("Time of a scrape", Freeze), up("Series of a scrape", Run, "dcgm"), still("Jobs without series of their own", "needs more than 1024 jobs on one node")),
-		on(Pipeline, "Agents", up("Collections that failed", Kill), noisy("Time of a collection", Kill), up("Reports", Finish, "acknowledged"), up("Reports waiting", Freeze), down("Process that owns the jobs; Agents' releases and GPU sources", Kill)),
-		on(Pipeline, "Accounting", up("Accounting behind", Cut), up("Where the writer is", Run, "seq")),
+		on(
+			Pipeline,
+			"Now",
+			down("Targets up; Agents connected", Kill),
+			down("Accounting store", Cut),
+			up("Accounting behind; Events not stored yet", Cut),
+			noisy("Oldest GPU reading", Slow),
+		),
+		on(
+			Pipeline,
+			"Metrics",
+			down("Targets", Kill),
+			noisy("Time of a scrape", Freeze),
+			up("Series of a scrape", Run, "dcgm"),
+			still("Jobs without series of their own", "needs more than 1024 jobs on one node"),
+		),
+		on(
+			Pipeline,
+			"Agents",
+			up("Collections that failed", Kill),
+			noisy("Time of a collection", Kill),
+			up("Reports", Finish, "acknowledged"),
+			up("Reports waiting", Freeze),
+			down("Process that owns the jobs; Agents' releases and GPU sources", Kill),
+		),
+		on(
+			Pipeline,
+			"Accounting",
+			up("Accounting behind", Cut),
+			up("Where the writer is", Run, "seq"),
+		),
 
-		on(Alerts, "Now", noisy("Critical; Warnings; About to fire", Break), noisy("Firing", Break, rowsOf), noisy("Notices", Hold)),
+		on(
+			Alerts,
+			"Now",
+			noisy("Critical; Warnings; About to fire", Break),
+			noisy("Firing", Break, rowsOf),
+			noisy("Notices", Hold),
+		),
 		on(SLOs, "Objectives", down("Objectives", End), down("Error budget left", Kill, "agents")),
-		on(SLOs, "Over time", up("Errors of the last hour; Burn rate", Kill, "agents"), noisy("Counted", Hammer, "submit")),
+		on(
+			SLOs,
+			"Over time",
+			up("Errors of the last hour; Burn rate", Kill, "agents"),
+			noisy("Counted", Hammer, "submit"),
+		),
 		on(Alerts, "Over time", noisy("What fired when; Time spent firing", Break)),
 	)
 }
@@ -234,10 +464,12 @@ func movesOfController() []Move {
 // lab moves it.
 func Markdown() string {
 	var b strings.Builder
-	b.WriteString("# Dashboards\n\nGenerated from `dashboards/` by `make generate`; do not edit.\n\n" +
-		"Each panel with what it shows and which action of a lab moves it where; `TestEveryPanelMoves` in `test/e2e` does the actions, in this\n" +
-		"order, and looks at every panel. The sum of a panel's values moves, of SQL the number of rows, unless a series or column is named.\n\n" +
-		"| action | what is done |\n|---|---|\n")
+	b.WriteString(
+		"# Dashboards\n\nGenerated from `dashboards/` by `make generate`; do not edit.\n\n" +
+			"Each panel with what it shows and which action of a lab moves it where; `TestEveryPanelMoves` in `test/e2e` does the actions, in this\n" +
+			"order, and looks at every panel. The sum of a panel's values moves, of SQL the number of rows, unless a series or column is named.\n\n" +
+			"| action | what is done |\n|---|---|\n",
+	)
 	for _, d := range Actions() {
 		fmt.Fprintf(&b, "| %s | %s |\n", d.Action, d.What)
 	}
@@ -246,11 +478,23 @@ func Markdown() string {
 		moves[m.Board+"/"+m.Row+"/"+m.Panel] = m
 	}
 	for _, d := range All() {
-		fmt.Fprintf(&b, "\n## %s\n\n`%s`. %s\n", strings.TrimPrefix(d.Title, "Muster / "), d.UID, d.Description)
+		fmt.Fprintf(
+			&b,
+			"\n## %s\n\n`%s`. %s\n",
+			strings.TrimPrefix(d.Title, "Muster / "),
+			d.UID,
+			d.Description,
+		)
 		for _, row := range d.Rows {
 			fmt.Fprintf(&b, "\n%s\n\n| panel | shows | moved by |\n|---|---|---|\n", row.Title)
 			for _, p := range row.Panels {
-				fmt.Fprintf(&b, "| %s | %s | %s |\n", p.Title, strings.ReplaceAll(p.Description, "|", "\\|"), moves[d.UID+"/"+row.Title+"/"+p.Title])
+				fmt.Fprintf(
+					&b,
+					"| %s | %s | %s |\n",
+					p.Title,
+					strings.ReplaceAll(p.Description, "|", "\\|"),
+					moves[d.UID+"/"+row.Title+"/"+p.Title],
+				)
 			}
 		}
 	}

@@ -24,13 +24,23 @@ func Pass(st *state.State, now spec.Instant, opt PassOptions) (*Outcome, error) 
 // Explore runs a pass up to one pending job, so that the caller can ask when
 // other requests would start in its place. It is nil if a pass does not get to
 // the job.
-func Explore(st *state.State, now spec.Instant, uid spec.JobUID, opt PassOptions) (*Explorer, error) {
+func Explore(
+	st *state.State,
+	now spec.Instant,
+	uid spec.JobUID,
+	opt PassOptions,
+) (*Explorer, error) {
 	return pass.Explore(st, now, uid, opt)
 }
 
 // Confirm runs a whole pass in which jobs ask for something else, and tells
 // when the first of them would start. It is false if that cannot be told.
-func Confirm(st *state.State, now spec.Instant, changes []Change, opt PassOptions) (spec.Instant, bool) {
+func Confirm(
+	st *state.State,
+	now spec.Instant,
+	changes []Change,
+	opt PassOptions,
+) (spec.Instant, bool) {
 	return pass.Confirm(st, now, changes, opt)
 }
 
@@ -150,10 +160,20 @@ func Accepts(st *state.State, now spec.Instant, j *state.Job, jobSpec *spec.JobS
 }
 
 // Ahead counts the jobs that a pass would look at before a pending one.
-func Ahead(st *state.State, now spec.Instant, uid spec.JobUID) int { return pass.Ahead(st, now, uid) }
+func Ahead(
+	st *state.State,
+	now spec.Instant,
+	uid spec.JobUID,
+) int {
+	return pass.Ahead(st, now, uid)
+}
 
 // Nodes tells which nodes of a partition a request may use, and which it must.
-func Nodes(st *state.State, part *state.Partition, jobSpec *spec.JobSpec) (may, must spec.Bitset, err error) {
+func Nodes(
+	st *state.State,
+	part *state.Partition,
+	jobSpec *spec.JobSpec,
+) (may, must spec.Bitset, err error) {
 	n, err := eligible.AllowedNodes(st, part, jobSpec)
 	return n.Set, n.Must, err
 }
@@ -169,7 +189,12 @@ func TermState(st *state.State, j *state.Job, t *spec.DependencyTerm, now spec.I
 
 // LeasesOver lists the runs that a node owes and whose leases are over, if the
 // controller has not answered the node's heartbeats for so long.
-func LeasesOver(n *state.Node, unanswered spec.Span) []Run { return decide.LeasesOver(n, unanswered) }
+func LeasesOver(
+	n *state.Node,
+	unanswered spec.Span,
+) []Run {
+	return decide.LeasesOver(n, unanswered)
+}
 
 // FenceProgramOf names the program that is to be asked about a node that does not
 // answer, and the runs that the node owes; empty where none is.

@@ -39,7 +39,9 @@ func tryOut(st *state.State, cmd Submit, now spec.Instant, actor event.Actor) (*
 		found := false
 		for i := range out.Starts {
 			if s := &out.Starts[i]; s.UID == job.UID {
-				answer.Nodes, answer.Partition = append(answer.Nodes, pass.NodeIDs(s.Alloc)...), s.Alloc.Partition
+				answer.Nodes, answer.Partition = append(
+					answer.Nodes,
+					pass.NodeIDs(s.Alloc)...), s.Alloc.Partition
 				answer.CPUs, found = answer.CPUs+s.Alloc.TRES.CPU, true
 			}
 		}
@@ -55,7 +57,9 @@ func tryOut(st *state.State, cmd Submit, now spec.Instant, actor event.Actor) (*
 		if planned == nil {
 			return answer, ErrNoStart
 		}
-		answer.Start, answer.Nodes, answer.Partition, answer.CPUs = planned.Start, append(answer.Nodes, planned.Nodes...), planned.Partition, answer.CPUs+job.Req.CPU
+		answer.Start, answer.Nodes, answer.Partition, answer.CPUs = planned.Start, append(
+			answer.Nodes,
+			planned.Nodes...), planned.Partition, answer.CPUs+job.Req.CPU
 	}
 	return answer, nil
 }
@@ -67,4 +71,6 @@ func TestOnly(st *state.State, cmd Submit, now spec.Instant, actor event.Actor) 
 }
 
 // ErrNoStart tells that no start can be predicted for a job.
-var ErrNoStart = errors.New("no start can be predicted: the job waits for something other than resources")
+var ErrNoStart = errors.New(
+	"no start can be predicted: the job waits for something other than resources",
+)

@@ -20,15 +20,26 @@ type truth struct {
 }
 
 func newTruth() *truth {
-	return &truth{acked: map[spec.JobUID]string{}, attempts: map[run]bool{}, alive: map[spec.JobUID]map[run]int{},
-		started: map[run]map[string]int{}, seen: map[run]bool{}, ever: map[spec.JobUID]bool{}}
+	return &truth{
+		acked:    map[spec.JobUID]string{},
+		attempts: map[run]bool{},
+		alive:    map[spec.JobUID]map[run]int{},
+		started:  map[run]map[string]int{},
+		seen:     map[run]bool{},
+		ever:     map[spec.JobUID]bool{},
+	}
 }
 
 // noteBegins notes that processes of an attempt live on a node: never while
 // another attempt of the job lives anywhere, and once a node.
 func (t *truth) noteBegins(world *World, node string, r run) {
 	if !t.attempts[r] {
-		world.failSeed("%s runs attempt %d of job uid %d, which never became durable", node, r.attempt, r.uid)
+		world.failSeed(
+			"%s runs attempt %d of job uid %d, which never became durable",
+			node,
+			r.attempt,
+			r.uid,
+		)
 	}
 	if t.started[r] == nil {
 		t.started[r] = map[string]int{}
@@ -42,7 +53,13 @@ func (t *truth) noteBegins(world *World, node string, r run) {
 	}
 	for other, n := range t.alive[r.uid] {
 		if other != r && n > 0 {
-			world.failSeed("job uid %d runs twice at once: attempt %d starts on %s while attempt %d lives", r.uid, r.attempt, node, other.attempt)
+			world.failSeed(
+				"job uid %d runs twice at once: attempt %d starts on %s while attempt %d lives",
+				r.uid,
+				r.attempt,
+				node,
+				other.attempt,
+			)
 		}
 	}
 	t.alive[r.uid][r]++
@@ -79,24 +96,33 @@ func (w *World) isSettled() bool {
 // never hold, it alone is over a limit, or it waits for such a job.
 func hopeless(st *state.State, job *state.Job, depth int) bool {
 	reason := &job.Reason
-	if reason.Code == spec.ReasonDependencyNever || reason.Hopeless() || (job.Spec.Place.Reservation != "" && st.Reservation(job.Spec.Place.Reservation) == nil) {
+	if reason.Code == spec.ReasonDependencyNever || reason.Hopeless() ||
+		(job.Spec.Place.Reservation != "" && st.Reservation(job.Spec.Place.Reservation) == nil) {
 		return true
 	}
-	if job.Het != nil && depth < 100 && slices.ContainsFunc(st.Components(job), func(c *state.Job) bool { return c != job && c.State == spec.Pending && hopeless(st, c, 100) }) {
+	if job.Het != nil && depth < 100 &&
+		slices.ContainsFunc(
+			st.Components(job),
+			func(c *state.Job) bool { return c != job && c.State == spec.Pending && hopeless(st, c, 100) },
+		) {
 		return true
 	}
 	if job.State != spec.Pending || job.Spec.Queue.Dependency == nil || depth > 100 {
 		return false
 	}
 	for _, term := range job.Spec.Queue.Dependency.Terms {
-		if on := st.Job(term.UID); on != nil && on.State == spec.Pending && hopeless(st, on, depth+1) {
+		if on := st.Job(term.UID); on != nil && on.State == spec.Pending &&
+			hopeless(st, on, depth+1) {
 			return true
 		}
 		if term.Kind != spec.Singleton {
 			continue
 		}
 		for uid := spec.JobUID(1); uid < job.UID; uid++ {
-			if o := st.Job(uid); o != nil && o.Spec.UID == job.Spec.UID && o.Spec.Name == job.Spec.Name && o.State == spec.Pending && hopeless(st, o, depth+1) {
+			if o := st.Job(uid); o != nil && o.Spec.UID == job.Spec.UID &&
+				o.Spec.Name == job.Spec.Name &&
+				o.State == spec.Pending &&
+				hopeless(st, o, depth+1) {
 				return true
 			}
 		}
@@ -111,14 +137,34 @@ func (w *World) finalChecks() {
 		st.Jobs.Range(func(_ uint64, job *state.Job) bool {
 			if (!job.State.Terminal() && !hopeless(st, job, 0)) || job.HoldsNodes() {
 				st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-					w.noteLine("%s: admin %d, power %d, reboot %v, lost %v, jobs %v", n.Spec.Name, n.Admin, n.Power, n.Reboot, n.Lost, n.Jobs)
+					w.noteLine(
+						"%s: admin %d, power %d, reboot %v, lost %v, jobs %v",
+						n.Spec.Name,
+						n.Admin,
+						n.Power,
+						n.Reboot,
+						n.Lost,
+						n.Jobs,
+					)
 					return true
 				})
 				for i := range st.Reservations {
 					w.noteLine("reservation %+v", st.Reservations[i])
 				}
-				w.noteLine("%+v waits for %+v in %v", job.Spec.Size, job.Reason, job.Spec.Partitions)
-				w.failSeed("job uid %d never ends: %s, reason %s, attempt %d, holds nodes %v", job.UID, job.State, job.Reason.Code, job.Attempt, job.HoldsNodes())
+				w.noteLine(
+					"%+v waits for %+v in %v",
+					job.Spec.Size,
+					job.Reason,
+					job.Spec.Partitions,
+				)
+				w.failSeed(
+					"job uid %d never ends: %s, reason %s, attempt %d, holds nodes %v",
+					job.UID,
+					job.State,
+					job.Reason.Code,
+					job.Attempt,
+					job.HoldsNodes(),
+				)
 			}
 			return w.err == nil
 		})

@@ -46,8 +46,15 @@ type batch struct {
 }
 
 func newController(w *World) *controller {
-	return &controller{w: w, up: true, st: state.New(), durable: state.New(), heard: map[string]spec.Instant{},
-		answered: map[string]spec.Instant{}, sent: map[string]int64{}}
+	return &controller{
+		w:        w,
+		up:       true,
+		st:       state.New(),
+		durable:  state.New(),
+		heard:    map[string]spec.Instant{},
+		answered: map[string]spec.Instant{},
+		sent:     map[string]int64{},
+	}
 }
 
 // simLicences is how many there are of licence l.
@@ -59,10 +66,20 @@ func (c *controller) clockNow() spec.Instant { return c.w.now.Add(c.skew) }
 // foundCluster creates the cluster.
 func (c *controller) foundCluster() {
 	profile := c.w.profile
-	cfg := &spec.Config{ClusterName: "sim", GresTypes: []string{"gpu", "shard"}, Licenses: []spec.Count{{Name: "l", N: simLicences}}, MaxNodes: uint32(profile.Nodes + profile.Strangers + 1)}
+	cfg := &spec.Config{
+		ClusterName: "sim",
+		GresTypes:   []string{"gpu", "shard"},
+		Licenses:    []spec.Count{{Name: "l", N: simLicences}},
+		MaxNodes:    uint32(profile.Nodes + profile.Strangers + 1),
+	}
 	cfg.Sched = spec.SchedConfig{Backfill: true, Memory: true}
 	cfg.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 10, MaxJobCount: 100000}
-	cfg.Timing = spec.Timing{KillWait: 5 * spec.Second, MinJobAge: 2 * spec.Minute, NodeTimeout: 30 * spec.Second, ReturnToService: 2}
+	cfg.Timing = spec.Timing{
+		KillWait:        5 * spec.Second,
+		MinJobAge:       2 * spec.Minute,
+		NodeTimeout:     30 * spec.Second,
+		ReturnToService: 2,
+	}
 	cfg.Enforce.Limits = true
 	cfg.Fencing = profile.fencingPolicy()
 	for i := range profile.Nodes {
@@ -73,17 +90,42 @@ func (c *controller) foundCluster() {
 		cfg.Nodes = append(cfg.Nodes, nodeSpec)
 	}
 	if profile.Power {
-		cfg.Power = &spec.PowerConfig{Suspend: "off", Resume: "on", IdleAfter: 30 * spec.Second, DownIn: 10 * spec.Second, UpIn: spec.Minute, DownRate: 60, UpRate: 30}
+		cfg.Power = &spec.PowerConfig{
+			Suspend:   "off",
+			Resume:    "on",
+			IdleAfter: 30 * spec.Second,
+			DownIn:    10 * spec.Second,
+			UpIn:      spec.Minute,
+			DownRate:  60,
+			UpRate:    30,
+		}
 		cfg.RebootProgram = "reboot"
 	}
 	names := make([]string, profile.Nodes)
 	for i := range names {
 		names[i] = nodeName(i)
 	}
-	cfg.Partitions = []spec.PartitionSpec{{Name: "main", NodeNames: names, Default: true, DefaultTime: 5 * spec.Minute, MaxTime: spec.Hour}}
+	cfg.Partitions = []spec.PartitionSpec{
+		{
+			Name:        "main",
+			NodeNames:   names,
+			Default:     true,
+			DefaultTime: 5 * spec.Minute,
+			MaxTime:     spec.Hour,
+		},
+	}
 	if profile.Preempt > 0 {
 		cfg.Sched.PreemptType, cfg.Sched.PreemptMode = "preempt/partition_prio", [...]string{1: "CANCEL", 2: "REQUEUE", 3: "SUSPEND,GANG", 4: "SUSPEND,GANG"}[profile.Preempt]
-		cfg.Partitions = append(cfg.Partitions, spec.PartitionSpec{Name: "top", NodeNames: names, PriorityTier: 2, DefaultTime: 5 * spec.Minute, MaxTime: spec.Hour})
+		cfg.Partitions = append(
+			cfg.Partitions,
+			spec.PartitionSpec{
+				Name:         "top",
+				NodeNames:    names,
+				PriorityTier: 2,
+				DefaultTime:  5 * spec.Minute,
+				MaxTime:      spec.Hour,
+			},
+		)
 		if profile.Preempt == 4 {
 			cfg.Partitions[0].OverSubscribe = "FORCE:2"
 		}
@@ -93,11 +135,18 @@ func (c *controller) foundCluster() {
 	if profile.QOSCap {
 		qos.MaxTRESPerUser = spec.Limits{{Name: "cpu", N: int64(profile.CPUs)}}
 	}
-	policy := []event.Event{&event.ClusterCreated{UUID: [16]byte{9}, Name: "sim", Version: event.Version}, &event.QOSPut{QOS: qos}}
+	policy := []event.Event{
+		&event.ClusterCreated{UUID: [16]byte{9}, Name: "sim", Version: event.Version},
+		&event.QOSPut{QOS: qos},
+	}
 	if profile.Several {
 		policy = append(policy, &event.QOSPut{QOS: shortQOS(profile)})
 	}
-	c.decideCommand(event.Actor{}, scheduler.Policy{Events: append(policy, floorPolicy(profile.Floor)...)}, nil)
+	c.decideCommand(
+		event.Actor{},
+		scheduler.Policy{Events: append(policy, floorPolicy(profile.Floor)...)},
+		nil,
+	)
 	c.w.config = cfg
 	c.decideCommand(event.Actor{}, scheduler.Configure{Config: cfg}, nil)
 }
@@ -109,12 +158,26 @@ func floorPolicy(cpus int) []event.Event {
 		return nil
 	}
 	assoc := func(id, parent uint32, account, user string) *event.AssociationPut {
-		return &event.AssociationPut{Association: spec.Association{ID: id, Parent: parent, Account: account, User: user, Shares: 1}}
+		return &event.AssociationPut{
+			Association: spec.Association{
+				ID:      id,
+				Parent:  parent,
+				Account: account,
+				User:    user,
+				Shares:  1,
+			},
+		}
 	}
 	floor := assoc(2, 1, floorAccount, "")
 	floor.Association.Guaranteed = spec.Limits{{Name: "cpu", N: int64(cpus)}}
-	out := []event.Event{&event.AccountPut{Account: spec.Account{Name: "root"}}, &event.AccountPut{Account: spec.Account{Name: floorAccount}}, &event.AccountPut{Account: spec.Account{Name: "a"}},
-		assoc(1, 0, "root", ""), floor, assoc(3, 1, "a", "")}
+	out := []event.Event{
+		&event.AccountPut{Account: spec.Account{Name: "root"}},
+		&event.AccountPut{Account: spec.Account{Name: floorAccount}},
+		&event.AccountPut{Account: spec.Account{Name: "a"}},
+		assoc(1, 0, "root", ""),
+		floor,
+		assoc(3, 1, "a", ""),
+	}
 	for n := range users {
 		who := userActor(n)
 		in := "a"
@@ -122,7 +185,11 @@ func floorPolicy(cpus int) []event.Event {
 		if n == 0 {
 			in, parent = floorAccount, 2
 		}
-		out = append(out, &event.UserPut{User: spec.User{Name: who.Name, DefaultAccount: in}}, assoc(uint32(10+n), parent, in, who.Name))
+		out = append(
+			out,
+			&event.UserPut{User: spec.User{Name: who.Name, DefaultAccount: in}},
+			assoc(uint32(10+n), parent, in, who.Name),
+		)
 	}
 	return out
 }
@@ -132,7 +199,11 @@ const floorAccount = "gold"
 
 // decideCommand decides a command; ack is called when it is durable, with the refusal if
 // it was refused, and never if the controller dies first.
-func (c *controller) decideCommand(actor event.Actor, cmd scheduler.Command, ack func(scheduler.Result, error)) {
+func (c *controller) decideCommand(
+	actor event.Actor,
+	cmd scheduler.Command,
+	ack func(scheduler.Result, error),
+) {
 	if !c.up {
 		return
 	}
@@ -289,8 +360,14 @@ func (c *controller) runClockwork() {
 	tick = func() {
 		c.decideCommand(event.Actor{}, scheduler.Tick{}, nil)
 		for _, n := range c.w.nodes {
-			if seen, known := c.heard[n.name], c.st.Node(n.name); c.up && known != nil && !known.Asleep() && c.w.now.Sub(seen) > c.st.Config.Timing.NodeTimeout {
-				c.decideCommand(event.Actor{}, scheduler.NodeSilent{Node: n.name, LastSeen: seen}, nil)
+			if seen, known := c.heard[n.name], c.st.Node(n.name); c.up && known != nil &&
+				!known.Asleep() &&
+				c.w.now.Sub(seen) > c.st.Config.Timing.NodeTimeout {
+				c.decideCommand(
+					event.Actor{},
+					scheduler.NodeSilent{Node: n.name, LastSeen: seen},
+					nil,
+				)
 			}
 		}
 		c.fenceNodes()
@@ -404,7 +481,12 @@ func (c *controller) order(job *state.Job, only string) {
 			continue // reconcile orders it on the next connection, whose lease it needs
 		}
 		life, session := c.life, n.session
-		lease := plan.Lease{From: c.sent[name], Length: job.Alloc.Lease, Kill: c.st.Config.Timing.KillWait, Seq: job.StartSeq}
+		lease := plan.Lease{
+			From:   c.sent[name],
+			Length: job.Alloc.Lease,
+			Kill:   c.st.Config.Timing.KillWait,
+			Seq:    job.StartSeq,
+		}
 		c.w.sendMessage(func() {
 			if life != c.life || session != n.session || !n.connected {
 				return // the connection on which it was sent is gone

@@ -75,7 +75,12 @@ func (n *node) enforce() {
 		}
 		switch {
 		case p.lease.Over(n.grant, now):
-			n.w.noteLine("%s: the lease of attempt %d of job uid %d is over", n.name, r.attempt, r.uid)
+			n.w.noteLine(
+				"%s: the lease of attempt %d of job uid %d is over",
+				n.name,
+				r.attempt,
+				r.uid,
+			)
 			p.unknown = true
 			n.noteEnded(r, p)
 		case p.lease.Ending(n.grant, now) && !p.warned && n.hung != shepherdHangs && n.hung != allHangs:
@@ -111,7 +116,11 @@ func (c *controller) fenceNodes() {
 		last := max(c.answered[n.name], c.began)
 		if over := scheduler.LeasesOver(known, c.w.now.Sub(last)); len(over) > 0 {
 			c.w.noteLine("the controller fences %s by lease", n.name)
-			c.decideCommand(event.Actor{}, scheduler.FenceNode{Node: n.name, By: event.FenceLease, Of: over}, nil)
+			c.decideCommand(
+				event.Actor{},
+				scheduler.FenceNode{Node: n.name, By: event.FenceLease, Of: over},
+				nil,
+			)
 		}
 		if program, owed := scheduler.FenceProgramOf(c.st, known); program != "" && !n.fencing {
 			c.runProgram(n, program, owed)

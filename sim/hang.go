@@ -18,7 +18,11 @@ func (n *node) hangPart(what hangs) {
 	if n.dead || n.hung != nothingHangs {
 		return
 	}
-	n.w.noteLine("%s: its %s hangs", n.name, [...]string{agentHangs: "agent", shepherdHangs: "shepherd", allHangs: "agent and its shepherd"}[what])
+	n.w.noteLine(
+		"%s: its %s hangs",
+		n.name,
+		[...]string{agentHangs: "agent", shepherdHangs: "shepherd", allHangs: "agent and its shepherd"}[what],
+	)
 	n.hung = what
 	boot := n.boot
 	n.w.scheduleAfter(n.w.upTo(2*spec.Minute), func() {

@@ -62,17 +62,29 @@ func (w *World) judgePreempted(before *state.State, end *event.JobEndRequested) 
 	case w.profile.Preempt > 0:
 		return
 	case w.profile.Floor == 0 || job.Spec.Account != floorAccount || victim.Spec.Account == floorAccount:
-		w.failSeed("job uid %d of %s makes room for uid %d of %s", end.UID, victim.Spec.Account, end.For, job.Spec.Account)
+		w.failSeed(
+			"job uid %d of %s makes room for uid %d of %s",
+			end.UID,
+			victim.Spec.Account,
+			end.For,
+			job.Spec.Account,
+		)
 	}
 	held := job.Req.CPU
 	before.Active.Range(func(uid uint64, _ struct{}) bool {
-		if o := before.Job(spec.JobUID(uid)); o.Spec.Account == floorAccount && o.Ending == nil && o.Alloc != nil {
+		if o := before.Job(spec.JobUID(uid)); o.Spec.Account == floorAccount && o.Ending == nil &&
+			o.Alloc != nil {
 			held += o.Alloc.TRES.CPU
 		}
 		return true
 	})
 	if held > int64(w.profile.Floor) {
-		w.failSeed("others make room for job uid %d, with which its account has %d CPUs of the %d that it is guaranteed", end.For, held, w.profile.Floor)
+		w.failSeed(
+			"others make room for job uid %d, with which its account has %d CPUs of the %d that it is guaranteed",
+			end.For,
+			held,
+			w.profile.Floor,
+		)
 	}
 }
 
@@ -99,7 +111,8 @@ func (w *World) judgePower(before *state.State, e *event.NodePowered, at spec.In
 // not run again.
 func (w *World) judgeCancel(before *state.State, c scheduler.Cancel) {
 	was, is := before.Job(c.Target.UID), w.ctl.st.Job(c.Target.UID)
-	if was != nil && c.Signal == 0 && was.State.Active() && is.State.Active() && (is.Ending == nil || is.Ending.Requeue) {
+	if was != nil && c.Signal == 0 && was.State.Active() && is.State.Active() &&
+		(is.Ending == nil || is.Ending.Requeue) {
 		w.failSeed("job uid %d goes on, or will run again, though it was cancelled", is.UID)
 	}
 }
@@ -120,16 +133,32 @@ func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Ins
 	case was.Begin > at:
 		w.failSeed("job uid %d starts before its begin time", e.UID)
 	case part == nil || part.Spec.State == spec.PartitionDown || part.Spec.State == spec.PartitionInactive:
-		w.failSeed("job uid %d starts in partition %s, which starts nothing", e.UID, e.Alloc.Partition)
+		w.failSeed(
+			"job uid %d starts in partition %s, which starts nothing",
+			e.UID,
+			e.Alloc.Partition,
+		)
 	}
 	for i := range e.Alloc.Nodes {
 		n := before.Node(e.Alloc.Nodes[i].Name)
 		if n != nil && len(n.Unfenced) > 0 {
-			w.failSeed("job uid %d starts on %s, where attempt %d of job uid %d was given up", e.UID, n.Spec.Name, n.Unfenced[0].Attempt, n.Unfenced[0].UID)
+			w.failSeed(
+				"job uid %d starts on %s, where attempt %d of job uid %d was given up",
+				e.UID,
+				n.Spec.Name,
+				n.Unfenced[0].Attempt,
+				n.Unfenced[0].UID,
+			)
 		}
-		if n == nil || (n.Inv == nil && !n.Asleep()) || n.Admin != event.NodeResume || n.Lost || n.Power == event.PowerDownASAP || n.Power == event.PoweringDown ||
+		if n == nil || (n.Inv == nil && !n.Asleep()) || n.Admin != event.NodeResume || n.Lost ||
+			n.Power == event.PowerDownASAP ||
+			n.Power == event.PoweringDown ||
 			(n.Reboot != nil && (n.Reboot.ASAP || n.Reboot.Issued)) {
-			w.failSeed("job uid %d starts on %s, which is not in service", e.UID, e.Alloc.Nodes[i].Name)
+			w.failSeed(
+				"job uid %d starts on %s, which is not in service",
+				e.UID,
+				e.Alloc.Nodes[i].Name,
+			)
 		}
 	}
 	if dependency := was.Spec.Queue.Dependency; dependency != nil {
@@ -149,7 +178,8 @@ func fulfilled(st *state.State, term *spec.DependencyTerm, job *state.Job) bool 
 		busy := false
 		st.Active.Range(func(uid uint64, _ struct{}) bool {
 			o := st.Job(spec.JobUID(uid))
-			busy = busy || (o.UID < job.UID && o.State.Active() && o.Spec.UID == job.Spec.UID && o.Spec.Name == job.Spec.Name && (o.Array == 0 || o.Array != job.Array))
+			busy = busy ||
+				(o.UID < job.UID && o.State.Active() && o.Spec.UID == job.Spec.UID && o.Spec.Name == job.Spec.Name && (o.Array == 0 || o.Array != job.Array))
 			return !busy
 		})
 		return !busy
@@ -197,7 +227,12 @@ func (w *World) judgeCounts(st *state.State, job *state.Job) {
 		w.failSeed("user %d has %d CPUs, the limit is %d", job.Spec.UID, cpus, w.profile.CPUs)
 	}
 	if a := job.Spec.Queue.Array; a != nil && a.Throttle > 0 && tasks > int64(a.Throttle) {
-		w.failSeed("%d tasks of the array of job uid %d run at once, the limit is %d", tasks, job.UID, a.Throttle)
+		w.failSeed(
+			"%d tasks of the array of job uid %d run at once, the limit is %d",
+			tasks,
+			job.UID,
+			a.Throttle,
+		)
 	}
 	if have := st.LicenseTotal("l"); len(job.Spec.Licenses) > 0 && licences > have {
 		w.failSeed("%d licences are in use, there are %d", licences, have)
@@ -213,7 +248,10 @@ func (w *World) judgeTime() {
 	st := w.ctl.st
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		job := st.Job(spec.JobUID(uid))
-		if job.State == spec.Running && !job.Configuring() && job.Ending == nil && job.Limit != spec.Infinite && st.At > max(job.Started, job.Ready).Add(job.Limit+job.Paused+spec.Second) && w.ctl.clockNow() <= st.At {
+		if job.State == spec.Running && !job.Configuring() && job.Ending == nil &&
+			job.Limit != spec.Infinite &&
+			st.At > max(job.Started, job.Ready).Add(job.Limit+job.Paused+spec.Second) &&
+			w.ctl.clockNow() <= st.At {
 			w.failSeed("job uid %d runs beyond its time limit", job.UID)
 		}
 		return w.err == nil

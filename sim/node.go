@@ -101,22 +101,26 @@ func (n *node) connectSoon() {
 		}
 		n.session++
 		session, sent := n.session, n.bootClock()
-		n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, n.registration(), func(_ scheduler.Result, err error) {
-			if n.strange() && err != nil {
-				return // it was taken away, and a job is not done there yet
-			}
-			if err != nil {
-				n.w.failSeed("register %s: %v", n.name, err)
-			}
-			if session != n.session || !n.reachable() {
-				return
-			}
-			n.connected = true
-			n.w.ctl.heard[n.name] = n.w.now
-			n.w.ctl.grantLease(n, sent)
-			n.w.ctl.reconcileNode(n.name)
-			n.resend()
-		})
+		n.w.ctl.decideCommand(
+			event.Actor{Kind: event.ActorNode, Name: n.name},
+			n.registration(),
+			func(_ scheduler.Result, err error) {
+				if n.strange() && err != nil {
+					return // it was taken away, and a job is not done there yet
+				}
+				if err != nil {
+					n.w.failSeed("register %s: %v", n.name, err)
+				}
+				if session != n.session || !n.reachable() {
+					return
+				}
+				n.connected = true
+				n.w.ctl.heard[n.name] = n.w.now
+				n.w.ctl.grantLease(n, sent)
+				n.w.ctl.reconcileNode(n.name)
+				n.resend()
+			},
+		)
 		n.w.scheduleAfter(5*spec.Second, func() {
 			if session == n.session && !n.connected {
 				n.connectSoon()
@@ -131,7 +135,14 @@ func (n *node) strange() bool { return n.name[0] == 'd' }
 // registration is what the node says of itself.
 func (n *node) registration() scheduler.RegisterNode {
 	profile := &n.w.profile
-	reg := scheduler.RegisterNode{Node: n.name, Inventory: spec.Inventory{BootID: fmt.Sprintf("%s-%d", n.name, n.boot), CPUs: int64(profile.CPUs), Mem: 1000}}
+	reg := scheduler.RegisterNode{
+		Node: n.name,
+		Inventory: spec.Inventory{
+			BootID: fmt.Sprintf("%s-%d", n.name, n.boot),
+			CPUs:   int64(profile.CPUs),
+			Mem:    1000,
+		},
+	}
 	for g := range uint32(profile.GPUs) {
 		gpu := spec.GPU{Index: g, UUID: fmt.Sprintf("%s-g%d", n.name, g)}
 		if profile.Typed {
@@ -166,14 +177,22 @@ func (n *node) sendHeartbeat() {
 		return
 	case n.hung == shepherdHangs:
 		if s != nil && !s.Lost {
-			unready := scheduler.NodeUnready{Node: n.name, Why: "the shepherd does not answer", LastSeen: n.w.ctl.heard[n.name]}
+			unready := scheduler.NodeUnready{
+				Node:     n.name,
+				Why:      "the shepherd does not answer",
+				LastSeen: n.w.ctl.heard[n.name],
+			}
 			n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, unready, nil)
 		}
 		return
 	}
 	n.w.ctl.heard[n.name] = n.w.now
 	if s != nil && s.Lost {
-		n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, scheduler.NodeHeard{Node: n.name}, nil)
+		n.w.ctl.decideCommand(
+			event.Actor{Kind: event.ActorNode, Name: n.name},
+			scheduler.NodeHeard{Node: n.name},
+			nil,
+		)
 	}
 	n.w.ctl.grantLease(n, n.bootClock())
 	n.resend()
@@ -185,7 +204,12 @@ func (n *node) launchPart(r run, batch bool, lease plan.Lease) {
 		return
 	}
 	if lease.Over(n.grant, n.bootClock()) {
-		n.w.noteLine("%s refuses attempt %d of job uid %d: its lease is over", n.name, r.attempt, r.uid)
+		n.w.noteLine(
+			"%s refuses attempt %d of job uid %d: its lease is over",
+			n.name,
+			r.attempt,
+			r.uid,
+		)
 		p := &process{batch: batch, ended: true, late: true}
 		n.journal[r] = p
 		n.report(r, p)
@@ -255,17 +279,28 @@ func (n *node) report(r run, p *process) {
 		if boot != n.boot || life != n.w.ctl.life || n.cut {
 			return
 		}
-		cmd := scheduler.Report{Node: n.name, Run: scheduler.Run{UID: r.uid, Attempt: r.attempt}, Done: done}
+		cmd := scheduler.Report{
+			Node: n.name,
+			Run:  scheduler.Run{UID: r.uid, Attempt: r.attempt},
+			Done: done,
+		}
 		if p.late {
 			failed := cmd
-			failed.Done, failed.LaunchFailed = nil, &scheduler.LaunchFailed{Text: "its lease is over", Again: true}
+			failed.Done, failed.LaunchFailed = nil, &scheduler.LaunchFailed{
+				Text:  "its lease is over",
+				Again: true,
+			}
 			n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, failed, nil)
 		}
-		n.w.ctl.decideCommand(event.Actor{Kind: event.ActorNode, Name: n.name}, cmd, func(scheduler.Result, error) {
-			if boot == n.boot {
-				p.ended = false // acknowledged; the journal still knows the key
-			}
-		})
+		n.w.ctl.decideCommand(
+			event.Actor{Kind: event.ActorNode, Name: n.name},
+			cmd,
+			func(scheduler.Result, error) {
+				if boot == n.boot {
+					p.ended = false // acknowledged; the journal still knows the key
+				}
+			},
+		)
 	})
 }
 
@@ -283,7 +318,8 @@ func (n *node) switchPower(to event.PowerState) {
 	switch to {
 	case event.PoweringDown:
 		n.w.scheduleAfter(n.w.upTo(8*spec.Second), func() {
-			if s := n.w.ctl.st.Node(n.name); n.w.ctl.up && s != nil && s.Power == event.PoweringDown {
+			if s := n.w.ctl.st.Node(n.name); n.w.ctl.up && s != nil &&
+				s.Power == event.PoweringDown {
 				n.killMachine()
 			}
 		})
@@ -297,7 +333,11 @@ func (n *node) switchPower(to event.PowerState) {
 			return
 		}
 		n.w.scheduleAfter(n.w.upTo(50*spec.Second), func() { n.dead = false; n.connectSoon() })
-	case event.PowerOn, event.PowerDownWish, event.PowerDownASAP, event.PoweredDown, event.PowerUpWish:
+	case event.PowerOn,
+		event.PowerDownWish,
+		event.PowerDownASAP,
+		event.PoweredDown,
+		event.PowerUpWish:
 	}
 }
 

@@ -13,21 +13,34 @@ import (
 func (w *World) runPeople() {
 	mean := 10 * spec.Minute / spec.Span(max(w.profile.Jobs, 1))
 	w.repeatEvery(mean, w.submit)
-	w.repeatEvery(40*spec.Second, func() { w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Cancel{Target: t} }) })
+	w.repeatEvery(
+		40*spec.Second,
+		func() { w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Cancel{Target: t} }) },
+	)
 	w.repeatEvery(60*spec.Second, func() {
-		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Hold{Target: t, By: spec.HeldByUser} })
+		w.onSomeJob(
+			func(t scheduler.Target) scheduler.Command { return scheduler.Hold{Target: t, By: spec.HeldByUser} },
+		)
 	})
 	w.repeatEvery(30*spec.Second, func() {
-		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Release{Target: t} })
+		w.onSomeJob(
+			func(t scheduler.Target) scheduler.Command { return scheduler.Release{Target: t} },
+		)
 	})
 	w.repeatEvery(50*spec.Second, func() {
-		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Suspend{Target: t} })
+		w.onSomeJob(
+			func(t scheduler.Target) scheduler.Command { return scheduler.Suspend{Target: t} },
+		)
 	})
 	w.repeatEvery(40*spec.Second, func() {
-		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Resume{Target: t} })
+		w.onSomeJob(
+			func(t scheduler.Target) scheduler.Command { return scheduler.Resume{Target: t} },
+		)
 	})
 	w.repeatEvery(w.profile.RequeueEvery, func() {
-		w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Requeue{Target: t} })
+		w.onSomeJob(
+			func(t scheduler.Target) scheduler.Command { return scheduler.Requeue{Target: t} },
+		)
 	})
 }
 
@@ -41,7 +54,12 @@ func userActor(n int) event.Actor {
 func (w *World) submit() {
 	n := w.rng.IntN(users)
 	who := userActor(n)
-	jobSpec := &spec.JobSpec{Name: fmt.Sprintf("j%d", w.rng.IntN(5)), User: who.Name, UID: who.UID, Account: "a"}
+	jobSpec := &spec.JobSpec{
+		Name:    fmt.Sprintf("j%d", w.rng.IntN(5)),
+		User:    who.Name,
+		UID:     who.UID,
+		Account: "a",
+	}
 	if w.profile.Floor > 0 && n == 0 {
 		jobSpec.Account = floorAccount
 	}
@@ -60,7 +78,10 @@ func (w *World) submit() {
 	switch w.rng.IntN(8) {
 	case 0:
 		first := int64(w.rng.IntN(3))
-		jobSpec.Queue.Array = spec.NewArrayAsk(spec.TaskSet{{First: first, Last: first + int64(1+w.rng.IntN(6)), Step: 1}}, uint32(w.rng.IntN(3)))
+		jobSpec.Queue.Array = spec.NewArrayAsk(
+			spec.TaskSet{{First: first, Last: first + int64(1+w.rng.IntN(6)), Step: 1}},
+			uint32(w.rng.IntN(3)),
+		)
 	case 1:
 		jobSpec.Queue.Hold = spec.HeldByUser
 	case 2:
@@ -70,18 +91,33 @@ func (w *World) submit() {
 	case 4:
 		if t, ok := w.someJob(); ok {
 			if j := w.ctl.st.Job(t.UID); j != nil {
-				kinds := [...]spec.DependencyKind{spec.After, spec.AfterAny, spec.AfterOK, spec.AfterNotOK}
-				jobSpec.Queue.Dependency = &spec.Dependency{Terms: []spec.DependencyTerm{{Kind: kinds[w.rng.IntN(len(kinds))], Job: j.ID, Task: spec.NoTask}}}
+				kinds := [...]spec.DependencyKind{
+					spec.After,
+					spec.AfterAny,
+					spec.AfterOK,
+					spec.AfterNotOK,
+				}
+				jobSpec.Queue.Dependency = &spec.Dependency{
+					Terms: []spec.DependencyTerm{
+						{Kind: kinds[w.rng.IntN(len(kinds))], Job: j.ID, Task: spec.NoTask},
+					},
+				}
 			}
 		}
 	case 5:
-		jobSpec.Queue.Dependency = &spec.Dependency{Terms: []spec.DependencyTerm{{Kind: spec.Singleton, Task: spec.NoTask}}}
-	}
-	w.ctl.decideCommand(who, scheduler.Submit{Spec: jobSpec, Rest: w.varyRequest(jobSpec)}, func(res scheduler.Result, err error) {
-		if err == nil {
-			w.truth.acked[res.UID] = jobSpec.Name
+		jobSpec.Queue.Dependency = &spec.Dependency{
+			Terms: []spec.DependencyTerm{{Kind: spec.Singleton, Task: spec.NoTask}},
 		}
-	})
+	}
+	w.ctl.decideCommand(
+		who,
+		scheduler.Submit{Spec: jobSpec, Rest: w.varyRequest(jobSpec)},
+		func(res scheduler.Result, err error) {
+			if err == nil {
+				w.truth.acked[res.UID] = jobSpec.Name
+			}
+		},
+	)
 }
 
 func (w *World) someJob() (scheduler.Target, bool) {
@@ -131,9 +167,21 @@ func (w *World) injectFaults() {
 	w.repeatEvery(profile.DrainEvery, func() {
 		n := w.nodes[w.rng.IntN(w.profile.Nodes)]
 		root := rootActor()
-		w.ctl.decideCommand(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeDrain, Reason: new("look")}, nil)
+		w.ctl.decideCommand(
+			root,
+			scheduler.UpdateNodes{
+				Nodes:  []string{n.name},
+				State:  event.NodeDrain,
+				Reason: new("look"),
+			},
+			nil,
+		)
 		w.scheduleAfter(w.upTo(spec.Minute), func() {
-			w.ctl.decideCommand(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume}, nil)
+			w.ctl.decideCommand(
+				root,
+				scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume},
+				nil,
+			)
 		})
 	})
 }
@@ -162,7 +210,10 @@ func (w *World) runOperators() {
 	profile := w.profile
 	w.repeatEvery(profile.ClockEvery, func() {
 		w.ctl.skew += w.upTo(2*spec.Minute) - w.upTo(spec.Minute)
-		w.noteLine("the controller's clock is off by %d ms", int64(w.ctl.skew)/int64(spec.Millisecond))
+		w.noteLine(
+			"the controller's clock is off by %d ms",
+			int64(w.ctl.skew)/int64(spec.Millisecond),
+		)
 	})
 	w.repeatEvery(profile.ReconfigureEvery, func() {
 		config := *w.config
@@ -176,9 +227,16 @@ func (w *World) runOperators() {
 		case 1:
 			part.MaxTime = spec.Span(1+w.rng.IntN(5)) * spec.Minute
 		case 2:
-			config.Sched.Firm, config.Sched.BFMaxJobTest = uint32(w.rng.IntN(3)), uint32(w.rng.IntN(3))
+			config.Sched.Firm, config.Sched.BFMaxJobTest = uint32(
+				w.rng.IntN(3),
+			), uint32(
+				w.rng.IntN(3),
+			)
 		case 3:
-			config.Nodes = append(slices.Clone(config.Nodes), spec.NodeSpec{Name: "spare", CPUs: 64, Mem: 1000})
+			config.Nodes = append(
+				slices.Clone(config.Nodes),
+				spec.NodeSpec{Name: "spare", CPUs: 64, Mem: 1000},
+			)
 			part.NodeNames = append(slices.Clone(part.NodeNames), "spare")
 		}
 		w.noteLine("the configuration changes")
@@ -203,21 +261,38 @@ func (w *World) healFaults() {
 	release = func() { // again, since a command may fall into a controller's last restart
 		root := rootActor()
 		if w.ctl.up && w.changed {
-			w.ctl.decideCommand(root, scheduler.Configure{Config: w.config}, func(scheduler.Result, error) { w.changed = false })
+			w.ctl.decideCommand(
+				root,
+				scheduler.Configure{Config: w.config},
+				func(scheduler.Result, error) { w.changed = false },
+			)
 		}
 		w.undoOperators()
 		for _, n := range w.nodes {
 			s := w.ctl.st.Node(n.name)
 			if w.ctl.up && s != nil && s.Admin != event.NodeResume {
-				w.ctl.decideCommand(root, scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume}, nil)
+				w.ctl.decideCommand(
+					root,
+					scheduler.UpdateNodes{Nodes: []string{n.name}, State: event.NodeResume},
+					nil,
+				)
 			}
 			if w.ctl.up && s != nil && s.Power == event.PowerDownASAP {
-				w.ctl.decideCommand(root, scheduler.PowerNodes{Nodes: []string{n.name}, How: scheduler.PowerUp}, nil)
+				w.ctl.decideCommand(
+					root,
+					scheduler.PowerNodes{Nodes: []string{n.name}, How: scheduler.PowerUp},
+					nil,
+				)
 			}
 		}
 		for uid := spec.JobUID(1); uid < w.ctl.st.NextUID; uid++ {
-			if j := w.ctl.st.Job(uid); w.ctl.up && j != nil && j.State == spec.Pending && j.Hold != spec.NotHeld {
-				w.ctl.decideCommand(root, scheduler.Release{Target: scheduler.Target{UID: uid, Task: spec.NoTask}}, nil)
+			if j := w.ctl.st.Job(uid); w.ctl.up && j != nil && j.State == spec.Pending &&
+				j.Hold != spec.NotHeld {
+				w.ctl.decideCommand(
+					root,
+					scheduler.Release{Target: scheduler.Target{UID: uid, Task: spec.NoTask}},
+					nil,
+				)
 			} else if w.ctl.up && j != nil && j.State == spec.Suspended {
 				w.ctl.decideCommand(root, scheduler.Resume{Target: scheduler.Target{UID: uid, Task: spec.NoTask}}, nil)
 			}

@@ -21,8 +21,12 @@ type Pods struct {
 }
 
 func drawPods(r *rand.Rand) Pods {
-	pods := Pods{PodEvery: drawInterval(r, 50, 2*spec.Second, 40*spec.Second), CopilotEvery: drawInterval(r, 50, 5*spec.Second, 100*spec.Second),
-		LostWatchEvery: drawInterval(r, 50, 10*spec.Second, 100*spec.Second), Conflicts: r.IntN(40)}
+	pods := Pods{
+		PodEvery:       drawInterval(r, 50, 2*spec.Second, 40*spec.Second),
+		CopilotEvery:   drawInterval(r, 50, 5*spec.Second, 100*spec.Second),
+		LostWatchEvery: drawInterval(r, 50, 10*spec.Second, 100*spec.Second),
+		Conflicts:      r.IntN(40),
+	}
 	if pods.PodEvery == 0 {
 		return Pods{}
 	}
@@ -98,7 +102,15 @@ func (k *kubernetes) beginPods() {
 func (k *kubernetes) create() {
 	world := k.w
 	k.made++
-	p := &pod{Pod: copilot.Pod{Name: fmt.Sprintf("p%d", k.made%7), Namespace: "web", UID: fmt.Sprintf("uid-%d", k.made), Created: world.now, Gated: true}}
+	p := &pod{
+		Pod: copilot.Pod{
+			Name:      fmt.Sprintf("p%d", k.made%7),
+			Namespace: "web",
+			UID:       fmt.Sprintf("uid-%d", k.made),
+			Created:   world.now,
+			Gated:     true,
+		},
+	}
 	if k.pods[p.Name] != nil {
 		return // the name is taken; a later pod gets it
 	}
@@ -123,7 +135,8 @@ func (k *kubernetes) changed(p *pod) {
 	p.version++
 	now, version := p.Pod, p.version
 	k.w.sendMessage(func() {
-		if old, ok := k.seen[now.Name]; !k.blind && (!ok || old.UID != now.UID || old.version < version) {
+		if old, ok := k.seen[now.Name]; !k.blind &&
+			(!ok || old.UID != now.UID || old.version < version) {
 			k.seen[now.Name] = podSeen{now, version} // also a late word of a pod that is gone
 		}
 	})
@@ -220,7 +233,8 @@ func (k *kubernetes) holdCovers(p *pod, node, what string) {
 		k.w.failSeed("pod %s %s %s without a durable hold", p.UID, what, node)
 		return
 	}
-	if h := &n.Holds[at]; h.MilliCPU != p.Ask.MilliCPU || h.Mem != p.Ask.Mem || int64(len(h.GPUs)) != p.Ask.GPUs {
+	if h := &n.Holds[at]; h.MilliCPU != p.Ask.MilliCPU || h.Mem != p.Ask.Mem ||
+		int64(len(h.GPUs)) != p.Ask.GPUs {
 		k.w.failSeed("pod %s %s %s with a hold of %+v for %+v", p.UID, what, node, h, p.Ask)
 	}
 }
@@ -230,7 +244,12 @@ func (w *World) judgeReleased(e *event.ForeignHoldReleased) {
 	for _, name := range w.pods.order {
 		p := w.pods.pods[name]
 		if p.UID == e.ID && !p.Over && !p.Gated && (p.Node == e.Node || p.Pinned == e.Node) {
-			w.failSeed("the hold of pod %s on %s is given back (%s), and it is there", e.ID, e.Node, e.Why)
+			w.failSeed(
+				"the hold of pod %s on %s is given back (%s), and it is there",
+				e.ID,
+				e.Node,
+				e.Why,
+			)
 		}
 	}
 }
@@ -243,7 +262,10 @@ func (k *kubernetes) reconcile() {
 		pods = append(pods, k.seen[name].Pod)
 	}
 	st := k.w.ctl.durable
-	nodes := copilot.Nodes(st, func(n *state.Node) bool { return scheduler.OpenToHolds(st, st.At, n) == nil })
+	nodes := copilot.Nodes(
+		st,
+		func(n *state.Node) bool { return scheduler.OpenToHolds(st, st.At, n) == nil },
+	)
 	plan := copilot.Reconcile(pods, nodes)
 	for _, r := range plan.Releases {
 		k.release(r)
@@ -261,7 +283,11 @@ func (k *kubernetes) release(release copilot.Release) {
 		return
 	}
 	k.w.sendMessage(func() {
-		k.w.ctl.decideCommand(rootActor(), scheduler.ReleaseForeignHold{Node: release.Node, ID: release.Hold, Why: release.Why}, nil)
+		k.w.ctl.decideCommand(
+			rootActor(),
+			scheduler.ReleaseForeignHold{Node: release.Node, ID: release.Hold, Why: release.Why},
+			nil,
+		)
 	})
 }
 
@@ -277,9 +303,21 @@ func (k *kubernetes) get(name string) *copilot.Pod {
 
 func (k *kubernetes) take(take copilot.Take) {
 	life := k.life
-	hold := spec.ForeignHold{ID: take.Pod.UID, Space: take.Pod.Namespace, Owner: take.Pod.Name, MilliCPU: take.Pod.Ask.MilliCPU, Mem: take.Pod.Ask.Mem, Priority: take.Pod.Priority}
+	hold := spec.ForeignHold{
+		ID:       take.Pod.UID,
+		Space:    take.Pod.Namespace,
+		Owner:    take.Pod.Name,
+		MilliCPU: take.Pod.Ask.MilliCPU,
+		Mem:      take.Pod.Ask.Mem,
+		Priority: take.Pod.Priority,
+	}
 	k.w.sendMessage(func() {
-		cmd := scheduler.TakeForeignHold{Node: take.Node, Hold: hold, GPUs: take.Pod.Ask.GPUs, Running: take.Running}
+		cmd := scheduler.TakeForeignHold{
+			Node:    take.Node,
+			Hold:    hold,
+			GPUs:    take.Pod.Ask.GPUs,
+			Running: take.Running,
+		}
 		k.w.ctl.decideCommand(rootActor(), cmd, func(_ scheduler.Result, err error) {
 			if err == nil && take.LetGo && life == k.life {
 				k.letGo(take.Pod, take.Node)
@@ -309,7 +347,13 @@ func (k *kubernetes) podsLeft() bool { return len(k.pods) > 0 }
 func (k *kubernetes) checkFinal() {
 	for _, name := range k.order {
 		p := k.pods[name]
-		k.w.failSeed("pod %s never ends: gated %v, pinned to %q, on %q", p.UID, p.Gated, p.Pinned, p.Node)
+		k.w.failSeed(
+			"pod %s never ends: gated %v, pinned to %q, on %q",
+			p.UID,
+			p.Gated,
+			p.Pinned,
+			p.Node,
+		)
 	}
 }
 

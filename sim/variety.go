@@ -29,7 +29,10 @@ func (p *Profile) nodeSpec(name string) spec.NodeSpec {
 		}
 	}
 	if p.Shards {
-		nodeSpec.GRES = append(nodeSpec.GRES, spec.GRESSpec{Name: "shard", N: int64(shardsPerGPU * p.GPUs)})
+		nodeSpec.GRES = append(
+			nodeSpec.GRES,
+			spec.GRESSpec{Name: "shard", N: int64(shardsPerGPU * p.GPUs)},
+		)
 	}
 	return nodeSpec
 }
@@ -54,7 +57,15 @@ func (p *Profile) varyCluster(cfg *spec.Config, names []string) {
 		cfg.Partitions[i].AllNodes = p.Strangers > 0
 	}
 	if p.Sides {
-		cfg.Partitions = append(cfg.Partitions, spec.PartitionSpec{Name: "side", NodeNames: names[:(len(names)+1)/2], DefaultTime: 5 * spec.Minute, MaxTime: spec.Hour})
+		cfg.Partitions = append(
+			cfg.Partitions,
+			spec.PartitionSpec{
+				Name:        "side",
+				NodeNames:   names[:(len(names)+1)/2],
+				DefaultTime: 5 * spec.Minute,
+				MaxTime:     spec.Hour,
+			},
+		)
 	}
 	if p.ByQOS && p.Several && p.Preempt > 0 {
 		cfg.Sched.PreemptType = "preempt/qos"
@@ -90,7 +101,9 @@ func (w *World) varyRequest(jobSpec *spec.JobSpec) (rest []*spec.JobSpec) {
 	if profile.CPUs < 2 || jobSpec.Queue.Array != nil || w.rng.IntN(100) >= profile.Het {
 		return nil
 	}
-	jobSpec.Licenses, jobSpec.Size, jobSpec.Place.Sharing = nil, spec.Size{Tasks: 1}, spec.ShareDefault // two that one node can have
+	jobSpec.Licenses, jobSpec.Size, jobSpec.Place.Sharing = nil, spec.Size{
+		Tasks: 1,
+	}, spec.ShareDefault // two that one node can have
 	other := *jobSpec
 	if profile.GPUs > 0 {
 		other.Size.PerNode = []spec.Count{{Name: "gpu", N: 1}}
@@ -107,7 +120,10 @@ func (w *World) runVariety() {
 	w.repeatEvery(profile.ReserveEvery, w.reserve)
 	w.repeatEvery(profile.ControlEvery, w.control)
 	if profile.Strangers > 0 {
-		w.repeatEvery(profile.StrangeEvery, func() { w.stranger(w.nodes[profile.Nodes+w.rng.IntN(profile.Strangers)]) })
+		w.repeatEvery(
+			profile.StrangeEvery,
+			func() { w.stranger(w.nodes[profile.Nodes+w.rng.IntN(profile.Strangers)]) },
+		)
 	}
 }
 
@@ -121,18 +137,57 @@ func (w *World) reserve() {
 		w.ctl.decideCommand(rootActor(), scheduler.DeleteReservation{Name: name, Admin: true}, nil)
 		return
 	case 1:
-		w.ctl.decideCommand(rootActor(), scheduler.UpdateReservation{Name: name, Set: []spec.KeyValue{who, {Key: "duration", Value: number(10)}}}, nil)
+		w.ctl.decideCommand(
+			rootActor(),
+			scheduler.UpdateReservation{
+				Name: name,
+				Set:  []spec.KeyValue{who, {Key: "duration", Value: number(10)}},
+			},
+			nil,
+		)
 		return
 	}
 	node := w.nodes[w.rng.IntN(w.profile.Nodes)].name
 	kinds := [][]spec.KeyValue{
-		{{Key: "nodes", Value: "ALL"}}, {{Key: "nodes", Value: node}}, {{Key: "nodecnt", Value: number(2)}}, {{Key: "corecnt", Value: number(4)}},
-		{{Key: "corecnt", Value: number(2)}, {Key: "nodes", Value: node}}, {{Key: "tres", Value: "cpu=" + number(6)}}, {{Key: "tres", Value: "gres/gpu=" + number(3)}},
-		{{Key: "trespernode", Value: "cpu=1,gres/gpu=1"}, {Key: "nodecnt", Value: number(2)}}, {{Key: "licenses", Value: "l:1"}, {Key: "nodecnt", Value: "1"}},
+		{
+			{Key: "nodes", Value: "ALL"},
+		}, {{Key: "nodes", Value: node}}, {{Key: "nodecnt", Value: number(2)}}, {{Key: "corecnt", Value: number(4)}},
+		{
+			{Key: "corecnt", Value: number(2)},
+			{Key: "nodes", Value: node},
+		}, {{Key: "tres", Value: "cpu=" + number(6)}}, {{Key: "tres", Value: "gres/gpu=" + number(3)}},
+		{
+			{Key: "trespernode", Value: "cpu=1,gres/gpu=1"},
+			{Key: "nodecnt", Value: number(2)},
+		}, {{Key: "licenses", Value: "l:1"}, {Key: "nodecnt", Value: "1"}},
 	}
-	flags := [...]string{"", "", "MAINT", "FLEX", "MAGNETIC", "OVERLAP", "IGNORE_JOBS", "OVERLAP,IGNORE_JOBS", "DAILY", "HOURLY", "PURGE_COMP=1", "REPLACE", "REPLACE_DOWN", "TIME_FLOAT", "NO_HOLD_JOBS_AFTER_END"}
-	set := append(kinds[w.rng.IntN(len(kinds))], who, spec.KeyValue{Key: "flags", Value: flags[w.rng.IntN(len(flags))]},
-		spec.KeyValue{Key: "starttime", Value: fmt.Sprintf("now+0:0:%d", w.rng.IntN(180))}, spec.KeyValue{Key: "duration", Value: number(10)})
+	flags := [...]string{
+		"",
+		"",
+		"MAINT",
+		"FLEX",
+		"MAGNETIC",
+		"OVERLAP",
+		"IGNORE_JOBS",
+		"OVERLAP,IGNORE_JOBS",
+		"DAILY",
+		"HOURLY",
+		"PURGE_COMP=1",
+		"REPLACE",
+		"REPLACE_DOWN",
+		"TIME_FLOAT",
+		"NO_HOLD_JOBS_AFTER_END",
+	}
+	set := append(
+		kinds[w.rng.IntN(len(kinds))],
+		who,
+		spec.KeyValue{Key: "flags", Value: flags[w.rng.IntN(len(flags))]},
+		spec.KeyValue{
+			Key:   "starttime",
+			Value: fmt.Sprintf("now+0:0:%d", w.rng.IntN(180)),
+		},
+		spec.KeyValue{Key: "duration", Value: number(10)},
+	)
 	w.noteLine("reservation %s: %v", name, set)
 	w.ctl.decideCommand(rootActor(), scheduler.CreateReservation{Name: name, Set: set}, nil)
 }
@@ -147,10 +202,31 @@ func (w *World) control() {
 		next := part.Spec.WithoutNodes()
 		next.State = [...]spec.PartitionState{spec.PartitionUp, spec.PartitionDown, spec.PartitionDrain, spec.PartitionInactive}[w.rng.IntN(4)]
 		next.MaxTime = spec.Span(1+w.rng.IntN(60)) * spec.Minute
-		w.noteLine("partition %s: state %d, %d minutes", next.Name, next.State, next.MaxTime/spec.Minute)
-		w.ctl.decideCommand(rootActor(), scheduler.UpdatePartition{Old: part.Spec.WithoutNodes(), New: next}, nil)
+		w.noteLine(
+			"partition %s: state %d, %d minutes",
+			next.Name,
+			next.State,
+			next.MaxTime/spec.Minute,
+		)
+		w.ctl.decideCommand(
+			rootActor(),
+			scheduler.UpdatePartition{Old: part.Spec.WithoutNodes(), New: next},
+			nil,
+		)
 	case 2:
-		w.ctl.decideCommand(rootActor(), scheduler.CreatePartition{New: spec.PartitionSpec{Name: "extra", NodeNames: []string{nodeName(0)}, DefaultTime: spec.Minute, MaxTime: spec.Hour, State: spec.PartitionUp}}, nil)
+		w.ctl.decideCommand(
+			rootActor(),
+			scheduler.CreatePartition{
+				New: spec.PartitionSpec{
+					Name:        "extra",
+					NodeNames:   []string{nodeName(0)},
+					DefaultTime: spec.Minute,
+					MaxTime:     spec.Hour,
+					State:       spec.PartitionUp,
+				},
+			},
+			nil,
+		)
 	case 3:
 		w.ctl.decideCommand(rootActor(), scheduler.DeletePartition{Name: "extra"}, nil)
 	case 4:
@@ -158,10 +234,31 @@ func (w *World) control() {
 		if w.rng.IntN(2) == 0 {
 			features = []string{"f"}
 		}
-		w.ctl.decideCommand(rootActor(), scheduler.UpdateNodes{Nodes: []string{w.nodes[w.rng.IntN(w.profile.Nodes)].name}, Weight: &weight, Available: &features, Active: &features}, nil)
+		w.ctl.decideCommand(
+			rootActor(),
+			scheduler.UpdateNodes{
+				Nodes:     []string{w.nodes[w.rng.IntN(w.profile.Nodes)].name},
+				Weight:    &weight,
+				Available: &features,
+				Active:    &features,
+			},
+			nil,
+		)
 	case 5:
-		changes := [...]spec.KeyValue{{Key: "timelimit", Value: fmt.Sprint(1 + w.rng.IntN(5))}, {Key: "priority", Value: fmt.Sprint(1 + w.rng.IntN(9))}, {Key: "nice", Value: "5"},
-			{Key: "partition", Value: "main,extra"}, {Key: "partition", Value: "extra"}, {Key: "qos", Value: "short"}, {Key: "reservationname", Value: "r1"}, {Key: "licenses", Value: "l:2"}, {Key: "arraytaskthrottle", Value: "1"}}
+		changes := [...]spec.KeyValue{
+			{Key: "timelimit", Value: fmt.Sprint(1 + w.rng.IntN(5))},
+			{Key: "priority", Value: fmt.Sprint(1 + w.rng.IntN(9))},
+			{Key: "nice", Value: "5"},
+			{
+				Key:   "partition",
+				Value: "main,extra",
+			},
+			{Key: "partition", Value: "extra"},
+			{Key: "qos", Value: "short"},
+			{Key: "reservationname", Value: "r1"},
+			{Key: "licenses", Value: "l:2"},
+			{Key: "arraytaskthrottle", Value: "1"},
+		}
 		kv := changes[w.rng.IntN(len(changes))]
 		w.onSomeJob(func(t scheduler.Target) scheduler.Command {
 			return scheduler.UpdateJob{Target: t, Admin: true, Changes: []spec.KeyValue{kv}}
@@ -175,7 +272,11 @@ func (w *World) stranger(n *node) {
 	switch w.rng.IntN(4) {
 	case 0:
 		if w.ctl.st.Node(n.name) == nil {
-			w.ctl.decideCommand(rootActor(), scheduler.CreateNodes{Nodes: []spec.NodeSpec{w.profile.nodeSpec(n.name)}}, nil)
+			w.ctl.decideCommand(
+				rootActor(),
+				scheduler.CreateNodes{Nodes: []spec.NodeSpec{w.profile.nodeSpec(n.name)}},
+				nil,
+			)
 		}
 	case 1:
 		w.noteLine("%s is to be deleted", n.name)
@@ -197,14 +298,23 @@ func (w *World) stranger(n *node) {
 func (w *World) undoOperators() {
 	st := w.ctl.st
 	for i := range st.Reservations {
-		w.ctl.decideCommand(rootActor(), scheduler.DeleteReservation{Name: st.Reservations[i].Name, Admin: true}, nil)
+		w.ctl.decideCommand(
+			rootActor(),
+			scheduler.DeleteReservation{Name: st.Reservations[i].Name, Admin: true},
+			nil,
+		)
 		break // the others when it comes round again: this one changed the list
 	}
 	for i := range st.Config.Partitions {
-		if partition := &st.Config.Partitions[i]; partition.State != spec.PartitionUp || partition.MaxTime != spec.Hour {
+		if partition := &st.Config.Partitions[i]; partition.State != spec.PartitionUp ||
+			partition.MaxTime != spec.Hour {
 			next := partition.WithoutNodes()
 			next.State, next.MaxTime = spec.PartitionUp, spec.Hour
-			w.ctl.decideCommand(rootActor(), scheduler.UpdatePartition{Old: partition.WithoutNodes(), New: next}, nil)
+			w.ctl.decideCommand(
+				rootActor(),
+				scheduler.UpdatePartition{Old: partition.WithoutNodes(), New: next},
+				nil,
+			)
 			break
 		}
 	}
@@ -243,10 +353,16 @@ func (w *World) inQOS(st *state.State, job *state.Job) (n int) {
 
 // judgeReserved: a job that is in no reservation does not run on nodes that one
 // keeps whole, from the beginning to the end of that.
-func (w *World) judgeReserved(before *state.State, e *event.JobStarted, job *state.Job, at spec.Instant) {
+func (w *World) judgeReserved(
+	before *state.State,
+	e *event.JobStarted,
+	job *state.Job,
+	at spec.Instant,
+) {
 	for i := range before.Reservations {
 		reservation := &before.Reservations[i]
-		if e.Alloc.Reservation != "" || reservation.Cores != nil || reservation.Flags.Has(spec.ResvMagnetic) {
+		if e.Alloc.Reservation != "" || reservation.Cores != nil ||
+			reservation.Flags.Has(spec.ResvMagnetic) {
 			continue
 		}
 		start, end := reservation.Start, reservation.End
@@ -256,7 +372,14 @@ func (w *World) judgeReserved(before *state.State, e *event.JobStarted, job *sta
 		for k := range e.Alloc.Nodes {
 			for _, name := range reservation.Nodes {
 				if name == e.Alloc.Nodes[k].Name && at < end && start < at.Add(e.Limit) {
-					w.failSeed("job uid %d starts on %s for %d s, which reservation %s has from %d s on", job.UID, name, e.Limit/spec.Second, reservation.Name, start.Sub(at)/spec.Second)
+					w.failSeed(
+						"job uid %d starts on %s for %d s, which reservation %s has from %d s on",
+						job.UID,
+						name,
+						e.Limit/spec.Second,
+						reservation.Name,
+						start.Sub(at)/spec.Second,
+					)
 				}
 			}
 		}
@@ -285,18 +408,30 @@ func (w *World) judgeTogether() {
 // somebody, so only nodes count of which nothing is.
 func (w *World) judgeIdle(out *scheduler.Outcome, opt scheduler.PassOptions) {
 	st, now := w.ctl.st, w.ctl.clockNow()
-	if w.err != nil || opt.Incremental || len(st.Reservations) > 0 || st.Config.Sched.BFMaxJobTest > 0 || out.Plan.Truncated {
+	if w.err != nil || opt.Incremental || len(st.Reservations) > 0 ||
+		st.Config.Sched.BFMaxJobTest > 0 ||
+		out.Plan.Truncated {
 		return
 	}
 	idle := w.unpromised(out)
 	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
 		job := st.Job(spec.JobUID(uid))
-		if c := job.Reason.Code; job.Eligible == 0 || job.Eligible >= now || job.Het != nil || job.Claim != nil || (c != spec.ReasonResources && c != spec.ReasonPriority) || job.Spec.Size.MinNodes > 1 || job.Spec.Place.Reservation != "" || job.Spec.Place.Sharing != spec.ShareDefault {
+		if c := job.Reason.Code; job.Eligible == 0 || job.Eligible >= now || job.Het != nil ||
+			job.Claim != nil ||
+			(c != spec.ReasonResources && c != spec.ReasonPriority) ||
+			job.Spec.Size.MinNodes > 1 ||
+			job.Spec.Place.Reservation != "" ||
+			job.Spec.Place.Sharing != spec.ShareDefault {
 			return true
 		}
 		for _, n := range idle {
 			if w.wouldFit(job, n) {
-				w.failSeed("job uid %d waits for %s, and %s has idle what it needs", job.UID, job.Reason.Code, n.Spec.Name)
+				w.failSeed(
+					"job uid %d waits for %s, and %s has idle what it needs",
+					job.UID,
+					job.Reason.Code,
+					n.Spec.Name,
+				)
 			}
 		}
 		return w.err == nil
@@ -318,7 +453,8 @@ func (w *World) unpromised(out *scheduler.Outcome) (list []*state.Node) {
 		return !claims
 	})
 	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		if !taken[n.ID] && !claims && n.Usable() && n.Power == event.PowerOn && n.Reboot == nil && n.Unused() {
+		if !taken[n.ID] && !claims && n.Usable() && n.Power == event.PowerOn && n.Reboot == nil &&
+			n.Unused() {
 			list = append(list, n)
 		}
 		return true
@@ -332,7 +468,9 @@ func (w *World) wouldFit(job *state.Job, n *state.Node) bool {
 	in := false
 	for _, name := range job.Spec.Partitions {
 		p := w.ctl.st.Parts.Find(name)
-		in = in || p != nil && p.Nodes.Has(int(n.ID)) && p.Spec.State == spec.PartitionUp && job.Spec.Time.Limit <= p.Spec.MaxTime
+		in = in ||
+			p != nil && p.Nodes.Has(int(n.ID)) && p.Spec.State == spec.PartitionUp &&
+				job.Spec.Time.Limit <= p.Spec.MaxTime
 	}
 	var gpus, shards int64
 	for _, count := range job.Spec.Size.PerNode {
@@ -345,7 +483,8 @@ func (w *World) wouldFit(job *state.Job, n *state.Node) bool {
 			shards += count.N
 		}
 	}
-	return in && int64(job.Spec.Size.Tasks) <= n.CPUs && gpus <= int64(len(n.GPUs)) && (shards == 0 || len(n.GPUs) > 0)
+	return in && int64(job.Spec.Size.Tasks) <= n.CPUs && gpus <= int64(len(n.GPUs)) &&
+		(shards == 0 || len(n.GPUs) > 0)
 }
 
 // Starts counts those that were of a kind.

@@ -161,13 +161,25 @@ func (w *World) repeatEvery(mean spec.Span, do func()) {
 
 func (w *World) failSeed(format string, args ...any) {
 	if w.err == nil {
-		w.err = fmt.Errorf("seed %d, %d ms: %s", w.seed, int64(w.now)/int64(spec.Millisecond), fmt.Sprintf(format, args...))
+		w.err = fmt.Errorf(
+			"seed %d, %d ms: %s",
+			w.seed,
+			int64(w.now)/int64(spec.Millisecond),
+			fmt.Sprintf(format, args...),
+		)
 	}
 }
 
 func (w *World) noteLine(format string, args ...any) {
 	if len(w.trace) < 5000 {
-		w.trace = append(w.trace, fmt.Sprintf("%9d %s", int64(w.now)/int64(spec.Millisecond), fmt.Sprintf(format, args...)))
+		w.trace = append(
+			w.trace,
+			fmt.Sprintf(
+				"%9d %s",
+				int64(w.now)/int64(spec.Millisecond),
+				fmt.Sprintf(format, args...),
+			),
+		)
 	}
 }
 
@@ -240,7 +252,13 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	world := &World{seed: seed, rng: rand.New(rand.NewPCG(seed, 0x6d7573746572)), now: spec.AtUnix(1_700_000_000), codec: codec, truth: newTruth()}
+	world := &World{
+		seed:  seed,
+		rng:   rand.New(rand.NewPCG(seed, 0x6d7573746572)),
+		now:   spec.AtUnix(1_700_000_000),
+		codec: codec,
+		truth: newTruth(),
+	}
 	world.profile = profile
 	world.ctl = newController(world)
 	world.pods = newKubernetes(world)
@@ -268,14 +286,26 @@ func RunProfile(seed uint64, profile Profile) (Result, error) {
 	world.runUntil(world.now.Add(storm))
 	world.healFaults()
 	end := world.now.Add(bound)
-	world.runUntil(world.now.Add(500 * spec.Millisecond)) // between two ticks, of which the last is always on its way
+	world.runUntil(
+		world.now.Add(500 * spec.Millisecond),
+	) // between two ticks, of which the last is always on its way
 	for world.err == nil && world.now < end && !world.isSettled() {
 		world.runUntil(world.now.Add(10 * spec.Second))
 	}
 	if world.err == nil {
 		world.finalChecks()
 	}
-	res := Result{Seed: seed, Profile: world.profile, Events: world.ctl.st.Seq, Crashes: world.ctl.crashes, Hash: world.ctl.st.Hash(), Log: world.ctl.hashLog(), Attempts: len(world.truth.attempts), Starts: world.truth.starts, Trace: world.trace}
+	res := Result{
+		Seed:     seed,
+		Profile:  world.profile,
+		Events:   world.ctl.st.Seq,
+		Crashes:  world.ctl.crashes,
+		Hash:     world.ctl.st.Hash(),
+		Log:      world.ctl.hashLog(),
+		Attempts: len(world.truth.attempts),
+		Starts:   world.truth.starts,
+		Trace:    world.trace,
+	}
 	return res, world.err
 }
 

@@ -42,13 +42,18 @@ type TaskRange struct {
 
 func (r TaskRange) len() int64 { return (r.Last-r.First)/r.Step + 1 }
 
-func (r TaskRange) has(i int64) bool { return i >= r.First && i <= r.Last && (i-r.First)%r.Step == 0 }
+func (r TaskRange) has(
+	i int64,
+) bool {
+	return i >= r.First && i <= r.Last && (i-r.First)%r.Step == 0
+}
 
 // Valid tells a set whose ranges are well formed, ascend and do not overlap.
 // Every other method expects that.
 func (s TaskSet) Valid() bool {
 	for i, r := range s {
-		if r.First < 0 || r.Last < r.First || r.Step < 1 || (r.Last-r.First)%r.Step != 0 || (i > 0 && r.First <= s[i-1].Last) {
+		if r.First < 0 || r.Last < r.First || r.Step < 1 || (r.Last-r.First)%r.Step != 0 ||
+			(i > 0 && r.First <= s[i-1].Last) {
 			return false
 		}
 	}

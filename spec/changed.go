@@ -57,7 +57,10 @@ func (c *Config) WithPartition(partition *PartitionSpec, nodes bool) *Config {
 	}
 	if reflect.DeepEqual(*file, next) {
 		out.FileParts = slices.Delete(out.FileParts, at, at+1)
-		out.PartNodes = slices.DeleteFunc(slices.Clone(out.PartNodes), func(name string) bool { return name == partition.Name })
+		out.PartNodes = slices.DeleteFunc(
+			slices.Clone(out.PartNodes),
+			func(name string) bool { return name == partition.Name },
+		)
 	}
 	if len(out.FileParts) == 0 {
 		out.FileParts = nil
@@ -119,7 +122,13 @@ func (c *Config) KeepChanged(old *Config) *Config {
 	out := c
 	for i := range old.FileParts {
 		file := &old.FileParts[i]
-		at, was := indexPartition(c.Partitions, file.Name), indexPartition(old.Partitions, file.Name)
+		at, was := indexPartition(
+			c.Partitions,
+			file.Name,
+		), indexPartition(
+			old.Partitions,
+			file.Name,
+		)
 		if at < 0 || was < 0 {
 			continue
 		}

@@ -344,7 +344,8 @@ type SchedConfig struct {
 // time: OverSubscribe=FORCE[:n] with PreemptMode=GANG. 0 = they do not.
 func (c *SchedConfig) Turns(part *PartitionSpec) int {
 	words := strings.Split(c.PreemptMode+","+part.PreemptMode, ",")
-	if n := int(part.Sharers(0)); n > 1 && part.PreemptMode != "OFF" && slices.Contains(words, "GANG") {
+	if n := int(part.Sharers(0)); n > 1 && part.PreemptMode != "OFF" &&
+		slices.Contains(words, "GANG") {
 		return n
 	}
 	return 0

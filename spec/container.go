@@ -47,9 +47,15 @@ func ParseImage(text string) (string, error) {
 	name, scheme := strings.CutPrefix(text, RegistryScheme)
 	switch {
 	case name == "" || strings.ContainsAny(name, " \t\n\x00"):
-		return "", fmt.Errorf("invalid image %q: expected [REGISTRY#]NAME[:TAG] or the path of a folder", text)
+		return "", fmt.Errorf(
+			"invalid image %q: expected [REGISTRY#]NAME[:TAG] or the path of a folder",
+			text,
+		)
 	case strings.HasSuffix(name, ".sqsh") || strings.HasSuffix(name, ".squashfs"):
-		return "", fmt.Errorf("invalid image %q: squashfs files are not supported; unpack it (unsquashfs) and name the folder, or name the image of a registry", text)
+		return "", fmt.Errorf(
+			"invalid image %q: squashfs files are not supported; unpack it (unsquashfs) and name the folder, or name the image of a registry",
+			text,
+		)
 	case !scheme && strings.Contains(name, "://") || strings.HasPrefix(name, "oci:") || strings.HasPrefix(name, "dockerd:") || strings.HasPrefix(name, "podman:"):
 		return "", fmt.Errorf("invalid image %q: only docker:// is supported, and folders", text)
 	case !scheme && strings.HasPrefix(name, "/"):
@@ -57,7 +63,10 @@ func ParseImage(text string) (string, error) {
 	case !scheme && (strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../") || name == "."):
 		return "", fmt.Errorf("invalid image %q: the path of a folder must be absolute", text)
 	case strings.Contains(strings.SplitN(name, "/", 2)[0], "@"):
-		return "", fmt.Errorf("invalid image %q: registries that ask for a user are not supported", text)
+		return "", fmt.Errorf(
+			"invalid image %q: registries that ask for a user are not supported",
+			text,
+		)
 	case strings.Count(name, "#") > 1:
 		return "", fmt.Errorf("invalid image %q: one # at most, behind the registry", text)
 	}
@@ -78,19 +87,31 @@ func ParseMounts(text string) ([]ContainerMount, error) {
 			mount.Target = part[1]
 		}
 		if len(part) > 3 || !path.IsAbs(mount.Source) || !path.IsAbs(mount.Target) {
-			return nil, fmt.Errorf("invalid mount %q: expected SOURCE:TARGET[:ro], both absolute paths", one)
+			return nil, fmt.Errorf(
+				"invalid mount %q: expected SOURCE:TARGET[:ro], both absolute paths",
+				one,
+			)
 		}
 		if len(part) == 3 {
 			for _, flag := range strings.Split(part[2], "+") {
 				if !slices.Contains(mountFlags, flag) {
-					return nil, fmt.Errorf("invalid mount %q: flag %q is not supported; there is %s", one, flag, strings.Join(mountFlags, ", "))
+					return nil, fmt.Errorf(
+						"invalid mount %q: flag %q is not supported; there is %s",
+						one,
+						flag,
+						strings.Join(mountFlags, ", "),
+					)
 				}
 				mount.ReadOnly = mount.ReadOnly || flag == "ro"
 			}
 		}
 		mount.Source, mount.Target = path.Clean(mount.Source), path.Clean(mount.Target)
 		if mount.Target == "/" || slices.Contains([]string{"/proc", "/sys", "/dev"}, mount.Target) {
-			return nil, fmt.Errorf("invalid mount %q: %s of a container cannot be replaced", one, mount.Target)
+			return nil, fmt.Errorf(
+				"invalid mount %q: %s of a container cannot be replaced",
+				one,
+				mount.Target,
+			)
 		}
 		out = append(out, mount)
 	}

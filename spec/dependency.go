@@ -66,7 +66,12 @@ func parseTerm(part string) ([]DependencyTerm, error) {
 	case kind == Singleton && !has:
 		return []DependencyTerm{{Kind: Singleton, Task: NoTask}}, nil
 	case kind == Singleton || !has:
-		return nil, fmt.Errorf("%w %q: expected %s", ErrBadDependency, part, map[bool]string{true: "no job id", false: "type:jobid"}[kind == Singleton])
+		return nil, fmt.Errorf(
+			"%w %q: expected %s",
+			ErrBadDependency,
+			part,
+			map[bool]string{true: "no job id", false: "type:jobid"}[kind == Singleton],
+		)
 	}
 	var out []DependencyTerm
 	for _, id := range strings.Split(ids, ":") {
@@ -75,7 +80,11 @@ func parseTerm(part string) ([]DependencyTerm, error) {
 		if delayed {
 			min, err := strconv.ParseUint(delay, 10, 31)
 			if err != nil || kind != After {
-				return nil, fmt.Errorf("%w %q: +minutes is a whole number and only for after", ErrBadDependency, part)
+				return nil, fmt.Errorf(
+					"%w %q: +minutes is a whole number and only for after",
+					ErrBadDependency,
+					part,
+				)
 			}
 			term.Delay = Span(min) * Minute
 		}

@@ -5,7 +5,11 @@ import "slices"
 // Takes tells whether a node that is added while the cluster runs is of the
 // partition.
 func (p *PartitionSpec) Takes(n *NodeSpec) bool {
-	return p.AllNodes || slices.ContainsFunc(n.Features, func(f string) bool { return slices.Contains(p.NodeFeatures, f) })
+	return p.AllNodes ||
+		slices.ContainsFunc(
+			n.Features,
+			func(f string) bool { return slices.Contains(p.NodeFeatures, f) },
+		)
 }
 
 // Taking are the partitions that a node belongs to that is added, by name.
@@ -26,7 +30,8 @@ func (c *Config) WithNode(node NodeSpec, parts []string) *Config {
 	out.Nodes = append(slices.Clip(c.Nodes), node)
 	out.Partitions = slices.Clone(c.Partitions)
 	for i := range out.Partitions {
-		if p := &out.Partitions[i]; slices.Contains(parts, p.Name) && !slices.Contains(p.NodeNames, node.Name) {
+		if p := &out.Partitions[i]; slices.Contains(parts, p.Name) &&
+			!slices.Contains(p.NodeNames, node.Name) {
 			p.NodeNames = append(slices.Clip(p.NodeNames), node.Name)
 		}
 	}
@@ -36,11 +41,17 @@ func (c *Config) WithNode(node NodeSpec, parts []string) *Config {
 // WithoutNode is the configuration without a node. The receiver stays as it is.
 func (c *Config) WithoutNode(name string) *Config {
 	out := *c
-	out.Nodes = slices.DeleteFunc(slices.Clone(c.Nodes), func(n NodeSpec) bool { return n.Name == name })
+	out.Nodes = slices.DeleteFunc(
+		slices.Clone(c.Nodes),
+		func(n NodeSpec) bool { return n.Name == name },
+	)
 	out.Partitions = slices.Clone(c.Partitions)
 	for i := range out.Partitions {
 		if p := &out.Partitions[i]; slices.Contains(p.NodeNames, name) {
-			p.NodeNames = slices.DeleteFunc(slices.Clone(p.NodeNames), func(n string) bool { return n == name })
+			p.NodeNames = slices.DeleteFunc(
+				slices.Clone(p.NodeNames),
+				func(n string) bool { return n == name },
+			)
 		}
 	}
 	return &out
@@ -59,7 +70,10 @@ func (c *Config) WithNewPartition(partition PartitionSpec) *Config {
 // as it is.
 func (c *Config) WithoutPartition(name string) *Config {
 	out := *c
-	out.Partitions = slices.DeleteFunc(slices.Clone(c.Partitions), func(p PartitionSpec) bool { return p.Name == name })
+	out.Partitions = slices.DeleteFunc(
+		slices.Clone(c.Partitions),
+		func(p PartitionSpec) bool { return p.Name == name },
+	)
 	return &out
 }
 
@@ -83,8 +97,12 @@ func (c *Config) KeepDynamic(old *Config) *Config {
 		if !partition.Dynamic || indexPartition(c.Partitions, partition.Name) >= 0 {
 			continue
 		}
-		partition.NodeNames = slices.DeleteFunc(slices.Clone(partition.NodeNames), func(n string) bool { return !named[n] })
-		partition.Default = partition.Default && !slices.ContainsFunc(c.Partitions, func(o PartitionSpec) bool { return o.Default })
+		partition.NodeNames = slices.DeleteFunc(
+			slices.Clone(partition.NodeNames),
+			func(n string) bool { return !named[n] },
+		)
+		partition.Default = partition.Default &&
+			!slices.ContainsFunc(c.Partitions, func(o PartitionSpec) bool { return o.Default })
 		out = out.WithNewPartition(partition)
 	}
 	return out

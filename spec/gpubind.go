@@ -68,7 +68,10 @@ func ParseGPUBind(text string) (GPUBind, error) {
 		}
 	case "map_gpu":
 		bind.Kind = BindMap
-		bind.List, err = bindList(arg, func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 16) })
+		bind.List, err = bindList(
+			arg,
+			func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 16) },
+		)
 	case "mask_gpu":
 		bind.Kind = BindMask
 		bind.List, err = bindList(arg, func(s string) (uint64, error) {
@@ -84,7 +87,10 @@ func ParseGPUBind(text string) (GPUBind, error) {
 }
 
 func badGPUBind(text string) error {
-	return fmt.Errorf("%q is no binding of tasks to GPUs: want [verbose,]closest, none, single:N, per_task:N, map_gpu:0,1,… or mask_gpu:0x3,0xc,…", text)
+	return fmt.Errorf(
+		"%q is no binding of tasks to GPUs: want [verbose,]closest, none, single:N, per_task:N, map_gpu:0,1,… or mask_gpu:0x3,0xc,…",
+		text,
+	)
 }
 
 // bindList reads entries, each with an optional *repetition.

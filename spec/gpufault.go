@@ -17,7 +17,15 @@ const (
 
 // String names the kind as commands and metrics show it.
 func (k GPUFaultKind) String() string {
-	names := [...]string{GPUXID: "xid", GPULost: "lost", GPUReturned: "returned", GPUThermal: "thermal", GPUECC: "ecc", GPUMIGChanged: "mig_changed", GPUIdle: "idle"}
+	names := [...]string{
+		GPUXID:        "xid",
+		GPULost:       "lost",
+		GPUReturned:   "returned",
+		GPUThermal:    "thermal",
+		GPUECC:        "ecc",
+		GPUMIGChanged: "mig_changed",
+		GPUIdle:       "idle",
+	}
 	if int(k) >= len(names) || names[k] == "" {
 		return "unknown"
 	}

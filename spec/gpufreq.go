@@ -78,7 +78,10 @@ func ParseGPUFreq(text string) (GPUFreq, error) {
 }
 
 func badGPUFreq(text string) error {
-	return fmt.Errorf("%q is no GPU frequency: want [type=]value[,type=value][,verbose] with the types gpu and memory and the values low, medium, high, highm1 or MHz", text)
+	return fmt.Errorf(
+		"%q is no GPU frequency: want [type=]value[,type=value][,verbose] with the types gpu and memory and the values low, medium, high, highm1 or MHz",
+		text,
+	)
 }
 
 // Pick chooses among the frequencies that there are, in any order; 0 when the

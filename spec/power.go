@@ -66,7 +66,16 @@ func (c *Config) PowerTimes(node *NodeSpec, parts []*PartitionSpec) PowerTimes {
 		if partition.PowerDownOnIdle && own == 0 {
 			own = 1
 		}
-		idle, down, up = max(idle, own), max(down, partition.SuspendTimeout), max(up, partition.ResumeTimeout)
+		idle, down, up = max(
+			idle,
+			own,
+		), max(
+			down,
+			partition.SuspendTimeout,
+		), max(
+			up,
+			partition.ResumeTimeout,
+		)
 	}
 	if node.SuspendTime != 0 {
 		idle = node.SuspendTime

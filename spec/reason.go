@@ -86,7 +86,8 @@ type Reason struct {
 // numbers alone is no new fact for the ledger. That a job which waited for
 // others asks for more than the whole limit is a new fact: it waits for ever.
 func (r Reason) Same(s Reason) bool {
-	sameText := r.Code == s.Code && r.TRES == s.TRES && r.Subject == s.Subject && r.Detail == s.Detail
+	sameText := r.Code == s.Code && r.TRES == s.TRES && r.Subject == s.Subject &&
+		r.Detail == s.Detail
 	return sameText && r.Limit == s.Limit && r.Hopeless() == s.Hopeless()
 }
 
@@ -134,10 +135,25 @@ const (
 
 // LimitScopes lists every family.
 func LimitScopes() []LimitScope {
-	return []LimitScope{ScopeQOSGrp, ScopeQOSGrpMinutes, ScopeQOSGrpRunMinutes, ScopeQOSMaxPerJob, ScopeQOSMaxPerNode,
-		ScopeQOSMaxPerUser, ScopeQOSMaxMinutesPerJob, ScopeMaxPerAccount, ScopeMaxRunMinsPerAcct, ScopeMaxRunMinsPerUser,
-		ScopeQOSMin, ScopeAssocGrp, ScopeAssocGrpMinutes, ScopeAssocGrpRunMinutes, ScopeAssocMaxPerJob, ScopeAssocMaxPerNode,
-		ScopeAssocMaxMinutes}
+	return []LimitScope{
+		ScopeQOSGrp,
+		ScopeQOSGrpMinutes,
+		ScopeQOSGrpRunMinutes,
+		ScopeQOSMaxPerJob,
+		ScopeQOSMaxPerNode,
+		ScopeQOSMaxPerUser,
+		ScopeQOSMaxMinutesPerJob,
+		ScopeMaxPerAccount,
+		ScopeMaxRunMinsPerAcct,
+		ScopeMaxRunMinsPerUser,
+		ScopeQOSMin,
+		ScopeAssocGrp,
+		ScopeAssocGrpMinutes,
+		ScopeAssocGrpRunMinutes,
+		ScopeAssocMaxPerJob,
+		ScopeAssocMaxPerNode,
+		ScopeAssocMaxMinutes,
+	}
 }
 
 // irregularLimitReasons are the names of Slurm that its own pattern does not

@@ -78,11 +78,26 @@ func ReservationFlags() []struct {
 		Flag ReservationFlag
 		Name string
 	}{
-		{ResvMaint, "MAINT"}, {ResvFlex, "FLEX"}, {ResvOverlap, "OVERLAP"}, {ResvIgnoreJobs, "IGNORE_JOBS"}, {ResvHourly, "HOURLY"},
-		{ResvDaily, "DAILY"}, {ResvWeekday, "WEEKDAY"}, {ResvWeekend, "WEEKEND"}, {ResvWeekly, "WEEKLY"}, {ResvSpecNodes, "SPEC_NODES"},
-		{ResvAllNodes, "ALL_NODES"}, {ResvAnyNodes, "ANY_NODES"}, {ResvStaticAlloc, "STATIC_ALLOC"}, {ResvPartNodes, "PART_NODES"},
-		{ResvTimeFloat, "TIME_FLOAT"}, {ResvReplace, "REPLACE"}, {ResvReplaceDown, "REPLACE_DOWN"}, {ResvPurgeComp, "PURGE_COMP"},
-		{ResvNoHold, "NO_HOLD_JOBS_AFTER_END"}, {ResvMagnetic, "MAGNETIC"}, {ResvUserDelete, "USER_DELETE"}, {ResvLicenseOnly, "LICENSE_ONLY"},
+		{
+			ResvMaint,
+			"MAINT",
+		}, {ResvFlex, "FLEX"}, {ResvOverlap, "OVERLAP"}, {ResvIgnoreJobs, "IGNORE_JOBS"}, {ResvHourly, "HOURLY"},
+		{
+			ResvDaily,
+			"DAILY",
+		}, {ResvWeekday, "WEEKDAY"}, {ResvWeekend, "WEEKEND"}, {ResvWeekly, "WEEKLY"}, {ResvSpecNodes, "SPEC_NODES"},
+		{
+			ResvAllNodes,
+			"ALL_NODES",
+		}, {ResvAnyNodes, "ANY_NODES"}, {ResvStaticAlloc, "STATIC_ALLOC"}, {ResvPartNodes, "PART_NODES"},
+		{
+			ResvTimeFloat,
+			"TIME_FLOAT",
+		}, {ResvReplace, "REPLACE"}, {ResvReplaceDown, "REPLACE_DOWN"}, {ResvPurgeComp, "PURGE_COMP"},
+		{
+			ResvNoHold,
+			"NO_HOLD_JOBS_AFTER_END",
+		}, {ResvMagnetic, "MAGNETIC"}, {ResvUserDelete, "USER_DELETE"}, {ResvLicenseOnly, "LICENSE_ONLY"},
 		{ResvForceStart, "FORCE_START"},
 	}
 }

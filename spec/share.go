@@ -52,7 +52,8 @@ func (n *NodeSpec) SharesOf(devices []GPU) []DeviceShares {
 		var of []int
 		for k := range devices {
 			d := &devices[k]
-			if (gres.Files == "" || gres.Files == d.Path) && (gres.Type == "" || gres.Type == d.Type) {
+			if (gres.Files == "" || gres.Files == d.Path) &&
+				(gres.Type == "" || gres.Type == d.Type) {
 				of = append(of, k)
 			}
 		}

@@ -25,7 +25,10 @@ var jobStateNames = [...][2]string{
 	Pending: {"PENDING", "PD"}, Running: {"RUNNING", "R"}, Suspended: {"SUSPENDED", "S"},
 	Completed: {"COMPLETED", "CD"}, Cancelled: {"CANCELLED", "CA"}, Failed: {"FAILED", "F"},
 	TimedOut: {"TIMEOUT", "TO"}, NodeFailed: {"NODE_FAIL", "NF"}, Preempted: {"PREEMPTED", "PR"},
-	BootFailed: {"BOOT_FAIL", "BF"}, DeadlineMissed: {"DEADLINE", "DL"}, OutOfMemory: {"OUT_OF_MEMORY", "OOM"},
+	BootFailed: {
+		"BOOT_FAIL",
+		"BF",
+	}, DeadlineMissed: {"DEADLINE", "DL"}, OutOfMemory: {"OUT_OF_MEMORY", "OOM"},
 }
 
 // JobStates lists every base state in the order of the state machine.

@@ -29,7 +29,12 @@ type Topology struct {
 
 // MainTopology is that of the partitions that name none.
 func (c *Config) MainTopology() Topology {
-	return Topology{Name: c.TopologyName, Switches: c.Topology, Blocks: c.Blocks, Sizes: c.BlockSizes}
+	return Topology{
+		Name:     c.TopologyName,
+		Switches: c.Topology,
+		Blocks:   c.Blocks,
+		Sizes:    c.BlockSizes,
+	}
 }
 
 // TopologyOf is that of a partition.
@@ -44,7 +49,8 @@ func (c *Config) TopologyOf(partition *PartitionSpec) Topology {
 
 // HasTopology tells whether a topology has a name.
 func (c *Config) HasTopology(name string) bool {
-	return name == c.TopologyName || slices.ContainsFunc(c.Topologies, func(t Topology) bool { return t.Name == name })
+	return name == c.TopologyName ||
+		slices.ContainsFunc(c.Topologies, func(t Topology) bool { return t.Name == name })
 }
 
 // HasBlocks tells whether some topology has blocks.

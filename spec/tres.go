@@ -160,7 +160,8 @@ func (t TRES) Valid() bool {
 
 // IsZero tells a vector without any amount.
 func (t TRES) IsZero() bool {
-	return t.CPU == 0 && t.Mem == 0 && t.Node == 0 && t.Billing == 0 && t.Energy == 0 && len(t.Other) == 0
+	return t.CPU == 0 && t.Mem == 0 && t.Node == 0 && t.Billing == 0 && t.Energy == 0 &&
+		len(t.Other) == 0
 }
 
 // Equal compares two vectors.
@@ -169,7 +170,13 @@ func (t TRES) Equal(u TRES) bool { return t.Sub(u).IsZero() }
 // All lists the non-zero amounts in Slurm's order: cpu, mem, energy, node,
 // billing, then the named ones.
 func (t TRES) All() []TRESCount {
-	fixed := [...]TRESCount{{"cpu", t.CPU}, {"mem", t.Mem}, {"energy", t.Energy}, {"node", t.Node}, {"billing", t.Billing}}
+	fixed := [...]TRESCount{
+		{"cpu", t.CPU},
+		{"mem", t.Mem},
+		{"energy", t.Energy},
+		{"node", t.Node},
+		{"billing", t.Billing},
+	}
 	out := make([]TRESCount, 0, len(fixed)+len(t.Other))
 	for _, c := range fixed {
 		if c.N != 0 {
@@ -252,7 +259,10 @@ func ParseLimits(s string) (Limits, error) {
 	if bad != nil {
 		return nil, fmt.Errorf("%w: %s", ErrBadTRES, strings.Join(bad, "; "))
 	}
-	sort.SliceStable(out, func(i, j int) bool { return tresRank(out[i].Name) < tresRank(out[j].Name) })
+	sort.SliceStable(
+		out,
+		func(i, j int) bool { return tresRank(out[i].Name) < tresRank(out[j].Name) },
+	)
 	return out, nil
 }
 

@@ -73,7 +73,12 @@ func (p *piece) isWhole(dir string) error {
 			return err
 		}
 		if got := hex.EncodeToString(sum.Sum(nil)); got != f.SHA256 {
-			return fmt.Errorf("%s has changed since it was archived: its SHA-256 is %s, not %s", file.Name(), got, f.SHA256)
+			return fmt.Errorf(
+				"%s has changed since it was archived: its SHA-256 is %s, not %s",
+				file.Name(),
+				got,
+				f.SHA256,
+			)
 		}
 	}
 	return nil
@@ -96,7 +101,12 @@ func archiveDir(root string, s query.Scope, m query.Month) string {
 // Archive writes the rows of a month to Parquet files below root, one for each
 // table and day, with a manifest that has their sums and the files' SHA-256. Of
 // a month that is archived, the rows that came since are added.
-func (s *Store) Archive(ctx context.Context, scope query.Scope, month query.Month, root string) ([]query.Finding, error) {
+func (s *Store) Archive(
+	ctx context.Context,
+	scope query.Scope,
+	month query.Month,
+	root string,
+) ([]query.Finding, error) {
 	dir := archiveDir(root, scope, month)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder of the archive: %w", err)
@@ -140,12 +150,24 @@ func (s *Store) Archive(ctx context.Context, scope query.Scope, month query.Mont
 	if err := writeWhole(manifestPath(dir), bytes.NewReader(text), nil); err != nil {
 		return nil, fmt.Errorf("write the manifest of the archive: %w", err)
 	}
-	return append(found, query.Finding{Name: "archive", Detail: dir + " is complete"}), syncFolder(dir)
+	return append(
+			found,
+			query.Finding{Name: "archive", Detail: dir + " is complete"},
+		), syncFolder(
+			dir,
+		)
 }
 
 // archiveTable gives the pieces of a table after it has written what no piece
 // has, and again what a lost or changed file had, as long as the store has it.
-func (s *Store) archiveTable(ctx context.Context, scope query.Scope, aged query.Aged, month query.Month, dir string, pieces []piece) ([]piece, error) {
+func (s *Store) archiveTable(
+	ctx context.Context,
+	scope query.Scope,
+	aged query.Aged,
+	month query.Month,
+	dir string,
+	pieces []piece,
+) ([]piece, error) {
 	last := uint64(0)
 	for i, p := range pieces {
 		last = p.Seq
@@ -153,19 +175,42 @@ func (s *Store) archiveTable(ctx context.Context, scope query.Scope, aged query.
 		if broken == nil {
 			continue
 		}
-		again, err := s.archivePiece(ctx, scope, aged, month, dir, piece{Name: aged.Name, After: p.After, Seq: p.Seq})
+		again, err := s.archivePiece(
+			ctx,
+			scope,
+			aged,
+			month,
+			dir,
+			piece{Name: aged.Name, After: p.After, Seq: p.Seq},
+		)
 		if err != nil {
 			return nil, err
 		}
 		if !slices.Equal(again.Sums, p.Sums) {
-			return nil, fmt.Errorf("%w; the store has %v of its rows, they were %v", broken, again.Sums, p.Sums)
+			return nil, fmt.Errorf(
+				"%w; the store has %v of its rows, they were %v",
+				broken,
+				again.Sums,
+				p.Sums,
+			)
 		}
 		pieces[i] = again
 	}
 	if last > scope.Seq {
-		return nil, fmt.Errorf("the archive goes up to event %d, the store only to %d: it is older than the archive", last, scope.Seq)
+		return nil, fmt.Errorf(
+			"the archive goes up to event %d, the store only to %d: it is older than the archive",
+			last,
+			scope.Seq,
+		)
 	}
-	p, err := s.archivePiece(ctx, scope, aged, month, dir, piece{Name: aged.Name, After: last, Seq: scope.Seq})
+	p, err := s.archivePiece(
+		ctx,
+		scope,
+		aged,
+		month,
+		dir,
+		piece{Name: aged.Name, After: last, Seq: scope.Seq},
+	)
 	if err == nil && (p.Sums[0] > 0 || len(pieces) == 0) {
 		pieces = append(pieces, p)
 	}
@@ -173,7 +218,14 @@ func (s *Store) archiveTable(ctx context.Context, scope query.Scope, aged query.
 }
 
 // archivePiece writes the rows of a piece.
-func (s *Store) archivePiece(ctx context.Context, scope query.Scope, aged query.Aged, month query.Month, dir string, p piece) (piece, error) {
+func (s *Store) archivePiece(
+	ctx context.Context,
+	scope query.Scope,
+	aged query.Aged,
+	month query.Month,
+	dir string,
+	p piece,
+) (piece, error) {
 	var err error
 	aged, scope = p.storedRows(aged, scope)
 	p.Sums, err = s.readSums(ctx, aged.Sums(scope, month))
@@ -234,13 +286,25 @@ func storedNames(table string) string {
 }
 
 // archiveDay writes one day of a table; no name where it has no rows.
-func (s *Store) archiveDay(ctx context.Context, scope query.Scope, aged query.Aged, from int64, dir, name string) (file archivedFile, err error) {
+func (s *Store) archiveDay(
+	ctx context.Context,
+	scope query.Scope,
+	aged query.Aged,
+	from int64,
+	dir, name string,
+) (file archivedFile, err error) {
 	where := s.qualifyTable(aged.Name) + " WHERE " + aged.Rows(scope, from, from+dayMicros)
 	var rows uint64
-	if err := s.conn.QueryRow(ctx, "SELECT count() FROM "+where).Scan(&rows); err != nil || rows == 0 {
+	if err := s.conn.QueryRow(ctx, "SELECT count() FROM "+where).Scan(&rows); err != nil ||
+		rows == 0 {
 		return file, err
 	}
-	answer, err := s.Raw(ctx, query.Query{SQL: "SELECT " + storedNames(aged.Name) + " FROM " + where}, "Parquet", archiveLimits())
+	answer, err := s.Raw(
+		ctx,
+		query.Query{SQL: "SELECT " + storedNames(aged.Name) + " FROM " + where},
+		"Parquet",
+		archiveLimits(),
+	)
 	if err != nil {
 		return file, err
 	}
@@ -321,9 +385,18 @@ func readManifest(dir string) (m manifest, err error) {
 // Purge deletes the rows of a month from some tables, all if none are named. The
 // record of what goes, with its sums, is written first. With an archive folder,
 // only what is archived as it is goes.
-func (s *Store) Purge(ctx context.Context, scope query.Scope, month query.Month, root string, tables ...string) ([]query.Finding, error) {
+func (s *Store) Purge(
+	ctx context.Context,
+	scope query.Scope,
+	month query.Month,
+	root string,
+	tables ...string,
+) ([]query.Finding, error) {
 	if scope.Rolled.Until < month.Until {
-		return nil, fmt.Errorf("the days of %s are not added up yet, and reports would lose them", month)
+		return nil, fmt.Errorf(
+			"the days of %s are not added up yet, and reports would lose them",
+			month,
+		)
 	}
 	// What came later is not in the rollups, and stays.
 	scope.Seq = min(scope.Seq, scope.Rolled.Seq)
@@ -358,14 +431,23 @@ func (s *Store) Purge(ctx context.Context, scope query.Scope, month query.Month,
 		if err := s.purgeTable(ctx, scope, aged, month, sums); err != nil {
 			return found, err
 		}
-		found = append(found, query.Finding{Name: aged.Name, Detail: fmt.Sprintf("%d rows are purged", sums[0])})
+		found = append(
+			found,
+			query.Finding{Name: aged.Name, Detail: fmt.Sprintf("%d rows are purged", sums[0])},
+		)
 	}
 	return found, nil
 }
 
 // isArchived tells whether an archive has the rows that would go up to the scope's
 // event: each piece is in the store as a whole, or is gone from it.
-func (s *Store) isArchived(ctx context.Context, scope query.Scope, aged query.Aged, month query.Month, pieces []piece) error {
+func (s *Store) isArchived(
+	ctx context.Context,
+	scope query.Scope,
+	aged query.Aged,
+	month query.Month,
+	pieces []piece,
+) error {
 	last := uint64(0)
 	for _, p := range pieces {
 		last = p.Seq
@@ -378,7 +460,13 @@ func (s *Store) isArchived(ctx context.Context, scope query.Scope, aged query.Ag
 			continue
 		}
 		if !slices.Equal(sums, p.Sums) {
-			return fmt.Errorf("of rows up to event %d the store has %v, the archive %v (if an unarchive was broken off, end it first): %w", p.Seq, sums, p.Sums, ErrNoArchive)
+			return fmt.Errorf(
+				"of rows up to event %d the store has %v, the archive %v (if an unarchive was broken off, end it first): %w",
+				p.Seq,
+				sums,
+				p.Sums,
+				ErrNoArchive,
+			)
 		}
 		of.After = max(p.After, scope.Seq)
 		if of.After >= p.Seq {
@@ -395,16 +483,31 @@ func (s *Store) isArchived(ctx context.Context, scope query.Scope, aged query.Ag
 	aged.After = last
 	sums, err := s.readSums(ctx, aged.Sums(scope, month))
 	if err == nil && sums[0] > 0 {
-		err = fmt.Errorf("%d rows came behind event %d, where the archive ends: %w", sums[0], last, ErrNoArchive)
+		err = fmt.Errorf(
+			"%d rows came behind event %d, where the archive ends: %w",
+			sums[0],
+			last,
+			ErrNoArchive,
+		)
 	}
 	return err
 }
 
 // purgeTable deletes one table's rows of a month.
-func (s *Store) purgeTable(ctx context.Context, scope query.Scope, aged query.Aged, month query.Month, sums []uint64) error {
+func (s *Store) purgeTable(
+	ctx context.Context,
+	scope query.Scope,
+	aged query.Aged,
+	month query.Month,
+	sums []uint64,
+) error {
 	rolled := []string{}
 	if aged.Name == "jobs" {
-		err := s.Query(ctx, query.RolledSums(scope, month), func(scan func(...any) error) error { return scan(&rolled) })
+		err := s.Query(
+			ctx,
+			query.RolledSums(scope, month),
+			func(scan func(...any) error) error { return scan(&rolled) },
+		)
 		if err != nil {
 			return err
 		}
@@ -447,10 +550,17 @@ func (s *Store) endPurge(ctx context.Context, scope query.Scope, record purgeRec
 }
 
 // notePurge writes a row of the record.
-func (s *Store) notePurge(ctx context.Context, scope query.Scope, record purgeRecord, phase string) error {
+func (s *Store) notePurge(
+	ctx context.Context,
+	scope query.Scope,
+	record purgeRecord,
+	phase string,
+) error {
 	err := s.conn.Exec(
 		ctx,
-		"INSERT INTO "+s.qualifyTable("purges")+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled)"+
+		"INSERT INTO "+s.qualifyTable(
+			"purges",
+		)+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled)"+
 			" SELECT {ledger:UUID}, {cluster:String}, {id:UUID}, {phase:String}, {month:String}, {name:String}, "+
 			"{upto:UInt64}, {sums:Array(UInt64)}, {rolled:Array(String)}",
 		ch.Named("ledger", uuid.UUID(scope.Ledger).String()),
@@ -484,12 +594,15 @@ func (s *Store) deleteRows(ctx context.Context, aged query.Aged, where string) e
 
 // EndPurges ends purges that were broken off behind their record.
 func (s *Store) EndPurges(ctx context.Context, scope query.Scope) error {
-	rows, err := s.conn.Query(ctx, "SELECT toString(id), any(month), any(`table`), any(upto), any(sums), any(rolled)"+
-		" FROM "+s.qualifyTable("purges")+
-		" WHERE ledger = {ledger:UUID}"+
-		" GROUP BY id"+
-		" HAVING countIf(phase != 'begun') = 0",
-		ch.Named("ledger", uuid.UUID(scope.Ledger).String()))
+	rows, err := s.conn.Query(
+		ctx,
+		"SELECT toString(id), any(month), any(`table`), any(upto), any(sums), any(rolled)"+
+			" FROM "+s.qualifyTable("purges")+
+			" WHERE ledger = {ledger:UUID}"+
+			" GROUP BY id"+
+			" HAVING countIf(phase != 'begun') = 0",
+		ch.Named("ledger", uuid.UUID(scope.Ledger).String()),
+	)
 	if err != nil {
 		return fmt.Errorf("look for interrupted purges: %w", err)
 	}
@@ -497,7 +610,14 @@ func (s *Store) EndPurges(ctx context.Context, scope query.Scope) error {
 	for rows.Next() {
 		var record purgeRecord
 		var month string
-		err = rows.Scan(&record.id, &month, &record.table, &record.upto, &record.sums, &record.rolled)
+		err = rows.Scan(
+			&record.id,
+			&month,
+			&record.table,
+			&record.upto,
+			&record.sums,
+			&record.rolled,
+		)
 		if err != nil {
 			break
 		}
@@ -521,7 +641,12 @@ func (s *Store) EndPurges(ctx context.Context, scope query.Scope) error {
 
 // Unarchive brings the rows of an archived month back, whether they were purged
 // or not.
-func (s *Store) Unarchive(ctx context.Context, scope query.Scope, month query.Month, root string) ([]query.Finding, error) {
+func (s *Store) Unarchive(
+	ctx context.Context,
+	scope query.Scope,
+	month query.Month,
+	root string,
+) ([]query.Finding, error) {
 	dir := archiveDir(root, scope, month)
 	have, err := readManifest(dir)
 	if err != nil {
@@ -531,8 +656,14 @@ func (s *Store) Unarchive(ctx context.Context, scope query.Scope, month query.Mo
 		return nil, err
 	}
 	for _, p := range have.Tables {
-		if !slices.ContainsFunc(query.AgedTables(), func(a query.Aged) bool { return a.Name == p.Name }) {
-			return nil, fmt.Errorf("the archive has a table %q, which this release does not know", p.Name)
+		if !slices.ContainsFunc(
+			query.AgedTables(),
+			func(a query.Aged) bool { return a.Name == p.Name },
+		) {
+			return nil, fmt.Errorf(
+				"the archive has a table %q, which this release does not know",
+				p.Name,
+			)
 		}
 	}
 	var found []query.Finding
@@ -559,7 +690,12 @@ func (s *Store) Unarchive(ctx context.Context, scope query.Scope, month query.Mo
 				return found, err
 			}
 			if !slices.Equal(sums, p.Sums) {
-				return found, fmt.Errorf("%s has %v after it was read back, the archive says %v", aged.Name, sums, p.Sums)
+				return found, fmt.Errorf(
+					"%s has %v after it was read back, the archive says %v",
+					aged.Name,
+					sums,
+					p.Sums,
+				)
 			}
 			rows += sums[0]
 		}
@@ -576,7 +712,10 @@ func (s *Store) Unarchive(ctx context.Context, scope query.Scope, month query.Mo
 		if err != nil {
 			return found, fmt.Errorf("write the record of what was read back: %w", err)
 		}
-		found = append(found, query.Finding{Name: aged.Name, Detail: fmt.Sprintf("%d rows are back", rows)})
+		found = append(
+			found,
+			query.Finding{Name: aged.Name, Detail: fmt.Sprintf("%d rows are back", rows)},
+		)
 	}
 	return found, nil
 }
@@ -592,9 +731,14 @@ func (s *Store) insertFile(ctx context.Context, table, path string) error {
 		return err
 	}
 	defer f.Close()
-	v := url.Values{"query": {"INSERT INTO " + s.qualifyTable(table) + " (" + storedNames(table) + ") FORMAT Parquet"},
+	v := url.Values{
+		"query": {
+			"INSERT INTO " + s.qualifyTable(table) + " (" + storedNames(table) + ") FORMAT Parquet",
+		},
 		// The table would know the same rows from the time before they were purged.
-		"insert_deduplicate": {"1"}, "insert_deduplication_token": {uuid.NewString()}}
+		"insert_deduplicate":         {"1"},
+		"insert_deduplication_token": {uuid.NewString()},
+	}
 	if s.opts.Layout.Cluster != "" {
 		v.Set("distributed_foreground_insert", "1")
 	}

@@ -18,7 +18,10 @@ import (
 // Restore drops them, so that they are counted again from the ledger.
 func (s *Store) Backup(ctx context.Context, name string) error {
 	if !backupName(name) {
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("%q is no name for a backup: letters, digits, points and lines", name))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf("%q is no name for a backup: letters, digits, points and lines", name),
+		)
 	}
 	except := s.qualifyTable("ingest")
 	for _, v := range query.StoredViews() { // they hold nothing, and Restore makes them
@@ -30,7 +33,10 @@ func (s *Store) Backup(ctx context.Context, name string) error {
 	} {
 		switch err := s.conn.Exec(ctx, sql); {
 		case failedWith(err, codeBackupExists):
-			return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is a backup %s already: choose another name", name))
+			return spec.Refuse(
+				spec.CodeBadRequest,
+				fmt.Sprintf("there is a backup %s already: choose another name", name),
+			)
 		case err != nil:
 			return fmt.Errorf("back up the accounting store: %w", err)
 		}
@@ -41,7 +47,10 @@ func (s *Store) Backup(ctx context.Context, name string) error {
 // Restore replaces the store by a backup. Nobody may write meanwhile.
 func (s *Store) Restore(ctx context.Context, name string) error {
 	if !backupName(name) {
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("%q is no name for a backup: letters, digits, points and lines", name))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf("%q is no name for a backup: letters, digits, points and lines", name),
+		)
 	}
 	// Into a database of its own first: a backup that cannot be read must not
 	// cost what is there.
@@ -69,7 +78,8 @@ func (s *Store) Restore(ctx context.Context, name string) error {
 		return err
 	}
 	for _, table := range schemaTables() {
-		if table.name != "tally_snapshots" && slices.ContainsFunc(table.columns, func(c columnDef) bool { return c.name == "seq" }) {
+		if table.name != "tally_snapshots" &&
+			slices.ContainsFunc(table.columns, func(c columnDef) bool { return c.name == "seq" }) {
 			if err := run("ALTER TABLE " + f + "." + table.name + " DELETE WHERE " + beyond + " SETTINGS mutations_sync = 1"); err != nil {
 				return err
 			}
@@ -120,7 +130,9 @@ func (s *Store) beyondPosition(ctx context.Context, db string) (string, error) {
 // backupName tells whether a name is one for a backup.
 func backupName(name string) bool {
 	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.' {
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' &&
+			c != '_' &&
+			c != '.' {
 			return false
 		}
 	}
@@ -197,8 +209,14 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 	case done == nil:
 		add(true, "position", "this ledger was never stored here")
 	case intent != nil && intent.last > done.last:
-		add(false, "position", "event %d; events %d to %d are being written, or were when the writer died",
-			done.last, intent.first, intent.last)
+		add(
+			false,
+			"position",
+			"event %d; events %d to %d are being written, or were when the writer died",
+			done.last,
+			intent.first,
+			intent.last,
+		)
 	default:
 		add(false, "position", "event %d", done.last)
 	}
@@ -261,8 +279,16 @@ func (s *Store) examineTables(ctx context.Context, add func(bool, string, string
 }
 
 // lookUp asks a question about the store and hands each row on.
-func (s *Store) lookUp(ctx context.Context, sql string, each func(scan func(...any) error) error) error {
-	return s.Query(ctx, query.Query{SQL: sql, Params: []query.Param{{Name: "db", Value: s.db}}}, each)
+func (s *Store) lookUp(
+	ctx context.Context,
+	sql string,
+	each func(scan func(...any) error) error,
+) error {
+	return s.Query(
+		ctx,
+		query.Query{SQL: sql, Params: []query.Param{{Name: "db", Value: s.db}}},
+		each,
+	)
 }
 
 // examineParts looks at how large the tables are, and in how many pieces.
@@ -282,7 +308,15 @@ func (s *Store) examineParts(ctx context.Context, add func(bool, string, string,
 		if parts > partsMost {
 			more = ": the engine does not merge as fast as it is written to; has it memory and disk enough?"
 		}
-		add(parts > partsMost, "table "+table, "%d rows, %.1f MiB, %d parts%s", rows, float64(bytes)/(1<<20), parts, more)
+		add(
+			parts > partsMost,
+			"table "+table,
+			"%d rows, %.1f MiB, %d parts%s",
+			rows,
+			float64(bytes)/(1<<20),
+			parts,
+			more,
+		)
 		return nil
 	})
 }
@@ -311,7 +345,10 @@ func (s *Store) examineDetached(ctx context.Context, add func(bool, string, stri
 }
 
 // examineMutations looks for changes that the engine cannot end.
-func (s *Store) examineMutations(ctx context.Context, add func(bool, string, string, ...any)) error {
+func (s *Store) examineMutations(
+	ctx context.Context,
+	add func(bool, string, string, ...any),
+) error {
 	const unfinished = "SELECT count(), countIf(latest_fail_reason != ''), anyIf(latest_fail_reason, latest_fail_reason != '')" +
 		" FROM system.mutations" +
 		" WHERE database = {db:String} AND NOT is_done"
@@ -353,7 +390,14 @@ func (s *Store) examineDisks(ctx context.Context, add func(bool, string, string,
 		if free < diskLeast {
 			more = ": make room, or shorten what is kept (accounting.*_keep); the ledger keeps what does not fit until it does"
 		}
-		add(free < diskLeast, "disk "+name, "%.1f of %.1f GiB free%s", float64(free)/(1<<30), float64(total)/(1<<30), more)
+		add(
+			free < diskLeast,
+			"disk "+name,
+			"%.1f of %.1f GiB free%s",
+			float64(free)/(1<<30),
+			float64(total)/(1<<30),
+			more,
+		)
 		return nil
 	})
 }

@@ -268,11 +268,22 @@ func jobColumns(s source) []column[tally.JobRow] {
 		}}, blankOf(at)}
 	}
 	num := func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
-	whole := runOf(s, func(r *R) *tally.JobRow { return r }, timeCol("end", func(r *R) int64 { return r.End }))
+	whole := runOf(
+		s,
+		func(r *R) *tally.JobRow { return r },
+		timeCol("end", func(r *R) int64 { return r.End }),
+	)
 	return append(
 		storedOnly(jobsTable(), whole),
 		defineColumn("owner", func(r *R) string {
-			return packWords(r.User, r.Group, r.Account, num(r.UserID), num(r.GroupID), num(r.Assoc))
+			return packWords(
+				r.User,
+				r.Group,
+				r.Account,
+				num(r.UserID),
+				num(r.GroupID),
+				num(r.Assoc),
+			)
 		}),
 		gap("eligible_gap_us", func(r *R) tally.Micros { return r.Eligible }),
 		gap("start_gap_us", func(r *R) tally.Micros { return r.Start }),
@@ -301,7 +312,13 @@ func liveColumns(s source, gen uint32) []column[tally.LiveRow] {
 		defineColumn("gen", func(*R) uint32 { return gen }),
 		defineColumn("final", func(r *R) bool { return r.Final }),
 	}
-	out = append(out, runOf(s, func(r *R) *tally.JobRow { return &r.JobRow }, nullTime("end", func(r *R) int64 { return r.End }))...)
+	out = append(
+		out,
+		runOf(
+			s,
+			func(r *R) *tally.JobRow { return &r.JobRow },
+			nullTime("end", func(r *R) int64 { return r.End }),
+		)...)
 	return append(
 		out,
 		defineColumn("held_nodes", func(r *R) []string { return r.HeldNodes }),
@@ -338,7 +355,11 @@ func stepColumns(s source) []column[tally.StepRow] {
 	)
 	out = append(out, amountsOf("alloc_", func(r *R) *tally.Amounts { return &r.Alloc })...)
 	out = append(out, usedOf(func(r *R) *tally.Used { return &r.Used })...)
-	return append(out, defineColumn("peak_vm", func(r *R) *int64 { return r.Used.PeakVM }), defineColumn("cpu_khz", func(r *R) uint32 { return r.Used.KHz }))
+	return append(
+		out,
+		defineColumn("peak_vm", func(r *R) *int64 { return r.Used.PeakVM }),
+		defineColumn("cpu_khz", func(r *R) uint32 { return r.Used.KHz }),
+	)
 }
 
 func nodeColumns(s source) []column[tally.NodeRow] {
@@ -349,7 +370,10 @@ func nodeColumns(s source) []column[tally.NodeRow] {
 		defineColumn("restarts", func(r *R) uint32 { return r.Restarts }),
 		defineColumn("attempt", func(r *R) uint32 { return r.Attempt }),
 		defineColumn("job_id", func(r *R) uint32 { return r.JobID }),
-		defineColumn("who", func(r *R) string { return packWords(r.User, r.Account, r.Partition, r.QOS) }),
+		defineColumn(
+			"who",
+			func(r *R) string { return packWords(r.User, r.Account, r.Partition, r.QOS) },
+		),
 		defineColumn("node", func(r *R) string { return r.Node }),
 		timeCol("from", func(r *R) int64 { return r.From }),
 		timeCol("to", func(r *R) int64 { return r.To }),
@@ -371,7 +395,10 @@ func gpuColumns(s source) []column[tally.GPURow] {
 		defineColumn("restarts", func(r *R) uint32 { return r.Restarts }),
 		defineColumn("attempt", func(r *R) uint32 { return r.Attempt }),
 		defineColumn("job_id", func(r *R) uint32 { return r.JobID }),
-		defineColumn("who", func(r *R) string { return packWords(r.User, r.Account, r.Partition, r.QOS) }),
+		defineColumn(
+			"who",
+			func(r *R) string { return packWords(r.User, r.Account, r.Partition, r.QOS) },
+		),
 		timeCol("from", func(r *R) int64 { return r.From }),
 		timeCol("to", func(r *R) int64 { return r.To }),
 		defineColumn("end_gap_us", func(r *R) int64 { return r.End - r.To }),

@@ -87,12 +87,24 @@ func (s *Store) Explain(err error) error {
 		return err
 	case errors.As(err, &op) && op.Op == "dial":
 		return say("the store cannot be reached: %v", op)
-	case errors.Is(err, ch.ErrAcquireConnTimeout), errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		return say("the store at %s does not answer in time: it hangs, or has too much to do", s.target)
+	case errors.Is(err, ch.ErrAcquireConnTimeout),
+		errors.As(err, &timeout) && timeout.Timeout(),
+		errors.Is(err, context.DeadlineExceeded):
+		return say(
+			"the store at %s does not answer in time: it hangs, or has too much to do",
+			s.target,
+		)
 	case errors.As(err, &asked):
-		return say("the connection to the store at %s failed (%v): it was stopped, or what listens there is no ClickHouse", s.target, asked.Err)
+		return say(
+			"the connection to the store at %s failed (%v): it was stopped, or what listens there is no ClickHouse",
+			s.target,
+			asked.Err,
+		)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &op):
-		return say("the connection to the store at %s was broken off: it was stopped, or what listens there is no ClickHouse", s.target)
+		return say(
+			"the connection to the store at %s was broken off: it was stopped, or what listens there is no ClickHouse",
+			s.target,
+		)
 	}
 	return err
 }

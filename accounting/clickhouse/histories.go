@@ -36,7 +36,10 @@ func (s *Store) History(ctx context.Context, ledger [16]byte, end uint64) (tally
 		}
 		history.Segments = append(history.Segments, seg)
 	}
-	return history, wrapError("read the histories of accounting", errors.Join(err, rows.Err(), rows.Close()))
+	return history, wrapError(
+		"read the histories of accounting",
+		errors.Join(err, rows.Err(), rows.Close()),
+	)
 }
 
 // KnownLedger is a ledger of which the store has rows.
@@ -87,7 +90,12 @@ func (s *Store) LedgersOf(ctx context.Context, cluster string) ([]KnownLedger, e
 
 // listLedgers are those that have begun an epoch, which only a controller does.
 func (s *Store) listLedgers(ctx context.Context) ([]uuid.UUID, error) {
-	rows, err := s.conn.Query(ctx, "SELECT DISTINCT ledger FROM "+s.qualifyTable("histories")+" WHERE epoch != 0 ORDER BY ledger")
+	rows, err := s.conn.Query(
+		ctx,
+		"SELECT DISTINCT ledger FROM "+s.qualifyTable(
+			"histories",
+		)+" WHERE epoch != 0 ORDER BY ledger",
+	)
 	if err != nil {
 		return nil, fmt.Errorf("read which ledgers the store has: %w", err)
 	}
@@ -100,7 +108,10 @@ func (s *Store) listLedgers(ctx context.Context) ([]uuid.UUID, error) {
 		}
 		out = append(out, l)
 	}
-	return out, wrapError("read which ledgers the store has", errors.Join(err, rows.Err(), rows.Close()))
+	return out, wrapError(
+		"read which ledgers the store has",
+		errors.Join(err, rows.Err(), rows.Close()),
+	)
 }
 
 // putSegment notes what stands from a position on.
@@ -209,7 +220,10 @@ func (w *Writer) closeLost(ctx context.Context, at uint64, branch tally.Branch) 
 	var names, values []string
 	for _, c := range jobsTable().columns {
 		value := as[c.name]
-		known := slices.ContainsFunc(live.columns, func(l columnDef) bool { return l.name == c.name })
+		known := slices.ContainsFunc(
+			live.columns,
+			func(l columnDef) bool { return l.name == c.name },
+		)
 		switch {
 		case c.isDerived():
 			continue
@@ -256,7 +270,11 @@ func (w *Writer) closeLost(ctx context.Context, at uint64, branch tally.Branch) 
 
 // LastRuns gives the last run of each job that the store has between two
 // positions, both included.
-func (s *Store) LastRuns(ctx context.Context, ledger [16]byte, from, to uint64) (map[spec.JobUID]uint32, error) {
+func (s *Store) LastRuns(
+	ctx context.Context,
+	ledger [16]byte,
+	from, to uint64,
+) (map[spec.JobUID]uint32, error) {
 	out := map[spec.JobUID]uint32{}
 	rows, err := s.conn.Query(
 		ctx,
@@ -280,7 +298,10 @@ func (s *Store) LastRuns(ctx context.Context, ledger [16]byte, from, to uint64) 
 		}
 		out[spec.JobUID(uid)] = last
 	}
-	return out, wrapError("look for runs of a lost history", errors.Join(err, rows.Err(), rows.Close()))
+	return out, wrapError(
+		"look for runs of a lost history",
+		errors.Join(err, rows.Err(), rows.Close()),
+	)
 }
 
 // Numbers gives the greatest job numbers that the store has seen.

@@ -21,7 +21,11 @@ const halveRows = 40_000
 
 // NewImportWriter takes the lease on an imported cluster. What a batch that
 // was interrupted left is deleted; the runs that have not ended stay.
-func (s *Store) NewImportWriter(ctx context.Context, ledger [16]byte, cluster string) (*Writer, error) {
+func (s *Store) NewImportWriter(
+	ctx context.Context,
+	ledger [16]byte,
+	cluster string,
+) (*Writer, error) {
 	writer, res, err := s.NewWriter(ctx, ledger, cluster)
 	if err != nil {
 		return nil, err
@@ -44,7 +48,11 @@ func (s *Store) NewImportWriter(ctx context.Context, ledger [16]byte, cluster st
 }
 
 // readKeys reads two lists that a query gives as arrays.
-func (s *Store) readKeys(ctx context.Context, sql string, args ...any) (uids []uint64, restarts []uint32, err error) {
+func (s *Store) readKeys(
+	ctx context.Context,
+	sql string,
+	args ...any,
+) (uids []uint64, restarts []uint32, err error) {
 	rows, err := s.conn.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("look for imported runs: %w", err)
@@ -66,7 +74,11 @@ func (s *Store) readKeys(ctx context.Context, sql string, args ...any) (uids []u
 
 // Ended finds which runs of an imported cluster that ended within [from, to]
 // are stored.
-func (s *Store) Ended(ctx context.Context, ledger [16]byte, from, to tally.Micros) (uids []uint64, restarts []uint32, err error) {
+func (s *Store) Ended(
+	ctx context.Context,
+	ledger [16]byte,
+	from, to tally.Micros,
+) (uids []uint64, restarts []uint32, err error) {
 	return s.readKeys(
 		ctx,
 		"SELECT groupArray(uid), groupArray(restarts)"+
@@ -80,7 +92,10 @@ func (s *Store) Ended(ctx context.Context, ledger [16]byte, from, to tally.Micro
 }
 
 // Open finds the runs of an imported cluster that have not ended.
-func (s *Store) Open(ctx context.Context, ledger [16]byte) (uids []uint64, restarts []uint32, err error) {
+func (s *Store) Open(
+	ctx context.Context,
+	ledger [16]byte,
+) (uids []uint64, restarts []uint32, err error) {
 	pos, err := s.Position(ctx, ledger)
 	if err != nil {
 		return nil, nil, err
@@ -93,7 +108,10 @@ func (s *Store) Open(ctx context.Context, ledger [16]byte) (uids []uint64, resta
 
 // Sums are the exact sums over the runs of an imported cluster that ended, in
 // microseconds.
-func (s *Store) Sums(ctx context.Context, ledger [16]byte) (runs uint64, cpu, gpu, waited *big.Int, err error) {
+func (s *Store) Sums(
+	ctx context.Context,
+	ledger [16]byte,
+) (runs uint64, cpu, gpu, waited *big.Int, err error) {
 	pos, err := s.Position(ctx, ledger)
 	if err != nil {
 		return 0, nil, nil, nil, err
@@ -102,7 +120,9 @@ func (s *Store) Sums(ctx context.Context, ledger [16]byte) (runs uint64, cpu, gp
 	row := s.conn.QueryRow(
 		ch.Context(ctx, ch.WithSettings(askSettings())),
 		"SELECT count(), toString(sum(toInt128(alloc_cpus) * elapsed_us)), toString(sum(toInt128(alloc_gpus) * elapsed_us)), "+
-			"toString(sum(ifNull(toInt128(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit)), 0))) FROM "+s.qualifyTable("jobs")+
+			"toString(sum(ifNull(toInt128(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit)), 0))) FROM "+s.qualifyTable(
+			"jobs",
+		)+
 			" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
 		ch.Named("seq", pos.Seq),
@@ -129,11 +149,27 @@ func (s *Store) NodeStates(ctx context.Context, ledger [16]byte) ([]tally.NodeSt
 		return nil, err
 	}
 	newest := func(what string) string { return "argMax(" + what + ", (at, seq))" }
-	rows, err := s.conn.Query(ctx, "SELECT node, max(toUnixTimestamp64Micro(at)), "+newest("toString(state)")+", "+newest("toString(class)")+", "+newest("cpus")+", "+newest("mem_mib")+", "+
-		newest("gpus")+" FROM "+s.qualifyTable("node_states")+" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}"+
-		" GROUP BY node"+
-		" ORDER BY node",
-		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("seq", pos.Seq))
+	rows, err := s.conn.Query(
+		ctx,
+		"SELECT node, max(toUnixTimestamp64Micro(at)), "+newest(
+			"toString(state)",
+		)+", "+newest(
+			"toString(class)",
+		)+", "+newest(
+			"cpus",
+		)+", "+newest(
+			"mem_mib",
+		)+", "+
+			newest(
+				"gpus",
+			)+" FROM "+s.qualifyTable(
+			"node_states",
+		)+" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}"+
+			" GROUP BY node"+
+			" ORDER BY node",
+		ch.Named("ledger", uuid.UUID(ledger).String()),
+		ch.Named("seq", pos.Seq),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("look for imported nodes: %w", err)
 	}

@@ -32,7 +32,13 @@ func newInsert(store *Store, table string) insert {
 
 // sendRows inserts rows as one block. token makes the server drop the block if it
 // has had it; empty = no token, for tables that remember none.
-func sendRows[R any](ctx context.Context, ins insert, token string, cols []column[R], rows []R) error {
+func sendRows[R any](
+	ctx context.Context,
+	ins insert,
+	token string,
+	cols []column[R],
+	rows []R,
+) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -50,7 +56,10 @@ func sendRows[R any](ctx context.Context, ins insert, token string, cols []colum
 		settings["distributed_foreground_insert"] = 1
 	}
 	if ins.s.direct && canEncode(ins, cols) {
-		cols = slices.DeleteFunc(slices.Clone(cols), func(c column[R]) bool { return c.blank != nil && !ins.says[c.name] && c.blank(rows) })
+		cols = slices.DeleteFunc(
+			slices.Clone(cols),
+			func(c column[R]) bool { return c.blank != nil && !ins.says[c.name] && c.blank(rows) },
+		)
 		if err := postBlock(ctx, ins, settings, insertStatement(ins, cols), cols, rows); err != nil {
 			return fmt.Errorf("insert %d rows into %s: %w", len(rows), ins.table, err)
 		}

@@ -252,7 +252,10 @@ func never[R, V any](get func(*R) V, says func(V) bool) func([]R) bool {
 
 // canEncode tells that every column is written as the table has it.
 func canEncode[R any](ins insert, cols []column[R]) bool {
-	return !slices.ContainsFunc(cols, func(c column[R]) bool { return c.encode.put == nil || c.encode.wire != ins.types[c.name] })
+	return !slices.ContainsFunc(
+		cols,
+		func(c column[R]) bool { return c.encode.put == nil || c.encode.wire != ins.types[c.name] },
+	)
 }
 
 // writeBlock writes rows as one block.
@@ -272,7 +275,14 @@ func writeBlock[R any](to io.Writer, ins insert, cols []column[R], rows []R) err
 }
 
 // postBlock sends rows as one block over HTTP.
-func postBlock[R any](ctx context.Context, ins insert, settings map[string]any, sql string, cols []column[R], rows []R) error {
+func postBlock[R any](
+	ctx context.Context,
+	ins insert,
+	settings map[string]any,
+	sql string,
+	cols []column[R],
+	rows []R,
+) error {
 	client, base, err := ins.s.rawClient()
 	if err != nil {
 		return err

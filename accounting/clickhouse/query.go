@@ -19,7 +19,11 @@ func askSettings() ch.Settings {
 
 // Query runs a query and calls each for every row; scan reads the row into
 // pointers of the columns' types. When ctx ends, the server stops too.
-func (s *Store) Query(ctx context.Context, q query.Query, each func(scan func(dest ...any) error) error) error {
+func (s *Store) Query(
+	ctx context.Context,
+	q query.Query,
+	each func(scan func(dest ...any) error) error,
+) error {
 	args := make([]any, len(q.Params))
 	for i, p := range q.Params {
 		args[i] = ch.Named(p.Name, p.Value)

@@ -15,14 +15,21 @@ import (
 )
 
 // ErrNoHTTP tells that the store cannot answer in a format.
-var ErrNoHTTP = errors.New("the accounting store is reached over ClickHouse's native protocol, which has no such output: give its HTTP interface in clickhouse.dsn (http://host:8123)")
+var ErrNoHTTP = errors.New(
+	"the accounting store is reached over ClickHouse's native protocol, which has no such output: give its HTTP interface in clickhouse.dsn (http://host:8123)",
+)
 
 // Raw asks a question and gives the answer as the engine writes it, in one of
 // its formats. The question is run read-only and within limits, and what it
 // filters for itself is filtered after the filters below it: an error tells
 // nothing about rows that it may not see. The embedded engine reads a GET with
 // its strictest session.
-func (s *Store) Raw(ctx context.Context, q query.Query, format string, lim query.Limits) (io.ReadCloser, error) {
+func (s *Store) Raw(
+	ctx context.Context,
+	q query.Query,
+	format string,
+	lim query.Limits,
+) (io.ReadCloser, error) {
 	client, base, err := s.rawClient()
 	if err != nil {
 		return nil, err

@@ -67,7 +67,11 @@ func Grants(db, login string, layout Layout) []string {
 func (s *Store) missingGrants(ctx context.Context, list []grant) (out []grant, err error) {
 	for _, g := range list {
 		var has uint8
-		err := s.Query(ctx, query.Query{SQL: "CHECK " + g.String()}, func(scan func(...any) error) error { return scan(&has) })
+		err := s.Query(
+			ctx,
+			query.Query{SQL: "CHECK " + g.String()},
+			func(scan func(...any) error) error { return scan(&has) },
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +99,14 @@ func (s *Store) examineRights(ctx context.Context, add func(bool, string, string
 		login = "default"
 	}
 	for i := range missing {
-		add(true, "rights", "%s TO %s is missing, for %s", missing[i].String(), quoteName(login), missing[i].needs)
+		add(
+			true,
+			"rights",
+			"%s TO %s is missing, for %s",
+			missing[i].String(),
+			quoteName(login),
+			missing[i].needs,
+		)
 	}
 	if len(missing) == 0 {
 		add(false, "rights", "%s may do what is needed", login)

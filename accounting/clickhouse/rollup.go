@@ -74,7 +74,11 @@ func (w *Writer) RollUp(ctx context.Context) (more bool, err error) {
 		set["insert_deduplicate"] = 0
 		set["distributed_foreground_insert"] = 1
 		if err := w.s.conn.Exec(ch.Context(ctx, ch.WithSettings(set)), q.SQL, args...); err != nil {
-			return false, fmt.Errorf("add up the days before %s: %w", time.UnixMicro(u.Until).UTC().Format(time.DateOnly), err)
+			return false, fmt.Errorf(
+				"add up the days before %s: %w",
+				time.UnixMicro(u.Until).UTC().Format(time.DateOnly),
+				err,
+			)
 		}
 	}
 	// In the statement above a first build has no late rows: all are its own.

@@ -71,7 +71,12 @@ func sampleCodec(field tally.SampleField) string {
 
 // PutSamples stores readings of a cluster's GPUs. It returns when they are on
 // the disk.
-func (s *Store) PutSamples(ctx context.Context, ledger [16]byte, cluster string, rows []tally.GPUSample) error {
+func (s *Store) PutSamples(
+	ctx context.Context,
+	ledger [16]byte,
+	cluster string,
+	rows []tally.GPUSample,
+) error {
 	type row = tally.GPUSample
 	id := uuid.UUID(ledger)
 	cols := []column[row]{
@@ -88,7 +93,10 @@ func (s *Store) PutSamples(ctx context.Context, ledger [16]byte, cluster string,
 		defineColumn("user", func(r *row) string { return r.User }),
 		defineColumn("account", func(r *row) string { return r.Account }),
 		defineColumn("partition", func(r *row) string { return r.Partition }),
-		defineColumn("seconds", func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) }),
+		defineColumn(
+			"seconds",
+			func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) },
+		),
 	}
 	for i, f := range tally.SampleColumns() {
 		cols = append(cols, sampleColumn(i, f))
@@ -102,7 +110,13 @@ const daysAtOnce = 90
 
 // sendDays inserts readings, those of many days one stretch of days after the
 // other.
-func sendDays[R any](ctx context.Context, ins insert, cols []column[R], rows []R, at func(*R) int64) error {
+func sendDays[R any](
+	ctx context.Context,
+	ins insert,
+	cols []column[R],
+	rows []R,
+	at func(*R) int64,
+) error {
 	day := func(r *R) int64 { return at(r) / (24 * 60 * 60) }
 	if len(rows) > 0 {
 		first, last := day(&rows[0]), day(&rows[0])
@@ -140,7 +154,11 @@ func sampleColumn(i int, field tally.SampleField) column[tally.GPUSample] {
 
 // measuredColumn is a field's column: NULL where nothing was read, and the largest
 // number where it does not fit.
-func measuredColumn[V uint8 | uint16 | uint32 | uint64](i int, name string, most int64) column[tally.GPUSample] {
+func measuredColumn[V uint8 | uint16 | uint32 | uint64](
+	i int,
+	name string,
+	most int64,
+) column[tally.GPUSample] {
 	return column[tally.GPUSample]{name: name, values: func(rows []tally.GPUSample) any {
 		all, out := make([]V, len(rows)), make([]*V, len(rows))
 		for k := range rows {
@@ -155,7 +173,12 @@ func measuredColumn[V uint8 | uint16 | uint32 | uint64](i int, name string, most
 
 // PutUsage stores readings of what runs use. It returns when they are on the
 // disk.
-func (s *Store) PutUsage(ctx context.Context, ledger [16]byte, cluster string, rows []tally.UsageSample) error {
+func (s *Store) PutUsage(
+	ctx context.Context,
+	ledger [16]byte,
+	cluster string,
+	rows []tally.UsageSample,
+) error {
 	type row = tally.UsageSample
 	id := uuid.UUID(ledger)
 	cols := []column[row]{
@@ -170,7 +193,10 @@ func (s *Store) PutUsage(ctx context.Context, ledger [16]byte, cluster string, r
 		defineColumn("user", func(r *row) string { return r.User }),
 		defineColumn("account", func(r *row) string { return r.Account }),
 		defineColumn("partition", func(r *row) string { return r.Partition }),
-		defineColumn("seconds", func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) }),
+		defineColumn(
+			"seconds",
+			func(r *row) uint16 { return uint16(min(r.Seconds, math.MaxUint16)) },
+		),
 		defineColumn("cpu", func(r *row) *uint32 {
 			if r.CPU < 0 {
 				return nil
@@ -198,7 +224,11 @@ func (s *Store) KeepSamples(ctx context.Context, span spec.Span) error {
 func (s *Store) keepTable(ctx context.Context, table string, span spec.Span) error {
 	name, on := s.qualifyTable(table), ""
 	if s.opts.Layout.Cluster != "" {
-		name, on = s.qualifyTable(table+localSuffix), " ON CLUSTER "+quoteName(s.opts.Layout.Cluster)
+		name, on = s.qualifyTable(
+			table+localSuffix,
+		), " ON CLUSTER "+quoteName(
+			s.opts.Layout.Cluster,
+		)
 	}
 	local := strings.TrimPrefix(name, quoteName(s.db)+".")
 	var have string
@@ -209,7 +239,8 @@ func (s *Store) keepTable(ctx context.Context, table string, span spec.Span) err
 	want := fmt.Sprintf("TTL at + toIntervalSecond(%d)", seconds)
 	sql := "ALTER TABLE " + name + on + " MODIFY " + want
 	switch {
-	case span == spec.Infinite && !strings.Contains(have, " TTL "), strings.Contains(have, want+" "):
+	case span == spec.Infinite && !strings.Contains(have, " TTL "),
+		strings.Contains(have, want+" "):
 		return nil
 	case span == spec.Infinite:
 		sql = "ALTER TABLE " + name + on + " REMOVE TTL"

@@ -130,8 +130,14 @@ func (t *tableDef) bodySQL(db, name, on, engine, settings string) string {
 		wide = 128 << 20
 	}
 	// What is acknowledged must be on the disk.
-	fmt.Fprintf(&b, "\nORDER BY %s\nSETTINGS %sfsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = %d\nCOMMENT %s",
-		t.order, settings+t.settings, wide, quoteText(t.comment))
+	fmt.Fprintf(
+		&b,
+		"\nORDER BY %s\nSETTINGS %sfsync_after_insert = 1, fsync_part_directory = 1, min_bytes_for_wide_part = %d\nCOMMENT %s",
+		t.order,
+		settings+t.settings,
+		wide,
+		quoteText(t.comment),
+	)
 	return b.String()
 }
 
@@ -161,12 +167,16 @@ func wordColumns(names ...string) []columnDef {
 
 // versionsTable is the table that says which migrations were applied.
 func versionsTable() tableDef {
-	return tableDef{name: "schema_versions", comment: "which migrations were applied", engine: appendOnly,
+	return tableDef{
+		name:    "schema_versions",
+		comment: "which migrations were applied",
+		engine:  appendOnly,
 		columns: []columnDef{
 			{"version", "UInt32", ""},
 			{"applied", "DateTime64(6, 'UTC') DEFAULT now64(6)", ""},
 		},
-		order: "version"}
+		order: "version",
+	}
 }
 
 // migrationStatements gives the statements that lead to a version from the one before.
@@ -191,7 +201,10 @@ func viewsDDL(db string, layout Layout, rates *kpi.Rates) []string {
 	}
 	var out []string
 	for _, v := range query.StoredViews() {
-		out = append(out, "CREATE OR REPLACE VIEW "+quoteName(db)+"."+v.Name+on+" AS\n"+v.SQL(db, rates))
+		out = append(
+			out,
+			"CREATE OR REPLACE VIEW "+quoteName(db)+"."+v.Name+on+" AS\n"+v.SQL(db, rates),
+		)
 	}
 	return out
 }
@@ -204,7 +217,9 @@ func DDL(db string, layout Layout) []string {
 		on = " ON CLUSTER " + quoteName(layout.Cluster)
 	}
 	table := versionsTable()
-	out := append([]string{"CREATE DATABASE IF NOT EXISTS " + quoteName(db) + on}, table.createStatements(db, layout)...)
+	out := append(
+		[]string{"CREATE DATABASE IF NOT EXISTS " + quoteName(db) + on},
+		table.createStatements(db, layout)...)
 	for v := 1; v <= SchemaVersion; v++ {
 		out = append(out, migrationStatements(v, db, layout)...)
 	}

@@ -76,7 +76,12 @@ func Open(options Options) (*Store, error) {
 			return nil, fmt.Errorf("the ClickHouse DSN cannot be read: %w", err)
 		}
 	}
-	store := &Store{opts: options, db: options.Database, http: co.Protocol == ch.HTTP, log: options.Log}
+	store := &Store{
+		opts: options,
+		db:   options.Database,
+		http: co.Protocol == ch.HTTP,
+		log:  options.Log,
+	}
 	if store.db == "" {
 		store.db = co.Auth.Database
 	}
@@ -98,7 +103,8 @@ func Open(options Options) (*Store, error) {
 	if store.http {
 		co.Auth.Database = "default"
 	}
-	store.direct = store.http && (co.Compression == nil || co.Compression.Method == ch.CompressionNone)
+	store.direct = store.http &&
+		(co.Compression == nil || co.Compression.Method == ch.CompressionNone)
 	store.auth, store.tls = co.Auth, co.TLS
 	store.rawHTTP = rawTransport(options.Socket, co.TLS)
 	co.MaxOpenConns = options.Connections
@@ -151,7 +157,12 @@ func (s *Store) Migrate(ctx context.Context) error {
 		return fmt.Errorf("read the version of the accounting schema: %w", err)
 	}
 	if have > SchemaVersion {
-		return fmt.Errorf("its schema is version %d, this release knows %d: %w", have, SchemaVersion, tally.ErrNewer)
+		return fmt.Errorf(
+			"its schema is version %d, this release knows %d: %w",
+			have,
+			SchemaVersion,
+			tally.ErrNewer,
+		)
 	}
 	for v := int(have) + 1; v <= SchemaVersion; v++ {
 		for _, sql := range migrationStatements(v, s.db, s.opts.Layout) {
@@ -166,8 +177,16 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}
 	if err := s.makeViews(ctx); err != nil {
 		// The accounting itself does not need them.
-		cure := "GRANT CREATE VIEW, DROP VIEW ON " + quoteName(s.db) + ".* to the login of the accounting service, and restart it"
-		s.log.Warn("the stored views that Grafana's boards read are missing", "error", s.Explain(err), "cure", cure)
+		cure := "GRANT CREATE VIEW, DROP VIEW ON " + quoteName(
+			s.db,
+		) + ".* to the login of the accounting service, and restart it"
+		s.log.Warn(
+			"the stored views that Grafana's boards read are missing",
+			"error",
+			s.Explain(err),
+			"cure",
+			cure,
+		)
 	}
 	return ctx.Err()
 }
@@ -223,10 +242,19 @@ const (
 )
 
 // readPhases reads the newest position and intent; nil where there is none.
-func (s *Store) readPhases(ctx context.Context, ledger [16]byte) (done, intent *phaseRow, err error) {
-	rows, err := s.conn.Query(ctx, "SELECT phase, n, writer, first, last, at, gen, written, rolled_build, toUnixTimestamp64Micro(rolled_until), rolled_seq, shift, now64(6)"+
-		" FROM "+s.qualifyTable("ingest")+
-		" FINAL WHERE ledger = {ledger:UUID}", ch.Named("ledger", uuid.UUID(ledger).String()))
+func (s *Store) readPhases(
+	ctx context.Context,
+	ledger [16]byte,
+) (done, intent *phaseRow, err error) {
+	rows, err := s.conn.Query(
+		ctx,
+		"SELECT phase, n, writer, first, last, at, gen, written, rolled_build, toUnixTimestamp64Micro(rolled_until), rolled_seq, shift, now64(6)"+
+			" FROM "+s.qualifyTable(
+			"ingest",
+		)+
+			" FINAL WHERE ledger = {ledger:UUID}",
+		ch.Named("ledger", uuid.UUID(ledger).String()),
+	)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the position of accounting: %w", err)
 	}
@@ -254,7 +282,9 @@ func (s *Store) readPhases(ctx context.Context, ledger [16]byte) (done, intent *
 func (s *Store) setPhase(ctx context.Context, ledger [16]byte, phase string, row phaseRow) error {
 	err := s.conn.Exec(
 		ctx,
-		"INSERT INTO "+s.qualifyTable("ingest")+" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq, shift) "+
+		"INSERT INTO "+s.qualifyTable(
+			"ingest",
+		)+" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq, shift) "+
 			"SELECT {ledger:UUID}, {phase:String}, {n:UInt64}, {writer:UUID}, {first:UInt64}, {last:UInt64}, fromUnixTimestamp64Micro({at:Int64}, 'UTC'), {gen:UInt32}, {build:UInt32}, fromUnixTimestamp64Micro({until:Int64}, 'UTC'), {rolled:UInt64}, {shift:UInt64}",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
 		ch.Named("phase", phase),
@@ -288,7 +318,10 @@ func (s *Store) PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Sna
 	}
 	rows := make([]row, parts)
 	for i := range rows {
-		rows[i] = row{uint32(i), string(snap.Data[i*snapshotPart : min((i+1)*snapshotPart, len(snap.Data))])}
+		rows[i] = row{
+			uint32(i),
+			string(snap.Data[i*snapshotPart : min((i+1)*snapshotPart, len(snap.Data))]),
+		}
 	}
 	cols := []column[row]{
 		defineColumn("ledger", func(*row) uuid.UUID { return ledger }),
@@ -313,7 +346,11 @@ func (s *Store) PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Sna
 
 // LastSnapshot gives the newest counting state at or below a position; ok is
 // false if there is none.
-func (s *Store) LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (snap tally.Snapshot, ok bool, err error) {
+func (s *Store) LastSnapshot(
+	ctx context.Context,
+	ledger [16]byte,
+	at uint64,
+) (snap tally.Snapshot, ok bool, err error) {
 	id := ch.Named("ledger", uuid.UUID(ledger).String())
 	rows, err := s.conn.Query(ctx, "SELECT seq FROM "+s.qualifyTable("tally_snapshots")+
 		" WHERE ledger = {ledger:UUID} AND seq <= {at:UInt64}"+

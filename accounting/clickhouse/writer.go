@@ -34,7 +34,11 @@ type Writer struct {
 
 // NewWriter takes the lease on a ledger. It fails with tally.ErrLease while another
 // writer is alive.
-func (s *Store) NewWriter(ctx context.Context, ledger [16]byte, cluster string) (*Writer, tally.Resume, error) {
+func (s *Store) NewWriter(
+	ctx context.Context,
+	ledger [16]byte,
+	cluster string,
+) (*Writer, tally.Resume, error) {
 	writer := &Writer{s: s, from: source{ledger: ledger, cluster: cluster}, id: uuid.New()}
 	done, intent, err := s.readPhases(ctx, ledger)
 	if err != nil {
@@ -48,7 +52,12 @@ func (s *Store) NewWriter(ctx context.Context, ledger [16]byte, cluster string) 
 	}
 	for _, r := range [...]*phaseRow{done, intent} {
 		if silent := r.now.Sub(r.written); r.n > 0 && s.opts.Socket == "" && silent < s.opts.Lease {
-			return nil, tally.Resume{}, fmt.Errorf("it wrote %s ago, and is taken for dead after %s: %w", silent.Round(time.Millisecond), s.opts.Lease, tally.ErrLease)
+			return nil, tally.Resume{}, fmt.Errorf(
+				"it wrote %s ago, and is taken for dead after %s: %w",
+				silent.Round(time.Millisecond),
+				s.opts.Lease,
+				tally.ErrLease,
+			)
 		}
 	}
 	writer.intent = *intent
@@ -102,7 +111,13 @@ func (w *Writer) setPosition(ctx context.Context, seq uint64, at spec.Instant, g
 	}); err != nil {
 		return err
 	}
-	w.pos, w.n = tally.Position{Seq: seq, Shift: w.from.shift, At: at, Gen: gen, Rolled: w.pos.Rolled}, n
+	w.pos, w.n = tally.Position{
+		Seq:    seq,
+		Shift:  w.from.shift,
+		At:     at,
+		Gen:    gen,
+		Rolled: w.pos.Rolled,
+	}, n
 	w.spoke = time.Now()
 	return w.runStepHook("after position")
 }
@@ -146,15 +161,31 @@ func (w *Writer) check(ctx context.Context) error {
 // error, any number of times; nothing else may be written before it succeeds.
 func (w *Writer) Write(ctx context.Context, batch *tally.Batch) error {
 	if batch.First != w.pos.Event()+1 || batch.Last < batch.First {
-		return fmt.Errorf("the batch of events %d to %d does not follow event %d: %w", batch.First, batch.Last, w.pos.Event(), tally.ErrOrder)
+		return fmt.Errorf(
+			"the batch of events %d to %d does not follow event %d: %w",
+			batch.First,
+			batch.Last,
+			w.pos.Event(),
+			tally.ErrOrder,
+		)
 	}
 	if !w.fresh {
-		return errors.New("a writer must begin a generation of the live table before its first batch")
+		return errors.New(
+			"a writer must begin a generation of the live table before its first batch",
+		)
 	}
 	first, last := w.place(batch)
 	if w.intent.last > w.pos.Seq && (w.intent.first != first || w.intent.last != last) {
-		return fmt.Errorf("events %d to %d are to be written at %d to %d, but the batch that was begun is at %d to %d: %w", batch.First, batch.Last,
-			first, last, w.intent.first, w.intent.last, tally.ErrCut)
+		return fmt.Errorf(
+			"events %d to %d are to be written at %d to %d, but the batch that was begun is at %d to %d: %w",
+			batch.First,
+			batch.Last,
+			first,
+			last,
+			w.intent.first,
+			w.intent.last,
+			tally.ErrCut,
+		)
 	}
 	if err := w.check(ctx); err != nil {
 		return err
@@ -163,7 +194,14 @@ func (w *Writer) Write(ctx context.Context, batch *tally.Batch) error {
 		if err := w.runStepHook("intent"); err != nil {
 			return err
 		}
-		in := phaseRow{n: w.n + 1, writer: w.id, first: first, last: last, at: cutTime(batch.At), gen: w.pos.Gen}
+		in := phaseRow{
+			n:      w.n + 1,
+			writer: w.id,
+			first:  first,
+			last:   last,
+			at:     cutTime(batch.At),
+			gen:    w.pos.Gen,
+		}
 		if err := w.s.setPhase(ctx, w.from.ledger, phaseIntent, in); err != nil {
 			return err
 		}
@@ -288,7 +326,19 @@ func (w *Writer) insertBatch(ctx context.Context, batch *tally.Batch, p part, ve
 	if err != nil || have == p.rows {
 		return err
 	}
-	w.s.log.Warn("rows of an interrupted batch are written anew", "table", p.table, "first", batch.First, "last", batch.Last, "found", have, "expected", p.rows)
+	w.s.log.Warn(
+		"rows of an interrupted batch are written anew",
+		"table",
+		p.table,
+		"first",
+		batch.First,
+		"last",
+		batch.Last,
+		"found",
+		have,
+		"expected",
+		p.rows,
+	)
 	if err := w.eraseBatch(ctx, p.table, batch); err != nil {
 		return err
 	}
@@ -297,14 +347,25 @@ func (w *Writer) insertBatch(ctx context.Context, batch *tally.Batch, p part, ve
 	}
 	have, err = w.countRows(ctx, p.table, batch)
 	if err == nil && have != p.rows {
-		err = fmt.Errorf("table %s has %d rows of events %d to %d, there must be %d", p.table, have, batch.First, batch.Last, p.rows)
+		err = fmt.Errorf(
+			"table %s has %d rows of events %d to %d, there must be %d",
+			p.table,
+			have,
+			batch.First,
+			batch.Last,
+			p.rows,
+		)
 	}
 	return err
 }
 
 func (w *Writer) stretch(b *tally.Batch) []any {
 	first, last := w.place(b)
-	return []any{ch.Named("ledger", w.from.ledger.String()), ch.Named("first", first), ch.Named("last", last)}
+	return []any{
+		ch.Named("ledger", w.from.ledger.String()),
+		ch.Named("first", first),
+		ch.Named("last", last),
+	}
 }
 
 const inStretch = " WHERE ledger = {ledger:UUID} AND seq >= {first:UInt64} AND seq <= {last:UInt64}"
@@ -389,7 +450,13 @@ func (w *Writer) dropGenerations(ctx context.Context, which string, gen uint32) 
 		local, on = "live"+localSuffix, " ON CLUSTER "+quoteName(c)
 	}
 	for _, g := range old {
-		sql := fmt.Sprintf("ALTER TABLE %s%s DROP PARTITION ('%s', %d)", w.s.qualifyTable(local), on, w.from.ledger, g)
+		sql := fmt.Sprintf(
+			"ALTER TABLE %s%s DROP PARTITION ('%s', %d)",
+			w.s.qualifyTable(local),
+			on,
+			w.from.ledger,
+			g,
+		)
 		if err := w.s.conn.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("drop generation %d of the live table: %w", g, err)
 		}

@@ -29,7 +29,12 @@ func (r *report) reportAccounts(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	tree := &accountTree{report: r, totals: totals, children: map[string][]string{}, users: map[string][]*share{}}
+	tree := &accountTree{
+		report:   r,
+		totals:   totals,
+		children: map[string][]string{},
+		users:    map[string][]*share{},
+	}
 	for account, parent := range parents {
 		if account != rootAccount {
 			tree.children[parent] = append(tree.children[parent], account)
@@ -51,7 +56,10 @@ const rootAccount = "root"
 
 // queryParents gives each account's parent. Accounts that used something and are
 // in no association any more stand below the root.
-func (r *report) queryParents(ctx context.Context, shares map[shareKey]*share) (map[string]string, error) {
+func (r *report) queryParents(
+	ctx context.Context,
+	shares map[shareKey]*share,
+) (map[string]string, error) {
 	byID := map[uint32]association{}
 	err := r.runQuery(ctx, r.ask.Tree(r.scope), func(scan func(...any) error) error {
 		var assoc association
@@ -133,6 +141,16 @@ func (t *accountTree) showTree(account string, depth int) {
 
 func (t *accountTree) addLine(sh *share, depth int64) {
 	for i, tres := range t.tres {
-		t.addRow(t.reply.GetCluster(), sh.account, sh.user, "", tres, wholeSeconds(sh.used[i]), sh.energy, depth, t.totals[i])
+		t.addRow(
+			t.reply.GetCluster(),
+			sh.account,
+			sh.user,
+			"",
+			tres,
+			wholeSeconds(sh.used[i]),
+			sh.energy,
+			depth,
+			t.totals[i],
+		)
 	}
 }

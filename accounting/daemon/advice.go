@@ -52,13 +52,20 @@ func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.Advic
 	case err != nil:
 		return nil, s.D.storeAway(err)
 	case private && q.GetUser() != s.D.callerOf(ctx).User:
-		return nil, spec.Refuse(spec.CodeAccessDenied, "PrivateData=jobs: the jobs of others are theirs")
+		return nil, spec.Refuse(
+			spec.CodeAccessDenied,
+			"PrivateData=jobs: the jobs of others are theirs",
+		)
 	}
 	names := int(q.GetNames())
 	if names == 0 {
 		names = 5
 	}
-	history := query.History{User: q.GetUser(), Since: scope.Now.Add(-adviceSpan), Limit: min(names, 100)}
+	history := query.History{
+		User:  q.GetUser(),
+		Since: scope.Now.Add(-adviceSpan),
+		Limit: min(names, 100),
+	}
 	var list []string
 	err = s.D.cfg.Store.Query(ctx, history.Names(scope), func(scan func(...any) error) error {
 		var name string
@@ -81,13 +88,41 @@ func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.Advic
 }
 
 // adviseUser looks at a user's newest runs of a name.
-func (s Service) adviseUser(ctx context.Context, scope query.Scope, user, name string) ([]*apiv1.UsageAdvice, error) {
+func (s Service) adviseUser(
+	ctx context.Context,
+	scope query.Scope,
+	user, name string,
+) ([]*apiv1.UsageAdvice, error) {
 	var runs []past
-	history := query.History{User: user, Name: name, Since: scope.Now.Add(-adviceSpan), Limit: adviceRuns}
+	history := query.History{
+		User:  user,
+		Name:  name,
+		Since: scope.Now.Add(-adviceSpan),
+		Limit: adviceRuns,
+	}
 	err := s.D.cfg.Store.Query(ctx, history.Runs(scope), func(scan func(...any) error) error {
 		var p past
-		err := scan(&p.key.UID, &p.key.Restarts, &p.job, &p.state, &p.partition, &p.nodes, &p.cpus, &p.mem, &p.gpus, &p.limit, &p.elapsed, &p.wait,
-			&p.measured, &p.cpu, &p.peak, &p.gpuTime, &p.gpuUtil, &p.worked, &p.watched)
+		err := scan(
+			&p.key.UID,
+			&p.key.Restarts,
+			&p.job,
+			&p.state,
+			&p.partition,
+			&p.nodes,
+			&p.cpus,
+			&p.mem,
+			&p.gpus,
+			&p.limit,
+			&p.elapsed,
+			&p.wait,
+			&p.measured,
+			&p.cpu,
+			&p.peak,
+			&p.gpuTime,
+			&p.gpuUtil,
+			&p.worked,
+			&p.watched,
+		)
 		runs = append(runs, p)
 		return err
 	})
@@ -109,10 +144,19 @@ func (s Service) adviseUser(ctx context.Context, scope query.Scope, user, name s
 }
 
 // estimateGain compares the waits of runs that asked for no more with the user's own.
-func (s Service) estimateGain(ctx context.Context, scope query.Scope, p proposal, runs []past) error {
+func (s Service) estimateGain(
+	ctx context.Context,
+	scope query.Scope,
+	p proposal,
+	runs []past,
+) error {
 	var count uint64
 	var wait float64
-	err := s.D.cfg.Store.Query(ctx, p.peers.Waits(scope), func(scan func(...any) error) error { return scan(&count, &wait) })
+	err := s.D.cfg.Store.Query(
+		ctx,
+		p.peers.Waits(scope),
+		func(scan func(...any) error) error { return scan(&count, &wait) },
+	)
 	if err != nil || count < advicePeers {
 		return err
 	}
@@ -122,8 +166,16 @@ func (s Service) estimateGain(ctx context.Context, scope query.Scope, p proposal
 	}
 	if own-wait >= 60 {
 		p.Gain, p.Peers = int64((own-wait)*1e9), uint32(count)
-		p.Text += fmt.Sprintf("; the %d runs in %s that asked for no more waited %s on average, these %s: %s less", count, p.peers.Partition,
-			format.Duration(int64(wait+0.5)), format.Duration(int64(own+0.5)), format.Duration(int64(own-wait+0.5)))
+		p.Text += fmt.Sprintf(
+			"; the %d runs in %s that asked for no more waited %s on average, these %s: %s less",
+			count,
+			p.peers.Partition,
+			format.Duration(
+				int64(wait+0.5),
+			),
+			format.Duration(int64(own+0.5)),
+			format.Duration(int64(own-wait+0.5)),
+		)
 	}
 	return nil
 }
@@ -143,7 +195,14 @@ func proposeFor(runs []past) []proposal {
 }
 
 func newProposal(kind, change string, runs int, format string, args ...any) proposal {
-	return proposal{UsageAdvice: &apiv1.UsageAdvice{Kind: kind, Change: change, Runs: uint32(runs), Text: fmt.Sprintf(format, args...)}}
+	return proposal{
+		UsageAdvice: &apiv1.UsageAdvice{
+			Kind:   kind,
+			Change: change,
+			Runs:   uint32(runs),
+			Text:   fmt.Sprintf(format, args...),
+		},
+	}
 }
 
 // likeNewest is a comparison with the newest run's shape.
@@ -188,7 +247,15 @@ func memoryAdvice(runs []past) (proposal, bool) {
 			return proposal{}, false // it was mended since
 		}
 		want := ceilGiB(max(held+held/2, reserveOnPeak(peak/mib)))
-		return newProposal("memory", fmt.Sprintf("--mem=%dG", want), len(runs), "%d of the last %d runs ran out of memory with %s a node", killed, len(runs), formatGiB(float64(held))), true
+		return newProposal(
+			"memory",
+			fmt.Sprintf("--mem=%dG", want),
+			len(runs),
+			"%d of the last %d runs ran out of memory with %s a node",
+			killed,
+			len(runs),
+			formatGiB(float64(held)),
+		), true
 	}
 	if seen < adviceLeast {
 		return proposal{}, false
@@ -197,7 +264,15 @@ func memoryAdvice(runs []past) (proposal, bool) {
 	if want*1024 > held*3/4 {
 		return proposal{}, false
 	}
-	p := newProposal("memory", fmt.Sprintf("--mem=%dG", want), seen, "the last %d runs used at most %s of %s a node", seen, formatGiB(float64(peak)/mib), formatGiB(float64(held)))
+	p := newProposal(
+		"memory",
+		fmt.Sprintf("--mem=%dG", want),
+		seen,
+		"the last %d runs used at most %s of %s a node",
+		seen,
+		formatGiB(float64(peak)/mib),
+		formatGiB(float64(held)),
+	)
 	p.peers = likeNewest(last)
 	p.peers.MemPerNode = want * 1024
 	return p, true
@@ -224,13 +299,29 @@ func timeAdvice(runs []past) (proposal, bool) {
 		return proposal{}, false
 	}
 	if last.state == spec.TimedOut.String() && out >= 2 {
-		return newProposal("time", "", len(runs), "%d of the last %d runs reached their time limit of %s: ask for more, or save checkpoints", out, len(runs), formatClock(last.limit)), true
+		return newProposal(
+			"time",
+			"",
+			len(runs),
+			"%d of the last %d runs reached their time limit of %s: ask for more, or save checkpoints",
+			out,
+			len(runs),
+			formatClock(last.limit),
+		), true
 	}
 	want := roundTime(reserveOnPeak(longest))
 	if ended < adviceLeast || out > 0 || want > last.limit*3/4 {
 		return proposal{}, false
 	}
-	p := newProposal("time", "--time="+formatClock(want), ended, "the last %d runs that completed took at most %s of %s; a shorter limit fits into gaps before others start", ended, formatClock(longest), formatClock(last.limit))
+	p := newProposal(
+		"time",
+		"--time="+formatClock(want),
+		ended,
+		"the last %d runs that completed took at most %s of %s; a shorter limit fits into gaps before others start",
+		ended,
+		formatClock(longest),
+		formatClock(last.limit),
+	)
 	p.peers = likeNewest(last)
 	p.peers.MemPerNode, p.peers.Limit = last.memPerNode(), want
 	return p, true
@@ -271,7 +362,16 @@ func cpuAdvice(runs []past) (proposal, bool) {
 	if last.nodes > 1 {
 		change = "" // how many tasks there are decides
 	}
-	p := newProposal("cpus", change, seen, "the last %d runs kept %.1f of %d CPUs busy on average, at most %.1f", seen, sum/float64(seen), last.cpus, most)
+	p := newProposal(
+		"cpus",
+		change,
+		seen,
+		"the last %d runs kept %.1f of %d CPUs busy on average, at most %.1f",
+		seen,
+		sum/float64(seen),
+		last.cpus,
+		most,
+	)
 	p.peers = likeNewest(last)
 	p.peers.CPUs, p.peers.MemPerNode = want, last.memPerNode()
 	return p, true
@@ -293,10 +393,25 @@ func gpuCountAdvice(runs []past) (proposal, bool) {
 		return proposal{}, false
 	}
 	if most == 0 {
-		p := newProposal("gpus", "", seen, "none of the %d GPUs did anything in the last %d runs: ask for none, or find out why the program does not see them", last.gpus, seen)
+		p := newProposal(
+			"gpus",
+			"",
+			seen,
+			"none of the %d GPUs did anything in the last %d runs: ask for none, or find out why the program does not see them",
+			last.gpus,
+			seen,
+		)
 		return p, true
 	}
-	p := newProposal("gpus", fmt.Sprintf("--gpus=%d", most), seen, "at most %d of %d GPUs did anything in the last %d runs", most, last.gpus, seen)
+	p := newProposal(
+		"gpus",
+		fmt.Sprintf("--gpus=%d", most),
+		seen,
+		"at most %d of %d GPUs did anything in the last %d runs",
+		most,
+		last.gpus,
+		seen,
+	)
 	p.peers = likeNewest(last)
 	p.peers.GPUs, p.peers.MemPerNode = int64(most), last.memPerNode()
 	return p, true
@@ -317,5 +432,12 @@ func gpuUseAdvice(runs []past) (proposal, bool) {
 	if seen < adviceLeast || float64(util) > 0.3*float64(held) {
 		return proposal{}, false
 	}
-	return newProposal("gpu_use", "", seen, "GPU utilisation was %.0f %% over the last %d runs: look at how data are loaded and at the batch size, or share a device", 100*float64(util)/float64(held), seen), true
+	return newProposal(
+		"gpu_use",
+		"",
+		seen,
+		"GPU utilisation was %.0f %% over the last %d runs: look at how data are loaded and at the batch size, or share a device",
+		100*float64(util)/float64(held),
+		seen,
+	), true
 }

@@ -62,7 +62,12 @@ func (s *session) countLedger(ctx context.Context) error {
 		now := false
 		if s.redo > 0 {
 			if s.tally.Seq() > s.redo {
-				return fmt.Errorf("the interrupted batch ends at event %d, in the middle of an entry that ends at %d: %w", s.redo, s.tally.Seq(), tally.ErrCut)
+				return fmt.Errorf(
+					"the interrupted batch ends at event %d, in the middle of an entry that ends at %d: %w",
+					s.redo,
+					s.tally.Seq(),
+					tally.ErrCut,
+				)
 			}
 			now = s.tally.Seq() == s.redo
 		} else if s.tally.Rows() > 0 {
@@ -260,7 +265,11 @@ func (s *session) rollUp(ctx context.Context) bool {
 	more, err := s.writer.RollUp(ctx)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		s.d.cfg.Log.Warn("the days that are over could not be added up; reports take longer", "error", s.d.cfg.Store.Explain(err))
+		s.d.cfg.Log.Warn(
+			"the days that are over could not be added up; reports take longer",
+			"error",
+			s.d.cfg.Store.Explain(err),
+		)
 	case err == nil && s.writer.Position().Rolled != before:
 		s.d.noteRolled(s.writer.Position())
 	}
@@ -298,12 +307,21 @@ func (s *session) persistPiece(ctx context.Context, w *work) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if errors.Is(err, tally.ErrLease) || errors.Is(err, tally.ErrOrder) || errors.Is(err, tally.ErrCut) {
+		if errors.Is(err, tally.ErrLease) || errors.Is(err, tally.ErrOrder) ||
+			errors.Is(err, tally.ErrCut) {
 			return err
 		}
 		daemon.figures.retries.Add(1)
 		if pause == backoffFirst {
-			daemon.cfg.Log.Warn("a batch could not be stored and is tried again", "first", w.batch.First, "last", w.batch.Last, "error", daemon.cfg.Store.Explain(err))
+			daemon.cfg.Log.Warn(
+				"a batch could not be stored and is tried again",
+				"first",
+				w.batch.First,
+				"last",
+				w.batch.Last,
+				"error",
+				daemon.cfg.Store.Explain(err),
+			)
 		}
 		daemon.noteFailure(err)
 		if !daemon.sleepFor(ctx, pause) {
@@ -327,7 +345,11 @@ func (s *session) keepSnapshot(ctx context.Context) {
 	}
 	label := tally.Snapshot{Seq: snap.Seq + s.writer.Position().Shift, Data: snap.Data}
 	if err := daemon.cfg.Store.PutSnapshot(ctx, daemon.ledger, label); err != nil {
-		daemon.cfg.Log.Warn("the snapshot of the tally could not be stored; a restart takes longer", "error", daemon.cfg.Store.Explain(err))
+		daemon.cfg.Log.Warn(
+			"the snapshot of the tally could not be stored; a restart takes longer",
+			"error",
+			daemon.cfg.Store.Explain(err),
+		)
 		return
 	}
 	s.snapped = snap.Seq

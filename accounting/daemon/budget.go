@@ -45,7 +45,13 @@ type charge struct {
 }
 
 // queryCharges asks what was used and what it cost.
-func queryCharges(ctx context.Context, ask asker, scope query.Scope, r *query.Report, rates *kpi.Rates) ([]charge, error) {
+func queryCharges(
+	ctx context.Context,
+	ask asker,
+	scope query.Scope,
+	r *query.Report,
+	rates *kpi.Rates,
+) ([]charge, error) {
 	var out []charge
 	err := ask(ctx, r.Charge(scope, rates), func(scan func(...any) error) error {
 		c := charge{used: make([]*big.Int, len(query.Charged())), cost: new(big.Int)}
@@ -76,7 +82,10 @@ func queryCharges(ctx context.Context, ask asker, scope query.Scope, r *query.Re
 
 // toCurrency is an exact sum in the currency.
 func toCurrency(n *big.Int) float64 {
-	f, _ := new(big.Float).Quo(new(big.Float).SetInt(n), new(big.Float).SetInt(costScale())).Float64()
+	f, _ := new(
+		big.Float,
+	).Quo(new(big.Float).SetInt(n), new(big.Float).SetInt(costScale())).
+		Float64()
 	return f
 }
 
@@ -85,10 +94,21 @@ func costScale() *big.Int {
 }
 
 // budgetSpent tells how a budget stands.
-func budgetSpent(ctx context.Context, ask asker, scope query.Scope, nodes []kpi.Node, budget kpi.Budget, rates *kpi.Rates) (kpi.Spent, error) {
+func budgetSpent(
+	ctx context.Context,
+	ask asker,
+	scope query.Scope,
+	nodes []kpi.Node,
+	budget kpi.Budget,
+	rates *kpi.Rates,
+) (kpi.Spent, error) {
 	spent := kpi.Spent{Budget: budget, Amount: float64(budget.Micro) / 1e6, At: scope.Now}
 	since := func(from spec.Instant) (float64, error) {
-		r := &query.Report{Start: from, End: min(budget.End, scope.Now), Accounts: kpi.Below(nodes, budget.Account)}
+		r := &query.Report{
+			Start:    from,
+			End:      min(budget.End, scope.Now),
+			Accounts: kpi.Below(nodes, budget.Account),
+		}
 		list, err := queryCharges(ctx, ask, scope, r, rates)
 		sum := new(big.Int)
 		for _, c := range list {
@@ -140,7 +160,10 @@ func (d *Daemon) computeBudgets(ctx context.Context, scope query.Scope) ([]kpi.S
 func (r *report) reportBudget(ctx context.Context) error {
 	rates := &r.s.D.cfg.Rates
 	if len(rates.Budgets) == 0 {
-		return spec.Refuse(spec.CodeBadRequest, "there is no budget: cost.budgets of muster.yaml names them")
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			"there is no budget: cost.budgets of muster.yaml names them",
+		)
 	}
 	if len(rates.Prices) == 0 {
 		return errNoPrices()
@@ -150,9 +173,27 @@ func (r *report) reportBudget(ctx context.Context) error {
 		return err
 	}
 	unit := rates.Currency
-	r.setColumns([3]string{"Account", "text"}, [3]string{"Start", "int", "unix seconds"}, [3]string{"End", "int", "unix seconds"}, [3]string{"Amount", "float", unit},
-		[3]string{"Spent", "float", unit}, [3]string{"Share", "float", string(kpi.Ratio)}, [3]string{"Elapsed", "float", string(kpi.Ratio)},
-		[3]string{"Forecast", "float", unit}, [3]string{"RunsOut", "int", "unix seconds"}, [3]string{"Warning", "int", "%"}, [3]string{"Enforced", "int"})
+	r.setColumns(
+		[3]string{"Account", "text"},
+		[3]string{"Start", "int", "unix seconds"},
+		[3]string{"End", "int", "unix seconds"},
+		[3]string{"Amount", "float", unit},
+		[3]string{
+			"Spent",
+			"float",
+			unit,
+		},
+		[3]string{"Share", "float", string(kpi.Ratio)},
+		[3]string{"Elapsed", "float", string(kpi.Ratio)},
+		[3]string{
+			"Forecast",
+			"float",
+			unit,
+		},
+		[3]string{"RunsOut", "int", "unix seconds"},
+		[3]string{"Warning", "int", "%"},
+		[3]string{"Enforced", "int"},
+	)
 	for _, budget := range rates.Budgets {
 		if len(r.ask.Accounts) > 0 && !slices.Contains(r.ask.Accounts, budget.Account) {
 			continue
@@ -172,13 +213,28 @@ func (r *report) reportBudget(ctx context.Context) error {
 		if budget.Enforce {
 			enforced = 1
 		}
-		r.addRow(budget.Account, int64(budget.Start)/int64(spec.Second), int64(budget.End)/int64(spec.Second), spent.Amount, spent.Spent, spent.Share(), spent.Elapsed(), spent.Forecast(), out, warn, enforced)
+		r.addRow(
+			budget.Account,
+			int64(budget.Start)/int64(spec.Second),
+			int64(budget.End)/int64(spec.Second),
+			spent.Amount,
+			spent.Spent,
+			spent.Share(),
+			spent.Elapsed(),
+			spent.Forecast(),
+			out,
+			warn,
+			enforced,
+		)
 	}
 	return nil
 }
 
 func errNoPrices() error {
-	return spec.Refuse(spec.CodeBadRequest, "there are no prices: cost.prices of muster.yaml names them")
+	return spec.Refuse(
+		spec.CodeBadRequest,
+		"there are no prices: cost.prices of muster.yaml names them",
+	)
 }
 
 // reportChargeback is muster report chargeback: what each user in each account used

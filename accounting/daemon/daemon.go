@@ -55,7 +55,13 @@ type figures struct {
 
 // New makes a service; Run starts it.
 func New(cfg Config) *Daemon {
-	return &Daemon{cfg: cfg.withDefaults(), changed: make(chan struct{}), hurry: make(chan struct{}, 1), asking: make(chan struct{}, askingAtOnce), samples: samples{full: make(chan struct{}, 1)}}
+	return &Daemon{
+		cfg:     cfg.withDefaults(),
+		changed: make(chan struct{}),
+		hurry:   make(chan struct{}, 1),
+		asking:  make(chan struct{}, askingAtOnce),
+		samples: samples{full: make(chan struct{}, 1)},
+	}
 }
 
 // Run serves until the context ends.
@@ -108,12 +114,29 @@ func (d *Daemon) Status() Status {
 	now := d.cfg.Clock.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	status := Status{Up: d.stored && d.failed == nil, Seq: d.pos.Event(), Head: head, Error: d.failed, At: d.pos.At, Batches: d.figures.batches.Load(),
-		Rows: d.figures.rows.Load(), Retries: d.figures.retries.Load(), Snapshots: d.figures.snapshots.Load(),
-		LastWrite: spec.Span(d.figures.lastWrite.Load()), SamplesStored: d.figures.samplesStored.Load(), SamplesRefused: d.figures.samplesRefused.Load(),
-		SamplesLeftOut: d.figures.samplesLeftOut.Load(), SamplesWaiting: d.samples.countWaiting()}
+	status := Status{
+		Up:        d.stored && d.failed == nil,
+		Seq:       d.pos.Event(),
+		Head:      head,
+		Error:     d.failed,
+		At:        d.pos.At,
+		Batches:   d.figures.batches.Load(),
+		Rows:      d.figures.rows.Load(),
+		Retries:   d.figures.retries.Load(),
+		Snapshots: d.figures.snapshots.Load(),
+		LastWrite: spec.Span(
+			d.figures.lastWrite.Load(),
+		),
+		SamplesStored:  d.figures.samplesStored.Load(),
+		SamplesRefused: d.figures.samplesRefused.Load(),
+		SamplesLeftOut: d.figures.samplesLeftOut.Load(),
+		SamplesWaiting: d.samples.countWaiting(),
+	}
 	if d.writing != 0 && status.Up && now.Sub(d.writing) > slowWrite {
-		status.Up, status.Error = false, fmt.Errorf("the store has not answered for %d s: it hangs, or has too much to do", now.Sub(d.writing)/spec.Second)
+		status.Up, status.Error = false, fmt.Errorf(
+			"the store has not answered for %d s: it hangs, or has too much to do",
+			now.Sub(d.writing)/spec.Second,
+		)
 	}
 	if head > d.pos.Event() && d.began != 0 {
 		since := d.pos.At
@@ -202,7 +225,9 @@ const slowWrite = 30 * spec.Second
 
 // storePosition is the store's position: what the ingester knows or, where none
 // has run yet, what the store says. changed closes when there is a newer one.
-func (d *Daemon) storePosition(ctx context.Context) (pos tally.Position, ledger [16]byte, changed <-chan struct{}, err error) {
+func (d *Daemon) storePosition(
+	ctx context.Context,
+) (pos tally.Position, ledger [16]byte, changed <-chan struct{}, err error) {
 	d.mu.Lock()
 	pos = d.pos
 	ledger = d.ledger
@@ -228,7 +253,10 @@ func (d *Daemon) storePosition(ctx context.Context) (pos tally.Position, ledger 
 // openScope is what part of the store questions are about. It waits, up to
 // ReadWait, until the store has an event; behind is how many are still missing
 // then.
-func (d *Daemon) openScope(ctx context.Context, seq uint64) (scope query.Scope, behind uint64, err error) {
+func (d *Daemon) openScope(
+	ctx context.Context,
+	seq uint64,
+) (scope query.Scope, behind uint64, err error) {
 	late, stop := d.cfg.Clock.After(d.cfg.ReadWait)
 	defer stop()
 	for {
@@ -236,7 +264,17 @@ func (d *Daemon) openScope(ctx context.Context, seq uint64) (scope query.Scope, 
 		if err != nil {
 			return scope, 0, err
 		}
-		scope = query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: d.clusterName(), Seq: pos.Seq, Shift: pos.Shift, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Lost: d.lost(), Now: d.cfg.Clock.Now()}
+		scope = query.Scope{
+			Database: d.cfg.Store.Database(),
+			Ledger:   ledger,
+			Cluster:  d.clusterName(),
+			Seq:      pos.Seq,
+			Shift:    pos.Shift,
+			Gen:      pos.Gen,
+			Rolled:   query.Rolled(pos.Rolled),
+			Lost:     d.lost(),
+			Now:      d.cfg.Clock.Now(),
+		}
 		if pos.Event() >= seq {
 			return scope, 0, nil
 		}
@@ -267,7 +305,11 @@ func (d *Daemon) hastenIngest() {
 }
 
 // scopeOf is scope of this cluster, or of one that was imported.
-func (d *Daemon) scopeOf(ctx context.Context, cluster string, seq uint64) (scope query.Scope, behind uint64, err error) {
+func (d *Daemon) scopeOf(
+	ctx context.Context,
+	cluster string,
+	seq uint64,
+) (scope query.Scope, behind uint64, err error) {
 	if cluster == "" || cluster == d.clusterName() {
 		return d.openScope(ctx, seq)
 	}
@@ -277,9 +319,24 @@ func (d *Daemon) scopeOf(ctx context.Context, cluster string, seq uint64) (scope
 		return scope, 0, err
 	}
 	if pos.Seq == 0 {
-		return scope, 0, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no cluster %q: this one is %s, and muster import brings others", cluster, d.clusterName()))
+		return scope, 0, spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"there is no cluster %q: this one is %s, and muster import brings others",
+				cluster,
+				d.clusterName(),
+			),
+		)
 	}
-	return query.Scope{Database: d.cfg.Store.Database(), Ledger: ledger, Cluster: cluster, Seq: pos.Seq, Gen: pos.Gen, Rolled: query.Rolled(pos.Rolled), Now: d.cfg.Clock.Now()}, 0, nil
+	return query.Scope{
+		Database: d.cfg.Store.Database(),
+		Ledger:   ledger,
+		Cluster:  cluster,
+		Seq:      pos.Seq,
+		Gen:      pos.Gen,
+		Rolled:   query.Rolled(pos.Rolled),
+		Now:      d.cfg.Clock.Now(),
+	}, 0, nil
 }
 
 // sleepFor waits, or tells that the context ended first.

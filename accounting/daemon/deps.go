@@ -76,9 +76,20 @@ type Store interface {
 	// a record of what went, and with a folder only what is archived there;
 	// EndPurges ends those that were broken off; Unarchive brings it back.
 	Archive(ctx context.Context, s query.Scope, m query.Month, root string) ([]query.Finding, error)
-	Purge(ctx context.Context, s query.Scope, m query.Month, root string, tables ...string) ([]query.Finding, error)
+	Purge(
+		ctx context.Context,
+		s query.Scope,
+		m query.Month,
+		root string,
+		tables ...string,
+	) ([]query.Finding, error)
 	EndPurges(ctx context.Context, s query.Scope) error
-	Unarchive(ctx context.Context, s query.Scope, m query.Month, root string) ([]query.Finding, error)
+	Unarchive(
+		ctx context.Context,
+		s query.Scope,
+		m query.Month,
+		root string,
+	) ([]query.Finding, error)
 	// Examine looks for what is wrong with the store itself.
 	Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, error)
 	// Explain says in a sentence for people what an error of the store means;

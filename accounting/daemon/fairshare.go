@@ -11,8 +11,15 @@ import (
 // shows its last note.
 func (r *report) reportFairshare(ctx context.Context) error {
 	ratio := string(kpi.Ratio)
-	r.setColumns([3]string{"Day", "text"}, [3]string{"Account", "text"}, [3]string{"Login", "text"}, [3]string{"Shares", "float", ratio}, [3]string{"Used", "float", ratio},
-		[3]string{"Gap", "float", ratio}, [3]string{"Factor", "float", ratio})
+	r.setColumns(
+		[3]string{"Day", "text"},
+		[3]string{"Account", "text"},
+		[3]string{"Login", "text"},
+		[3]string{"Shares", "float", ratio},
+		[3]string{"Used", "float", ratio},
+		[3]string{"Gap", "float", ratio},
+		[3]string{"Factor", "float", ratio},
+	)
 	return r.runQuery(ctx, r.ask.Fairshares(r.scope), func(scan func(...any) error) error {
 		var day, account, user string
 		var shares, used, factor float64

@@ -19,12 +19,20 @@ const (
 )
 
 // GpuHistory tells what the GPUs of a job's last run did over time.
-func (s Service) GpuHistory(ctx context.Context, q *apiv1.GpuHistoryQuery) (*apiv1.GpuHistoryReply, error) {
+func (s Service) GpuHistory(
+	ctx context.Context,
+	q *apiv1.GpuHistoryQuery,
+) (*apiv1.GpuHistoryReply, error) {
 	past, err := s.Reasons(ctx, &apiv1.ReasonsQuery{Job: q.GetJob(), MinSeq: q.GetMinSeq()})
 	if err != nil {
 		return nil, err
 	}
-	out := &apiv1.GpuHistoryReply{Run: past.GetRun(), Behind: past.GetBehind(), Cluster: past.GetCluster(), Now: past.GetNow()}
+	out := &apiv1.GpuHistoryReply{
+		Run:     past.GetRun(),
+		Behind:  past.GetBehind(),
+		Cluster: past.GetCluster(),
+		Now:     past.GetNow(),
+	}
 	if out.Run == nil || out.Run.GetStart() == 0 {
 		return out, nil
 	}
@@ -39,40 +47,61 @@ func (s Service) GpuHistory(ctx context.Context, q *apiv1.GpuHistoryQuery) (*api
 }
 
 // gpuPoints fills in the samples.
-func (s Service) gpuPoints(ctx context.Context, scope query.Scope, points uint32, out *apiv1.GpuHistoryReply) error {
+func (s Service) gpuPoints(
+	ctx context.Context,
+	scope query.Scope,
+	points uint32,
+	out *apiv1.GpuHistoryReply,
+) error {
 	run := out.Run
 	from, to := spec.Instant(run.GetStart()), spec.Instant(out.GetNow())
 	if run.GetEnd() != 0 {
 		to = spec.Instant(run.GetEnd())
 	}
-	from, step, err := s.sampledSince(ctx, query.SampleSpan(scope, run.GetUid(), run.GetAttempt(), from, to), points)
+	from, step, err := s.sampledSince(
+		ctx,
+		query.SampleSpan(scope, run.GetUid(), run.GetAttempt(), from, to),
+		points,
+	)
 	if err != nil || step == 0 {
 		return err
 	}
 	out.From, out.Step = int64(from), step*int64(spec.Second)
 	var gpu *apiv1.GpuHistory
-	return s.D.cfg.Store.Query(ctx, query.GPUHistory(scope, run.GetUid(), run.GetAttempt(), from, to, step), func(scan func(...any) error) error {
-		next, point := &apiv1.GpuHistory{}, &apiv1.GpuPoint{}
-		var rows uint64
-		if err := scan(&next.Node, &next.Index, &next.Uuid, &next.Profile, &point.At, &rows, &point.Util, &point.Sm, &point.Tensor, &point.MemoryMib, &point.Power, &point.Temp, &point.Occupied); err != nil {
-			return err
-		}
-		if gpu == nil || gpu.GetNode() != next.GetNode() || gpu.GetUuid() != next.GetUuid() {
-			gpu = next
-			out.Gpus = append(out.Gpus, gpu)
-		}
-		gpu.Samples += rows
-		gpu.Points = append(gpu.Points, point)
-		return nil
-	})
+	return s.D.cfg.Store.Query(
+		ctx,
+		query.GPUHistory(scope, run.GetUid(), run.GetAttempt(), from, to, step),
+		func(scan func(...any) error) error {
+			next, point := &apiv1.GpuHistory{}, &apiv1.GpuPoint{}
+			var rows uint64
+			if err := scan(&next.Node, &next.Index, &next.Uuid, &next.Profile, &point.At, &rows, &point.Util, &point.Sm, &point.Tensor, &point.MemoryMib, &point.Power, &point.Temp, &point.Occupied); err != nil {
+				return err
+			}
+			if gpu == nil || gpu.GetNode() != next.GetNode() || gpu.GetUuid() != next.GetUuid() {
+				gpu = next
+				out.Gpus = append(out.Gpus, gpu)
+			}
+			gpu.Samples += rows
+			gpu.Points = append(gpu.Points, point)
+			return nil
+		},
+	)
 }
 
 // sampledSince is since when there are samples, and the seconds that a point of so
 // many stands for; 0 = there are none.
-func (s Service) sampledSince(ctx context.Context, span query.Query, points uint32) (from spec.Instant, step int64, err error) {
+func (s Service) sampledSince(
+	ctx context.Context,
+	span query.Query,
+	points uint32,
+) (from spec.Instant, step int64, err error) {
 	var n uint64
 	var first, last, every int64
-	err = s.D.cfg.Store.Query(ctx, span, func(scan func(...any) error) error { return scan(&n, &first, &last, &every) })
+	err = s.D.cfg.Store.Query(
+		ctx,
+		span,
+		func(scan func(...any) error) error { return scan(&n, &first, &last, &every) },
+	)
 	if err != nil || n == 0 {
 		return 0, 0, err
 	}
@@ -85,7 +114,11 @@ func (s Service) sampledSince(ctx context.Context, span query.Query, points uint
 
 // gpuTotals fills in what the ledger says of the devices; one that was never
 // sampled is added.
-func (s Service) gpuTotals(ctx context.Context, scope query.Scope, out *apiv1.GpuHistoryReply) error {
+func (s Service) gpuTotals(
+	ctx context.Context,
+	scope query.Scope,
+	out *apiv1.GpuHistoryReply,
+) error {
 	rep := &apiv1.JobReportReply{Run: out.Run, Now: out.GetNow()}
 	if err := s.runNodes(ctx, scope, query.RunKey{UID: out.Run.GetUid(), Restarts: out.Run.GetRestarts()}, rep); err != nil {
 		return err
@@ -98,7 +131,11 @@ func (s Service) gpuTotals(ctx context.Context, scope query.Scope, out *apiv1.Gp
 		for _, t := range node.GetGpus() {
 			gpu := have[node.GetNode()+" "+t.GetUuid()]
 			if gpu == nil {
-				gpu = &apiv1.GpuHistory{Node: node.GetNode(), Index: t.GetIndex(), Uuid: t.GetUuid()}
+				gpu = &apiv1.GpuHistory{
+					Node:  node.GetNode(),
+					Index: t.GetIndex(),
+					Uuid:  t.GetUuid(),
+				}
 				out.Gpus = append(out.Gpus, gpu)
 			}
 			gpu.Total = t

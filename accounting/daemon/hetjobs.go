@@ -45,13 +45,19 @@ func (a *answer) querySiblings(whole apiv1.HetWhole) *query.Acct {
 		if len(more) == 0 {
 			return nil
 		}
-		ask := &query.Acct{Jobs: more, Users: a.ask.Users, Allocations: a.ask.Allocations, Duplicates: a.ask.Duplicates}
+		ask := &query.Acct{
+			Jobs:        more,
+			Users:       a.ask.Users,
+			Allocations: a.ask.Allocations,
+			Duplicates:  a.ask.Duplicates,
+		}
 		ask.Window(a.scope.Now, 0)
 		return ask
 	}
 	for _, job := range a.ask.Jobs {
 		f, ok := a.found[job.ID]
-		if !ok || (whole == apiv1.HetWhole_HET_WHOLE_LEADERS && (job.Het != 0 || job.ID != f.leader)) {
+		if !ok ||
+			(whole == apiv1.HetWhole_HET_WHOLE_LEADERS && (job.Het != 0 || job.ID != f.leader)) {
 			continue
 		}
 		for id := f.leader; id-f.leader < f.size; id++ {
@@ -64,7 +70,10 @@ func (a *answer) querySiblings(whole apiv1.HetWhole) *query.Acct {
 	// Those that the first question brought are not asked for again; their
 	// steps may be.
 	a.ask.Jobs = append(a.ask.Jobs, more...)
-	more = slices.DeleteFunc(slices.Clone(more), func(j query.JobRef) bool { _, ok := a.found[j.ID]; return ok })
+	more = slices.DeleteFunc(
+		slices.Clone(more),
+		func(j query.JobRef) bool { _, ok := a.found[j.ID]; return ok },
+	)
 	if len(more) == 0 {
 		return nil
 	}
@@ -80,6 +89,9 @@ func (a *answer) inOrder() {
 		return cmp.Or(r.row.GetHetJobId(), r.row.GetArrayJobId(), r.row.GetJobId())
 	}
 	slices.SortStableFunc(a.runs, func(x, y acctRun) int {
-		return cmp.Or(cmp.Compare(number(x), number(y)), cmp.Compare(x.row.GetHetOffset(), y.row.GetHetOffset()))
+		return cmp.Or(
+			cmp.Compare(number(x), number(y)),
+			cmp.Compare(x.row.GetHetOffset(), y.row.GetHetOffset()),
+		)
 	})
 }

@@ -23,7 +23,9 @@ const (
 const stepAside = 32
 
 // errRestoring is why a session is over that a restore has ended.
-var errRestoring = errors.New("a restore of the store has interrupted the ingest, which goes on by itself")
+var errRestoring = errors.New(
+	"a restore of the store has interrupted the ingest, which goes on by itself",
+)
 
 // runIngest runs sessions until the context ends.
 func (d *Daemon) runIngest(ctx context.Context) {
@@ -46,7 +48,11 @@ func (d *Daemon) runIngest(ctx context.Context) {
 		// A session that is ended for a restore is none that failed.
 		if text := fmt.Sprint(err); text != last && !errors.Is(err, errRestoring) {
 			last = text
-			d.cfg.Log.Error("accounting is not stored; the ledger keeps it until it is", "error", err)
+			d.cfg.Log.Error(
+				"accounting is not stored; the ledger keeps it until it is",
+				"error",
+				err,
+			)
 		}
 		if !d.sleepFor(ctx, pause) {
 			return
@@ -116,8 +122,15 @@ const grace = 3 * spec.Second
 // something breaks or the context ends.
 func (d *Daemon) runSession(ctx context.Context) error {
 	d.figures.sessions.Add(1)
-	s := &session{d: d, entries: make(chan decoded, 64), work: make(chan *work), idle: make(chan struct{}, 1), awake: make(chan struct{}, 1),
-		stored: make(chan *tally.Batch, 1), snapshots: make(chan tally.Snapshot, 1)}
+	s := &session{
+		d:         d,
+		entries:   make(chan decoded, 64),
+		work:      make(chan *work),
+		idle:      make(chan struct{}, 1),
+		awake:     make(chan struct{}, 1),
+		stored:    make(chan *tally.Batch, 1),
+		snapshots: make(chan tally.Snapshot, 1),
+	}
 	if err := s.openSession(ctx); err != nil {
 		return err
 	}
@@ -210,9 +223,19 @@ func (s *session) lastSnapshot(ctx context.Context) (label uint64, t *tally.Tall
 		t, err := tally.Restore(snap.Data)
 		switch {
 		case err != nil:
-			daemon.cfg.Log.Error("the snapshot of the tally cannot be read; the ledger is counted from its beginning", "error", err)
+			daemon.cfg.Log.Error(
+				"the snapshot of the tally cannot be read; the ledger is counted from its beginning",
+				"error",
+				err,
+			)
 		case t.Seq() != want || t.UUID() != daemon.ledger:
-			daemon.cfg.Log.Error("the snapshot of the tally is not what its label says; the ledger is counted from its beginning", "label", want, "event", t.Seq())
+			daemon.cfg.Log.Error(
+				"the snapshot of the tally is not what its label says; the ledger is counted from its beginning",
+				"label",
+				want,
+				"event",
+				t.Seq(),
+			)
 		default:
 			return label, t, nil
 		}
@@ -296,7 +319,12 @@ func (s *session) catchUp(ctx context.Context) error {
 	}
 	pos := s.writer.Position()
 	if s.tally.Seq() != pos.Event() {
-		return fmt.Errorf("the store ends at event %d, in the middle of an entry of the ledger that ends at %d: %w", pos.Event(), s.tally.Seq(), tally.ErrOrder)
+		return fmt.Errorf(
+			"the store ends at event %d, in the middle of an entry of the ledger that ends at %d: %w",
+			pos.Event(),
+			s.tally.Seq(),
+			tally.ErrOrder,
+		)
 	}
 	s.d.setGaps(s.parted.gaps)
 	s.tally.Take()

@@ -22,7 +22,17 @@ type usage struct {
 }
 
 func (u *usage) dest() []any {
-	return []any{&u.measured, &u.user, &u.system, &u.rss, &u.mem, &u.read, &u.write, &u.energy, &u.majf}
+	return []any{
+		&u.measured,
+		&u.user,
+		&u.system,
+		&u.rss,
+		&u.mem,
+		&u.read,
+		&u.write,
+		&u.energy,
+		&u.majf,
+	}
 }
 
 // ofStep are the columns of a step: what a run's row does not have comes last.
@@ -32,7 +42,15 @@ func (u *usage) fill(row *apiv1.AcctRow) {
 	if !u.measured {
 		return
 	}
-	out := &apiv1.Usage{UserCpu: u.user * micro, SystemCpu: u.system * micro, ReadBytes: u.read, WriteBytes: u.write, MemMibS: u.mem, MajFaults: u.majf, CpuKhz: int64(u.khz)}
+	out := &apiv1.Usage{
+		UserCpu:    u.user * micro,
+		SystemCpu:  u.system * micro,
+		ReadBytes:  u.read,
+		WriteBytes: u.write,
+		MemMibS:    u.mem,
+		MajFaults:  u.majf,
+		CpuKhz:     int64(u.khz),
+	}
 	if u.vm != nil {
 		out.PeakVm = *u.vm
 	}
@@ -97,7 +115,13 @@ type runScan struct {
 // newRunScan prepares to read the parts that are wanted.
 func newRunScan(want func(query.RunPart) bool) *runScan {
 	has := func(field string) bool { return want(query.RunPart{Field: field}) }
-	scan := &runScan{owners: map[string]query.Who{}, wantReq: has("req_tres"), wantAlloc: has("alloc_tres"), wantCPUs: has("cpus"), wantFlags: has("flags")}
+	scan := &runScan{
+		owners:    map[string]query.Who{},
+		wantReq:   has("req_tres"),
+		wantAlloc: has("alloc_tres"),
+		wantCPUs:  has("cpus"),
+		wantFlags: has("flags"),
+	}
 	for _, p := range query.RunParts() {
 		if want(p) {
 			scan.dest = append(scan.dest, scan.columnsOfPart(p.Field)...)
@@ -174,14 +198,60 @@ func (s *runScan) nextRow() acctRun {
 		return s.submit + *gap
 	}
 	start := behind(s.startGap)
-	row := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, Attempt: s.attempt, JobId: s.id, ArrayJobId: s.arrayID, ArrayTask: s.task, ArrayTasks: s.tasks,
-		TasksCount: s.count, Name: t.name, User: who.User, UserId: who.UserID, Group: who.Group, GroupId: who.GroupID, Account: who.Account, Partition: t.partition,
-		Qos: t.qos, Wckey: t.wckey, Comment: t.comment, State: s.state, ExitCode: s.exit, ExitSignal: s.signal, DerivedCode: s.derived,
-		DerivedSignal: s.derivedSignal, Reason: t.reason, NodeList: t.nodes, Constraint: t.constraint, Reservation: t.reservation, Licenses: t.licenses,
-		AssocId: who.Assoc, ReqNodes: s.reqNodes, Tasks: s.ntasks, Priority: s.priority, WorkDir: t.workDir, SubmitLine: t.line, Stdin: t.stdin,
-		Stdout: t.stdout, Stderr: t.stderr, Suspended: s.suspended * micro, Submit: s.submit * micro, Eligible: behind(s.eligibleGap) * micro,
-		Start: start * micro, End: s.end * micro, GpuUuids: strings.Join(s.gpus, ","), HetJobId: s.het, HetOffset: s.hetOffset,
-		AdminComment: t.admin, SystemComment: t.system, Extra: t.extra, Container: t.container, McsLabel: t.mcs, FailedNode: t.failed, Segment: s.segment}
+	row := &apiv1.AcctRow{
+		Uid:           s.uid,
+		Restarts:      s.restarts,
+		Attempt:       s.attempt,
+		JobId:         s.id,
+		ArrayJobId:    s.arrayID,
+		ArrayTask:     s.task,
+		ArrayTasks:    s.tasks,
+		TasksCount:    s.count,
+		Name:          t.name,
+		User:          who.User,
+		UserId:        who.UserID,
+		Group:         who.Group,
+		GroupId:       who.GroupID,
+		Account:       who.Account,
+		Partition:     t.partition,
+		Qos:           t.qos,
+		Wckey:         t.wckey,
+		Comment:       t.comment,
+		State:         s.state,
+		ExitCode:      s.exit,
+		ExitSignal:    s.signal,
+		DerivedCode:   s.derived,
+		DerivedSignal: s.derivedSignal,
+		Reason:        t.reason,
+		NodeList:      t.nodes,
+		Constraint:    t.constraint,
+		Reservation:   t.reservation,
+		Licenses:      t.licenses,
+		AssocId:       who.Assoc,
+		ReqNodes:      s.reqNodes,
+		Tasks:         s.ntasks,
+		Priority:      s.priority,
+		WorkDir:       t.workDir,
+		SubmitLine:    t.line,
+		Stdin:         t.stdin,
+		Stdout:        t.stdout,
+		Stderr:        t.stderr,
+		Suspended:     s.suspended * micro,
+		Submit:        s.submit * micro,
+		Eligible:      behind(s.eligibleGap) * micro,
+		Start:         start * micro,
+		End:           s.end * micro,
+		GpuUuids:      strings.Join(s.gpus, ","),
+		HetJobId:      s.het,
+		HetOffset:     s.hetOffset,
+		AdminComment:  t.admin,
+		SystemComment: t.system,
+		Extra:         t.extra,
+		Container:     t.container,
+		McsLabel:      t.mcs,
+		FailedNode:    t.failed,
+		Segment:       s.segment,
+	}
 	if s.by != nil {
 		row.Cancelled, row.CancelledBy = true, *s.by
 	}
@@ -210,7 +280,13 @@ func (s *runScan) nextRow() acctRun {
 		}
 	}
 	s.use.fill(row)
-	return acctRun{row: row, key: query.RunKey{UID: s.uid, Restarts: s.restarts}, array: s.arrayUID, batch: s.batch, parts: s.hetSize}
+	return acctRun{
+		row:   row,
+		key:   query.RunKey{UID: s.uid, Restarts: s.restarts},
+		array: s.arrayUID,
+		batch: s.batch,
+		parts: s.hetSize,
+	}
 }
 
 // stepScan reads rows of Acct.Steps.
@@ -232,9 +308,27 @@ type stepScan struct {
 
 func newStepScan(parts query.StepParts) *stepScan {
 	scan := &stepScan{parts: parts}
-	scan.dest = []any{&scan.uid, &scan.restarts, &scan.step, &scan.name, &scan.state, &scan.exit, &scan.signal, &scan.start, &scan.end, &scan.alloc.cpus, &scan.alloc.nodes}
+	scan.dest = []any{
+		&scan.uid,
+		&scan.restarts,
+		&scan.step,
+		&scan.name,
+		&scan.state,
+		&scan.exit,
+		&scan.signal,
+		&scan.start,
+		&scan.end,
+		&scan.alloc.cpus,
+		&scan.alloc.nodes,
+	}
 	if parts.Amounts {
-		scan.dest = append(scan.dest, &scan.alloc.mem, &scan.alloc.gpus, &scan.alloc.billing, &scan.alloc.other)
+		scan.dest = append(
+			scan.dest,
+			&scan.alloc.mem,
+			&scan.alloc.gpus,
+			&scan.alloc.billing,
+			&scan.alloc.other,
+		)
 	}
 	if parts.Usage {
 		scan.dest = append(scan.dest, scan.use.ofStep()...)
@@ -251,7 +345,9 @@ func newStepScan(parts query.StepParts) *stepScan {
 // makeRow makes the row of the API, without what it has of its run.
 func (s *stepScan) makeRow() *apiv1.AcctRow {
 	row := &apiv1.AcctRow{Uid: s.uid, Restarts: s.restarts, ArrayTask: spec.NoTask, TasksCount: 1,
-		Step: spec.StepID(s.step).String(), Name: s.name, State: s.state, ExitCode: s.exit, ExitSignal: s.signal,
+		Step: spec.StepID(s.step).
+			String(),
+		Name: s.name, State: s.state, ExitCode: s.exit, ExitSignal: s.signal,
 		Tasks: s.tasks, NodeList: s.nodes, Start: s.start * micro, End: s.end * micro, Submit: s.start * micro, AllocTres: s.alloc.tres()}
 	s.use.fill(row)
 	return row

@@ -38,7 +38,11 @@ func (s Service) JobRows(q *apiv1.AcctQuery, stream service.Accounting_JobRowsSe
 
 // streamRows hands the answer on in pieces, at least one; what is in a piece is not
 // kept.
-func (s Service) streamRows(ctx context.Context, q *apiv1.AcctQuery, send func(*apiv1.AcctReply) error) error {
+func (s Service) streamRows(
+	ctx context.Context,
+	q *apiv1.AcctQuery,
+	send func(*apiv1.AcctReply) error,
+) error {
 	scope, behind, err := s.D.scopeOf(ctx, q.GetCluster(), q.GetMinSeq())
 	if err != nil {
 		return s.D.storeAway(err)
@@ -47,7 +51,16 @@ func (s Service) streamRows(ctx context.Context, q *apiv1.AcctQuery, send func(*
 	if err != nil {
 		return err
 	}
-	a := &answer{s: s, ctx: ctx, scope: scope, ask: ask, send: send, behind: behind, want: wantedParts(q.GetFields()), wholeHet: q.GetHetWhole() == apiv1.HetWhole_HET_WHOLE_ALL}
+	a := &answer{
+		s:        s,
+		ctx:      ctx,
+		scope:    scope,
+		ask:      ask,
+		send:     send,
+		behind:   behind,
+		want:     wantedParts(q.GetFields()),
+		wholeHet: q.GetHetWhole() == apiv1.HetWhole_HET_WHOLE_ALL,
+	}
 	over, err := s.awaitTurn(ctx)
 	if err != nil {
 		return s.D.storeAway(err)
@@ -87,15 +100,29 @@ func (d *Daemon) clusterName() string {
 }
 
 // readQuery reads the query of the API.
-func (s Service) readQuery(ctx context.Context, q *apiv1.AcctQuery, scope query.Scope) (*query.Acct, error) {
+func (s Service) readQuery(
+	ctx context.Context,
+	q *apiv1.AcctQuery,
+	scope query.Scope,
+) (*query.Acct, error) {
 	now := scope.Now
 	loc, err := loadZone(q.GetZone())
 	if err != nil {
 		return nil, err
 	}
-	acct := &query.Acct{Users: q.GetUsers(), Accounts: q.GetAccounts(), Partitions: q.GetPartitions(), QOS: q.GetQos(), Names: q.GetNames(),
-		States: q.GetStates(), Assocs: q.GetAssociations(), Start: spec.Instant(q.GetStart()), End: spec.Instant(q.GetEnd()), Allocations: q.GetAllocationsOnly(),
-		Duplicates: q.GetDuplicates()}
+	acct := &query.Acct{
+		Users:       q.GetUsers(),
+		Accounts:    q.GetAccounts(),
+		Partitions:  q.GetPartitions(),
+		QOS:         q.GetQos(),
+		Names:       q.GetNames(),
+		States:      q.GetStates(),
+		Assocs:      q.GetAssociations(),
+		Start:       spec.Instant(q.GetStart()),
+		End:         spec.Instant(q.GetEnd()),
+		Allocations: q.GetAllocationsOnly(),
+		Duplicates:  q.GetDuplicates(),
+	}
 	for _, text := range q.GetJobs() {
 		ref, err := query.ParseJobRef(text)
 		if err != nil {
@@ -112,7 +139,8 @@ func (s Service) readQuery(ctx context.Context, q *apiv1.AcctQuery, scope query.
 	}
 	// Without a word about users it is one's own jobs, but those that are named
 	// by number are shown whoever's they are.
-	if who := s.D.callerOf(ctx); !q.GetAllUsers() && len(acct.Users) == 0 && len(acct.Jobs) == 0 && !who.Admin {
+	if who := s.D.callerOf(ctx); !q.GetAllUsers() && len(acct.Users) == 0 && len(acct.Jobs) == 0 &&
+		!who.Admin {
 		acct.Users = []string{who.User}
 	}
 	if err := s.D.restrictToOwn(ctx, scope, acct); err != nil {
@@ -180,7 +208,12 @@ func (a *answer) flushRuns(last bool) error {
 			return err
 		}
 	}
-	reply := &apiv1.AcctReply{Seq: a.scope.Event(), Behind: a.behind, Cluster: a.scope.Cluster, Now: int64(a.scope.Now)}
+	reply := &apiv1.AcctReply{
+		Seq:     a.scope.Event(),
+		Behind:  a.behind,
+		Cluster: a.scope.Cluster,
+		Now:     int64(a.scope.Now),
+	}
 	a.assembleRows(reply)
 	a.runs, a.steps = a.runs[:0], nil
 	return a.send(reply)
@@ -189,12 +222,23 @@ func (a *answer) flushRuns(last bool) error {
 // stepParts are what is wanted of steps.
 func (a *answer) stepParts() query.StepParts {
 	has := func(field string) bool { return a.want(query.RunPart{Field: field}) }
-	return query.StepParts{Amounts: has("alloc_tres"), Usage: has("usage"), Nodes: has("node_list"), Tasks: has("tasks")}
+	return query.StepParts{
+		Amounts: has("alloc_tres"),
+		Usage:   has("usage"),
+		Nodes:   has("node_list"),
+		Tasks:   has("tasks"),
+	}
 }
 
 // endedSteps asks a question about ended steps, and keeps those of the runs that
 // are wanted.
-func (s Service) endedSteps(ctx context.Context, q query.Query, parts query.StepParts, wanted func(query.RunKey) bool, into map[query.RunKey][]*apiv1.AcctRow) error {
+func (s Service) endedSteps(
+	ctx context.Context,
+	q query.Query,
+	parts query.StepParts,
+	wanted func(query.RunKey) bool,
+	into map[query.RunKey][]*apiv1.AcctRow,
+) error {
 	sc := newStepScan(parts)
 	return s.D.cfg.Store.Query(ctx, q, func(scan func(...any) error) error {
 		if err := scan(sc.dest...); err != nil {
@@ -239,16 +283,20 @@ func (a *answer) findSteps() error {
 	if len(open) == 0 {
 		return nil
 	}
-	return a.s.D.cfg.Store.Query(a.ctx, a.ask.LiveSteps(a.scope, open), func(scan func(...any) error) error {
-		row, err := liveStep(scan)
-		if err != nil {
-			return err
-		}
-		if k := (query.RunKey{UID: row.GetUid(), Restarts: row.GetRestarts()}); a.asked(k) {
-			a.steps[k] = append(a.steps[k], row)
-		}
-		return nil
-	})
+	return a.s.D.cfg.Store.Query(
+		a.ctx,
+		a.ask.LiveSteps(a.scope, open),
+		func(scan func(...any) error) error {
+			row, err := liveStep(scan)
+			if err != nil {
+				return err
+			}
+			if k := (query.RunKey{UID: row.GetUid(), Restarts: row.GetRestarts()}); a.asked(k) {
+				a.steps[k] = append(a.steps[k], row)
+			}
+			return nil
+		},
+	)
 }
 
 func (a *answer) asked(k query.RunKey) bool {
@@ -270,7 +318,8 @@ func (a *answer) standsForTask(row *apiv1.AcctRow) bool {
 		if job.ID != row.GetArrayJobId() && job.ID != row.GetJobId() {
 			continue
 		}
-		if job.Task == spec.NoTask || (job.Task <= math.MaxUint32 && set.Contains(uint32(job.Task))) {
+		if job.Task == spec.NoTask ||
+			(job.Task <= math.MaxUint32 && set.Contains(uint32(job.Task))) {
 			return true
 		}
 	}
@@ -321,7 +370,9 @@ func (a *answer) isNamed(row *apiv1.AcctRow, step string) bool {
 		return true
 	}
 	for _, job := range a.ask.Jobs {
-		if (job.ID == row.GetJobId() || job.ID == row.GetArrayJobId()) && (job.Het == 0 || job.Het == row.GetHetJobId()) && (job.Task == spec.NoTask || job.Task == row.GetArrayTask() || row.GetArrayTask() < 0) &&
+		if (job.ID == row.GetJobId() || job.ID == row.GetArrayJobId()) &&
+			(job.Het == 0 || job.Het == row.GetHetJobId()) &&
+			(job.Task == spec.NoTask || job.Task == row.GetArrayTask() || row.GetArrayTask() < 0) &&
 			(job.Step == "" || job.Step == step) {
 			return true
 		}
@@ -335,9 +386,25 @@ func isBatch(r *apiv1.AcctRow) bool { return r.GetStep() == spec.StepBatch.Strin
 func liveBatch(row *apiv1.AcctRow) *apiv1.AcctRow {
 	tres := wire.ToTRES(row.GetAllocTres())
 	tres.Billing = 0
-	return &apiv1.AcctRow{Uid: row.GetUid(), JobId: row.GetJobId(), Attempt: row.GetAttempt(), Restarts: row.GetRestarts(), ArrayTask: spec.NoTask, TasksCount: 1,
-		Step: spec.StepBatch.String(), Name: "batch", User: row.GetUser(), Account: row.GetAccount(), State: row.GetState(), Start: row.GetStart(), End: row.GetEnd(),
-		Submit: row.GetStart(), Tasks: 1, NodeList: firstHost(row.GetNodeList()), AllocTres: wire.TRES(tres)}
+	return &apiv1.AcctRow{
+		Uid:        row.GetUid(),
+		JobId:      row.GetJobId(),
+		Attempt:    row.GetAttempt(),
+		Restarts:   row.GetRestarts(),
+		ArrayTask:  spec.NoTask,
+		TasksCount: 1,
+		Step:       spec.StepBatch.String(),
+		Name:       "batch",
+		User:       row.GetUser(),
+		Account:    row.GetAccount(),
+		State:      row.GetState(),
+		Start:      row.GetStart(),
+		End:        row.GetEnd(),
+		Submit:     row.GetStart(),
+		Tasks:      1,
+		NodeList:   firstHost(row.GetNodeList()),
+		AllocTres:  wire.TRES(tres),
+	}
 }
 
 func firstHost(nodes string) string {

@@ -70,7 +70,10 @@ func (d *Daemon) computeFigures(ctx context.Context) ([]kpi.Value, error) {
 	}
 	d.budgets.Store(&budgets)
 	if d.cfg.Enforce != nil {
-		d.cfg.Enforce(ctx, slices.DeleteFunc(slices.Clone(budgets), func(s kpi.Spent) bool { return !s.Enforce }))
+		d.cfg.Enforce(
+			ctx,
+			slices.DeleteFunc(slices.Clone(budgets), func(s kpi.Spent) bool { return !s.Enforce }),
+		)
 	}
 	return kpi.Bound(out, kpi.MaxKeys), nil
 }
@@ -79,7 +82,14 @@ func (d *Daemon) computeFigures(ctx context.Context) ([]kpi.Value, error) {
 // The text of the queries is added to sql, if it is not nil. With only, those of
 // one dimension are computed: somebody waits for them, so the questions are
 // asked at once.
-func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string, only ...kpi.Dimension) ([]kpi.Value, error) {
+func (d *Daemon) figuresOver(
+	ctx context.Context,
+	scope query.Scope,
+	name string,
+	window spec.Span,
+	sql *[]string,
+	only ...kpi.Dimension,
+) ([]kpi.Value, error) {
 	type answer struct {
 		values []kpi.Value
 		sql    []string
@@ -87,7 +97,10 @@ func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string
 	}
 	sources := kpi.Sources()
 	if len(only) > 0 && !slices.Contains(only, kpi.ByCluster) {
-		sources = slices.DeleteFunc(sources, func(s kpi.Source) bool { return s == kpi.Ladder }) // of the cluster only
+		sources = slices.DeleteFunc(
+			sources,
+			func(s kpi.Source) bool { return s == kpi.Ladder },
+		) // of the cluster only
 	}
 	answers := make([]answer, len(sources)+1) // the last is that of the drift
 	ask := func(i int) {
@@ -123,7 +136,12 @@ func (d *Daemon) figuresOver(ctx context.Context, scope query.Scope, name string
 }
 
 // figuresOf asks for the figures over one source, in a window of a name.
-func (d *Daemon) figuresOf(ctx context.Context, q query.Query, names []string, window, cluster string) ([]kpi.Value, error) {
+func (d *Daemon) figuresOf(
+	ctx context.Context,
+	q query.Query,
+	names []string,
+	window, cluster string,
+) ([]kpi.Value, error) {
 	cells := make([]*float64, len(names))
 	var by, key string
 	dest := []any{&by, &key}
@@ -139,7 +157,13 @@ func (d *Daemon) figuresOf(ctx context.Context, q query.Query, names []string, w
 			key = cluster
 		}
 		for i, c := range cells {
-			value := kpi.Value{KPI: names[i], By: kpi.Dimension(by), Key: key, Window: window, Null: c == nil}
+			value := kpi.Value{
+				KPI:    names[i],
+				By:     kpi.Dimension(by),
+				Key:    key,
+				Window: window,
+				Null:   c == nil,
+			}
 			if c != nil {
 				value.Value = *c
 			}
@@ -151,11 +175,19 @@ func (d *Daemon) figuresOf(ctx context.Context, q query.Query, names []string, w
 }
 
 // computeDrift computes the figures about associations.
-func (d *Daemon) computeDrift(ctx context.Context, scope query.Scope, name string, window spec.Span, sql *[]string) ([]kpi.Value, error) {
-	ask := asker(func(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
-		*sql = append(*sql, q.Text())
-		return d.cfg.Store.Query(ctx, q, each)
-	})
+func (d *Daemon) computeDrift(
+	ctx context.Context,
+	scope query.Scope,
+	name string,
+	window spec.Span,
+	sql *[]string,
+) ([]kpi.Value, error) {
+	ask := asker(
+		func(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
+			*sql = append(*sql, q.Text())
+			return d.cfg.Store.Query(ctx, q, each)
+		},
+	)
 	nodes, err := queryTree(ctx, ask, scope)
 	if err != nil {
 		return nil, err
@@ -192,7 +224,10 @@ func (d *Daemon) computeDrift(ctx context.Context, scope query.Scope, name strin
 	}
 	var out []kpi.Value
 	put := func(figure string, by kpi.Dimension, key string, ok bool, v float64) {
-		out = append(out, kpi.Value{KPI: figure, By: by, Key: key, Window: name, Null: !ok, Value: v})
+		out = append(
+			out,
+			kpi.Value{KPI: figure, By: by, Key: key, Window: name, Null: !ok, Value: v},
+		)
 	}
 	all := kpi.Drift(nodes, whole)
 	put("fairshare_drift", kpi.ByCluster, scope.Cluster, all.OK, all.Total)

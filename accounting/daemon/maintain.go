@@ -12,16 +12,25 @@ import (
 
 // Maintain takes care of the store, for administrators: verify, doctor, backup
 // and restore.
-func (s Service) Maintain(req *apiv1.MaintainRequest, stream service.Accounting_MaintainServer) error {
+func (s Service) Maintain(
+	req *apiv1.MaintainRequest,
+	stream service.Accounting_MaintainServer,
+) error {
 	ctx := stream.Context()
 	if !s.D.callerOf(ctx).Admin {
-		return spec.Refuse(spec.CodeAccessDenied, "only administrators take care of the accounting store")
+		return spec.Refuse(
+			spec.CodeAccessDenied,
+			"only administrators take care of the accounting store",
+		)
 	}
 	var found []query.Finding
 	var err error
 	switch req.GetVerb() {
 	case "verify":
-		found, err = s.D.verifyStore(ctx, func(done, of uint64) { _ = stream.Send(&apiv1.MaintainReply{Done: done, Of: of}) })
+		found, err = s.D.verifyStore(
+			ctx,
+			func(done, of uint64) { _ = stream.Send(&apiv1.MaintainReply{Done: done, Of: of}) },
+		)
 	case "doctor":
 		found, err = s.D.examineStore(ctx)
 	case "backup":
@@ -32,12 +41,23 @@ func (s Service) Maintain(req *apiv1.MaintainRequest, stream service.Accounting_
 	case "restore":
 		err = s.D.restoreStore(ctx, req.GetName())
 		if err == nil {
-			found = []query.Finding{{Name: "restore", Detail: "the store is that of backup " + req.GetName() + "; what happened since is counted again from the ledger"}}
+			found = []query.Finding{
+				{
+					Name:   "restore",
+					Detail: "the store is that of backup " + req.GetName() + "; what happened since is counted again from the ledger",
+				},
+			}
 		}
 	case "archive", "purge", "discard", "unarchive":
 		found, err = s.D.careForMonth(ctx, req.GetVerb(), req.GetName())
 	default:
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no %q: it is one of verify, doctor, backup, restore, archive, purge, discard, unarchive", req.GetVerb()))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"there is no %q: it is one of verify, doctor, backup, restore, archive, purge, discard, unarchive",
+				req.GetVerb(),
+			),
+		)
 	}
 	if err != nil {
 		return s.D.storeAway(err)
@@ -52,14 +72,20 @@ func (s Service) Maintain(req *apiv1.MaintainRequest, stream service.Accounting_
 
 // careForMonth archives a month, purges it (discard: also without an archive), or
 // brings it back.
-func (d *Daemon) careForMonth(ctx context.Context, verb, month string) (found []query.Finding, err error) {
+func (d *Daemon) careForMonth(
+	ctx context.Context,
+	verb, month string,
+) (found []query.Finding, err error) {
 	m, err := query.ParseMonth(month)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
 	root := d.cfg.Archive
 	if root == "" && verb != "discard" {
-		return nil, spec.Refuse(spec.CodeBadRequest, "accounting.archive names no folder for archives")
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			"accounting.archive names no folder for archives",
+		)
 	}
 	scope, _, err := d.openScope(ctx, 0)
 	if err != nil {
@@ -116,7 +142,11 @@ func (d *Daemon) retainOnce(ctx context.Context) error {
 		oldest.Seq = min(scope.Seq, scope.Rolled.Seq)
 		var rows uint64
 		var first int64
-		err := d.cfg.Store.Query(ctx, aged.OldestMonth(oldest), func(scan func(...any) error) error { return scan(&rows, &first) })
+		err := d.cfg.Store.Query(
+			ctx,
+			aged.OldestMonth(oldest),
+			func(scan func(...any) error) error { return scan(&rows, &first) },
+		)
 		if err != nil {
 			return err
 		}
@@ -133,7 +163,12 @@ func (d *Daemon) retainOnce(ctx context.Context) error {
 	return nil
 }
 
-func (d *Daemon) retainMonth(ctx context.Context, scope query.Scope, month query.Month, table string) error {
+func (d *Daemon) retainMonth(
+	ctx context.Context,
+	scope query.Scope,
+	month query.Month,
+	table string,
+) error {
 	purge := func() ([]query.Finding, error) { return d.cfg.Store.Purge(ctx, scope, month, d.cfg.Archive, table) }
 	found, err := purge()
 	if err != nil && d.cfg.Archive != "" {
@@ -145,7 +180,15 @@ func (d *Daemon) retainMonth(ctx context.Context, scope query.Scope, month query
 		}
 	}
 	for _, f := range found {
-		d.cfg.Log.Info("rows that were kept long enough are purged", "month", month.String(), "table", f.Name, "what", f.Detail)
+		d.cfg.Log.Info(
+			"rows that were kept long enough are purged",
+			"month",
+			month.String(),
+			"table",
+			f.Name,
+			"what",
+			f.Detail,
+		)
 	}
 	return err
 }

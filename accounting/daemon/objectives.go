@@ -13,8 +13,14 @@ import (
 // site's objectives, by QOS, and what is left of the errors that they allow.
 func (r *report) objectives(ctx context.Context) error {
 	ratio := string(kpi.Ratio)
-	r.setColumns([3]string{"QOS", "text"}, [3]string{"Objective", "text"}, [3]string{"Starts", "int"}, [3]string{"In time", "int"},
-		[3]string{"Kept", "float", ratio}, [3]string{"Budget left", "float", ratio})
+	r.setColumns(
+		[3]string{"QOS", "text"},
+		[3]string{"Objective", "text"},
+		[3]string{"Starts", "int"},
+		[3]string{"In time", "int"},
+		[3]string{"Kept", "float", ratio},
+		[3]string{"Budget left", "float", ratio},
+	)
 	var named []query.QOSWait
 	var rest *spec.Span
 	of := map[string]slo.Objective{}

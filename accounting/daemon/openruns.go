@@ -33,7 +33,13 @@ const openLook = 50_000
 func (o *openRuns) addRun(rows []tally.LiveRow) {
 	for i := range rows {
 		if r := &rows[i]; !r.Final {
-			o.runs[query.RunKey{UID: r.UID, Restarts: r.Restarts}] = openRun{r.JobID, r.ArrayJobID, r.UserID, r.User, r.Submit}
+			o.runs[query.RunKey{UID: r.UID, Restarts: r.Restarts}] = openRun{
+				r.JobID,
+				r.ArrayJobID,
+				r.UserID,
+				r.User,
+				r.Submit,
+			}
 		}
 	}
 }
@@ -83,7 +89,8 @@ func (d *Daemon) publishBatch(pos tally.Position, rows []tally.LiveRow) {
 func (d *Daemon) noneOpen(scope query.Scope, acct *query.Acct) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.open.known || !d.stored || d.ledger != scope.Ledger || d.pos.Seq != scope.Seq || d.pos.Gen != scope.Gen ||
+	if !d.open.known || !d.stored || d.ledger != scope.Ledger || d.pos.Seq != scope.Seq ||
+		d.pos.Gen != scope.Gen ||
 		len(d.open.runs)*max(1, len(acct.Jobs)+len(acct.Users)) > openLook {
 		return false
 	}
@@ -98,11 +105,17 @@ func (d *Daemon) noneOpen(scope query.Scope, acct *query.Acct) bool {
 // mayMatch tells whether a run can be among those that a question is about. It looks
 // at the conditions of query.Acct that keep most runs out.
 func (r openRun) mayMatch(scope query.Scope, acct *query.Acct) bool {
-	if len(acct.Jobs) > 0 && !slices.ContainsFunc(acct.Jobs, func(j query.JobRef) bool { return j.ID == r.job || j.ID == r.array }) {
+	if len(acct.Jobs) > 0 &&
+		!slices.ContainsFunc(
+			acct.Jobs,
+			func(j query.JobRef) bool { return j.ID == r.job || j.ID == r.array },
+		) {
 		return false
 	}
-	if len(acct.Users) > 0 && !slices.Contains(acct.Users, r.user) && !slices.Contains(acct.Users, strconv.FormatUint(uint64(r.uid), 10)) {
+	if len(acct.Users) > 0 && !slices.Contains(acct.Users, r.user) &&
+		!slices.Contains(acct.Users, strconv.FormatUint(uint64(r.uid), 10)) {
 		return false
 	}
-	return len(acct.States) > 0 || len(acct.Jobs) > 0 || int64(r.submit) <= int64(acct.End)/int64(spec.Microsecond)
+	return len(acct.States) > 0 || len(acct.Jobs) > 0 ||
+		int64(r.submit) <= int64(acct.End)/int64(spec.Microsecond)
 }

@@ -36,7 +36,8 @@ func (p *pace) inBurst(now spec.Instant, head func() uint64) bool {
 	}
 	before, first := p.head, span < 0 || span > spec.Minute // the clock may have been set back
 	p.at, p.head = now, head()
-	p.burst = !first && p.head > before && int64(p.head-before) > burstEvents*int64(span)/int64(spec.Second)
+	p.burst = !first && p.head > before &&
+		int64(p.head-before) > burstEvents*int64(span)/int64(spec.Second)
 	return p.burst
 }
 
@@ -44,7 +45,8 @@ func (p *pace) inBurst(now spec.Instant, head func() uint64) bool {
 // burst. old is the instant of the entry.
 func (s *session) yieldAfter(ctx context.Context, began, old spec.Instant) {
 	now := s.d.cfg.Clock.Now()
-	burst := s.pace.inBurst(now, s.ledgerHead) && now.Sub(old) < burstLag && s.tally.Seq() >= s.pace.asked
+	burst := s.pace.inBurst(now, s.ledgerHead) && now.Sub(old) < burstLag &&
+		s.tally.Seq() >= s.pace.asked
 	s.burst.Store(burst)
 	if !burst {
 		return

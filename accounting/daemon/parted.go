@@ -92,8 +92,13 @@ func (s *session) compareHistories(ctx context.Context, res tally.Resume) error 
 	}
 	next := s.parted.lastEvent() + 1
 	if head < next {
-		return fmt.Errorf("the store has accounting up to event %d of this ledger, the ledger ends at %d: "+
-			"a backup of the ledger was restored, or its history is still being read: %w", res.Event(), head, tally.ErrOrder)
+		return fmt.Errorf(
+			"the store has accounting up to event %d of this ledger, the ledger ends at %d: "+
+				"a backup of the ledger was restored, or its history is still being read: %w",
+			res.Event(),
+			head,
+			tally.ErrOrder,
+		)
 	}
 	s.parted.now, s.parted.epoch, s.redo = true, tally.EpochAt(epochs, next), 0
 	return s.tellLost(ctx, res.History, epochs)
@@ -107,8 +112,17 @@ func (s *session) tellLost(ctx context.Context, history tally.History, epochs []
 		return err
 	}
 	seen := event.Position{Epoch: epoch, Seq: seq, NextUID: uid + 1, NextID: id + 1}
-	s.d.cfg.Log.Error("the store has seen a part of the history that the ledger has lost; it is kept, and what comes is stored behind it",
-		"epoch", fmt.Sprintf("%016x", epoch), "seq", seq, "last_common_event", s.parted.lastEvent(), "epochs", len(epochs))
+	s.d.cfg.Log.Error(
+		"the store has seen a part of the history that the ledger has lost; it is kept, and what comes is stored behind it",
+		"epoch",
+		fmt.Sprintf("%016x", epoch),
+		"seq",
+		seq,
+		"last_common_event",
+		s.parted.lastEvent(),
+		"epochs",
+		len(epochs),
+	)
 	if s.d.cfg.Lost == nil {
 		return nil
 	}

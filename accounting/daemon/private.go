@@ -51,7 +51,10 @@ func (d *Daemon) mayReport(ctx context.Context, scope query.Scope) error {
 		return d.storeAway(err)
 	}
 	if private {
-		return spec.Refuse(spec.CodeAccessDenied, "PrivateData=usage: reports are over the use of all, and only operators see them; sacct shows your own jobs")
+		return spec.Refuse(
+			spec.CodeAccessDenied,
+			"PrivateData=usage: reports are over the use of all, and only operators see them; sacct shows your own jobs",
+		)
 	}
 	return nil
 }

@@ -33,7 +33,12 @@ func (s Service) Reasons(ctx context.Context, q *apiv1.ReasonsQuery) (*apiv1.Rea
 	if err := s.eachRun(ctx, scope, ask, wantedParts(nil), func(run acctRun) error { a.runs = append(a.runs, run); return nil }); err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	out := &apiv1.ReasonsReply{Seq: scope.Event(), Behind: behind, Cluster: scope.Cluster, Now: int64(scope.Now)}
+	out := &apiv1.ReasonsReply{
+		Seq:     scope.Event(),
+		Behind:  behind,
+		Cluster: scope.Cluster,
+		Now:     int64(scope.Now),
+	}
 	w := waits{ref: ref}
 	w.pickRuns(a)
 	if w.newestRun() == nil {
@@ -120,7 +125,8 @@ func (w *waits) makePeriods() []*apiv1.ReasonPeriod {
 			}
 		}
 		for _, row := range w.rows {
-			if row.key != (query.RunKey{UID: uid, Restarts: r.GetRestarts()}) || (until != 0 && row.at >= until) {
+			if row.key != (query.RunKey{UID: uid, Restarts: r.GetRestarts()}) ||
+				(until != 0 && row.at >= until) {
 				continue
 			}
 			shut(row.at)

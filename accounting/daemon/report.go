@@ -28,7 +28,11 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 	if err := s.D.mayReport(ctx, scope); err != nil {
 		return nil, err
 	}
-	r, err := s.newReport(q, scope, slices.Contains([]string{"kpi", "budget", "efficiency", "waste", "idle"}, name))
+	r, err := s.newReport(
+		q,
+		scope,
+		slices.Contains([]string{"kpi", "budget", "efficiency", "waste", "idle"}, name),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +82,14 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 	case "chargeback":
 		err = r.reportChargeback(ctx)
 	default:
-		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no report %q: it is one of %s", q.GetReport(), strings.Join(Reports(), ", ")))
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"there is no report %q: it is one of %s",
+				q.GetReport(),
+				strings.Join(Reports(), ", "),
+			),
+		)
 	}
 	if err != nil {
 		return nil, err
@@ -89,9 +100,27 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 
 // Reports are the names of the reports.
 func Reports() []string {
-	return []string{"cluster AccountUtilizationByQOS", "cluster AccountUtilizationByUser", "cluster UserUtilizationByAccount",
-		"cluster UserUtilizationByWckey", "cluster Utilization", "cluster WCKeyUtilizationByUser", "job SizesByAccount",
-		"job SizesByAccountAndWckey", "job SizesByWckey", "reservation Utilization", "user TopUsage", "kpi", "efficiency", "waste", "idle", "budget", "chargeback", "fairshare", "objectives"}
+	return []string{
+		"cluster AccountUtilizationByQOS",
+		"cluster AccountUtilizationByUser",
+		"cluster UserUtilizationByAccount",
+		"cluster UserUtilizationByWckey",
+		"cluster Utilization",
+		"cluster WCKeyUtilizationByUser",
+		"job SizesByAccount",
+		"job SizesByAccountAndWckey",
+		"job SizesByWckey",
+		"reservation Utilization",
+		"user TopUsage",
+		"kpi",
+		"efficiency",
+		"waste",
+		"idle",
+		"budget",
+		"chargeback",
+		"fairshare",
+		"objectives",
+	}
 }
 
 // report is one report being made.
@@ -108,7 +137,11 @@ type report struct {
 // topUsers is how many users sreport user top shows when nothing is said.
 const topUsers = 10
 
-func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow bool) (*report, error) {
+func (s Service) newReport(
+	q *apiv1.ReportQuery,
+	scope query.Scope,
+	untilNow bool,
+) (*report, error) {
 	loc, err := loadZone(q.GetZone())
 	if err != nil {
 		return nil, err
@@ -137,7 +170,10 @@ func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow boo
 	}
 	end = min(end, scope.Now)
 	if end < start {
-		return nil, spec.Refuse(spec.CodeBadRequest, "the report's window ends before it begins, or begins in the future")
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			"the report's window ends before it begins, or begins in the future",
+		)
 	}
 	tres := q.GetTres()
 	if len(tres) == 0 {
@@ -152,11 +188,22 @@ func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow boo
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 		}
 	}
-	ask := query.Report{Start: start, End: end, Accounts: q.GetAccounts(), Users: q.GetUsers(), Partitions: q.GetPartitions(), QOS: q.GetQos(), WCKeys: q.GetWckeys()}
+	ask := query.Report{
+		Start:      start,
+		End:        end,
+		Accounts:   q.GetAccounts(),
+		Users:      q.GetUsers(),
+		Partitions: q.GetPartitions(),
+		QOS:        q.GetQos(),
+		WCKeys:     q.GetWckeys(),
+	}
 	for _, j := range q.GetJobs() {
 		ref, err := query.ParseJobRef(j)
 		if err != nil || ref.Task != spec.NoTask || ref.Step != "" {
-			return nil, spec.Refuse(spec.CodeInvalidJobID, fmt.Sprintf("%q: a report takes whole jobs by number", j))
+			return nil, spec.Refuse(
+				spec.CodeInvalidJobID,
+				fmt.Sprintf("%q: a report takes whole jobs by number", j),
+			)
 		}
 		ask.Jobs = append(ask.Jobs, uint64(ref.ID))
 	}
@@ -168,7 +215,12 @@ func (s Service) newReport(q *apiv1.ReportQuery, scope query.Scope, untilNow boo
 		ask.Nodes = append(ask.Nodes, hosts...)
 	}
 	return &report{s: s, q: q, scope: scope, tres: tres, ask: ask,
-		reply: &apiv1.ReportReply{Start: int64(start), End: int64(end), Seq: scope.Event(), Cluster: scope.Cluster}}, nil
+		reply: &apiv1.ReportReply{
+			Start:   int64(start),
+			End:     int64(end),
+			Seq:     scope.Event(),
+			Cluster: scope.Cluster,
+		}}, nil
 }
 
 // allTRES stands for every TRES that the nodes had.
@@ -195,14 +247,21 @@ func (r *report) allTRES(ctx context.Context, capacity bool) error {
 	})
 }
 
-func (r *report) runQuery(ctx context.Context, q query.Query, each func(scan func(...any) error) error) error {
+func (r *report) runQuery(
+	ctx context.Context,
+	q query.Query,
+	each func(scan func(...any) error) error,
+) error {
 	r.sql = append(r.sql, q.Text())
 	return r.s.D.storeAway(r.s.D.cfg.Store.Query(ctx, q, each))
 }
 
 func (r *report) setColumns(cols ...[3]string) {
 	for _, c := range cols {
-		r.reply.Columns = append(r.reply.Columns, &apiv1.ReportColumn{Name: c[0], Kind: c[1], Unit: c[2]})
+		r.reply.Columns = append(
+			r.reply.Columns,
+			&apiv1.ReportColumn{Name: c[0], Kind: c[1], Unit: c[2]},
+		)
 	}
 }
 
@@ -281,15 +340,39 @@ func (r *report) utilised(ctx context.Context, tres string) (u utilised, err err
 // reportUtilization is sreport cluster Utilization.
 func (r *report) reportUtilization(ctx context.Context) error {
 	const unit = "TRES-seconds"
-	r.setColumns([3]string{"Cluster", "text"}, [3]string{"TRES Name", "text"}, [3]string{"Allocated", "int", unit}, [3]string{"Down", "int", unit},
-		[3]string{"PLND Down", "int", unit}, [3]string{"Idle", "int", unit}, [3]string{"Planned", "int", unit}, [3]string{"Reported", "int", unit},
-		[3]string{"OverCommitted", "int", unit}, [3]string{"TresCount", "int"})
+	r.setColumns(
+		[3]string{"Cluster", "text"},
+		[3]string{"TRES Name", "text"},
+		[3]string{"Allocated", "int", unit},
+		[3]string{"Down", "int", unit},
+		[3]string{
+			"PLND Down",
+			"int",
+			unit,
+		},
+		[3]string{"Idle", "int", unit},
+		[3]string{"Planned", "int", unit},
+		[3]string{"Reported", "int", unit},
+		[3]string{"OverCommitted", "int", unit},
+		[3]string{"TresCount", "int"},
+	)
 	for _, tres := range r.tres {
 		u, err := r.utilised(ctx, tres)
 		if err != nil {
 			return err
 		}
-		r.addRow(r.reply.GetCluster(), tres, u.allocated, u.down, u.planDown, u.idle, u.planned, u.reported, u.over, u.count)
+		r.addRow(
+			r.reply.GetCluster(),
+			tres,
+			u.allocated,
+			u.down,
+			u.planDown,
+			u.idle,
+			u.planned,
+			u.reported,
+			u.over,
+			u.count,
+		)
 	}
 	return nil
 }
@@ -412,8 +495,13 @@ func (r *report) usageColumns(first ...string) {
 	for _, name := range first {
 		r.setColumns([3]string{name, "text"})
 	}
-	r.setColumns([3]string{"TRES Name", "text"}, [3]string{"Used", "int", "TRES-seconds"}, [3]string{"Energy", "int", "joules"},
-		[3]string{"Depth", "int"}, [3]string{"Total", "int", "TRES-seconds"})
+	r.setColumns(
+		[3]string{"TRES Name", "text"},
+		[3]string{"Used", "int", "TRES-seconds"},
+		[3]string{"Energy", "int", "joules"},
+		[3]string{"Depth", "int"},
+		[3]string{"Total", "int", "TRES-seconds"},
+	)
 }
 
 // reportUsers is sreport user TopUsage and cluster UserUtilizationByAccount: who
@@ -435,7 +523,11 @@ func (r *report) reportUsers(ctx context.Context, top int) error {
 		list = append(list, sh)
 	}
 	slices.SortFunc(list, func(a, b *share) int {
-		return cmp.Or(b.used[0].Cmp(a.used[0]), strings.Compare(a.user, b.user), strings.Compare(a.account, b.account))
+		return cmp.Or(
+			b.used[0].Cmp(a.used[0]),
+			strings.Compare(a.user, b.user),
+			strings.Compare(a.account, b.account),
+		)
 	})
 	if strings.HasPrefix(strings.ToLower(strings.TrimSpace(r.q.GetReport())), "user") {
 		if top == 0 {
@@ -446,7 +538,17 @@ func (r *report) reportUsers(ctx context.Context, top int) error {
 	r.usageColumns("Login", "Proper Name", "Account")
 	for _, sh := range list {
 		for i, tres := range r.tres {
-			r.addRow(r.reply.GetCluster(), sh.user, "", sh.account, tres, wholeSeconds(sh.used[i]), sh.energy, int64(0), totals[i])
+			r.addRow(
+				r.reply.GetCluster(),
+				sh.user,
+				"",
+				sh.account,
+				tres,
+				wholeSeconds(sh.used[i]),
+				sh.energy,
+				int64(0),
+				totals[i],
+			)
 		}
 	}
 	return nil
@@ -477,7 +579,13 @@ func (r *report) reportFigures(ctx context.Context) error {
 		by = kpi.ByCluster
 	}
 	if !slices.Contains(kpi.Dimensions(), by) {
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("figures are not kept by %q: it is one of cluster, partition, account, user, qos", by))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"figures are not kept by %q: it is one of cluster, partition, account, user, qos",
+				by,
+			),
+		)
 	}
 	scope := r.scope
 	scope.Now = r.ask.End

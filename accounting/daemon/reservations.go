@@ -110,8 +110,20 @@ func (r *report) reportReservations(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.setColumns([3]string{"Cluster", "text"}, [3]string{"Name", "text"}, [3]string{"Start", "text"}, [3]string{"End", "text"}, [3]string{"TRES Name", "text"},
-		[3]string{"Allocated", "int", "TRES-seconds"}, [3]string{"Idle", "int", "TRES-seconds"}, [3]string{"total", "int", "TRES-seconds"})
+	r.setColumns(
+		[3]string{"Cluster", "text"},
+		[3]string{"Name", "text"},
+		[3]string{"Start", "text"},
+		[3]string{"End", "text"},
+		[3]string{"TRES Name", "text"},
+		[3]string{
+			"Allocated",
+			"int",
+			"TRES-seconds",
+		},
+		[3]string{"Idle", "int", "TRES-seconds"},
+		[3]string{"total", "int", "TRES-seconds"},
+	)
 	seen := occurrences{open: map[string]*occurrence{}}
 	err = r.runQuery(ctx, query.Reservations(r.scope), func(scan func(...any) error) error {
 		var e noted
@@ -145,13 +157,26 @@ func (r *report) reportReservations(ctx context.Context) error {
 			if idle.Sign() < 0 { // jobs outside its nodes, where it allows that
 				idle.SetInt64(0)
 			}
-			r.addRow(r.reply.GetCluster(), o.name, text(o.start), text(o.end), tres, wholeSeconds(used), wholeSeconds(idle), wholeSeconds(whole))
+			r.addRow(
+				r.reply.GetCluster(),
+				o.name,
+				text(o.start),
+				text(o.end),
+				tres,
+				wholeSeconds(used),
+				wholeSeconds(idle),
+				wholeSeconds(whole),
+			)
 		}
 	}
 	return nil
 }
 
-func (r *report) inReservation(ctx context.Context, name, tres string, from, to int64) (*big.Int, error) {
+func (r *report) inReservation(
+	ctx context.Context,
+	name, tres string,
+	from, to int64,
+) (*big.Int, error) {
 	ask := query.Report{Start: spec.Instant(from * 1000), End: spec.Instant(to * 1000), TRES: tres}
 	q, err := ask.InReservation(r.scope, name)
 	if err != nil {

@@ -31,7 +31,13 @@ func (s Service) awaitTurn(ctx context.Context) (over func(), err error) {
 }
 
 // eachRun asks for runs when it is its turn.
-func (s Service) eachRun(ctx context.Context, scope query.Scope, ask *query.Acct, want func(query.RunPart) bool, each func(acctRun) error) error {
+func (s Service) eachRun(
+	ctx context.Context,
+	scope query.Scope,
+	ask *query.Acct,
+	want func(query.RunPart) bool,
+	each func(acctRun) error,
+) error {
 	over, err := s.awaitTurn(ctx)
 	if err != nil {
 		return err
@@ -43,7 +49,13 @@ func (s Service) eachRun(ctx context.Context, scope query.Scope, ask *query.Acct
 // queryRuns asks for runs, those that are over and, unless it is known that there are
 // none, those that are not at once, and hands them on one after the other, in
 // the order of both.
-func (s Service) queryRuns(ctx context.Context, scope query.Scope, ask *query.Acct, want func(query.RunPart) bool, each func(acctRun) error) error {
+func (s Service) queryRuns(
+	ctx context.Context,
+	scope query.Scope,
+	ask *query.Acct,
+	want func(query.RunPart) bool,
+	each func(acctRun) error,
+) error {
 	few := len(ask.Jobs) > 0
 	over, live := ask.Runs(scope, want, few)
 	ended := func(each func(acctRun) error) error { return s.scanRuns(ctx, over, want, each) }
@@ -61,7 +73,10 @@ func (s Service) queryRuns(ctx context.Context, scope query.Scope, ask *query.Ac
 		return ended(each)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	ahead := readAhead(func(each func(acctRun) error) error { return s.scanRuns(ctx, live, want, each) }, ctx.Done())
+	ahead := readAhead(
+		func(each func(acctRun) error) error { return s.scanRuns(ctx, live, want, each) },
+		ctx.Done(),
+	)
 	defer ahead.awaitReader()
 	defer cancel()
 	err := ended(func(run acctRun) error {
@@ -89,7 +104,12 @@ var errMany = errors.New("many runs")
 // sortedRuns asks a question whose answer comes in no order, and sorts it: for
 // some runs that is less work than the store has with it. Of more it hands on
 // none.
-func (s Service) sortedRuns(ctx context.Context, q query.Query, want func(query.RunPart) bool, each func(acctRun) error) error {
+func (s Service) sortedRuns(
+	ctx context.Context,
+	q query.Query,
+	want func(query.RunPart) bool,
+	each func(acctRun) error,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var all []acctRun
@@ -111,7 +131,12 @@ func (s Service) sortedRuns(ctx context.Context, q query.Query, want func(query.
 }
 
 // scanRuns asks one question about runs.
-func (s Service) scanRuns(ctx context.Context, q query.Query, want func(query.RunPart) bool, each func(acctRun) error) error {
+func (s Service) scanRuns(
+	ctx context.Context,
+	q query.Query,
+	want func(query.RunPart) bool,
+	each func(acctRun) error,
+) error {
 	sc := newRunScan(want)
 	return s.D.cfg.Store.Query(ctx, q, func(scan func(...any) error) error {
 		if err := scan(sc.dest...); err != nil {
@@ -133,8 +158,13 @@ func runOrder(x, y *apiv1.AcctRow) int {
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(number(x), number(y)), cmp.Compare(rest(x), rest(y)), cmp.Compare(x.GetArrayTask(), y.GetArrayTask()),
-		cmp.Compare(x.GetUid(), y.GetUid()), cmp.Compare(x.GetRestarts(), y.GetRestarts()))
+	return cmp.Or(
+		cmp.Compare(number(x), number(y)),
+		cmp.Compare(rest(x), rest(y)),
+		cmp.Compare(x.GetArrayTask(), y.GetArrayTask()),
+		cmp.Compare(x.GetUid(), y.GetUid()),
+		cmp.Compare(x.GetRestarts(), y.GetRestarts()),
+	)
 }
 
 // runsAhead are runs that are read by a goroutine of their own, some thousand

@@ -63,7 +63,10 @@ const (
 )
 
 // PutGpuSamples takes what an agent has read of its GPUs and of its runs.
-func (s Service) PutGpuSamples(ctx context.Context, req *apiv1.PutGpuSamplesRequest) (*apiv1.PutGpuSamplesReply, error) {
+func (s Service) PutGpuSamples(
+	ctx context.Context,
+	req *apiv1.PutGpuSamplesRequest,
+) (*apiv1.PutGpuSamplesReply, error) {
 	if s.D.cfg.MayPut != nil {
 		if err := s.D.cfg.MayPut(ctx, req.GetNode()); err != nil {
 			return nil, err
@@ -98,7 +101,12 @@ func (s Service) PutGpuSamples(ctx context.Context, req *apiv1.PutGpuSamplesRequ
 
 // ReadSamples reads a message. What is malformed is refused as a whole.
 func ReadSamples(req *apiv1.PutGpuSamplesRequest) (out SampleRows, err error) {
-	if req.GetNode() == "" || req.GetSeconds() == 0 && len(req.GetSeries()) > 0 || req.GetUsageSeconds() == 0 && slices.ContainsFunc(req.GetUsage(), func(u *apiv1.UsageSeries) bool { return u.GetSeconds() == 0 }) {
+	if req.GetNode() == "" || req.GetSeconds() == 0 && len(req.GetSeries()) > 0 ||
+		req.GetUsageSeconds() == 0 &&
+			slices.ContainsFunc(
+				req.GetUsage(),
+				func(u *apiv1.UsageSeries) bool { return u.GetSeconds() == 0 },
+			) {
 		return out, badSamples(req, "a node and an interval are expected")
 	}
 	out.GPUs, err = readGPUs(req)
@@ -109,7 +117,10 @@ func ReadSamples(req *apiv1.PutGpuSamplesRequest) (out SampleRows, err error) {
 }
 
 func badSamples(req *apiv1.PutGpuSamplesRequest, format string, args ...any) error {
-	return spec.Refuse(spec.CodeBadRequest, "samples of "+req.GetNode()+": "+fmt.Sprintf(format, args...))
+	return spec.Refuse(
+		spec.CodeBadRequest,
+		"samples of "+req.GetNode()+": "+fmt.Sprintf(format, args...),
+	)
 }
 
 // aheadMost is how far a node's clock may be ahead of this host's. What is
@@ -140,8 +151,15 @@ func (d *Daemon) leaveOut(node string, rows *SampleRows) {
 	rows.Usage = slices.DeleteFunc(rows.Usage, func(r tally.UsageSample) bool { return no(r.At) })
 	d.figures.samplesLeftOut.Add(uint64(bad))
 	if d.samples.noteStrange(node, bad > 0) {
-		d.cfg.Log.Warn("readings are left out: they are older than accounting.samples_keep, or their time is in the future; is the node's clock right?",
-			"node", node, "readings", bad, "one_at_unix_second", example)
+		d.cfg.Log.Warn(
+			"readings are left out: they are older than accounting.samples_keep, or their time is in the future; is the node's clock right?",
+			"node",
+			node,
+			"readings",
+			bad,
+			"one_at_unix_second",
+			example,
+		)
 	}
 }
 
@@ -149,14 +167,36 @@ func (d *Daemon) leaveOut(node string, rows *SampleRows) {
 func readUsage(req *apiv1.PutGpuSamplesRequest, most int) (out []tally.UsageSample, err error) {
 	for _, u := range req.GetUsage() {
 		if len(u.GetCpu()) != len(u.GetAt()) || len(u.GetRss()) != len(u.GetAt()) {
-			return nil, badSamples(req, "%d times, %d and %d figures of job %d", len(u.GetAt()), len(u.GetCpu()), len(u.GetRss()), u.GetJobId())
+			return nil, badSamples(
+				req,
+				"%d times, %d and %d figures of job %d",
+				len(u.GetAt()),
+				len(u.GetCpu()),
+				len(u.GetRss()),
+				u.GetJobId(),
+			)
 		}
 		if len(out)+len(u.GetAt()) > most {
 			return nil, badSamples(req, "more than %d readings in one call", samplesOneCall)
 		}
 		for k, at := range u.GetAt() {
-			out = append(out, tally.UsageSample{At: at, Node: req.GetNode(), UID: u.GetUid(), Attempt: u.GetAttempt(), JobID: u.GetJobId(), Step: u.GetStep(),
-				User: u.GetUser(), Account: u.GetAccount(), Partition: u.GetPartition(), Seconds: cmp.Or(u.GetSeconds(), req.GetUsageSeconds()), CPU: u.GetCpu()[k], RSS: u.GetRss()[k]})
+			out = append(
+				out,
+				tally.UsageSample{
+					At:        at,
+					Node:      req.GetNode(),
+					UID:       u.GetUid(),
+					Attempt:   u.GetAttempt(),
+					JobID:     u.GetJobId(),
+					Step:      u.GetStep(),
+					User:      u.GetUser(),
+					Account:   u.GetAccount(),
+					Partition: u.GetPartition(),
+					Seconds:   cmp.Or(u.GetSeconds(), req.GetUsageSeconds()),
+					CPU:       u.GetCpu()[k],
+					RSS:       u.GetRss()[k],
+				},
+			)
 		}
 	}
 	return out, nil
@@ -168,15 +208,33 @@ func readGPUs(req *apiv1.PutGpuSamplesRequest) (out []tally.GPUSample, err error
 		lists := sampleLists(gpu)
 		for i, list := range lists {
 			if len(list) != 0 && len(list) != len(gpu.GetAt()) {
-				return nil, badSamples(req, "%d times and %d figures in list %d", len(gpu.GetAt()), len(list), i)
+				return nil, badSamples(
+					req,
+					"%d times and %d figures in list %d",
+					len(gpu.GetAt()),
+					len(list),
+					i,
+				)
 			}
 		}
 		if len(out)+len(gpu.GetAt()) > samplesOneCall {
 			return nil, badSamples(req, "more than %d readings in one call", samplesOneCall)
 		}
 		for k, at := range gpu.GetAt() {
-			row := tally.GPUSample{At: at, Node: req.GetNode(), UUID: gpu.GetUuid(), Index: gpu.GetIndex(), Profile: gpu.GetProfile(), UID: gpu.GetUid(),
-				Attempt: gpu.GetAttempt(), JobID: gpu.GetJobId(), User: gpu.GetUser(), Account: gpu.GetAccount(), Partition: gpu.GetPartition(), Seconds: req.GetSeconds()}
+			row := tally.GPUSample{
+				At:        at,
+				Node:      req.GetNode(),
+				UUID:      gpu.GetUuid(),
+				Index:     gpu.GetIndex(),
+				Profile:   gpu.GetProfile(),
+				UID:       gpu.GetUid(),
+				Attempt:   gpu.GetAttempt(),
+				JobID:     gpu.GetJobId(),
+				User:      gpu.GetUser(),
+				Account:   gpu.GetAccount(),
+				Partition: gpu.GetPartition(),
+				Seconds:   req.GetSeconds(),
+			}
 			for i, list := range lists {
 				row.Values[i] = tally.NotMeasured
 				if len(list) != 0 {
@@ -191,9 +249,29 @@ func readGPUs(req *apiv1.PutGpuSamplesRequest) (out []tally.GPUSample, err error
 
 // sampleLists are the lists of a series in the order of tally.SampleColumns.
 func sampleLists(g *apiv1.GpuSeries) [tally.SampleFields][]int64 {
-	return [tally.SampleFields][]int64{g.GetUtil(), g.GetMemUtil(), g.GetEngine(), g.GetSm(), g.GetOccupancy(), g.GetTensor(), g.GetDram(), g.GetMemory(),
-		g.GetPower(), g.GetEnergy(), g.GetTemp(), g.GetMemTemp(), g.GetSmClock(), g.GetMemClock(), g.GetThrottle(), g.GetPcieTx(), g.GetPcieRx(),
-		g.GetNvlinkTx(), g.GetNvlinkRx(), g.GetXid(), g.GetProcesses()}
+	return [tally.SampleFields][]int64{
+		g.GetUtil(),
+		g.GetMemUtil(),
+		g.GetEngine(),
+		g.GetSm(),
+		g.GetOccupancy(),
+		g.GetTensor(),
+		g.GetDram(),
+		g.GetMemory(),
+		g.GetPower(),
+		g.GetEnergy(),
+		g.GetTemp(),
+		g.GetMemTemp(),
+		g.GetSmClock(),
+		g.GetMemClock(),
+		g.GetThrottle(),
+		g.GetPcieTx(),
+		g.GetPcieRx(),
+		g.GetNvlinkTx(),
+		g.GetNvlinkRx(),
+		g.GetXid(),
+		g.GetProcesses(),
+	}
 }
 
 // addRows puts rows into the next insert; nil = the store has them already.
@@ -204,12 +282,22 @@ func (s *samples) addRows(node string, rows SampleRows) (*sampleBatch, error) {
 		return nil, nil
 	}
 	if s.rows.Len()+rows.Len() > samplesMost {
-		return nil, spec.Refuse(spec.CodeDatabaseUnreachable, fmt.Sprintf("%d samples wait for the accounting store already: send these again later", s.rows.Len()))
+		return nil, spec.Refuse(
+			spec.CodeDatabaseUnreachable,
+			fmt.Sprintf(
+				"%d samples wait for the accounting store already: send these again later",
+				s.rows.Len(),
+			),
+		)
 	}
 	if s.batch == nil {
 		s.batch = &sampleBatch{done: make(chan struct{})}
 	}
-	s.rows.GPUs, s.rows.Usage = append(s.rows.GPUs, rows.GPUs...), append(s.rows.Usage, rows.Usage...)
+	s.rows.GPUs, s.rows.Usage = append(
+		s.rows.GPUs,
+		rows.GPUs...), append(
+		s.rows.Usage,
+		rows.Usage...)
 	if s.rows.Len() >= samplesOneWrite {
 		select {
 		case s.full <- struct{}{}:
@@ -293,7 +381,11 @@ func (d *Daemon) keepSamples(ctx context.Context) {
 		if !kept && d.isReady() {
 			err := d.cfg.Store.KeepSamples(ctx, d.cfg.SampleKeep)
 			if err != nil && !told {
-				d.cfg.Log.Warn("how long samples are kept cannot be set, and is tried again", "error", d.cfg.Store.Explain(err))
+				d.cfg.Log.Warn(
+					"how long samples are kept cannot be set, and is tried again",
+					"error",
+					d.cfg.Store.Explain(err),
+				)
 			}
 			kept, told = err == nil, err != nil
 		}

@@ -16,15 +16,25 @@ const scriptsAtOnce = 1000
 // Scripts gives the scripts or environments of jobs to their owners and to
 // administrators. The store has only their hashes; the content is the
 // controller's, for as long as it keeps it.
-func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.AcctScriptReply, error) {
+func (s Service) Scripts(
+	ctx context.Context,
+	q *apiv1.AcctScriptQuery,
+) (*apiv1.AcctScriptReply, error) {
 	if len(q.GetJobs()) == 0 {
-		return nil, spec.Refuse(spec.CodeInvalidJobID, "name the jobs whose script or environment is asked for")
+		return nil, spec.Refuse(
+			spec.CodeInvalidJobID,
+			"name the jobs whose script or environment is asked for",
+		)
 	}
 	scope, behind, err := s.D.openScope(ctx, q.GetMinSeq())
 	if err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	ask, err := s.readQuery(ctx, &apiv1.AcctQuery{Jobs: q.GetJobs(), AllUsers: true, AllocationsOnly: true}, scope)
+	ask, err := s.readQuery(
+		ctx,
+		&apiv1.AcctQuery{Jobs: q.GetJobs(), AllUsers: true, AllocationsOnly: true},
+		scope,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +43,10 @@ func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.
 	origin := map[uint64]uint64{}
 	err = s.eachRun(ctx, scope, ask, want, func(run acctRun) error {
 		if len(a.runs) >= scriptsAtOnce {
-			return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("more than %d jobs: ask for fewer at once", scriptsAtOnce))
+			return spec.Refuse(
+				spec.CodeBadRequest,
+				fmt.Sprintf("more than %d jobs: ask for fewer at once", scriptsAtOnce),
+			)
 		}
 		origin[run.key.UID] = run.key.UID
 		if run.array != 0 {
@@ -48,7 +61,13 @@ func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.
 	who := s.D.callerOf(ctx)
 	for _, run := range a.runs {
 		if !who.Admin && (who.User == "" || run.row.GetUser() != who.User) {
-			return nil, spec.Refuse(spec.CodeAccessDenied, fmt.Sprintf("job %d belongs to another user: its script and environment are his", run.row.GetJobId()))
+			return nil, spec.Refuse(
+				spec.CodeAccessDenied,
+				fmt.Sprintf(
+					"job %d belongs to another user: its script and environment are his",
+					run.row.GetJobId(),
+				),
+			)
 		}
 		one := &apiv1.AcctScript{Row: run.row}
 		one.Data, err = s.content(ctx, scope, origin[run.key.UID], q.GetEnvironment())
@@ -63,10 +82,19 @@ func (s Service) Scripts(ctx context.Context, q *apiv1.AcctScriptQuery) (*apiv1.
 
 // content is the script, or the environment, of a submission; nil if nobody
 // has it any more.
-func (s Service) content(ctx context.Context, scope query.Scope, uid uint64, environment bool) ([]byte, error) {
+func (s Service) content(
+	ctx context.Context,
+	scope query.Scope,
+	uid uint64,
+	environment bool,
+) ([]byte, error) {
 	var script, env string
 	var owner uint32
-	err := s.D.cfg.Store.Query(ctx, query.Submission(scope, uid), func(scan func(...any) error) error { return scan(&owner, &script, &env) })
+	err := s.D.cfg.Store.Query(
+		ctx,
+		query.Submission(scope, uid),
+		func(scan func(...any) error) error { return scan(&owner, &script, &env) },
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -23,9 +23,18 @@ var _ service.AccountingServer = Service{}
 func (d *Daemon) Service() Service { return Service{D: d} }
 
 // Status tells how far the store is.
-func (s Service) Status(context.Context, *apiv1.AccountingStatusRequest) (*apiv1.AccountingStatusReply, error) {
+func (s Service) Status(
+	context.Context,
+	*apiv1.AccountingStatusRequest,
+) (*apiv1.AccountingStatusReply, error) {
 	status := s.D.Status()
-	out := &apiv1.AccountingStatusReply{Seq: status.Seq, HeadSeq: status.Head, Lag: int64(status.Lag), Store: s.D.cfg.Store.Target(), Up: status.Up}
+	out := &apiv1.AccountingStatusReply{
+		Seq:     status.Seq,
+		HeadSeq: status.Head,
+		Lag:     int64(status.Lag),
+		Store:   s.D.cfg.Store.Target(),
+		Up:      status.Up,
+	}
 	if status.Error != nil {
 		out.Error = status.Error.Error()
 	}
@@ -39,7 +48,10 @@ func loadZone(name string) (*time.Location, error) {
 	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, spec.Refuse(spec.CodeBadRequest, "there is no time zone "+name+": give an IANA name like Europe/Berlin")
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			"there is no time zone "+name+": give an IANA name like Europe/Berlin",
+		)
 	}
 	return loc, nil
 }
@@ -64,5 +76,8 @@ func (d *Daemon) storeAway(err error) error {
 	if err == nil || spec.CodeOf(err) != 0 || errors.Is(err, context.Canceled) {
 		return err
 	}
-	return spec.Refuse(spec.CodeDatabaseUnreachable, fmt.Sprintf("accounting (%s): %v", d.cfg.Store.Target(), d.cfg.Store.Explain(err)))
+	return spec.Refuse(
+		spec.CodeDatabaseUnreachable,
+		fmt.Sprintf("accounting (%s): %v", d.cfg.Store.Target(), d.cfg.Store.Explain(err)),
+	)
 }

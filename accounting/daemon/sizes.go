@@ -14,7 +14,13 @@ import (
 // reportPairs is a report of use by two keys. Who stands first gets a line with the
 // sum, in which the second is empty, where that is a person; else each pair is
 // a line of its own.
-func (r *report) reportPairs(ctx context.Context, first string, one query.Key, second string, two query.Key) error {
+func (r *report) reportPairs(
+	ctx context.Context,
+	first string,
+	one query.Key,
+	second string,
+	two query.Key,
+) error {
 	shares, err := r.queryUsed(ctx, one, two)
 	if err != nil {
 		return err
@@ -41,7 +47,10 @@ func (r *report) reportPairs(ctx context.Context, first string, one query.Key, s
 		sums[k].add(sh)
 	}
 	slices.SortFunc(list, func(a, b *share) int {
-		return cmp.Or(cmp.Compare(*a.columnFor(one), *b.columnFor(one)), cmp.Compare(*a.columnFor(two), *b.columnFor(two)))
+		return cmp.Or(
+			cmp.Compare(*a.columnFor(one), *b.columnFor(one)),
+			cmp.Compare(*a.columnFor(two), *b.columnFor(two)),
+		)
 	})
 	last := ""
 	for i, sh := range list {
@@ -94,7 +103,10 @@ func (r *report) reportSizes(ctx context.Context, accounts, wckeys bool) error {
 	}
 	for i, n := range groups {
 		if n <= 0 || len(groups) > mostGroups || (i > 0 && n <= groups[i-1]) {
-			return spec.Refuse(spec.CodeBadRequest, "the groups of sizes must be numbers above 0, each larger than the one before")
+			return spec.Refuse(
+				spec.CodeBadRequest,
+				"the groups of sizes must be numbers above 0, each larger than the one before",
+			)
 		}
 	}
 	var by []query.Key
@@ -118,7 +130,10 @@ func (r *report) reportSizes(ctx context.Context, accounts, wckeys bool) error {
 	for i := range len(groups) + 1 {
 		r.setColumns([3]string{sizeName(groups, i), "int", unit})
 	}
-	r.setColumns([3]string{"% of cluster", "float", "percent"}, [3]string{"Total", "int", "TRES-seconds"})
+	r.setColumns(
+		[3]string{"% of cluster", "float", "percent"},
+		[3]string{"Total", "int", "TRES-seconds"},
+	)
 	for _, tres := range r.tres {
 		if err := r.sizesOf(ctx, tres, groups, by); err != nil {
 			return err
@@ -158,7 +173,10 @@ func (r *report) sizesOf(ctx context.Context, tres string, groups []int64, by []
 			return err
 		}
 	case by[0] == query.KeyAccount && len(named) > 0:
-		lines = slices.DeleteFunc(lines, func(l *sized) bool { return !slices.Contains(named, l.account) })
+		lines = slices.DeleteFunc(
+			lines,
+			func(l *sized) bool { return !slices.Contains(named, l.account) },
+		)
 	}
 	for _, l := range lines {
 		name := l.account
@@ -193,7 +211,12 @@ func (r *report) sizesOf(ctx context.Context, tres string, groups []int64, by []
 
 // sizedRuns asks for the lines as they are, of all accounts where lines are by
 // account.
-func (r *report) sizedRuns(ctx context.Context, tres string, groups []int64, by []query.Key) ([]*sized, error) {
+func (r *report) sizedRuns(
+	ctx context.Context,
+	tres string,
+	groups []int64,
+	by []query.Key,
+) ([]*sized, error) {
 	ask := r.ask
 	ask.TRES = tres
 	if by[0] == query.KeyAccount {
@@ -220,7 +243,8 @@ func (r *report) sizedRuns(ctx context.Context, tres string, groups []int64, by 
 		if err != nil {
 			return err
 		}
-		if last := len(lines) - 1; last < 0 || lines[last].account != k.account || lines[last].wckey != k.wckey {
+		if last := len(lines) - 1; last < 0 || lines[last].account != k.account ||
+			lines[last].wckey != k.wckey {
 			lines = append(lines, newSized(k.account, k.wckey, len(groups)+1))
 		}
 		l := lines[len(lines)-1]
@@ -231,7 +255,12 @@ func (r *report) sizedRuns(ctx context.Context, tres string, groups []int64, by 
 }
 
 func newSized(account, wckey string, groups int) *sized {
-	l := &sized{account: account, wckey: wckey, used: make([]*big.Int, groups), jobs: make([]int64, groups)}
+	l := &sized{
+		account: account,
+		wckey:   wckey,
+		used:    make([]*big.Int, groups),
+		jobs:    make([]int64, groups),
+	}
 	for i := range l.used {
 		l.used[i] = new(big.Int)
 	}
@@ -239,7 +268,11 @@ func newSized(account, wckey string, groups int) *sized {
 }
 
 // lumpAccounts adds each line to the accounts that are named, or to the top.
-func (r *report) lumpAccounts(ctx context.Context, lines []*sized, named []string) ([]*sized, error) {
+func (r *report) lumpAccounts(
+	ctx context.Context,
+	lines []*sized,
+	named []string,
+) ([]*sized, error) {
 	used := map[shareKey]*share{}
 	for _, l := range lines {
 		used[shareKey{account: l.account}] = nil
@@ -277,6 +310,9 @@ func (r *report) lumpAccounts(ctx context.Context, lines []*sized, named []strin
 			at = up
 		}
 	}
-	slices.SortFunc(out, func(a, b *sized) int { return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.wckey, b.wckey)) })
+	slices.SortFunc(
+		out,
+		func(a, b *sized) int { return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.wckey, b.wckey)) },
+	)
 	return out, nil
 }

@@ -22,7 +22,13 @@ func sqlLimits() query.Limits {
 
 // sqlFormats are the engine's names of the formats.
 func sqlFormats() map[string]string {
-	return map[string]string{"": "TabSeparatedWithNames", "table": "TabSeparatedWithNames", "csv": "CSVWithNames", "json": "JSONEachRow", "parquet": "Parquet"}
+	return map[string]string{
+		"":        "TabSeparatedWithNames",
+		"table":   "TabSeparatedWithNames",
+		"csv":     "CSVWithNames",
+		"json":    "JSONEachRow",
+		"parquet": "Parquet",
+	}
 }
 
 // sqlLength bounds the text of a question.
@@ -48,10 +54,19 @@ func (s Service) Sql(q *apiv1.SqlQuery, stream service.Accounting_SqlServer) err
 	}
 	format, ok := sqlFormats()[q.GetFormat()]
 	if !ok {
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no format %q: it is one of table, csv, json, parquet", q.GetFormat()))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"there is no format %q: it is one of table, csv, json, parquet",
+				q.GetFormat(),
+			),
+		)
 	}
 	if len(q.GetSql()) > sqlLength {
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("the question is longer than %d bytes", sqlLength))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf("the question is longer than %d bytes", sqlLength),
+		)
 	}
 	viewer, err := s.D.viewerOf(ctx, scope)
 	if err != nil {
@@ -73,7 +88,12 @@ func (s Service) Sql(q *apiv1.SqlQuery, stream service.Accounting_SqlServer) err
 }
 
 // treeOf has the engine's own reading of a question checked.
-func (d *Daemon) treeOf(ctx context.Context, sql string, scope query.Scope, viewer query.Viewer) error {
+func (d *Daemon) treeOf(
+	ctx context.Context,
+	sql string,
+	scope query.Scope,
+	viewer query.Viewer,
+) error {
 	names, err := d.queryLines(ctx, query.Names(scope))
 	if err != nil {
 		return d.storeAway(err)
@@ -118,13 +138,20 @@ const sqlPiece = 256 << 10
 const brokenAnswer = "__exception__"
 
 // passInPieces hands an answer on in pieces, at least one.
-func (d *Daemon) passInPieces(body io.Reader, behind uint64, send func(*apiv1.SqlReply) error) error {
+func (d *Daemon) passInPieces(
+	body io.Reader,
+	behind uint64,
+	send func(*apiv1.SqlReply) error,
+) error {
 	buf := make([]byte, sqlPiece)
 	for first := true; ; first = false {
 		n, err := io.ReadFull(body, buf)
 		if n > 0 || first {
 			if at := strings.Index(string(buf[:n]), brokenAnswer); at >= 0 && err != nil {
-				return spec.Refuse(spec.CodeBadRequest, "the answer was broken off: "+sqlText(string(buf[at+len(brokenAnswer):n])))
+				return spec.Refuse(
+					spec.CodeBadRequest,
+					"the answer was broken off: "+sqlText(string(buf[at+len(brokenAnswer):n])),
+				)
 			}
 			if err := send(&apiv1.SqlReply{Data: slices.Clone(buf[:n]), Behind: behind}); err != nil {
 				return err
@@ -229,14 +256,22 @@ func sqlText(text string) string {
 
 // explainCommand gives the SQL behind a command, as it would be run now, over the
 // last day where nothing else is said.
-func (s Service) explainCommand(ctx context.Context, name string, scope query.Scope) (string, error) {
+func (s Service) explainCommand(
+	ctx context.Context,
+	name string,
+	scope query.Scope,
+) (string, error) {
 	name = strings.ToLower(name)
 	switch name {
 	case "sacct":
 		ask := &query.Acct{}
 		ask.Window(scope.Now, midnightBefore(scope.Now, time.UTC, 0))
 		over, live := ask.Runs(scope, wantedParts(nil), false)
-		steps := ask.Steps(scope, []query.RunKey{{UID: 1}}, query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true})
+		steps := ask.Steps(
+			scope,
+			[]query.RunKey{{UID: 1}},
+			query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true},
+		)
 		return "-- the runs since midnight that are over\n" + over.Text() + ";\n\n-- those that are not\n" + live.Text() +
 			";\n\n-- the steps of some of them\n" + steps.Text() + ";\n", nil
 	case "kpi":
@@ -261,5 +296,12 @@ func (s Service) explainCommand(ctx context.Context, name string, scope query.Sc
 			return reply.GetSql() + ";\n", nil
 		}
 	}
-	return "", spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no command %q: it is one of sacct, kpi, %s", name, strings.Join(known, ", ")))
+	return "", spec.Refuse(
+		spec.CodeBadRequest,
+		fmt.Sprintf(
+			"there is no command %q: it is one of sacct, kpi, %s",
+			name,
+			strings.Join(known, ", "),
+		),
+	)
 }

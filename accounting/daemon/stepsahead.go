@@ -29,7 +29,12 @@ func (a *answer) askAhead() *stepsAhead {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
-	steps := &stepsAhead{cancel: cancel, numbers: map[uint32]bool{}, done: make(chan struct{}), rows: map[query.RunKey][]*apiv1.AcctRow{}}
+	steps := &stepsAhead{
+		cancel:  cancel,
+		numbers: map[uint32]bool{},
+		done:    make(chan struct{}),
+		rows:    map[query.RunKey][]*apiv1.AcctRow{},
+	}
 	var list []uint32
 	for _, job := range a.ask.Jobs {
 		if !steps.numbers[job.ID] {
@@ -41,7 +46,13 @@ func (a *answer) askAhead() *stepsAhead {
 	q := a.ask.StepsByNumber(a.scope, list, parts)
 	go func() {
 		defer close(steps.done)
-		steps.err = a.s.endedSteps(ctx, q, parts, func(query.RunKey) bool { return true }, steps.rows)
+		steps.err = a.s.endedSteps(
+			ctx,
+			q,
+			parts,
+			func(query.RunKey) bool { return true },
+			steps.rows,
+		)
 	}()
 	return steps
 }
@@ -56,7 +67,11 @@ func (s *stepsAhead) waitForSteps() error {
 }
 
 // hasSteps tells whether all ended steps of a run are among the rows.
-func (s *stepsAhead) hasSteps(run *acctRun) bool { return s != nil && s.numbers[run.row.GetJobId()] }
+func (s *stepsAhead) hasSteps(
+	run *acctRun,
+) bool {
+	return s != nil && s.numbers[run.row.GetJobId()]
+}
 
 // stopAsking gives up what is still asked.
 func (s *stepsAhead) stopAsking() {

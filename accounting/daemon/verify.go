@@ -19,19 +19,26 @@ const verifyTell = 500_000
 // verifyStore counts the whole ledger again, as if for an empty store, and compares
 // with what is stored up to the store's position. The store is asked first:
 // it goes on growing meanwhile.
-func (d *Daemon) verifyStore(ctx context.Context, tell func(done, of uint64)) (found []query.Finding, err error) {
+func (d *Daemon) verifyStore(
+	ctx context.Context,
+	tell func(done, of uint64),
+) (found []query.Finding, err error) {
 	scope, _, err := d.openScope(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
 	stored := map[string][]uint64{}
 	for _, table := range query.SumTables() {
-		err := d.cfg.Store.Query(ctx, query.Totals(scope, table), func(scan func(...any) error) error {
-			var sums []uint64
-			err := scan(&sums)
-			stored[table.Name] = sums
-			return err
-		})
+		err := d.cfg.Store.Query(
+			ctx,
+			query.Totals(scope, table),
+			func(scan func(...any) error) error {
+				var sums []uint64
+				err := scan(&sums)
+				stored[table.Name] = sums
+				return err
+			},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -50,21 +57,36 @@ func (d *Daemon) verifyStore(ctx context.Context, tell func(done, of uint64)) (f
 		return nil, err
 	}
 	for _, table := range query.SumTables() {
-		finding := query.Finding{Name: table.Name, Detail: fmt.Sprintf("%d rows", counted.of(table.Name, len(table.Sums))[0])}
+		finding := query.Finding{
+			Name:   table.Name,
+			Detail: fmt.Sprintf("%d rows", counted.of(table.Name, len(table.Sums))[0]),
+		}
 		for i, sum := range table.Sums {
 			have, want := stored[table.Name][i], counted.of(table.Name, len(table.Sums))[i]
 			if have != want {
 				finding.Bad = true
-				finding.Detail += fmt.Sprintf("; %s: the store has %d, the ledger gives %d", sum.Name, have, want)
+				finding.Detail += fmt.Sprintf(
+					"; %s: the store has %d, the ledger gives %d",
+					sum.Name,
+					have,
+					want,
+				)
 			}
 		}
 		found = append(found, finding)
 	}
 	rolled, err := d.verifyRolled(ctx, scope, purged)
 	if len(purged) > 0 {
-		finding := query.Finding{Name: "purges", Detail: fmt.Sprintf("%d, whose recorded sums count above", len(purged)), Bad: unfinished > 0}
+		finding := query.Finding{
+			Name:   "purges",
+			Detail: fmt.Sprintf("%d, whose recorded sums count above", len(purged)),
+			Bad:    unfinished > 0,
+		}
 		if finding.Bad {
-			finding.Detail += fmt.Sprintf("; %d were broken off and are ended by the next", unfinished)
+			finding.Detail += fmt.Sprintf(
+				"; %d were broken off and are ended by the next",
+				unfinished,
+			)
 		}
 		found = append(found, finding)
 	}
@@ -79,7 +101,10 @@ type purge struct {
 }
 
 // readPurged reads what was purged and not brought back.
-func (d *Daemon) readPurged(ctx context.Context, scope query.Scope) (out []purge, unfinished int, err error) {
+func (d *Daemon) readPurged(
+	ctx context.Context,
+	scope query.Scope,
+) (out []purge, unfinished int, err error) {
 	err = d.cfg.Store.Query(ctx, query.Purges(scope), func(scan func(...any) error) error {
 		var p purge
 		var id, month string
@@ -98,7 +123,11 @@ func (d *Daemon) readPurged(ctx context.Context, scope query.Scope) (out []purge
 
 // verifyRolled compares what is added up by day and quarter of an hour with the
 // runs.
-func (d *Daemon) verifyRolled(ctx context.Context, scope query.Scope, purged []purge) (found []query.Finding, err error) {
+func (d *Daemon) verifyRolled(
+	ctx context.Context,
+	scope query.Scope,
+	purged []purge,
+) (found []query.Finding, err error) {
 	if scope.Rolled.Build == 0 {
 		return []query.Finding{{Name: "rollups", Detail: "nothing is added up yet"}}, nil
 	}
@@ -125,11 +154,19 @@ func (d *Daemon) verifyRolled(ctx context.Context, scope query.Scope, purged []p
 			name string
 			have []string
 		}{{"rollup_days", days}, {"rollup_quarters", quarters}} {
-			finding := query.Finding{Name: t.name, Detail: fmt.Sprintf("%d builds, up to %s", scope.Rolled.Build, until)}
+			finding := query.Finding{
+				Name:   t.name,
+				Detail: fmt.Sprintf("%d builds, up to %s", scope.Rolled.Build, until),
+			}
 			for i, n := range t.have {
 				if n != runs[i] {
 					finding.Bad = true
-					finding.Detail += fmt.Sprintf("; sum %d: it has %s, the runs give %s", i+1, n, runs[i])
+					finding.Detail += fmt.Sprintf(
+						"; sum %d: it has %s, the runs give %s",
+						i+1,
+						n,
+						runs[i],
+					)
 				}
 			}
 			found = append(found, finding)
@@ -140,9 +177,19 @@ func (d *Daemon) verifyRolled(ctx context.Context, scope query.Scope, purged []p
 }
 
 // recountLedger folds the ledger from its first event to one.
-func (d *Daemon) recountLedger(ctx context.Context, last uint64, into sums, tell func(done, of uint64)) error {
+func (d *Daemon) recountLedger(
+	ctx context.Context,
+	last uint64,
+	into sums,
+	tell func(done, of uint64),
+) error {
 	if head, _ := d.cfg.Source.Head(); head < last {
-		return fmt.Errorf("the store is compared with the ledger first, which ends at event %d, before event %d: %w", head, last, tally.ErrOrder)
+		return fmt.Errorf(
+			"the store is compared with the ledger first, which ends at event %d, before event %d: %w",
+			head,
+			last,
+			tally.ErrOrder,
+		)
 	}
 	cursor, err := d.cfg.Source.Open(ctx, 1)
 	if err != nil {
@@ -220,7 +267,16 @@ func (s sums) addBatch(batch *tally.Batch) {
 		if row.Exit.Code != 0 {
 			bad = 1
 		}
-		s.putRow("jobs", row.UID, row.Count, span, n(row.Alloc.CPUs)*span, n(row.Alloc.GPUs)*span, cpu(&row.Used), bad)
+		s.putRow(
+			"jobs",
+			row.UID,
+			row.Count,
+			span,
+			n(row.Alloc.CPUs)*span,
+			n(row.Alloc.GPUs)*span,
+			cpu(&row.Used),
+			bad,
+		)
 	}
 	for i := range batch.Steps {
 		r := &batch.Steps[i]
@@ -251,17 +307,42 @@ func (d *Daemon) examineStore(ctx context.Context) ([]query.Finding, error) {
 	d.mu.Lock()
 	ledger := d.ledger
 	d.mu.Unlock()
-	out := []query.Finding{{Name: "ingest", Detail: fmt.Sprintf("event %d of %d is stored, %d missing, the oldest %.1f s old", status.Seq, status.Head, status.Head-min(status.Head, status.Seq), float64(status.Lag)/1e9),
-		Bad: !status.Up || status.Lag > lagBad}}
+	out := []query.Finding{
+		{
+			Name: "ingest",
+			Detail: fmt.Sprintf(
+				"event %d of %d is stored, %d missing, the oldest %.1f s old",
+				status.Seq,
+				status.Head,
+				status.Head-min(status.Head, status.Seq),
+				float64(status.Lag)/1e9,
+			),
+			Bad: !status.Up || status.Lag > lagBad,
+		},
+	}
 	if status.Error != nil {
 		out = append(out, query.Finding{Name: "error", Detail: status.Error.Error(), Bad: true})
 	}
 	if status.Up && status.Lag > lagBad {
-		out = append(out, query.Finding{Name: "lag", Detail: "the store takes rows, but slower than events come, or it is catching up: muster_accounting_lag_seconds tells which", Bad: true})
+		out = append(
+			out,
+			query.Finding{
+				Name:   "lag",
+				Detail: "the store takes rows, but slower than events come, or it is catching up: muster_accounting_lag_seconds tells which",
+				Bad:    true,
+			},
+		)
 	}
 	more, err := d.cfg.Store.Examine(ctx, ledger)
 	if err != nil && ctx.Err() == nil {
-		more, err = append(more, query.Finding{Name: "store", Detail: d.cfg.Store.Target() + ": " + d.cfg.Store.Explain(err).Error(), Bad: true}), nil
+		more, err = append(
+			more,
+			query.Finding{
+				Name:   "store",
+				Detail: d.cfg.Store.Target() + ": " + d.cfg.Store.Explain(err).Error(),
+				Bad:    true,
+			},
+		), nil
 	}
 	return slices.Concat(out, more), err
 }

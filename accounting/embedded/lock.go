@@ -30,7 +30,12 @@ func lockData(data string) (*os.File, error) {
 		if text, err := os.ReadFile(path); err == nil && len(text) > 0 {
 			holder = "process " + strings.TrimSpace(string(text))
 		}
-		return nil, fmt.Errorf("%w: %s has %s open; one data path serves one engine, so stop that one or give another path", ErrInUse, holder, data)
+		return nil, fmt.Errorf(
+			"%w: %s has %s open; one data path serves one engine, so stop that one or give another path",
+			ErrInUse,
+			holder,
+			data,
+		)
 	}
 	if err := f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)

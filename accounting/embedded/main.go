@@ -73,8 +73,15 @@ func Main(ctx context.Context, options Options) error {
 
 // withoutTCP says that nobody can log in.
 func (o Options) withoutTCP(err error) {
-	o.Log.Error("nobody can log in to the ClickHouse engine; accounting itself goes on", "address", o.TCP, "error", err,
-		"cure", "make the password file (umask 077; openssl rand -hex 24 > FILE) or free the address, and restart the accounting")
+	o.Log.Error(
+		"nobody can log in to the ClickHouse engine; accounting itself goes on",
+		"address",
+		o.TCP,
+		"error",
+		err,
+		"cure",
+		"make the password file (umask 077; openssl rand -hex 24 > FILE) or free the address, and restart the accounting",
+	)
 }
 
 // Command is what a program does for its Subcommand: it reads args, runs Main and returns the
@@ -127,13 +134,31 @@ func openPool(options Options) (*front.Pool, error) {
 	if options.Memory > 0 {
 		args = append(args, "--max_server_memory_usage="+strconv.Itoa(options.Memory<<20))
 	}
-	pool, err := front.NewPool(lib, filepath.Join(options.Data, "clickhouse"), args, front.PoolOptions{
-		Writers: options.Writers, Readers: options.Readers, Settings: safeSettings(options.Settings), Reading: options.Reading, Log: options.Log,
-	})
+	pool, err := front.NewPool(
+		lib,
+		filepath.Join(options.Data, "clickhouse"),
+		args,
+		front.PoolOptions{
+			Writers: options.Writers, Readers: options.Readers, Settings: safeSettings(options.Settings), Reading: options.Reading, Log: options.Log,
+		},
+	)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s (is it writable, and were its files written by a ClickHouse no newer than %s?)", err, options.Data, lib.Version())
+		return nil, fmt.Errorf(
+			"%w: %s (is it writable, and were its files written by a ClickHouse no newer than %s?)",
+			err,
+			options.Data,
+			lib.Version(),
+		)
 	}
-	options.Log.Info("the ClickHouse engine is open", "version", lib.Version(), "data", options.Data, "took", time.Since(started).String())
+	options.Log.Info(
+		"the ClickHouse engine is open",
+		"version",
+		lib.Version(),
+		"data",
+		options.Data,
+		"took",
+		time.Since(started).String(),
+	)
 	return pool, nil
 }
 
@@ -153,7 +178,13 @@ func serve(ctx context.Context, options Options, pool *front.Pool, logins []fron
 		switch {
 		case err == nil:
 			listeners[tcp] = false
-			options.Log.Info("listening for logins", "address", tcp.Addr().String(), "tls", options.TLSCert != "")
+			options.Log.Info(
+				"listening for logins",
+				"address",
+				tcp.Addr().String(),
+				"tls",
+				options.TLSCert != "",
+			)
 		case options.TCPOptional:
 			options.withoutTCP(err)
 		default:
@@ -184,7 +215,11 @@ func serve(ctx context.Context, options Options, pool *front.Pool, logins []fron
 	defer cancel()
 	for _, server := range servers {
 		if server.Shutdown(grace) != nil {
-			options.Log.Warn("stopping statements that did not end in time", "grace", options.Grace.String())
+			options.Log.Warn(
+				"stopping statements that did not end in time",
+				"grace",
+				options.Grace.String(),
+			)
 			killRequests()
 			_ = server.Close() // the connections of the killed
 		}

@@ -66,7 +66,11 @@ type Login struct {
 // parts of a table are opened with all columns that are asked for, and a store
 // of three years has a part or more for each month.
 func safeSettings(settings map[string]string) map[string]string {
-	out := map[string]string{"compile_expressions": "0", "compile_aggregate_expressions": "0", "use_skip_indexes_on_data_read": "0"}
+	out := map[string]string{
+		"compile_expressions":           "0",
+		"compile_aggregate_expressions": "0",
+		"use_skip_indexes_on_data_read": "0",
+	}
 	maps.Copy(out, settings)
 	return out
 }
@@ -122,10 +126,16 @@ func (o Options) withDefaults() (Options, error) {
 		}
 	}
 	if len(o.Socket) > maxSocketPath {
-		fail("the socket path %s is longer than the %d bytes that the kernel allows: give a shorter one with --socket", o.Socket, maxSocketPath)
+		fail(
+			"the socket path %s is longer than the %d bytes that the kernel allows: give a shorter one with --socket",
+			o.Socket,
+			maxSocketPath,
+		)
 	}
 	if o.TCP != "" && len(o.Logins) == 0 {
-		fail("--tcp needs a login with a password (--reader or --writer NAME=PASSWORD_FILE): only the socket is open without one")
+		fail(
+			"--tcp needs a login with a password (--reader or --writer NAME=PASSWORD_FILE): only the socket is open without one",
+		)
 	}
 	if (o.TLSCert == "") != (o.TLSKey == "") {
 		fail("--tls-cert and --tls-key go together")
@@ -148,7 +158,11 @@ func (o Options) readPasswords() ([]front.Login, error) {
 			return nil, fmt.Errorf("password of login %s: %w", login.Name, err)
 		}
 		if info.Mode().Perm()&0o007 != 0 {
-			return nil, fmt.Errorf("password of login %s: %s can be read by everyone; chmod o-rwx it", login.Name, login.PasswordFile)
+			return nil, fmt.Errorf(
+				"password of login %s: %s can be read by everyone; chmod o-rwx it",
+				login.Name,
+				login.PasswordFile,
+			)
 		}
 		text, err := os.ReadFile(login.PasswordFile)
 		if err != nil {
@@ -157,7 +171,11 @@ func (o Options) readPasswords() ([]front.Login, error) {
 		line, _, _ := strings.Cut(string(text), "\n")
 		line = strings.TrimSuffix(line, "\r")
 		if line == "" {
-			return nil, fmt.Errorf("password of login %s: the first line of %s is empty", login.Name, login.PasswordFile)
+			return nil, fmt.Errorf(
+				"password of login %s: the first line of %s is empty",
+				login.Name,
+				login.PasswordFile,
+			)
 		}
 		out = append(out, front.Login{Name: login.Name, Password: line, ReadOnly: login.ReadOnly})
 	}
@@ -219,21 +237,67 @@ func ParseArgs(args []string, usage io.Writer) (Options, error) {
 	f := flag.NewFlagSet("embedded-clickhouse", flag.ContinueOnError)
 	f.SetOutput(usage)
 	f.StringVar(&options.Data, "data", "", "`folder` of the engine's files (required)")
-	f.StringVar(&options.Library, "library", "", "`path` of libchdb.so (default: MUSTER_LIBCHDB, the cache of deploy/engine/fetch.sh, /usr/lib/muster)")
-	f.StringVar(&options.Socket, "socket", "", "unix socket `path`, mode 0600 (default: engine.sock in the data folder)")
+	f.StringVar(
+		&options.Library,
+		"library",
+		"",
+		"`path` of libchdb.so (default: MUSTER_LIBCHDB, the cache of deploy/engine/fetch.sh, /usr/lib/muster)",
+	)
+	f.StringVar(
+		&options.Socket,
+		"socket",
+		"",
+		"unix socket `path`, mode 0600 (default: engine.sock in the data folder)",
+	)
 	f.StringVar(&options.TCP, "tcp", "", "also listen on `host:port`; needs a login")
 	f.StringVar(&options.TLSCert, "tls-cert", "", "PEM `file` with the certificate for --tcp")
 	f.StringVar(&options.TLSKey, "tls-key", "", "PEM `file` with its key")
-	f.Func("reader", "`name=password-file` of a login that may only read (repeatable)", options.addLogin(true))
-	f.Func("writer", "`name=password-file` of a login that may do everything (repeatable)", options.addLogin(false))
-	f.StringVar(&options.Config, "config", "", "`file` of ClickHouse's own configuration; the statements of all logins are those of its user default")
+	f.Func(
+		"reader",
+		"`name=password-file` of a login that may only read (repeatable)",
+		options.addLogin(true),
+	)
+	f.Func(
+		"writer",
+		"`name=password-file` of a login that may do everything (repeatable)",
+		options.addLogin(false),
+	)
+	f.StringVar(
+		&options.Config,
+		"config",
+		"",
+		"`file` of ClickHouse's own configuration; the statements of all logins are those of its user default",
+	)
 	f.IntVar(&options.Writers, "writers", 0, "statements of full logins at once (default 32)")
 	f.IntVar(&options.Readers, "readers", 0, "statements of reading logins at once (default 8)")
-	f.IntVar(&options.Memory, "memory", 0, "`MiB` the engine may use (default: 90 % of the machine's)")
-	f.Func("setting", "ClickHouse setting `name=value` of every session (repeatable)", addPair(&options.Settings))
-	f.Func("reading-setting", "ClickHouse setting `name=value` of reading logins (repeatable; replaces the defaults)", addPair(&options.Reading))
-	f.DurationVar(&options.Grace, "grace", 0, "`time` that running statements may take to end when told to stop (default 10s)")
-	f.BoolVar(&options.TCPOptional, "tcp-optional", false, "run without --tcp where it cannot be listened on, and log why")
+	f.IntVar(
+		&options.Memory,
+		"memory",
+		0,
+		"`MiB` the engine may use (default: 90 % of the machine's)",
+	)
+	f.Func(
+		"setting",
+		"ClickHouse setting `name=value` of every session (repeatable)",
+		addPair(&options.Settings),
+	)
+	f.Func(
+		"reading-setting",
+		"ClickHouse setting `name=value` of reading logins (repeatable; replaces the defaults)",
+		addPair(&options.Reading),
+	)
+	f.DurationVar(
+		&options.Grace,
+		"grace",
+		0,
+		"`time` that running statements may take to end when told to stop (default 10s)",
+	)
+	f.BoolVar(
+		&options.TCPOptional,
+		"tcp-optional",
+		false,
+		"run without --tcp where it cannot be listened on, and log why",
+	)
 	f.BoolVar(&options.UntilEOF, "until-eof", false, "stop when standard input ends")
 	if err := f.Parse(args); err != nil {
 		return Options{}, err

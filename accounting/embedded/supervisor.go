@@ -81,7 +81,12 @@ func Start(ctx context.Context, o Options, command ...string) (*Supervisor, erro
 	return start(ctx, o, defaultTiming(), command...)
 }
 
-func start(ctx context.Context, options Options, wait timing, command ...string) (*Supervisor, error) {
+func start(
+	ctx context.Context,
+	options Options,
+	wait timing,
+	command ...string,
+) (*Supervisor, error) {
 	log := options.Log
 	if log == nil {
 		log = slog.Default()
@@ -101,8 +106,15 @@ func start(ctx context.Context, options Options, wait timing, command ...string)
 		}
 	}
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
-	supervisor := &Supervisor{options: options, timing: wait, command: slices.Concat(command, options.Args()), log: log, client: socketClient(options.Socket),
-		stop: stop, ended: make(chan struct{})}
+	supervisor := &Supervisor{
+		options: options,
+		timing:  wait,
+		command: slices.Concat(command, options.Args()),
+		log:     log,
+		client:  socketClient(options.Socket),
+		stop:    stop,
+		ended:   make(chan struct{}),
+	}
 	started := make(chan struct{})
 	go supervisor.run(run, started)
 	select {
@@ -111,7 +123,10 @@ func start(ctx context.Context, options Options, wait timing, command ...string)
 	case <-supervisor.ended:
 		return nil, supervisor.failed
 	case <-ctx.Done():
-		return nil, errors.Join(fmt.Errorf("wait for the ClickHouse engine: %w", ctx.Err()), supervisor.Close())
+		return nil, errors.Join(
+			fmt.Errorf("wait for the ClickHouse engine: %w", ctx.Err()),
+			supervisor.Close(),
+		)
 	}
 }
 
@@ -161,7 +176,12 @@ func (s *Supervisor) ping(ctx context.Context, pid int) error {
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
 	if from := resp.Header.Get(front.PIDHeader); pid != 0 && from != strconv.Itoa(pid) {
-		return fmt.Errorf("process %q answers on %s, not the ClickHouse engine started last (%d)", from, s.options.Socket, pid)
+		return fmt.Errorf(
+			"process %q answers on %s, not the ClickHouse engine started last (%d)",
+			from,
+			s.options.Socket,
+			pid,
+		)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("the ClickHouse engine answered %s", resp.Status)
@@ -212,7 +232,13 @@ func (s *Supervisor) run(ctx context.Context, started chan struct{}) {
 			return
 		default:
 			inUse = time.Time{}
-			s.log.Error("the ClickHouse engine died and is started again", "reason", err, "pause", pause.String())
+			s.log.Error(
+				"the ClickHouse engine died and is started again",
+				"reason",
+				err,
+				"pause",
+				pause.String(),
+			)
 		}
 		if time.Since(born) > s.timing.backoffForget {
 			pause = s.timing.backoffFirst
@@ -309,14 +335,24 @@ func (s *Supervisor) watch(ctx context.Context, p *os.Process, onAnswer func()) 
 			lost = 0
 			wait = s.timing.pingEvery
 		case !answered && time.Now().After(deadline):
-			s.log.Error("the ClickHouse engine did not answer in time and is killed", "waited", s.timing.start.String(), "error", err)
+			s.log.Error(
+				"the ClickHouse engine did not answer in time and is killed",
+				"waited",
+				s.timing.start.String(),
+				"error",
+				err,
+			)
 			_ = p.Kill()
 			return false
 		case answered:
 			s.ready.Store(false)
 			lost++
 			if lost >= pingsLost {
-				s.log.Error("the ClickHouse engine has stopped answering and is killed", "error", err)
+				s.log.Error(
+					"the ClickHouse engine has stopped answering and is killed",
+					"error",
+					err,
+				)
 				_ = p.Kill()
 				return true
 			}

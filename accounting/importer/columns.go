@@ -89,14 +89,77 @@ func columnNames() map[string]field {
 
 // ignoredColumns are columns of sacct that are read over.
 func ignoredColumns() []string {
-	return []string{"allocnodes", "avecpu", "avediskread", "avediskwrite", "avepages", "averss", "avevmsize", "blockid", "consumedenergy",
-		"container", "cputime", "cputimeraw", "dbindex", "flags", "jobcomment", "layout", "licenses", "maxdiskread", "maxdiskreadnode",
-		"maxdiskreadtask", "maxdiskwrite", "maxdiskwritenode", "maxdiskwritetask", "maxpages", "maxpagesnode", "maxpagestask", "maxrssnode", "maxrsstask",
-		"maxvmsizenode", "maxvmsizetask", "mincpu", "mincpunode", "mincputask", "planned", "plannedcpu", "plannedcpuraw", "qosraw", "reqcpufreq",
-		"reqcpufreqmin", "reqcpufreqmax", "reqcpufreqgov", "reqgres", "reqnodes", "reservationid", "reserved", "resvcpu", "resvcpuraw", "restarts", "sluid",
-		"stderr", "stdin", "stdout", "timeleft", "tresusageinave", "tresusageinmax", "tresusageinmaxnode", "tresusageinmaxtask", "tresusageinmin",
-		"tresusageinminnode", "tresusageinmintask", "tresusageoutave", "tresusageoutmax", "tresusageoutmaxnode", "tresusageoutmaxtask", "tresusageoutmin",
-		"tresusageoutminnode", "tresusageoutmintask", "tresusageouttot", "wckeyid"}
+	return []string{
+		"allocnodes",
+		"avecpu",
+		"avediskread",
+		"avediskwrite",
+		"avepages",
+		"averss",
+		"avevmsize",
+		"blockid",
+		"consumedenergy",
+		"container",
+		"cputime",
+		"cputimeraw",
+		"dbindex",
+		"flags",
+		"jobcomment",
+		"layout",
+		"licenses",
+		"maxdiskread",
+		"maxdiskreadnode",
+		"maxdiskreadtask",
+		"maxdiskwrite",
+		"maxdiskwritenode",
+		"maxdiskwritetask",
+		"maxpages",
+		"maxpagesnode",
+		"maxpagestask",
+		"maxrssnode",
+		"maxrsstask",
+		"maxvmsizenode",
+		"maxvmsizetask",
+		"mincpu",
+		"mincpunode",
+		"mincputask",
+		"planned",
+		"plannedcpu",
+		"plannedcpuraw",
+		"qosraw",
+		"reqcpufreq",
+		"reqcpufreqmin",
+		"reqcpufreqmax",
+		"reqcpufreqgov",
+		"reqgres",
+		"reqnodes",
+		"reservationid",
+		"reserved",
+		"resvcpu",
+		"resvcpuraw",
+		"restarts",
+		"sluid",
+		"stderr",
+		"stdin",
+		"stdout",
+		"timeleft",
+		"tresusageinave",
+		"tresusageinmax",
+		"tresusageinmaxnode",
+		"tresusageinmaxtask",
+		"tresusageinmin",
+		"tresusageinminnode",
+		"tresusageinmintask",
+		"tresusageoutave",
+		"tresusageoutmax",
+		"tresusageoutmaxnode",
+		"tresusageoutmaxtask",
+		"tresusageoutmin",
+		"tresusageoutminnode",
+		"tresusageoutmintask",
+		"tresusageouttot",
+		"wckeyid",
+	}
 }
 
 // ErrColumns tells a dump whose columns are not known, or too few.
@@ -127,7 +190,10 @@ func parseColumns(list []string) (layout, error) {
 	case !has(fJobID, fJobIDRaw):
 		return nil, fmt.Errorf("%w: JobID or JobIDRaw is missing", ErrColumns)
 	case !has(fSubmit):
-		return nil, fmt.Errorf("%w: Submit is missing: without it a job that was queued again cannot be told from itself", ErrColumns)
+		return nil, fmt.Errorf(
+			"%w: Submit is missing: without it a job that was queued again cannot be told from itself",
+			ErrColumns,
+		)
 	case !has(fStart) || !has(fEnd):
 		return nil, fmt.Errorf("%w: Start and End are missing", ErrColumns)
 	case !has(fState):

@@ -23,7 +23,11 @@ import (
 // Store is the accounting store, as an import needs it.
 type Store interface {
 	// Ended finds which runs that ended within [from, to] are stored.
-	Ended(ctx context.Context, ledger [16]byte, from, to tally.Micros) (uids []uint64, restarts []uint32, err error)
+	Ended(
+		ctx context.Context,
+		ledger [16]byte,
+		from, to tally.Micros,
+	) (uids []uint64, restarts []uint32, err error)
 	// Open finds the runs that have not ended, and the largest number of events.
 	Open(ctx context.Context, ledger [16]byte) (uids []uint64, restarts []uint32, err error)
 	// Totals adds up what is stored of the runs that ended.
@@ -83,12 +87,18 @@ func (t *adding) add(row *tally.JobRow) {
 func (t *adding) totals() Totals { return Totals{t.runs, t.cpu.sum(), t.gpu.sum(), t.waiting.sum()} }
 
 func (t Totals) plus(o Totals) Totals {
-	return Totals{t.Runs + o.Runs, new(big.Int).Add(t.CPU, o.CPU), new(big.Int).Add(t.GPU, o.GPU), new(big.Int).Add(t.WaitedFor, o.WaitedFor)}
+	return Totals{
+		t.Runs + o.Runs,
+		new(big.Int).Add(t.CPU, o.CPU),
+		new(big.Int).Add(t.GPU, o.GPU),
+		new(big.Int).Add(t.WaitedFor, o.WaitedFor),
+	}
 }
 
 // Equal compares sums.
 func (t Totals) Equal(o Totals) bool {
-	return t.Runs == o.Runs && t.CPU.Cmp(o.CPU) == 0 && t.GPU.Cmp(o.GPU) == 0 && t.WaitedFor.Cmp(o.WaitedFor) == 0
+	return t.Runs == o.Runs && t.CPU.Cmp(o.CPU) == 0 && t.GPU.Cmp(o.GPU) == 0 &&
+		t.WaitedFor.Cmp(o.WaitedFor) == 0
 }
 
 // Hours are microseconds as hours.
@@ -345,10 +355,16 @@ func (r *run) scan(in io.Reader, hand func(chunk []*job, last bool) bool) error 
 // readHead takes the first line as names of columns.
 func (r *run) readHead(cells []string) error {
 	if !isHeader(cells) && strings.ContainsRune(strings.Join(cells, ""), 0) {
-		return fmt.Errorf("%w: the first line is no text in UTF-8: where it is UTF-16, iconv -f UTF-16 -t UTF-8 makes it so", ErrColumns)
+		return fmt.Errorf(
+			"%w: the first line is no text in UTF-8: where it is UTF-16, iconv -f UTF-16 -t UTF-8 makes it so",
+			ErrColumns,
+		)
 	}
 	if !isHeader(cells) {
-		return fmt.Errorf("%w: the first line does not name them: give them in order with --columns", ErrColumns)
+		return fmt.Errorf(
+			"%w: the first line does not name them: give them in order with --columns",
+			ErrColumns,
+		)
 	}
 	if r.lines != nil {
 		return nil // they were given
@@ -376,7 +392,8 @@ func (r *run) splitLine(cells []string, bytes []byte) []string {
 		return splitCSV(cells, line)
 	}
 	width := 0
-	if r.lines != nil && (r.lines.last == fName || r.lines.last == fComment || r.lines.last == fSubmitLine || r.lines.last == fWorkDir) {
+	if r.lines != nil &&
+		(r.lines.last == fName || r.lines.last == fComment || r.lines.last == fSubmitLine || r.lines.last == fWorkDir) {
 		width = r.lines.width
 	}
 	for {
@@ -443,7 +460,9 @@ func (r *run) refuseFuture(row *tally.JobRow) error {
 
 // takeLine takes one line: a job, or a step of the job before it.
 func (r *run) takeLine(n int, cells []string, line []byte) {
-	if i := r.lines.at[fCluster]; i >= 0 && i < len(cells) && r.Cluster != "" && cells[i] != r.Cluster && cells[i] != "" {
+	if i := r.lines.at[fCluster]; i >= 0 && i < len(cells) && r.Cluster != "" &&
+		cells[i] != r.Cluster &&
+		cells[i] != "" {
 		r.rejectLine(n, line, "it is of cluster "+cells[i])
 		return
 	}
@@ -589,8 +608,21 @@ func (r *run) prepareChunk(batch *tally.Batch, p part) error {
 	if r.From != 0 && !p.last {
 		at = r.From
 	}
-	*batch = tally.Batch{First: r.seq + 1, At: at, Jobs: batch.Jobs[:0], Live: batch.Live[:0], Nodes: batch.Nodes[:0], Steps: batch.Steps[:0]}
-	batch.Jobs, batch.Nodes = slices.Grow(batch.Jobs, len(chunk)), slices.Grow(batch.Nodes, len(chunk))
+	*batch = tally.Batch{
+		First: r.seq + 1,
+		At:    at,
+		Jobs:  batch.Jobs[:0],
+		Live:  batch.Live[:0],
+		Nodes: batch.Nodes[:0],
+		Steps: batch.Steps[:0],
+	}
+	batch.Jobs, batch.Nodes = slices.Grow(
+		batch.Jobs,
+		len(chunk),
+	), slices.Grow(
+		batch.Nodes,
+		len(chunk),
+	)
 	for _, j := range chunk {
 		r.putRun(batch, j)
 	}
@@ -646,8 +678,51 @@ func liveRow(j *job) tally.LiveRow {
 // Columns are those that a live Slurm is asked for, and that a dump should
 // have: `sacct -P --format` with these.
 func Columns() []string {
-	return slices.Clone([]string{"JobIDRaw", "JobID", "Cluster", "Partition", "QOS", "Account", "User", "UID", "Group", "GID", "State", "ExitCode", "DerivedExitCode", "Submit",
-		"Eligible", "Start", "End", "TimelimitRaw", "Suspended", "NNodes", "AllocCPUS", "ReqCPUS", "ReqMem", "ReqTRES", "AllocTRES", "NodeList", "NTasks",
-		"TotalCPU", "UserCPU", "SystemCPU", "MaxRSS", "TRESUsageInTot", "ConsumedEnergyRaw", "Reservation", "Constraints", "Priority", "WCKey", "AssocID", "McsLabel", "MaxVMSize", "AveCPUFreq",
-		"WorkDir", "JobName"})
+	return slices.Clone(
+		[]string{
+			"JobIDRaw",
+			"JobID",
+			"Cluster",
+			"Partition",
+			"QOS",
+			"Account",
+			"User",
+			"UID",
+			"Group",
+			"GID",
+			"State",
+			"ExitCode",
+			"DerivedExitCode",
+			"Submit",
+			"Eligible",
+			"Start",
+			"End",
+			"TimelimitRaw",
+			"Suspended",
+			"NNodes",
+			"AllocCPUS",
+			"ReqCPUS",
+			"ReqMem",
+			"ReqTRES",
+			"AllocTRES",
+			"NodeList",
+			"NTasks",
+			"TotalCPU",
+			"UserCPU",
+			"SystemCPU",
+			"MaxRSS",
+			"TRESUsageInTot",
+			"ConsumedEnergyRaw",
+			"Reservation",
+			"Constraints",
+			"Priority",
+			"WCKey",
+			"AssocID",
+			"McsLabel",
+			"MaxVMSize",
+			"AveCPUFreq",
+			"WorkDir",
+			"JobName",
+		},
+	)
 }

@@ -31,7 +31,12 @@ type outage struct {
 // from sinfo and slurmdbd's events, and gives the number of new rows. Without
 // it an imported cluster has no capacity, and no utilisation. What a node has
 // is taken to be what it always had, for slurmdbd does not tell.
-func (s *Slurm) Nodes(ctx context.Context, config Config, db NodeStore, since, until time.Time) (int, error) {
+func (s *Slurm) Nodes(
+	ctx context.Context,
+	config Config,
+	db NodeStore,
+	since, until time.Time,
+) (int, error) {
 	known, err := db.NodeStates(ctx, config.Ledger)
 	if err != nil {
 		return 0, err
@@ -59,28 +64,51 @@ func (s *Slurm) Nodes(ctx context.Context, config Config, db NodeStore, since, u
 		if seen {
 			begin = prev.At
 		}
-		rows = append(rows, nodeHistory(now[name], out[name], prev, seen, begin, until.UnixMicro())...)
+		rows = append(
+			rows,
+			nodeHistory(now[name], out[name], prev, seen, begin, until.UnixMicro())...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(last)) {
 		if _, there := now[name]; !there && last[name].Class != tally.ClassGone {
-			rows = append(rows, tally.NodeStateRow{At: until.UnixMicro(), Node: name, State: "REMOVED", Class: tally.ClassGone})
+			rows = append(
+				rows,
+				tally.NodeStateRow{
+					At:    until.UnixMicro(),
+					Node:  name,
+					State: "REMOVED",
+					Class: tally.ClassGone,
+				},
+			)
 		}
 	}
-	slices.SortStableFunc(rows, func(a, b tally.NodeStateRow) int { return cmp.Compare(a.At, b.At) })
+	slices.SortStableFunc(
+		rows,
+		func(a, b tally.NodeStateRow) int { return cmp.Compare(a.At, b.At) },
+	)
 	return len(rows), putNodes(ctx, config, rows, until)
 }
 
 // nodeRows is how many rows of nodes go into one batch.
 const nodeRows = 100_000
 
-func putNodes(ctx context.Context, config Config, rows []tally.NodeStateRow, until time.Time) error {
+func putNodes(
+	ctx context.Context,
+	config Config,
+	rows []tally.NodeStateRow,
+	until time.Time,
+) error {
 	for len(rows) > 0 {
 		seq := config.Writer.Position().Seq
 		part := rows[:min(len(rows), nodeRows)]
 		for i := range part {
 			part[i].Seq = seq + 1 + uint64(i)
 		}
-		batch := &tally.Batch{First: seq + 1, Last: seq + uint64(len(part)), At: spec.Instant(until.UnixNano()), NodeStates: part}
+		batch := &tally.Batch{
+			First:      seq + 1,
+			Last:       seq + uint64(len(part)),
+			At:         spec.Instant(until.UnixNano()),
+			NodeStates: part,
+		}
 		if err := config.Writer.Write(ctx, batch); err != nil {
 			return err
 		}
@@ -108,16 +136,26 @@ func oldestNeeded(known []tally.NodeStateRow, since time.Time) time.Time {
 
 // nodeHistory makes the rows of one node after an instant: its first one, each
 // change, and one at each midnight UTC, behind which no reader looks.
-func nodeHistory(like tally.NodeStateRow, list []outage, prev tally.NodeStateRow, seen bool, begin, until tally.Micros) []tally.NodeStateRow {
+func nodeHistory(
+	like tally.NodeStateRow,
+	list []outage,
+	prev tally.NodeStateRow,
+	seen bool,
+	begin, until tally.Micros,
+) []tally.NodeStateRow {
 	const day = int64(24 * time.Hour / time.Microsecond)
 	var out []tally.NodeStateRow
-	if covered := slices.ContainsFunc(list, func(o outage) bool { return o.to == 0 || o.to > until }); like.Class == tally.ClassDown && !covered {
+	if covered := slices.ContainsFunc(list, func(o outage) bool { return o.to == 0 || o.to > until }); like.Class == tally.ClassDown &&
+		!covered {
 		// sinfo shows what slurmdbd was not told.
 		from := until
 		if seen && prev.Class == tally.ClassDown {
 			from = prev.At
 		}
-		list = append(slices.Clone(list), outage{from: from, state: like.State, reason: like.Reason})
+		list = append(
+			slices.Clone(list),
+			outage{from: from, state: like.State, reason: like.Reason},
+		)
 	}
 	state := func(at tally.Micros) tally.NodeStateRow {
 		row := like
@@ -169,7 +207,8 @@ func nodeHistory(like tally.NodeStateRow, list []outage, prev tally.NodeStateRow
 
 // saysNothingNew tells that nothing is said anew.
 func saysNothingNew(a, b tally.NodeStateRow) bool {
-	return a.State == b.State && a.Class == b.Class && a.CPUs == b.CPUs && a.Mem == b.Mem && a.GPUs == b.GPUs
+	return a.State == b.State && a.Class == b.Class && a.CPUs == b.CPUs && a.Mem == b.Mem &&
+		a.GPUs == b.GPUs
 }
 
 // outOfService reads a state of sinfo or sacctmgr: what stands in the store for
@@ -196,7 +235,9 @@ func outOfService(text string) string {
 
 // nodeCapacities are the nodes as they are now.
 func (s *Slurm) nodeCapacities(ctx context.Context) (map[string]tally.NodeStateRow, error) {
-	out, err := s.runForOutput(s.commandFor(ctx, "sinfo", "-h", "-a", "-N", "-o", "%N|%c|%m|%R|%T|%G|%E"))
+	out, err := s.runForOutput(
+		s.commandFor(ctx, "sinfo", "-h", "-a", "-N", "-o", "%N|%c|%m|%R|%T|%G|%E"),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -208,13 +249,22 @@ func (s *Slurm) nodeCapacities(ctx context.Context) (map[string]tally.NodeStateR
 		}
 		row, there := nodes[f[0]]
 		if !there {
-			row = tally.NodeStateRow{Node: f[0], State: "UP", Class: tally.ClassUp, GPUs: parseGRES(f[5])}
+			row = tally.NodeStateRow{
+				Node:  f[0],
+				State: "UP",
+				Class: tally.ClassUp,
+				GPUs:  parseGRES(f[5]),
+			}
 			row.CPUs, err = strconv.ParseInt(strings.TrimSuffix(f[1], "+"), 10, 64)
 			if err == nil {
 				row.Mem, err = strconv.ParseInt(strings.TrimSuffix(f[2], "+"), 10, 64)
 			}
 			if err != nil {
-				return nil, fmt.Errorf("sinfo: %q has no whole numbers of CPUs and memory: %w", line, err)
+				return nil, fmt.Errorf(
+					"sinfo: %q has no whole numbers of CPUs and memory: %w",
+					line,
+					err,
+				)
 			}
 			if state := outOfService(f[4]); state != "" {
 				row.State = state
@@ -233,7 +283,14 @@ func (s *Slurm) nodeCapacities(ctx context.Context) (map[string]tally.NodeStateR
 // nodeOutages are what slurmdbd recorded of nodes, by node, in order.
 func (s *Slurm) nodeOutages(ctx context.Context, from, to time.Time) (map[string][]outage, error) {
 	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
-	args := []string{"-nP", "show", "event", "start=" + at(from), "end=" + at(to), "format=NodeName,TimeStart,TimeEnd,State,User,Reason"}
+	args := []string{
+		"-nP",
+		"show",
+		"event",
+		"start=" + at(from),
+		"end=" + at(to),
+		"format=NodeName,TimeStart,TimeEnd,State,User,Reason",
+	}
 	if s.Cluster != "" {
 		args = append(args, "clusters="+s.Cluster)
 	}

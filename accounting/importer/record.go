@@ -219,9 +219,30 @@ func makeUID(i ids, raw, user, name string) uint64 {
 // stateKnown tells whether sacct has such a state, and whether it is the end.
 func stateKnown(s string) (over, known bool) {
 	switch s {
-	case "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "REQUEUED", "REVOKED":
+	case "COMPLETED",
+		"FAILED",
+		"TIMEOUT",
+		"CANCELLED",
+		"NODE_FAIL",
+		"OUT_OF_MEMORY",
+		"PREEMPTED",
+		"BOOT_FAIL",
+		"DEADLINE",
+		"REQUEUED",
+		"REVOKED":
 		return true, true
-	case "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "RESIZING", "STOPPED", "CONFIGURING", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "STAGE_OUT", "SIGNALING":
+	case "RUNNING",
+		"PENDING",
+		"SUSPENDED",
+		"COMPLETING",
+		"RESIZING",
+		"STOPPED",
+		"CONFIGURING",
+		"REQUEUE_HOLD",
+		"REQUEUE_FED",
+		"SPECIAL_EXIT",
+		"STAGE_OUT",
+		"SIGNALING":
 		return false, true
 	}
 	return false, false
@@ -251,13 +272,21 @@ func parseExit(s string) (spec.ExitStatus, bool) {
 // parseLine reads one line. It is a job's, or, with a step's name, a step's.
 func (l *lines) parseLine(cells []string) (*job, string, error) {
 	if len(cells) != l.width {
-		return nil, "", reject("it has " + strconv.Itoa(len(cells)) + " columns, there must be " + strconv.Itoa(l.width))
+		return nil, "", reject(
+			"it has " + strconv.Itoa(
+				len(cells),
+			) + " columns, there must be " + strconv.Itoa(
+				l.width,
+			),
+		)
 	}
 	r := reader{lines: l, cells: cells}
 	raw := r.text(fJobIDRaw)
 	i, ok := parseIDs(r.text(fJobID), raw)
 	if !ok {
-		return nil, "", reject("its job number " + strconv.Quote(r.text(fJobID)+r.text(fJobIDRaw)) + " cannot be read")
+		return nil, "", reject(
+			"its job number " + strconv.Quote(r.text(fJobID)+r.text(fJobIDRaw)) + " cannot be read",
+		)
 	}
 	var j *job
 	if i.step == "" {
@@ -275,11 +304,46 @@ func (l *lines) parseLine(cells []string) (*job, string, error) {
 
 func (r *reader) readJob(j *job, i ids, raw string) {
 	row := &j.row
-	*row = tally.JobRow{JobID: i.id, ArrayJobID: i.array, ArrayTask: i.task, ArrayTasks: i.tasks, Count: i.count, Name: r.text(fName), User: r.text(fUser), UserID: uint32(r.readNumber("UID", fUID)),
-		Group: r.text(fGroup), GroupID: uint32(r.readNumber("GID", fGID)), Account: r.text(fAccount), Assoc: uint32(r.readNumber("AssocID", fAssoc)), Partition: r.text(fPartition), QOS: r.text(fQOS),
-		WCKey: r.text(fWCKey), Comment: r.text(fComment), Reservation: r.text(fReservation), Constraint: r.text(fConstraint), WorkDir: r.text(fWorkDir), Line: r.text(fSubmitLine),
-		Priority: uint32(r.readNumber("Priority", fPriority)), Suspended: r.readSpan("Suspended", fSuspended), Attempt: 1, Limit: tally.Unlimited, Reason: r.text(fReason),
-		Admin: r.text(fAdmin), System: r.text(fSystem), Extra: r.text(fExtra), MCS: r.text(fMCS), Segment: uint32(r.readNumber("SegmentSize", fSegment))}
+	*row = tally.JobRow{
+		JobID:      i.id,
+		ArrayJobID: i.array,
+		ArrayTask:  i.task,
+		ArrayTasks: i.tasks,
+		Count:      i.count,
+		Name:       r.text(fName),
+		User:       r.text(fUser),
+		UserID:     uint32(r.readNumber("UID", fUID)),
+		Group: r.text(
+			fGroup,
+		),
+		GroupID:   uint32(r.readNumber("GID", fGID)),
+		Account:   r.text(fAccount),
+		Assoc:     uint32(r.readNumber("AssocID", fAssoc)),
+		Partition: r.text(fPartition),
+		QOS:       r.text(fQOS),
+		WCKey: r.text(
+			fWCKey,
+		),
+		Comment:     r.text(fComment),
+		Reservation: r.text(fReservation),
+		Constraint:  r.text(fConstraint),
+		WorkDir:     r.text(fWorkDir),
+		Line:        r.text(fSubmitLine),
+		Priority: uint32(
+			r.readNumber("Priority", fPriority),
+		),
+		Suspended: r.readSpan("Suspended", fSuspended),
+		Attempt:   1,
+		Limit:     tally.Unlimited,
+		Reason:    r.text(fReason),
+		Admin: r.text(
+			fAdmin,
+		),
+		System:  r.text(fSystem),
+		Extra:   r.text(fExtra),
+		MCS:     r.text(fMCS),
+		Segment: uint32(r.readNumber("SegmentSize", fSegment)),
+	}
 	if !isBlank(r.text(fFailedNode)) {
 		row.FailedNode = r.text(fFailedNode)
 	}
@@ -340,7 +404,19 @@ func (r *reader) readState(j *job) {
 
 func (r *reader) readTimes(j *job) {
 	row := &j.row
-	row.Submit, row.Eligible, row.Start, row.End = r.readTime("Submit", fSubmit), r.readTime("Eligible", fEligible), r.readTime("Start", fStart), r.readTime("End", fEnd)
+	row.Submit, row.Eligible, row.Start, row.End = r.readTime(
+		"Submit",
+		fSubmit,
+	), r.readTime(
+		"Eligible",
+		fEligible,
+	), r.readTime(
+		"Start",
+		fStart,
+	), r.readTime(
+		"End",
+		fEnd,
+	)
 	if r.bad != nil {
 		return
 	}
@@ -382,7 +458,10 @@ func toAmounts(a amounts) tally.Amounts {
 	for _, o := range a.others {
 		out.Other = append(out.Other, spec.TRESCount{Name: o.name, N: o.n})
 	}
-	slices.SortFunc(out.Other, func(a, b spec.TRESCount) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(
+		out.Other,
+		func(a, b spec.TRESCount) int { return strings.Compare(a.Name, b.Name) },
+	)
 	return out
 }
 
@@ -401,18 +480,53 @@ func (r *reader) readSize(j *job) {
 	req, alloc := r.readTRES("ReqTRES", fReqTRES), r.readTRES("AllocTRES", fAllocTRES)
 	nodes, cpus := r.readNumber("NNodes", fNNodes), r.readNumber("NCPUS", fNCPUs)
 	asked := r.readNumber("ReqCPUS", fReqCPUs)
-	mem, err := reqMem(r.text(fReqMem), firstNonZero(nodes, req.nodes), firstNonZero(asked, req.cpus, cpus))
+	mem, err := reqMem(
+		r.text(fReqMem),
+		firstNonZero(nodes, req.nodes),
+		firstNonZero(asked, req.cpus, cpus),
+	)
 	if err != nil {
 		r.failReader("ReqMem", fReqMem)
 	}
 	gpus := firstNonZero(r.readNumber("gpus", fGPUs), parseGRES(r.text(fAllocGRES)))
 	row.Tasks = uint32(r.readNumber("NTasks", fNTasks))
-	req.cpus, req.nodes, req.mem, req.gpus = firstNonZero(req.cpus, asked, cpus), firstNonZero(req.nodes, nodes), firstNonZero(req.mem, mem), firstNonZero(req.gpus, gpus)
-	row.Req, row.ReqMem, row.ReqNodes = toAmounts(req), firstNonZero(mem, req.mem), uint32(req.nodes)
+	req.cpus, req.nodes, req.mem, req.gpus = firstNonZero(
+		req.cpus,
+		asked,
+		cpus,
+	), firstNonZero(
+		req.nodes,
+		nodes,
+	), firstNonZero(
+		req.mem,
+		mem,
+	), firstNonZero(
+		req.gpus,
+		gpus,
+	)
+	row.Req, row.ReqMem, row.ReqNodes = toAmounts(
+		req,
+	), firstNonZero(
+		mem,
+		req.mem,
+	), uint32(
+		req.nodes,
+	)
 	if row.Start == 0 {
 		return
 	}
-	alloc.cpus, alloc.nodes, alloc.gpus = firstNonZero(cpus, alloc.cpus, req.cpus), firstNonZero(alloc.nodes, nodes, req.nodes), firstNonZero(alloc.gpus, gpus)
+	alloc.cpus, alloc.nodes, alloc.gpus = firstNonZero(
+		cpus,
+		alloc.cpus,
+		req.cpus,
+	), firstNonZero(
+		alloc.nodes,
+		nodes,
+		req.nodes,
+	), firstNonZero(
+		alloc.gpus,
+		gpus,
+	)
 	if r.at[fAllocTRES] < 0 {
 		alloc.mem = req.mem
 		alloc.gpus = firstNonZero(alloc.gpus, req.gpus)
@@ -436,7 +550,13 @@ func (r *reader) readUse(j *job) {
 	user := r.text(fUserCPU)
 	system := r.text(fSystemCPU)
 	if user != "" || system != "" {
-		j.cpu, j.system, j.cpuSeen = r.readSpan("UserCPU", fUserCPU), r.readSpan("SystemCPU", fSystemCPU), true
+		j.cpu, j.system, j.cpuSeen = r.readSpan(
+			"UserCPU",
+			fUserCPU,
+		), r.readSpan(
+			"SystemCPU",
+			fSystemCPU,
+		), true
 		// Each is cut to milliseconds; the sum was cut once.
 		if sum := r.readSpan("TotalCPU", fTotalCPU); total != "" && sum >= j.cpu {
 			j.system = sum - j.cpu
@@ -485,8 +605,16 @@ func (r *reader) readStep(j *job, i ids) {
 		}
 		id = n
 	}
-	step := tally.StepRow{JobID: i.id, Step: int32(id), Name: r.text(fName), Start: r.readTime("Start", fStart), End: r.readTime("End", fEnd), Tasks: uint32(r.readNumber("NTasks", fNTasks)),
-		NodeList: r.text(fNodeList), Alloc: toAmounts(r.readTRES("AllocTRES", fAllocTRES))}
+	step := tally.StepRow{
+		JobID:    i.id,
+		Step:     int32(id),
+		Name:     r.text(fName),
+		Start:    r.readTime("Start", fStart),
+		End:      r.readTime("End", fEnd),
+		Tasks:    uint32(r.readNumber("NTasks", fNTasks)),
+		NodeList: r.text(fNodeList),
+		Alloc:    toAmounts(r.readTRES("AllocTRES", fAllocTRES)),
+	}
 	step.Alloc.CPUs = firstNonZero(step.Alloc.CPUs, r.readNumber("NCPUS", fNCPUs))
 	step.State, _, _ = strings.Cut(strings.TrimSuffix(r.text(fState), "+"), " ")
 	if _, known := stateKnown(step.State); !known {
@@ -598,8 +726,25 @@ func (j *job) spreadOverNodes(out []tally.NodeRow) []tally.NodeRow {
 	whole := parseUsed(j)
 	for k, name := range names {
 		i := int64(k)
-		r := tally.NodeRow{Seq: row.Seq, UID: row.UID, Restarts: row.Restarts, Attempt: 1, JobID: row.JobID, User: row.User, Account: row.Account, Partition: row.Partition,
-			QOS: row.QOS, Node: name, From: row.Start, To: row.End, End: row.End, CPUs: part(row.Alloc.CPUs, i), Mem: part(row.Alloc.Mem, i), GPUs: part(row.Alloc.GPUs, i), Used: whole}
+		r := tally.NodeRow{
+			Seq:       row.Seq,
+			UID:       row.UID,
+			Restarts:  row.Restarts,
+			Attempt:   1,
+			JobID:     row.JobID,
+			User:      row.User,
+			Account:   row.Account,
+			Partition: row.Partition,
+			QOS:       row.QOS,
+			Node:      name,
+			From:      row.Start,
+			To:        row.End,
+			End:       row.End,
+			CPUs:      part(row.Alloc.CPUs, i),
+			Mem:       part(row.Alloc.Mem, i),
+			GPUs:      part(row.Alloc.GPUs, i),
+			Used:      whole,
+		}
 		r.Used.UserCPU, r.Used.SystemCPU = part(whole.UserCPU, i), part(whole.SystemCPU, i)
 		if whole.PeakRSS != nil {
 			p := part(*whole.PeakRSS, i)

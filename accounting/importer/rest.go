@@ -58,7 +58,11 @@ func (r *REST) getPage(ctx context.Context, path string, query url.Values) (io.R
 	if json.Unmarshal(text, &said) == nil && len(said.Errors) > 0 {
 		return nil, said.Errors[0].problem()
 	}
-	return nil, fmt.Errorf("slurmrestd refuses: %s %s", resp.Status, strings.TrimSpace(string(text[:min(len(text), 200)])))
+	return nil, fmt.Errorf(
+		"slurmrestd refuses: %s %s",
+		resp.Status,
+		strings.TrimSpace(string(text[:min(len(text), 200)])),
+	)
 }
 
 // restError is one of the errors of an answer.
@@ -114,7 +118,12 @@ func (r *REST) discoverVersion(ctx context.Context) error {
 }
 
 // eachJob asks for the jobs of a stretch of time and gives each.
-func (r *REST) eachJob(ctx context.Context, cluster string, from, to time.Time, each func(*restJob) error) error {
+func (r *REST) eachJob(
+	ctx context.Context,
+	cluster string,
+	from, to time.Time,
+	each func(*restJob) error,
+) error {
 	if err := r.discoverVersion(ctx); err != nil {
 		return err
 	}
@@ -198,10 +207,18 @@ func eachOf[T any](d *json.Decoder, each func(*T) error) error {
 
 // sumEnded adds up what slurmdbd says of the runs that started and ended within
 // [from, to).
-func (r *REST) sumEnded(ctx context.Context, cluster string, from, to time.Time) (sum Said, err error) {
+func (r *REST) sumEnded(
+	ctx context.Context,
+	cluster string,
+	from, to time.Time,
+) (sum Said, err error) {
 	err = r.eachJob(ctx, cluster, from, to, func(j *restJob) error {
 		end := time.Unix(j.Time.End.n, 0)
-		if over, _ := stateKnown(string(j.State.Current)); !over || j.Time.Start.n <= 0 || j.Time.End.n <= 0 || isBlank(j.Nodes) || end.Before(from) || !end.Before(to) {
+		if over, _ := stateKnown(string(j.State.Current)); !over || j.Time.Start.n <= 0 ||
+			j.Time.End.n <= 0 ||
+			isBlank(j.Nodes) ||
+			end.Before(from) ||
+			!end.Before(to) {
 			return nil
 		}
 		sum.Runs++
@@ -216,7 +233,12 @@ func (r *REST) sumEnded(ctx context.Context, cluster string, from, to time.Time)
 }
 
 // writeLines writes jobs as sacct prints them, with a head.
-func (r *REST) writeLines(ctx context.Context, cluster string, from, to time.Time, out io.Writer) error {
+func (r *REST) writeLines(
+	ctx context.Context,
+	cluster string,
+	from, to time.Time,
+	out io.Writer,
+) error {
 	if _, err := io.WriteString(out, strings.Join(restColumns(), "|")+"\n"); err != nil {
 		return err
 	}

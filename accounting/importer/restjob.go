@@ -11,9 +11,42 @@ import (
 // restColumns are what slurmrestd says of a job or a step, by sacct's names. The
 // numbers of users and groups it does not say.
 func restColumns() []string {
-	return []string{"JobIDRaw", "JobID", "Cluster", "Partition", "QOS", "Account", "User", "Group", "State", "ExitCode", "DerivedExitCode", "Submit", "Eligible", "Start", "End",
-		"TimelimitRaw", "Suspended", "NNodes", "AllocCPUS", "ReqCPUS", "ReqTRES", "AllocTRES", "NodeList", "NTasks", "UserCPU", "SystemCPU", "MaxRSS", "ConsumedEnergyRaw",
-		"Reservation", "Constraints", "Priority", "WCKey", "WorkDir", "JobName"}
+	return []string{
+		"JobIDRaw",
+		"JobID",
+		"Cluster",
+		"Partition",
+		"QOS",
+		"Account",
+		"User",
+		"Group",
+		"State",
+		"ExitCode",
+		"DerivedExitCode",
+		"Submit",
+		"Eligible",
+		"Start",
+		"End",
+		"TimelimitRaw",
+		"Suspended",
+		"NNodes",
+		"AllocCPUS",
+		"ReqCPUS",
+		"ReqTRES",
+		"AllocTRES",
+		"NodeList",
+		"NTasks",
+		"UserCPU",
+		"SystemCPU",
+		"MaxRSS",
+		"ConsumedEnergyRaw",
+		"Reservation",
+		"Constraints",
+		"Priority",
+		"WCKey",
+		"WorkDir",
+		"JobName",
+	}
 }
 
 // restNumber is a number, or since v0.0.39 an object that may say that there is
@@ -246,18 +279,75 @@ func (j *restJob) sacctLines() string {
 		out.WriteByte('\n')
 	}
 	raw, shown := j.ID.text(), j.shownNumber()
-	row(map[string]string{"JobIDRaw": raw, "JobID": shown, "Cluster": j.Cluster, "Partition": j.Partition, "QOS": j.QOS, "Account": j.Account, "User": j.User, "Group": j.Group,
-		"State": string(j.State.Current), "ExitCode": j.Exit.text(), "DerivedExitCode": j.Derived.text(), "Submit": instantText(j.Time.Submission), "Eligible": instantText(j.Time.Eligible),
-		"Start": instantText(j.Time.Start), "End": instantText(j.Time.End), "TimelimitRaw": j.Time.Limit.text(), "Suspended": clock(j.Time.Suspended.n), "NNodes": j.NodeCount.text(),
-		"AllocCPUS": tresCount(j.TRES.Allocated, "cpu"), "ReqCPUS": j.Required.CPUs.text(), "ReqTRES": tresList(j.TRES.Requested), "AllocTRES": tresList(j.TRES.Allocated),
-		"NodeList": j.Nodes, "UserCPU": j.Time.User.text(), "SystemCPU": j.Time.System.text(), "Reservation": string(j.Reservation.Name), "Constraints": j.Constraint,
-		"Priority": j.Priority.text(), "WCKey": j.WCKey.WCKey, "WorkDir": j.WorkDir, "JobName": j.Name})
+	row(
+		map[string]string{
+			"JobIDRaw":  raw,
+			"JobID":     shown,
+			"Cluster":   j.Cluster,
+			"Partition": j.Partition,
+			"QOS":       j.QOS,
+			"Account":   j.Account,
+			"User":      j.User,
+			"Group":     j.Group,
+			"State": string(
+				j.State.Current,
+			),
+			"ExitCode":        j.Exit.text(),
+			"DerivedExitCode": j.Derived.text(),
+			"Submit":          instantText(j.Time.Submission),
+			"Eligible":        instantText(j.Time.Eligible),
+			"Start": instantText(
+				j.Time.Start,
+			),
+			"End":          instantText(j.Time.End),
+			"TimelimitRaw": j.Time.Limit.text(),
+			"Suspended":    clock(j.Time.Suspended.n),
+			"NNodes":       j.NodeCount.text(),
+			"AllocCPUS": tresCount(
+				j.TRES.Allocated,
+				"cpu",
+			),
+			"ReqCPUS":     j.Required.CPUs.text(),
+			"ReqTRES":     tresList(j.TRES.Requested),
+			"AllocTRES":   tresList(j.TRES.Allocated),
+			"NodeList":    j.Nodes,
+			"UserCPU":     j.Time.User.text(),
+			"SystemCPU":   j.Time.System.text(),
+			"Reservation": string(j.Reservation.Name),
+			"Constraints": j.Constraint,
+			"Priority":    j.Priority.text(),
+			"WCKey":       j.WCKey.WCKey,
+			"WorkDir":     j.WorkDir,
+			"JobName":     j.Name,
+		},
+	)
 	for i := range j.Steps {
 		step := &j.Steps[i]
-		row(map[string]string{"JobIDRaw": raw + "." + string(step.Step.ID), "JobID": shown + "." + string(step.Step.ID), "Cluster": j.Cluster, "State": string(step.State), "ExitCode": step.Exit.text(),
-			"Start": instantText(step.Time.Start), "End": instantText(step.Time.End), "AllocCPUS": tresCount(step.TRES.Allocated, "cpu"), "AllocTRES": tresList(step.TRES.Allocated),
-			"NodeList": step.Nodes.Range, "NTasks": step.Tasks.Count.text(), "UserCPU": step.Time.User.text(), "SystemCPU": step.Time.System.text(),
-			"MaxRSS": tresCount(step.TRES.Requested.Max, "mem"), "ConsumedEnergyRaw": step.Statistics.Energy.Consumed.text(), "JobName": step.Step.Name})
+		row(
+			map[string]string{
+				"JobIDRaw": raw + "." + string(step.Step.ID),
+				"JobID":    shown + "." + string(step.Step.ID),
+				"Cluster":  j.Cluster,
+				"State":    string(step.State),
+				"ExitCode": step.Exit.text(),
+				"Start": instantText(
+					step.Time.Start,
+				),
+				"End":       instantText(step.Time.End),
+				"AllocCPUS": tresCount(step.TRES.Allocated, "cpu"),
+				"AllocTRES": tresList(step.TRES.Allocated),
+				"NodeList":  step.Nodes.Range,
+				"NTasks":    step.Tasks.Count.text(),
+				"UserCPU":   step.Time.User.text(),
+				"SystemCPU": step.Time.System.text(),
+				"MaxRSS": tresCount(
+					step.TRES.Requested.Max,
+					"mem",
+				),
+				"ConsumedEnergyRaw": step.Statistics.Energy.Consumed.text(),
+				"JobName":           step.Step.Name,
+			},
+		)
 	}
 	return out.String()
 }

@@ -65,10 +65,21 @@ func (s *Slurm) knownColumns(ctx context.Context) ([]string, error) {
 	have := strings.Fields(strings.ToLower(string(out)))
 	// Before WorkDir and JobName, which may have anything in them.
 	all := Columns()
-	all = slices.Insert(all, len(all)-2, "FailedNode", "SegmentSize") // younger than others: sacct of an older release refuses their names
-	list := slices.DeleteFunc(all, func(c string) bool { return !slices.Contains(have, strings.ToLower(c)) })
+	all = slices.Insert(
+		all,
+		len(all)-2,
+		"FailedNode",
+		"SegmentSize",
+	) // younger than others: sacct of an older release refuses their names
+	list := slices.DeleteFunc(
+		all,
+		func(c string) bool { return !slices.Contains(have, strings.ToLower(c)) },
+	)
 	if len(list) < 10 {
-		return nil, fmt.Errorf("sacct --helpformat names %d of the fields that are needed: is it Slurm's?", len(list))
+		return nil, fmt.Errorf(
+			"sacct --helpformat names %d of the fields that are needed: is it Slurm's?",
+			len(list),
+		)
 	}
 	return list, nil
 }
@@ -76,7 +87,12 @@ func (s *Slurm) knownColumns(ctx context.Context) ([]string, error) {
 // Pull imports what was recorded between since and until, a stretch at a time,
 // and tells of each. A run that began in one stretch and ended in another is
 // stored once.
-func (s *Slurm) Pull(ctx context.Context, config Config, since, until time.Time, each func(*Result)) error {
+func (s *Slurm) Pull(
+	ctx context.Context,
+	config Config,
+	since, until time.Time,
+	each func(*Result),
+) error {
 	var list []string
 	if s.REST == nil {
 		var err error
@@ -120,7 +136,12 @@ func (s *Slurm) Since(last spec.Instant) time.Time {
 	return time.Unix(0, int64(last)).Add(-overlap)
 }
 
-func (s *Slurm) stretch(ctx context.Context, config Config, columns []string, from, to time.Time) (*Result, error) {
+func (s *Slurm) stretch(
+	ctx context.Context,
+	config Config,
+	columns []string,
+	from, to time.Time,
+) (*Result, error) {
 	if s.REST != nil {
 		in, out := io.Pipe()
 		go func() { out.CloseWithError(s.REST.writeLines(ctx, s.Cluster, from, to, out)) }()
@@ -128,7 +149,14 @@ func (s *Slurm) stretch(ctx context.Context, config Config, columns []string, fr
 		return Import(ctx, config, in)
 	}
 	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
-	args := []string{"--allusers", "--parsable2", "--duplicates", "--format=" + strings.Join(columns, ","), "--starttime=" + at(from), "--endtime=" + at(to)}
+	args := []string{
+		"--allusers",
+		"--parsable2",
+		"--duplicates",
+		"--format=" + strings.Join(columns, ","),
+		"--starttime=" + at(from),
+		"--endtime=" + at(to),
+	}
 	if s.Cluster != "" {
 		args = append(args, "--clusters="+s.Cluster)
 	}
@@ -186,8 +214,16 @@ func (s *Slurm) Ended(ctx context.Context, from, to time.Time) (Said, error) {
 		return s.REST.sumEnded(ctx, s.Cluster, from, to)
 	}
 	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
-	args := []string{"--allusers", "--allocations", "--parsable2", "--noheader", "--duplicates", "--format=State,Start,End,ElapsedRaw,AllocCPUS,NodeList",
-		"--starttime=" + at(from), "--endtime=" + at(to)}
+	args := []string{
+		"--allusers",
+		"--allocations",
+		"--parsable2",
+		"--noheader",
+		"--duplicates",
+		"--format=State,Start,End,ElapsedRaw,AllocCPUS,NodeList",
+		"--starttime=" + at(from),
+		"--endtime=" + at(to),
+	}
 	if s.Cluster != "" {
 		args = append(args, "--clusters="+s.Cluster)
 	}
@@ -225,12 +261,28 @@ func (s *Slurm) Ended(ctx context.Context, from, to time.Time) (Said, error) {
 // rolls up once an hour, and corrects what it rolled up later.
 func (s *Slurm) Allocated(ctx context.Context, from, to time.Time) (int64, error) {
 	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
-	out, err := s.runForOutput(s.commandFor(ctx, "sreport", "-nP", "-t", "Seconds", "-T", "cpu", "cluster", "Utilization", "start="+at(from), "end="+at(to), "format=Cluster,Allocated"))
+	out, err := s.runForOutput(
+		s.commandFor(
+			ctx,
+			"sreport",
+			"-nP",
+			"-t",
+			"Seconds",
+			"-T",
+			"cpu",
+			"cluster",
+			"Utilization",
+			"start="+at(from),
+			"end="+at(to),
+			"format=Cluster,Allocated",
+		),
+	)
 	if err != nil {
 		return 0, err
 	}
 	for line := range strings.Lines(string(out)) {
-		if name, n, ok := strings.Cut(strings.TrimSpace(line), "|"); ok && (s.Cluster == "" || name == s.Cluster) {
+		if name, n, ok := strings.Cut(strings.TrimSpace(line), "|"); ok &&
+			(s.Cluster == "" || name == s.Cluster) {
 			return parseNumber(n)
 		}
 	}

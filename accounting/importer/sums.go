@@ -10,7 +10,11 @@ import (
 // Database is a store that adds up with plain values, as package clickhouse's
 // does.
 type Database interface {
-	Ended(ctx context.Context, ledger [16]byte, from, to tally.Micros) (uids []uint64, restarts []uint32, err error)
+	Ended(
+		ctx context.Context,
+		ledger [16]byte,
+		from, to tally.Micros,
+	) (uids []uint64, restarts []uint32, err error)
 	Open(ctx context.Context, ledger [16]byte) (uids []uint64, restarts []uint32, err error)
 	Sums(ctx context.Context, ledger [16]byte) (runs uint64, cpu, gpu, waited *big.Int, err error)
 }

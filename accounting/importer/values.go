@@ -132,7 +132,8 @@ func parseScaled(s string, bare, unit float64) (int64, error) {
 		return 0, nil
 	}
 	scale := bare
-	if i := strings.IndexByte("KMGTPE", s[len(s)-1]&^0x20); i >= 0 && (s[len(s)-1] < '0' || s[len(s)-1] > '9') {
+	if i := strings.IndexByte("KMGTPE", s[len(s)-1]&^0x20); i >= 0 &&
+		(s[len(s)-1] < '0' || s[len(s)-1] > '9') {
 		scale = 1024
 		for range i {
 			scale *= 1024

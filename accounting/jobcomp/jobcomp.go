@@ -66,7 +66,13 @@ func (c *Writer) Committed(st *state.State, events []event.Envelope) {
 		select {
 		case c.lines <- compLine{events[i].Seq, jobCompLine(st, job)}:
 		default:
-			c.log.Warn("the job completion file is too slow: a line is dropped", "job", job.ID, "file", c.path)
+			c.log.Warn(
+				"the job completion file is too slow: a line is dropped",
+				"job",
+				job.ID,
+				"file",
+				c.path,
+			)
 		}
 	}
 }
@@ -85,7 +91,8 @@ func (c *Writer) CatchUp(a *archive.Archive, codec *event.Codec, st *state.State
 	if err != nil {
 		return fmt.Errorf("how far the job completion file has come: %w", err)
 	}
-	if info, err := os.Stat(c.path); err == nil && inodeOf(info) == mark.Inode && info.Size() > mark.Size {
+	if info, err := os.Stat(c.path); err == nil && inodeOf(info) == mark.Inode &&
+		info.Size() > mark.Size {
 		if err := os.Truncate(c.path, mark.Size); err != nil {
 			return fmt.Errorf("JobCompLoc: %w", err)
 		}
@@ -95,7 +102,11 @@ func (c *Writer) CatchUp(a *archive.Archive, codec *event.Codec, st *state.State
 	}
 	iterator, err := a.Reader(mark.Seq + 1)
 	if errors.Is(err, archive.ErrDropped) {
-		c.log.Warn("lines of the job completion file cannot be written any more: the history was dropped; sacct has the jobs", "from_event", mark.Seq+1)
+		c.log.Warn(
+			"lines of the job completion file cannot be written any more: the history was dropped; sacct has the jobs",
+			"from_event",
+			mark.Seq+1,
+		)
 		return nil
 	}
 	if err != nil {
@@ -215,10 +226,36 @@ func jobCompLine(st *state.State, job *state.Job) string {
 		limit = fmt.Sprint(job.Limit.Seconds() / 60)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "JobId=%d UserId=%s(%d) GroupId=%s(%d) Name=%s JobState=%s Partition=%s TimeLimit=%s StartTime=%s EndTime=%s NodeList=%s NodeCnt=%d ProcCnt=%d WorkDir=%s ReservationName= Tres=%s Account=%s QOS=%s WcKey=%s Cluster=%s SubmitTime=%s EligibleTime=%s DerivedExitCode=%d:%d ExitCode=%d:%d \n",
-		job.ID, jobSpec.User, jobSpec.UID, jobSpec.Group, jobSpec.GID, jobSpec.Name, job.State, job.Partition(), limit, clockTime(job.Started), clockTime(job.Ended), nodes, count, cpus,
-		jobSpec.IO.WorkDir, tres, jobSpec.Account, job.QOS(), jobSpec.WCKey, st.ClusterName, clockTime(job.Submitted), clockTime(job.Eligible),
-		job.Derived.Code, job.Derived.Signal, job.Exit.Code, job.Exit.Signal)
+	fmt.Fprintf(
+		&b,
+		"JobId=%d UserId=%s(%d) GroupId=%s(%d) Name=%s JobState=%s Partition=%s TimeLimit=%s StartTime=%s EndTime=%s NodeList=%s NodeCnt=%d ProcCnt=%d WorkDir=%s ReservationName= Tres=%s Account=%s QOS=%s WcKey=%s Cluster=%s SubmitTime=%s EligibleTime=%s DerivedExitCode=%d:%d ExitCode=%d:%d \n",
+		job.ID,
+		jobSpec.User,
+		jobSpec.UID,
+		jobSpec.Group,
+		jobSpec.GID,
+		jobSpec.Name,
+		job.State,
+		job.Partition(),
+		limit,
+		clockTime(job.Started),
+		clockTime(job.Ended),
+		nodes,
+		count,
+		cpus,
+		jobSpec.IO.WorkDir,
+		tres,
+		jobSpec.Account,
+		job.QOS(),
+		jobSpec.WCKey,
+		st.ClusterName,
+		clockTime(job.Submitted),
+		clockTime(job.Eligible),
+		job.Derived.Code,
+		job.Derived.Signal,
+		job.Exit.Code,
+		job.Exit.Signal,
+	)
 	return b.String()
 }
 

@@ -103,7 +103,10 @@ func Apportion(exact []*big.Int, scale *big.Int) (parts []*big.Int, total *big.I
 	// Halves are rounded up.
 	half := new(big.Int).Add(new(big.Int).Lsh(sum, 1), scale)
 	total = half.Div(half, new(big.Int).Lsh(scale, 1))
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Or(rests[b].Cmp(rests[a]), cmp.Compare(a, b)) })
+	slices.SortStableFunc(
+		order,
+		func(a, b int) int { return cmp.Or(rests[b].Cmp(rests[a]), cmp.Compare(a, b)) },
+	)
 	missing := new(big.Int).Sub(total, floors)
 	for i := 0; i < len(order) && missing.Sign() > 0; i++ {
 		parts[order[i]].Add(parts[order[i]], big.NewInt(1))

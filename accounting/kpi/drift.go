@@ -92,7 +92,12 @@ type drifting struct {
 }
 
 func newDrifting(tree []Node) *drifting {
-	d := &drifting{byID: map[uint32]Node{}, byName: map[[2]string]uint32{}, leaves: map[uint32]*leaf{}, next: ^uint32(0)}
+	d := &drifting{
+		byID:   map[uint32]Node{},
+		byName: map[[2]string]uint32{},
+		leaves: map[uint32]*leaf{},
+		next:   ^uint32(0),
+	}
 	for _, node := range tree {
 		d.byID[node.ID] = node
 		k := [2]string{node.Account, node.User}
@@ -124,7 +129,12 @@ func (d *drifting) leaf(account, user string) *leaf {
 	if !ok {
 		id = d.next
 		d.next--
-		d.byID[id] = Node{ID: id, Parent: d.byName[[2]string{"root", ""}], Account: account, User: user}
+		d.byID[id] = Node{
+			ID:      id,
+			Parent:  d.byName[[2]string{"root", ""}],
+			Account: account,
+			User:    user,
+		}
 		d.byName[[2]string{account, user}] = id
 	}
 	for range len(d.byID) {

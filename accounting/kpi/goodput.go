@@ -39,7 +39,10 @@ func FreeSteps() []Step {
 // what was bought.
 func Steps() []Step {
 	out := HeldSteps()[:2:2]
-	out = append(out, Step{"held_idle", "held without work by runs that ended well or are not over", nil})
+	out = append(
+		out,
+		Step{"held_idle", "held without work by runs that ended well or are not over", nil},
+	)
 	out = append(out, HeldSteps()[2:]...)
 	return append(out, FreeSteps()...)
 }
@@ -48,22 +51,58 @@ func Steps() []Step {
 func goodputKPIs() []KPI {
 	const from = "the ledger: states of the nodes, and what each run held where; the agents' GPU counters and samples for what was held without work"
 	const metric = "muster_kpi_gpu_ladder_seconds"
-	edges := []string{"For the cluster only. In whole microseconds: the steps add up to gpu_bought exactly.",
+	edges := []string{
+		"For the cluster only. In whole microseconds: the steps add up to gpu_bought exactly.",
 		"A run counts by how it ended, also if that was behind the window's end; for the part of it within the window.",
 		"Time that failed, cancelled and preempted runs held is theirs, with work or without.",
 		"Bought is what the nodes were configured with, in or out of service. Where a run holds a device that its node has not any more, the node's configuration bounds it.",
-		"Parts of devices (shards, MPS) and what Kubernetes holds are in unallocated.", "A cluster without GPUs has no figure."}
+		"Parts of devices (shards, MPS) and what Kubernetes holds are in unallocated.",
+		"A cluster without GPUs has no figure.",
+	}
 	out := []KPI{
-		{Name: "goodput", Title: "Goodput", Unit: Ratio, Source: Ladder, From: from, Metric: "muster_kpi_goodput_ratio", Scale: 1,
+		{
+			Name:    "goodput",
+			Title:   "Goodput",
+			Unit:    Ratio,
+			Source:  Ladder,
+			From:    from,
+			Metric:  "muster_kpi_goodput_ratio",
+			Scale:   1,
 			Formula: "GPU time that runs which ended well held with work, divided by the GPU time that was bought",
-			Num:     "sum(good_us)", Den: "sum(bought_us)", Edges: edges},
-		{Name: "gpu_bought", Title: "GPU-hours bought", Unit: GPUHours, Source: Ladder, From: from, Metric: "muster_kpi_gpu_bought_seconds", Scale: 3600,
+			Num:     "sum(good_us)",
+			Den:     "sum(bought_us)",
+			Edges:   edges,
+		},
+		{
+			Name:    "gpu_bought",
+			Title:   "GPU-hours bought",
+			Unit:    GPUHours,
+			Source:  Ladder,
+			From:    from,
+			Metric:  "muster_kpi_gpu_bought_seconds",
+			Scale:   3600,
 			Formula: "GPUs of the cluster times time, in or out of service",
-			Num:     "if(sum(bought_us) = 0, NULL, sum(bought_us)) / 3.6e9", Edges: edges},
+			Num:     "if(sum(bought_us) = 0, NULL, sum(bought_us)) / 3.6e9",
+			Edges:   edges,
+		},
 	}
 	for _, s := range Steps() {
-		out = append(out, KPI{Name: "gpu_ladder_" + s.Name, Title: "GPU-hours " + s.Words, Unit: GPUHours, Source: Ladder, From: from, Metric: metric, Class: s.Name, Scale: 3600,
-			Formula: "GPU time " + s.Words, Num: "if(sum(bought_us) = 0, NULL, sum(" + s.Name + "_us)) / 3.6e9", Edges: []string{"As goodput."}})
+		out = append(
+			out,
+			KPI{
+				Name:    "gpu_ladder_" + s.Name,
+				Title:   "GPU-hours " + s.Words,
+				Unit:    GPUHours,
+				Source:  Ladder,
+				From:    from,
+				Metric:  metric,
+				Class:   s.Name,
+				Scale:   3600,
+				Formula: "GPU time " + s.Words,
+				Num:     "if(sum(bought_us) = 0, NULL, sum(" + s.Name + "_us)) / 3.6e9",
+				Edges:   []string{"As goodput."},
+			},
+		)
 	}
 	return out
 }

@@ -192,7 +192,10 @@ func Bound(values []Value, n int) []Value {
 	gone := map[key]bool{}
 	for _, dimension := range Dimensions() {
 		list := dims[dimension]
-		slices.SortFunc(list, func(a, b key) int { return cmp.Or(cmp.Compare(size[b], size[a]), strings.Compare(a.key, b.key)) })
+		slices.SortFunc(
+			list,
+			func(a, b key) int { return cmp.Or(cmp.Compare(size[b], size[a]), strings.Compare(a.key, b.key)) },
+		)
 		for i := n; i < len(list); i++ {
 			gone[list[i]] = true
 		}
@@ -200,5 +203,8 @@ func Bound(values []Value, n int) []Value {
 	if len(gone) == 0 {
 		return values
 	}
-	return slices.DeleteFunc(slices.Clone(values), func(v Value) bool { return gone[key{v.By, v.Key}] })
+	return slices.DeleteFunc(
+		slices.Clone(values),
+		func(v Value) bool { return gone[key{v.By, v.Key}] },
+	)
 }

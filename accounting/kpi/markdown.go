@@ -8,10 +8,12 @@ import (
 // Markdown renders the definitions as docs/kpis.md.
 func Markdown() string {
 	var b strings.Builder
-	b.WriteString("# KPIs\n\nGenerated from the definitions in accounting/kpi by `make generate`; do not edit.\n\n" +
-		"Each figure is defined once, and that definition is what `muster kpi`, the metrics, the dashboards and the alerts use.\n" +
-		"Where nothing was measured a figure is missing: it is never shown as zero. Time-like amounts of a run that overlaps the\n" +
-		"edge of a window are shared out evenly over its length; counts belong to the instant of what is counted.\n\n")
+	b.WriteString(
+		"# KPIs\n\nGenerated from the definitions in accounting/kpi by `make generate`; do not edit.\n\n" +
+			"Each figure is defined once, and that definition is what `muster kpi`, the metrics, the dashboards and the alerts use.\n" +
+			"Where nothing was measured a figure is missing: it is never shown as zero. Time-like amounts of a run that overlaps the\n" +
+			"edge of a window are shared out evenly over its length; counts belong to the instant of what is counted.\n\n",
+	)
 	var windows, dims []string
 	for _, w := range Windows() {
 		windows = append(windows, w.Name)
@@ -19,10 +21,23 @@ func Markdown() string {
 	for _, d := range Dimensions() {
 		dims = append(dims, string(d))
 	}
-	fmt.Fprintf(&b, "Computed all the time by %s, over the last %s. As metrics, each dimension has its %d\nlargest keys (by what they were allocated); `muster kpi` has all.\n\n| name | unit | metric | in words |\n|---|---|---|---|\n",
-		strings.Join(dims, ", "), strings.Join(windows, ", "), MaxKeys)
+	fmt.Fprintf(
+		&b,
+		"Computed all the time by %s, over the last %s. As metrics, each dimension has its %d\nlargest keys (by what they were allocated); `muster kpi` has all.\n\n| name | unit | metric | in words |\n|---|---|---|---|\n",
+		strings.Join(dims, ", "),
+		strings.Join(windows, ", "),
+		MaxKeys,
+	)
 	for _, k := range All() {
-		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | `%s` | %s |\n", k.Name, k.Name, k.Unit, k.Metric, k.Formula)
+		fmt.Fprintf(
+			&b,
+			"| [`%s`](#%s) | %s | `%s` | %s |\n",
+			k.Name,
+			k.Name,
+			k.Unit,
+			k.Metric,
+			k.Formula,
+		)
 	}
 	b.WriteString("\n## Rows\n\nThe SQL below is over these rows, cut to the window:\n\n" +
 		"- `runs`: every run of a job that ran in the window, over or not, and those that ended in it without having started or\n  wait at its end.\n" +
@@ -32,7 +47,16 @@ func Markdown() string {
 		"- `ladder`: one row of what became of the GPU time that was bought, in microseconds.\n- `associations`: what each association used, beside its share; computed by the service.\n\n" +
 		"`overlap_s` is the part of a row's time within the window, `share` that part by the whole.\n")
 	for _, kpi := range All() {
-		fmt.Fprintf(&b, "\n## %s\n\n%s, in %s. %s.\n\n```sql\n%s\n-- over: %s\n```\n\n", kpi.Name, kpi.Title, kpi.Unit, upper(kpi.Formula), kpi.expression(), kpi.Source)
+		fmt.Fprintf(
+			&b,
+			"\n## %s\n\n%s, in %s. %s.\n\n```sql\n%s\n-- over: %s\n```\n\n",
+			kpi.Name,
+			kpi.Title,
+			kpi.Unit,
+			upper(kpi.Formula),
+			kpi.expression(),
+			kpi.Source,
+		)
 		for _, e := range kpi.Edges {
 			fmt.Fprintf(&b, "- %s\n", e)
 		}

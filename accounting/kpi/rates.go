@@ -64,7 +64,10 @@ func bad(line, format string, args ...any) error {
 func ParsePrices(line string) (PriceList, error) {
 	f := strings.Fields(line)
 	if len(f) < 2 {
-		return PriceList{}, bad(line, "write the day from which it holds, then TRES=PRICE, as in 2026-01-01 cpu=0.012 gres/gpu=1.50")
+		return PriceList{}, bad(
+			line,
+			"write the day from which it holds, then TRES=PRICE, as in 2026-01-01 cpu=0.012 gres/gpu=1.50",
+		)
 	}
 	from, err := day(f[0])
 	if err != nil {
@@ -76,9 +79,17 @@ func ParsePrices(line string) (PriceList, error) {
 		micro, err := decimal(price, 1_000_000)
 		switch {
 		case !ok || err != nil:
-			return PriceList{}, bad(line, "%s is not TRES=PRICE with a price like 1.50 of at most six decimals", part)
+			return PriceList{}, bad(
+				line,
+				"%s is not TRES=PRICE with a price like 1.50 of at most six decimals",
+				part,
+			)
 		case !priceable(name):
-			return PriceList{}, bad(line, "%s has no price: it is one of cpu, mem, node, billing, gres/NAME, license/NAME", name)
+			return PriceList{}, bad(
+				line,
+				"%s has no price: it is one of cpu, mem, node, billing, gres/NAME, license/NAME",
+				name,
+			)
 		case slices.ContainsFunc(out.Per, func(p Price) bool { return p.TRES == name }):
 			return PriceList{}, bad(line, "%s stands twice", name)
 		}
@@ -102,7 +113,10 @@ func priceable(name string) bool {
 func ParseIntensity(line string) (Intensity, error) {
 	f := strings.Fields(line)
 	if len(f) != 2 {
-		return Intensity{}, bad(line, "write the day from which it holds and the grams of CO2e for a kWh, as in 2026-01-01 380")
+		return Intensity{}, bad(
+			line,
+			"write the day from which it holds and the grams of CO2e for a kWh, as in 2026-01-01 380",
+		)
 	}
 	from, err := day(f[0])
 	if err != nil {
@@ -197,7 +211,11 @@ func ParseRates(currency, pue string, prices, carbon, budgets []string) (Rates, 
 }
 
 // each parses lines and sorts what they say by the day from which it holds.
-func each[T any](lines []string, parse func(string) (T, error), from func(T) spec.Instant) ([]T, error) {
+func each[T any](
+	lines []string,
+	parse func(string) (T, error),
+	from func(T) spec.Instant,
+) ([]T, error) {
 	var out []T
 	for _, line := range lines {
 		v, err := parse(line)

@@ -46,8 +46,22 @@ const (
 )
 
 // NewJobMails makes the sender. view is the published state, run starts MailProg.
-func NewJobMails(view func() *state.State, now func() spec.Instant, run func(ctx context.Context, program string, args, environ []string) error, fallback string, l *slog.Logger) *JobMails {
-	return &JobMails{view: view, now: now, run: run, log: l, fallback: fallback, queue: make(chan jobMail, maxQueuedMails), looked: now()}
+func NewJobMails(
+	view func() *state.State,
+	now func() spec.Instant,
+	run func(ctx context.Context, program string, args, environ []string) error,
+	fallback string,
+	l *slog.Logger,
+) *JobMails {
+	return &JobMails{
+		view:     view,
+		now:      now,
+		run:      run,
+		log:      l,
+		fallback: fallback,
+		queue:    make(chan jobMail, maxQueuedMails),
+		looked:   now(),
+	}
 }
 
 // Committed queues the mails that a durable batch asks for. It does not wait.
@@ -76,7 +90,8 @@ func wants(job *state.Job, kind string) bool {
 		return false
 	}
 	inAll := slices.Contains([]string{"BEGIN", "END", "FAIL", "INVALID_DEPEND", "REQUEUE"}, kind)
-	return slices.Contains(job.Spec.Queue.MailTypes, kind) || inAll && slices.Contains(job.Spec.Queue.MailTypes, "ALL")
+	return slices.Contains(job.Spec.Queue.MailTypes, kind) ||
+		inAll && slices.Contains(job.Spec.Queue.MailTypes, "ALL")
 }
 
 // whole gives the array that a task is of, if mail is about the array as a whole.
@@ -94,7 +109,13 @@ func (m *JobMails) began(st *state.State, job *state.Job) {
 	if a := whole(st, job); a != nil && (a.Started != 1 || job.Attempt != 1) {
 		return // not the first of its tasks
 	}
-	m.put(st, job, "BEGIN", "Began", "Queued time "+format.Duration(max(job.Started.Sub(job.Submitted), 0).Seconds()))
+	m.put(
+		st,
+		job,
+		"BEGIN",
+		"Began",
+		"Queued time "+format.Duration(max(job.Started.Sub(job.Submitted), 0).Seconds()),
+	)
 }
 
 func (m *JobMails) ended(st *state.State, job *state.Job) {
@@ -149,7 +170,11 @@ func (m *JobMails) put(st *state.State, job *state.Job, kind, verb, tail string)
 	}
 	if program == "" {
 		m.Failed.Add(1)
-		m.log.Warn("mail about a job is not sent: this host has no /usr/bin/mail; set MailProg in slurm.conf", "job", job.ID)
+		m.log.Warn(
+			"mail about a job is not sent: this host has no /usr/bin/mail; set MailProg in slurm.conf",
+			"job",
+			job.ID,
+		)
 		return
 	}
 	id, about := strconv.FormatUint(uint64(job.ID), 10), "Job"
@@ -178,14 +203,23 @@ func (m *JobMails) put(st *state.State, job *state.Job, kind, verb, tail string)
 		return
 	}
 	mail := jobMail{program: program, to: to, subject: oneLine(subject), environ: []string{
-		"SLURM_JOB_ID=" + strconv.FormatUint(uint64(job.ID), 10), "SLURM_JOB_NAME=" + oneLine(job.Spec.Name), "SLURM_JOB_USER=" + job.Spec.User,
+		"SLURM_JOB_ID=" + strconv.FormatUint(
+			uint64(job.ID),
+			10,
+		), "SLURM_JOB_NAME=" + oneLine(job.Spec.Name), "SLURM_JOB_USER=" + job.Spec.User,
 		"SLURM_JOB_PARTITION=" + job.Partition(), "SLURM_JOB_STATE=" + job.State.String(), "SLURM_JOB_MAIL_TYPE=" + kind,
 		"SLURM_CLUSTER_NAME=" + st.Config.ClusterName, "SLURM_JOB_WORK_DIR=" + oneLine(job.Spec.IO.WorkDir)}}
 	select {
 	case m.queue <- mail:
 	default:
 		m.Failed.Add(1)
-		m.log.Warn("mail about a job is dropped: too many wait for MailProg", "job", job.ID, "program", program)
+		m.log.Warn(
+			"mail about a job is dropped: too many wait for MailProg",
+			"job",
+			job.ID,
+			"program",
+			program,
+		)
 	}
 }
 
@@ -221,7 +255,17 @@ func (m *JobMails) send(ctx context.Context, mail jobMail) {
 	defer cancel()
 	if err := m.run(ctx, mail.program, []string{"-s", mail.subject, mail.to}, mail.environ); err != nil {
 		m.Failed.Add(1)
-		m.log.Warn("mail about a job could not be sent", "program", mail.program, "recipient", mail.to, "subject", mail.subject, "error", err)
+		m.log.Warn(
+			"mail about a job could not be sent",
+			"program",
+			mail.program,
+			"recipient",
+			mail.to,
+			"subject",
+			mail.subject,
+			"error",
+			err,
+		)
 		return
 	}
 	m.Sent.Add(1)
@@ -242,7 +286,10 @@ func (m *JobMails) limits(st *state.State, now spec.Instant) {
 	}
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		job := st.Job(spec.JobUID(uid))
-		if job == nil || len(job.Spec.Queue.MailTypes) == 0 || job.State != spec.Running || job.Limit <= 0 || job.Limit == spec.Infinite || job.Configuring() {
+		if job == nil || len(job.Spec.Queue.MailTypes) == 0 || job.State != spec.Running ||
+			job.Limit <= 0 ||
+			job.Limit == spec.Infinite ||
+			job.Configuring() {
 			return true
 		}
 		for kind, share := range limitShares() {

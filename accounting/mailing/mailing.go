@@ -70,7 +70,13 @@ const (
 )
 
 // New makes what sends the reports of muster.yaml; nil = there are none.
-func New(cfg *conffile.Config, config string, role func() Role, now func() time.Time, l *slog.Logger) (*Mailer, error) {
+func New(
+	cfg *conffile.Config,
+	config string,
+	role func() Role,
+	now func() time.Time,
+	l *slog.Logger,
+) (*Mailer, error) {
 	list, err := cfg.Reports.Schedule()
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -83,8 +89,15 @@ func New(cfg *conffile.Config, config string, role func() Role, now func() time.
 	if cfg.AccountingSocket != filepath.Join(filepath.Dir(socket), "accounting.sock") {
 		socket = "" // muster looks for accounting only there; without this it reads muster.yaml
 	}
-	mailer := &Mailer{list: list, program: filepath.Join(filepath.Dir(self), "muster"), file: filepath.Join(cfg.StateDir, "reports.json"), role: role, now: now, log: l,
-		environ: append(os.Environ(), "MUSTER_CONFIG="+config, "MUSTER_SOCKET="+socket)}
+	mailer := &Mailer{
+		list:    list,
+		program: filepath.Join(filepath.Dir(self), "muster"),
+		file:    filepath.Join(cfg.StateDir, "reports.json"),
+		role:    role,
+		now:     now,
+		log:     l,
+		environ: append(os.Environ(), "MUSTER_CONFIG="+config, "MUSTER_SOCKET="+socket),
+	}
 	if cfg.Reports.From != "" {
 		mailer.options = append(mailer.options, "--from", cfg.Reports.From)
 	}
@@ -92,7 +105,13 @@ func New(cfg *conffile.Config, config string, role func() Role, now func() time.
 		mailer.options = append(mailer.options, "--smtp", cfg.Reports.SMTP)
 	}
 	if cfg.Reports.SMTPUser != "" {
-		mailer.options = append(mailer.options, "--smtp-user", cfg.Reports.SMTPUser, "--smtp-password-file", cfg.Reports.SMTPPasswordFile)
+		mailer.options = append(
+			mailer.options,
+			"--smtp-user",
+			cfg.Reports.SMTPUser,
+			"--smtp-password-file",
+			cfg.Reports.SMTPPasswordFile,
+		)
 	}
 	return mailer, mailer.load()
 }
@@ -110,7 +129,11 @@ func (m *Mailer) load() error {
 		return fmt.Errorf("what reports were mailed: %w", err)
 	default:
 		if err := json.Unmarshal(data, &m.done); err != nil {
-			return fmt.Errorf("what reports were mailed (%s): %w; take the file away to begin anew", m.file, err)
+			return fmt.Errorf(
+				"what reports were mailed (%s): %w; take the file away to begin anew",
+				m.file,
+				err,
+			)
 		}
 	}
 	known := map[string]time.Time{}
@@ -183,14 +206,30 @@ func (m *Mailer) look(ctx context.Context) {
 			m.Failed.Add(1)
 			pause := min(max(2*m.pauses[report.Line], mailPauseFirst), mailPauseMost)
 			m.pauses[report.Line], m.again[report.Line] = pause, now.Add(pause)
-			m.log.Warn("a report could not be mailed", "report", report.Line, "due", due, "again_in", pause, "error", err)
+			m.log.Warn(
+				"a report could not be mailed",
+				"report",
+				report.Line,
+				"due",
+				due,
+				"again_in",
+				pause,
+				"error",
+				err,
+			)
 			continue
 		}
 		m.Sent.Add(1)
 		delete(m.pauses, report.Line)
 		m.done[report.Line] = due
 		if err := m.save(); err != nil {
-			m.log.Error("it cannot be remembered that a report was mailed: after a restart it is mailed again", "report", report.Line, "error", err)
+			m.log.Error(
+				"it cannot be remembered that a report was mailed: after a restart it is mailed again",
+				"report",
+				report.Line,
+				"error",
+				err,
+			)
 		}
 		m.log.Info("a report was mailed", "report", report.Line, "due", due)
 	}
@@ -217,7 +256,16 @@ func (m *Mailer) send(ctx context.Context, report *conffile.ReportMail, due time
 	const stamp = "2006-01-02T15:04:05"
 	from, to := report.Window(due)
 	args := append([]string{"report"}, m.options...)
-	args = append(args, "-S", from.Format(stamp), "-E", to.Format(stamp), "--mail", strings.Join(report.To, ","), "--")
+	args = append(
+		args,
+		"-S",
+		from.Format(stamp),
+		"-E",
+		to.Format(stamp),
+		"--mail",
+		strings.Join(report.To, ","),
+		"--",
+	)
 	ctx, cancel := context.WithTimeout(ctx, mailPatience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, m.program, append(args, report.Report...)...)

@@ -34,7 +34,9 @@ func ParseMonth(text string) (Month, error) {
 	y, m, ok := strings.Cut(text, "-")
 	year, err1 := strconv.ParseUint(y, 10, 16)
 	month, err2 := strconv.ParseUint(m, 10, 8)
-	if !ok || err1 != nil || err2 != nil || len(y) != 4 || len(m) != 2 || year < 1970 || month < 1 || month > 12 {
+	if !ok || err1 != nil || err2 != nil || len(y) != 4 || len(m) != 2 || year < 1970 ||
+		month < 1 ||
+		month > 12 {
 		return Month{}, bad
 	}
 	return monthOf(int64(year), int64(month)-1), nil
@@ -80,7 +82,15 @@ func AgedTables() []Aged {
 // parameters: it also stands in statements that take none.
 func (a Aged) Rows(scope Scope, from, until int64) string {
 	at := func(us int64) string { return fmt.Sprintf("fromUnixTimestamp64Micro(toInt64(%d), 'UTC')", us) }
-	sql := fmt.Sprintf("ledger = toUUID('%s') AND seq <= %d AND `%s` >= %s AND `%s` < %s", uuidText(scope.Ledger), scope.Seq, a.Column, at(from), a.Column, at(until))
+	sql := fmt.Sprintf(
+		"ledger = toUUID('%s') AND seq <= %d AND `%s` >= %s AND `%s` < %s",
+		uuidText(scope.Ledger),
+		scope.Seq,
+		a.Column,
+		at(from),
+		a.Column,
+		at(until),
+	)
 	if a.After > 0 {
 		sql += fmt.Sprintf(" AND seq > %d", a.After)
 	}
@@ -101,14 +111,36 @@ func (a Aged) Sums(scope Scope, month Month) Query {
 		}
 	}
 	b := &builder{scope: scope}
-	return b.buildQuery("SELECT [" + strings.Join(list, ", ") + "]\nFROM " + b.qualifyTable(a.Name) + "\nWHERE " + a.Rows(scope, month.From, month.Until))
+	return b.buildQuery(
+		"SELECT [" + strings.Join(
+			list,
+			", ",
+		) + "]\nFROM " + b.qualifyTable(
+			a.Name,
+		) + "\nWHERE " + a.Rows(
+			scope,
+			month.From,
+			month.Until,
+		),
+	)
 }
 
 // RolledSums asks for what the runs of a month gave to the rollups, in the
 // order of RolledCheck, as texts.
 func RolledSums(s Scope, m Month) Query {
 	b := &builder{scope: s}
-	return b.buildQuery("SELECT [" + strings.Join(rolledSums(), ", ") + "] FROM " + b.qualifyTable("jobs") + " WHERE " + AgedTables()[0].Rows(s, m.From, m.Until))
+	return b.buildQuery(
+		"SELECT [" + strings.Join(
+			rolledSums(),
+			", ",
+		) + "] FROM " + b.qualifyTable(
+			"jobs",
+		) + " WHERE " + AgedTables()[0].Rows(
+			s,
+			m.From,
+			m.Until,
+		),
+	)
 }
 
 // Purges asks for what was purged and not brought back: id, month (text), table,
@@ -116,13 +148,25 @@ func RolledSums(s Scope, m Month) Query {
 func Purges(scope Scope) Query {
 	b := newBuilder(scope)
 	b.params = b.params[:1]
-	return b.buildQuery("SELECT toString(id), toString(any(month)), toString(any(`table`)), countIf(phase = 'done') > 0, any(sums), any(rolled)\nFROM " + b.qualifyTable("purges") +
-		"\nWHERE ledger = {ledger:UUID}\nGROUP BY id\nHAVING countIf(phase = 'restored') = 0\nORDER BY any(at)")
+	return b.buildQuery(
+		"SELECT toString(id), toString(any(month)), toString(any(`table`)), countIf(phase = 'done') > 0, any(sums), any(rolled)\nFROM " + b.qualifyTable(
+			"purges",
+		) +
+			"\nWHERE ledger = {ledger:UUID}\nGROUP BY id\nHAVING countIf(phase = 'restored') = 0\nORDER BY any(at)",
+	)
 }
 
 // OldestMonth asks for the month of a table's oldest row: the number of rows, and
 // microseconds.
 func (a Aged) OldestMonth(s Scope) Query {
 	b := &builder{scope: s}
-	return b.buildQuery("SELECT count(), toUnixTimestamp64Micro(min(`" + a.Column + "`)) FROM " + b.qualifyTable(a.Name) + " WHERE " + a.Rows(s, 0, int64(s.Now)/int64(spec.Microsecond)))
+	return b.buildQuery(
+		"SELECT count(), toUnixTimestamp64Micro(min(`" + a.Column + "`)) FROM " + b.qualifyTable(
+			a.Name,
+		) + " WHERE " + a.Rows(
+			s,
+			0,
+			int64(s.Now)/int64(spec.Microsecond),
+		),
+	)
 }

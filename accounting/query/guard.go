@@ -53,7 +53,11 @@ type token struct {
 	text string
 }
 
-func (t token) is(word string) bool   { return t.kind == wordToken && strings.EqualFold(t.text, word) }
+func (t token) is(
+	word string,
+) bool {
+	return t.kind == wordToken && strings.EqualFold(t.text, word)
+}
 func (t token) sign(text string) bool { return t.kind == signToken && t.text == text }
 func (t token) isName() bool          { return t.kind == wordToken || t.kind == nameToken }
 
@@ -189,8 +193,15 @@ func (g *guard) tokenAt(i int) token {
 // may take for something else than the engine does.
 func (g *guard) refuseDatabases(names []string) error {
 	for i, t := range g.tokens {
-		if t.isName() && g.tokenAt(i+1).sign(".") && !g.tokenAt(i-1).sign(".") && slices.ContainsFunc(names, func(db string) bool { return strings.EqualFold(db, t.text) }) {
-			return refuseSQL("%s is the name of a database: nothing of it is a view, and nothing else is called so here", t.text)
+		if t.isName() && g.tokenAt(i+1).sign(".") && !g.tokenAt(i-1).sign(".") &&
+			slices.ContainsFunc(
+				names,
+				func(db string) bool { return strings.EqualFold(db, t.text) },
+			) {
+			return refuseSQL(
+				"%s is the name of a database: nothing of it is a view, and nothing else is called so here",
+				t.text,
+			)
 		}
 	}
 	return nil
@@ -206,7 +217,8 @@ func (g *guard) check() error {
 				return err
 			}
 			next := level{}
-			if g.with && len(g.levels) == 1 && g.tokenAt(i-1).is("AS") && g.tokenAt(i-2).isName() && (g.tokenAt(i-3).is("WITH") || g.tokenAt(i-3).sign(",")) {
+			if g.with && len(g.levels) == 1 && g.tokenAt(i-1).is("AS") && g.tokenAt(i-2).isName() &&
+				(g.tokenAt(i-3).is("WITH") || g.tokenAt(i-3).sign(",")) {
 				next.cte = g.tokenAt(i - 2).text
 			}
 			g.levels = append(g.levels, next)
@@ -220,7 +232,9 @@ func (g *guard) check() error {
 			g.levels = g.levels[:len(g.levels)-1]
 		case t.sign(",") && top.from:
 			if top.on {
-				return refuseSQL("tables behind ON or USING are joined with a word, not with a comma")
+				return refuseSQL(
+					"tables behind ON or USING are joined with a word, not with a comma",
+				)
 			}
 			if err := g.checkTable(i + 1); err != nil {
 				return err
@@ -289,9 +303,49 @@ func (g *guard) checkWord(i int, top *level) error {
 // name of a WITH: what follows would be a list of tables still, and be taken
 // here for the list of another clause.
 func structuralWords(t token) bool {
-	return t.kind == wordToken && slices.Contains([]string{"SELECT", "WITH", "FROM", "JOIN", "ON", "USING", "WHERE", "PREWHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "UNION", "EXCEPT",
-		"INTERSECT", "WINDOW", "QUALIFY", "IN", "ARRAY", "AS", "NOT", "GLOBAL", "FINAL", "LEFT", "RIGHT", "FULL", "INNER", "OUTER", "CROSS", "SEMI", "ANTI", "ASOF", "PASTE", "DISTINCT", "BY", "FETCH"},
-		strings.ToUpper(t.text))
+	return t.kind == wordToken &&
+		slices.Contains(
+			[]string{
+				"SELECT",
+				"WITH",
+				"FROM",
+				"JOIN",
+				"ON",
+				"USING",
+				"WHERE",
+				"PREWHERE",
+				"GROUP",
+				"HAVING",
+				"ORDER",
+				"LIMIT",
+				"OFFSET",
+				"UNION",
+				"EXCEPT",
+				"INTERSECT",
+				"WINDOW",
+				"QUALIFY",
+				"IN",
+				"ARRAY",
+				"AS",
+				"NOT",
+				"GLOBAL",
+				"FINAL",
+				"LEFT",
+				"RIGHT",
+				"FULL",
+				"INNER",
+				"OUTER",
+				"CROSS",
+				"SEMI",
+				"ANTI",
+				"ASOF",
+				"PASTE",
+				"DISTINCT",
+				"BY",
+				"FETCH",
+			},
+			strings.ToUpper(t.text),
+		)
 }
 
 // beginsClause tells whether a word behind a list of tables begins the clause that is
@@ -315,8 +369,11 @@ func (g *guard) beginsClause(i int) bool {
 		}
 		return next.is("SELECT") || next.sign("(")
 	}
-	if next.kind == wordToken && !((next.is("GROUP") || next.is("ORDER")) && !g.tokenAt(i+2).is("BY")) {
-		return next.is("NOT") || next.is("CASE") || next.is("EXISTS") || next.is("INTERVAL") || !structuralWords(next) && !slices.Contains(connectingWords(), strings.ToUpper(next.text))
+	if next.kind == wordToken &&
+		!((next.is("GROUP") || next.is("ORDER")) && !g.tokenAt(i+2).is("BY")) {
+		return next.is("NOT") || next.is("CASE") || next.is("EXISTS") || next.is("INTERVAL") ||
+			!structuralWords(next) &&
+				!slices.Contains(connectingWords(), strings.ToUpper(next.text))
 	}
 	return next.kind != signToken || next.sign("(") || next.sign("[") || next.sign("-")
 }
@@ -355,7 +412,8 @@ func (g *guard) endsOperand(i int) bool {
 	case wordToken:
 		word := strings.ToUpper(t.text)
 		// PARTITION is a word of the language before BY only.
-		return g.tokenAt(i-1).sign(".") || word == "PARTITION" || !slices.Contains(beforeBracket(), word) && !slices.Contains(connectingWords(), word)
+		return g.tokenAt(i-1).sign(".") || word == "PARTITION" ||
+			!slices.Contains(beforeBracket(), word) && !slices.Contains(connectingWords(), word)
 	case signToken:
 		return t.sign(")") || t.sign("]")
 	}
@@ -378,7 +436,10 @@ func (g *guard) checkIn(i int) error {
 	if t.is("SELECT") || g.tokenAt(i).sign(",") && !g.isBareList(i) {
 		return nil
 	}
-	return refuseSQL("the right side of IN is a list of values or a bracket with a SELECT, not the name %s", t.text)
+	return refuseSQL(
+		"the right side of IN is a list of values or a bracket with a SELECT, not the name %s",
+		t.text,
+	)
 }
 
 // isBareList tells whether a list that goes on at i is not in brackets.
@@ -423,7 +484,11 @@ func onlyComputes(name string) bool {
 		return true
 	}
 	for _, end := range [...]string{"ordefault", "ornull", "distinct", "array", "if", "map"} {
-		if stem, ok := strings.CutSuffix(name, end); ok && slices.Contains(aggregateFunctions(), strings.TrimSuffix(strings.TrimSuffix(stem, "distinct"), "if")) {
+		if stem, ok := strings.CutSuffix(name, end); ok &&
+			slices.Contains(
+				aggregateFunctions(),
+				strings.TrimSuffix(strings.TrimSuffix(stem, "distinct"), "if"),
+			) {
 			return true
 		}
 	}

@@ -13,7 +13,13 @@ import (
 // now, for every dimension at once. The row is: scope (a kpi.Dimension), key
 // ("" for the cluster), then one Nullable(Float64) for each of names. With by,
 // only that dimension is there.
-func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...kpi.Dimension) (query Query, names []string) {
+func KPIs(
+	s Scope,
+	source kpi.Source,
+	window spec.Span,
+	rates *kpi.Rates,
+	by ...kpi.Dimension,
+) (query Query, names []string) {
 	b := newBuilder(s)
 	report := Report{Start: s.Now - spec.Instant(window), End: s.Now}
 	report.bindWindow(b)
@@ -51,10 +57,15 @@ func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...
 			inner = append(inner, fmt.Sprintf("toFloat64(%s) AS %s", k.Den, d))
 			outer = append(outer, fmt.Sprintf("%s / nullIf(%s, 0) AS %s", n, d, k.Name))
 		default:
-			outer = append(outer, fmt.Sprintf("if(isFinite(assumeNotNull(%s)), %s, NULL) AS %s", n, n, k.Name))
+			outer = append(
+				outer,
+				fmt.Sprintf("if(isFinite(assumeNotNull(%s)), %s, NULL) AS %s", n, n, k.Name),
+			)
 		}
 	}
-	from := "\n  FROM " + rows + "\n  ARRAY JOIN " + dimensionPairs(by) + " AS dim\n  GROUP BY scope, key\n)"
+	from := "\n  FROM " + rows + "\n  ARRAY JOIN " + dimensionPairs(
+		by,
+	) + " AS dim\n  GROUP BY scope, key\n)"
 	scope, key := "dim.1", "dim.2"
 	// With one dimension a row counts once, and is not made twice as wide for it.
 	// A job that may run in several partitions waits in each of them.
@@ -66,8 +77,14 @@ func KPIs(s Scope, source kpi.Source, window spec.Span, rates *kpi.Rates, by ...
 			from = "\n  FROM " + rows + "\n  GROUP BY " + string(by[0]) + "\n)"
 		}
 	}
-	sql := "SELECT scope, key,\n  " + strings.Join(outer, ",\n  ") + "\nFROM (\n  SELECT " + scope + " AS scope, " + key + " AS key,\n    " +
-		strings.Join(inner, ",\n    ") + from
+	sql := "SELECT scope, key,\n  " + strings.Join(
+		outer,
+		",\n  ",
+	) + "\nFROM (\n  SELECT " + scope + " AS scope, " + key + " AS key,\n    " +
+		strings.Join(
+			inner,
+			",\n    ",
+		) + from
 	if capacity {
 		sql += " AS f\nLEFT JOIN " + b.clusterCapacity() + " AS c ON if(f.scope = 'partition', f.key, '') = c.part"
 	}
@@ -128,18 +145,44 @@ func (b *builder) kpiRuns(report *Report, rates *kpi.Rates, more ...string) stri
 	const now = "ifNull(state = 'SUSPENDED' AND isNull(end), false)"
 	const until = "ifNull(greatest(0, least(" + stood + ", {to:Int64}) - greatest(toUnixTimestamp64Micro(start), {from:Int64})) / 1e6 / overlap_s * " +
 		"elapsed_us / greatest(elapsed_us + suspended_us, 1), 0)"
-	return b.allRuns(strings.Join(append(more, ""), ", ")+"partition, account, user, qos, state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
-		within("start")+" AS started_in, "+within("end")+" AS ended_in, "+
-		toSeconds("greatest(0, "+overlap+")")+" AS overlap_s, "+toSeconds("ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)")+" AS wait_s, "+
-		toSeconds("ifNull(greatest(0, "+run+"), 0)")+" AS run_s, multiIf("+now+", if(overlap_s > 0, "+until+", 0), run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+
-		"ifNull(isNotNull(eligible) AND (started_in OR (ended_in AND isNull(start)) OR "+waiting+"), false) AS waits, "+toSeconds(wait)+" AS eligible_wait_s, "+
-		b.costColumn(report, rates), where)
+	return b.allRuns(
+		strings.Join(
+			append(more, ""),
+			", ",
+		)+"partition, account, user, qos, state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
+			within(
+				"start",
+			)+" AS started_in, "+within(
+			"end",
+		)+" AS ended_in, "+
+			toSeconds(
+				"greatest(0, "+overlap+")",
+			)+" AS overlap_s, "+toSeconds(
+			"ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)",
+		)+" AS wait_s, "+
+			toSeconds(
+				"ifNull(greatest(0, "+run+"), 0)",
+			)+" AS run_s, multiIf("+now+", if(overlap_s > 0, "+until+", 0), run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+
+			"ifNull(isNotNull(eligible) AND (started_in OR (ended_in AND isNull(start)) OR "+waiting+"), false) AS waits, "+toSeconds(
+			wait,
+		)+" AS eligible_wait_s, "+
+			b.costColumn(
+				report,
+				rates,
+			),
+		where,
+	)
 }
 
 // costColumn is the column cost of kpi.Runs.
 func (b *builder) costColumn(report *Report, rates *kpi.Rates) string {
 	if exact := b.exactCost(report, rates); exact != "" {
-		return "toNullable(toFloat64(" + exact + ") / " + strconv.FormatFloat(kpi.CostScale, 'e', -1, 64) + ") AS cost"
+		return "toNullable(toFloat64(" + exact + ") / " + strconv.FormatFloat(
+			kpi.CostScale,
+			'e',
+			-1,
+			64,
+		) + ") AS cost"
 	}
 	return "CAST(NULL AS Nullable(Float64)) AS cost"
 }
@@ -179,11 +222,18 @@ func (b *builder) exactCost(report *Report, rates *kpi.Rates) string {
 			case "gres/gpu":
 				column = "alloc_gpus"
 			default:
-				column = "alloc_tres[" + b.bindValue(fmt.Sprintf("%s%d_%d", priceParam, i, k), "String", price.TRES) + "]"
+				column = "alloc_tres[" + b.bindValue(
+					fmt.Sprintf("%s%d_%d", priceParam, i, k),
+					"String",
+					price.TRES,
+				) + "]"
 			}
 			sum = append(sum, fmt.Sprintf("toInt128(%s) * %d", column, price.Micro*scale))
 		}
-		parts = append(parts, "("+strings.Join(sum, " + ")+") * "+partWithin("start", "end", from, until))
+		parts = append(
+			parts,
+			"("+strings.Join(sum, " + ")+") * "+partWithin("start", "end", from, until),
+		)
 	}
 	if len(parts) == 0 {
 		return "toInt128(0)"
@@ -195,8 +245,13 @@ func (b *builder) exactCost(report *Report, rates *kpi.Rates) string {
 // window's end, in microseconds.
 func partWithin(start, end string, from, until spec.Instant) string {
 	a, z := int64(from)/int64(spec.Microsecond), int64(until)/int64(spec.Microsecond)
-	return fmt.Sprintf("greatest(0, least(ifNull(toUnixTimestamp64Micro(%s), {to:Int64}), {to:Int64}, %d) - greatest(ifNull(toUnixTimestamp64Micro(%s), {to:Int64}), %d))",
-		end, z, start, a)
+	return fmt.Sprintf(
+		"greatest(0, least(ifNull(toUnixTimestamp64Micro(%s), {to:Int64}), {to:Int64}, %d) - greatest(ifNull(toUnixTimestamp64Micro(%s), {to:Int64}), %d))",
+		end,
+		z,
+		start,
+		a,
+	)
 }
 
 // share gives overlap_s and share of a table with from, to and end.
@@ -232,8 +287,22 @@ func (b *builder) kpiEnergy(report *Report, rates *kpi.Rates) string {
 			}
 			if from := max(report.Start, c.From); from < until {
 				a, z := int64(from)/int64(spec.Microsecond), int64(until)/int64(spec.Microsecond)
-				parts = append(parts, fmt.Sprintf("if(whole_us > 0, greatest(0, least(to_us, %d) - greatest(from_us, %d)) / whole_us, toFloat64(from_us >= %d AND from_us < %d)) * %s",
-					z, a, a, z, strconv.FormatFloat(float64(c.Milli)/1000*float64(rates.PUE)/1000, 'e', -1, 64)))
+				parts = append(
+					parts,
+					fmt.Sprintf(
+						"if(whole_us > 0, greatest(0, least(to_us, %d) - greatest(from_us, %d)) / whole_us, toFloat64(from_us >= %d AND from_us < %d)) * %s",
+						z,
+						a,
+						a,
+						z,
+						strconv.FormatFloat(
+							float64(c.Milli)/1000*float64(rates.PUE)/1000,
+							'e',
+							-1,
+							64,
+						),
+					),
+				)
 			}
 		}
 		if len(parts) == 0 {
@@ -245,8 +314,16 @@ func (b *builder) kpiEnergy(report *Report, rates *kpi.Rates) string {
 		return "partition, account, user, qos, " + energy + " / 1000 AS energy_j, " + part +
 			", toUnixTimestamp64Micro(from) AS from_us, toUnixTimestamp64Micro(least(to, end)) AS to_us, " + carbon + " AS carbon_g"
 	}
-	nodes := b.nodeRows(columns("assumeNotNull(energy_mj)", share), " AND isNotNull(energy_mj)"+shareWithin, true)
-	devices := b.deviceRows(columns("energy_mj", share), " AND measured AND energy_mj > 0"+shareWithin, true)
+	nodes := b.nodeRows(
+		columns("assumeNotNull(energy_mj)", share),
+		" AND isNotNull(energy_mj)"+shareWithin,
+		true,
+	)
+	devices := b.deviceRows(
+		columns("energy_mj", share),
+		" AND measured AND energy_mj > 0"+shareWithin,
+		true,
+	)
 	return "(\n    " + nodes + "\n    UNION ALL\n    " + devices + "\n  )"
 }
 
@@ -261,22 +338,30 @@ func Demand(scope Scope, window spec.Span, n int) Query {
 	b.bindValue("parts", "Int64", int64(n))
 	const began = "least(ifNull(toUnixTimestamp64Micro(eligible), toUnixTimestamp64Micro(start)), ifNull(toUnixTimestamp64Micro(start), toUnixTimestamp64Micro(eligible)))"
 	const over = "ifNull(toUnixTimestamp64Micro(end), {to:Int64})"
-	rows := b.allRuns("account, user, alloc_billing, toUnixTimestamp64Micro(start) AS start_us, assumeNotNull("+began+") AS a, "+
-		"greatest(a, least("+over+", {to:Int64})) AS z",
-		"(isNotNull(eligible) OR isNotNull(start)) AND "+began+" < {to:Int64} AND "+over+" >= {from:Int64}")
-	return b.buildQuery("SELECT toInt64(part) AS part, account, user, sum(if(isNull(start_us), 0, toFloat64(alloc_billing) * " +
-		"greatest(0, least(z, {from:Int64} + (part + 1) * {size:Int64}) - greatest(assumeNotNull(start_us), {from:Int64} + part * {size:Int64})) / 1e6)) AS used\nFROM " + rows +
-		"\nARRAY JOIN range(greatest(0, intDiv(a - {from:Int64}, {size:Int64})), " +
-		"least({parts:Int64}, greatest(intDiv(greatest(z - {from:Int64}, 1) - 1, {size:Int64}), intDiv(greatest(a - {from:Int64}, 0), {size:Int64})) + 1)) AS part" +
-		"\nGROUP BY part, account, user\nORDER BY part, account, user")
+	rows := b.allRuns(
+		"account, user, alloc_billing, toUnixTimestamp64Micro(start) AS start_us, assumeNotNull("+began+") AS a, "+
+			"greatest(a, least("+over+", {to:Int64})) AS z",
+		"(isNotNull(eligible) OR isNotNull(start)) AND "+began+" < {to:Int64} AND "+over+" >= {from:Int64}",
+	)
+	return b.buildQuery(
+		"SELECT toInt64(part) AS part, account, user, sum(if(isNull(start_us), 0, toFloat64(alloc_billing) * " +
+			"greatest(0, least(z, {from:Int64} + (part + 1) * {size:Int64}) - greatest(assumeNotNull(start_us), {from:Int64} + part * {size:Int64})) / 1e6)) AS used\nFROM " + rows +
+			"\nARRAY JOIN range(greatest(0, intDiv(a - {from:Int64}, {size:Int64})), " +
+			"least({parts:Int64}, greatest(intDiv(greatest(z - {from:Int64}, 1) - 1, {size:Int64}), intDiv(greatest(a - {from:Int64}, 0), {size:Int64})) + 1)) AS part" +
+			"\nGROUP BY part, account, user\nORDER BY part, account, user",
+	)
 }
 
 // Shares asks for the tree of associations as it is now: id, parent, account,
 // user, shares.
 func Shares(s Scope) Query {
 	b := newBuilder(s)
-	return b.buildQuery("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name, argMax(shares, seq) AS own" +
-		"\nFROM " + b.qualifyTable("associations") + "\nWHERE " + b.knownEvents() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
+	return b.buildQuery(
+		"SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name, argMax(shares, seq) AS own" +
+			"\nFROM " + b.qualifyTable(
+			"associations",
+		) + "\nWHERE " + b.knownEvents() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id",
+	)
 }
 
 // clusterCapacity is a subquery over what the cluster (part = ”) and each partition
@@ -284,7 +369,10 @@ func Shares(s Scope) Query {
 func (b *builder) clusterCapacity() string {
 	return "(\n  SELECT part, sum(cpu) AS capacity_cpu_s, sum(gpu) AS capacity_gpu_s FROM (\n    SELECT arrayJoin(arrayConcat([''], partitions)) AS part, " +
 		"caps[1] * ((b - a) / 1e6) AS cpu, caps[2] * ((b - a) / 1e6) AS gpu\n    FROM " +
-		b.nodeIntervals("cpus, gpus", "") + "\n    WHERE a < b\n  )\n  GROUP BY part\n)"
+		b.nodeIntervals(
+			"cpus, gpus",
+			"",
+		) + "\n    WHERE a < b\n  )\n  GROUP BY part\n)"
 }
 
 // Charged lists the TRES whose use stands in a bill.
@@ -305,7 +393,11 @@ func (r *Report) Waits(scope Scope, named []QOSWait, rest *spec.Span) Query {
 	limit := "multiIf("
 	for i, w := range named {
 		qos := b.bindValue(fmt.Sprintf("qos%d", i), "String", w.QOS)
-		within := b.bindValue(fmt.Sprintf("within%d", i), "Int64", int64(w.Within)/int64(spec.Microsecond))
+		within := b.bindValue(
+			fmt.Sprintf("within%d", i),
+			"Int64",
+			int64(w.Within)/int64(spec.Microsecond),
+		)
 		limit += "toString(qos) = " + qos + ", " + within + ", "
 	}
 	others := int64(-1)
@@ -315,8 +407,13 @@ func (r *Report) Waits(scope Scope, named []QOSWait, rest *spec.Span) Query {
 	// A condition that never holds: multiIf wants one where no QOS is named.
 	limit += "false, toInt64(0), " + b.bindValue("others", "Int64", others) + ")"
 	const waited = "toInt64(round(assumeNotNull(wait_s) * 1e6))"
-	return b.buildQuery("SELECT toString(qos), sum(count), sumIf(count, " + waited + " <= " + limit + ")\nFROM " + b.kpiRuns(r, nil) +
-		"\nWHERE started_in AND " + limit + " >= 0\nGROUP BY qos\nORDER BY qos")
+	return b.buildQuery(
+		"SELECT toString(qos), sum(count), sumIf(count, " + waited + " <= " + limit + ")\nFROM " + b.kpiRuns(
+			r,
+			nil,
+		) +
+			"\nWHERE started_in AND " + limit + " >= 0\nGROUP BY qos\nORDER BY qos",
+	)
 }
 
 // Charge asks what was used and what it cost: account, user, runs (UInt64),
@@ -341,6 +438,11 @@ func (r *Report) Charge(scope Scope, rates *kpi.Rates) Query {
 		columns += fmt.Sprintf(", toInt128(%s) * %s AS used_%d", alloc, within, i)
 		sums += fmt.Sprintf(", toString(sum(used_%d)) AS used_%d_us", i, i)
 	}
-	return b.buildQuery("SELECT account, user, toUInt64(count()) AS runs" + sums + ", toString(sum(cost_n)) AS cost\nFROM " + b.allRuns(columns, ran+r.filterClause(b)) +
-		"\nGROUP BY account, user\nORDER BY account, user")
+	return b.buildQuery(
+		"SELECT account, user, toUInt64(count()) AS runs" + sums + ", toString(sum(cost_n)) AS cost\nFROM " + b.allRuns(
+			columns,
+			ran+r.filterClause(b),
+		) +
+			"\nGROUP BY account, user\nORDER BY account, user",
+	)
 }

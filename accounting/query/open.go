@@ -12,7 +12,9 @@ package query
 // openRuns is a subquery over the runs that are not over and have started.
 func (b *builder) openRuns() string {
 	return "(SELECT uid, restarts, attempt, job_id, user, account, partition, qos, start, held_nodes, held_cpus, held_mem_mib, held_gpus FROM " +
-		b.qualifyTable("live") + " FINAL WHERE " + open + " AND isNotNull(start))"
+		b.qualifyTable(
+			"live",
+		) + " FINAL WHERE " + open + " AND isNotNull(start))"
 }
 
 // ofOpenRuns is the condition on samples of the open runs: all of them, or those
@@ -130,15 +132,25 @@ func (b *builder) openNodes(windowed bool) string {
 func (b *builder) deviceRows(columns, where string, windowed bool) string {
 	whole := ""
 	if windowed {
-		whole = " AND (" + deviceWithin + " OR (uid, attempt, gpu_uuid) NOT IN (SELECT uid, attempt, gpu_uuid FROM " + b.qualifyTable("gpu_samples") +
+		whole = " AND (" + deviceWithin + " OR (uid, attempt, gpu_uuid) NOT IN (SELECT uid, attempt, gpu_uuid FROM " + b.qualifyTable(
+			"gpu_samples",
+		) +
 			" WHERE " + readings + " AND uid != 0" + b.sampledTimes() + "))"
 	}
-	return "SELECT " + columns + "\n    FROM " + b.qualifyTable("job_gpus") + "\n    WHERE " + stored + where + whole +
-		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.sampledGPUs(windowed) + "\n    WHERE true" + where
+	return "SELECT " + columns + "\n    FROM " + b.qualifyTable(
+		"job_gpus",
+	) + "\n    WHERE " + stored + where + whole +
+		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.sampledGPUs(
+		windowed,
+	) + "\n    WHERE true" + where
 }
 
 // nodeRows is the same over job_nodes.
 func (b *builder) nodeRows(columns, where string, windowed bool) string {
-	return "SELECT " + columns + "\n    FROM " + b.qualifyTable("job_nodes") + "\n    WHERE " + stored + where +
-		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.openNodes(windowed) + "\n    WHERE true" + where
+	return "SELECT " + columns + "\n    FROM " + b.qualifyTable(
+		"job_nodes",
+	) + "\n    WHERE " + stored + where +
+		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.openNodes(
+		windowed,
+	) + "\n    WHERE true" + where
 }

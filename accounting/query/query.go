@@ -113,7 +113,10 @@ type builder struct {
 }
 
 func newBuilder(s Scope) *builder {
-	return &builder{scope: s, params: []Param{{"ledger", uuidText(s.Ledger)}, {"seq", s.Seq}, {"gen", s.Gen}}}
+	return &builder{
+		scope:  s,
+		params: []Param{{"ledger", uuidText(s.Ledger)}, {"seq", s.Seq}, {"gen", s.Gen}},
+	}
 }
 
 // uuidText writes a UUID in the usual form.
@@ -159,8 +162,12 @@ func (b *builder) allRuns(columns, where string) string {
 	if where != "" {
 		where = " AND " + where
 	}
-	return "(\n  SELECT " + columns + "\n  FROM " + b.qualifyTable("jobs") + "\n  WHERE " + stored + where +
-		"\n  UNION ALL\n  SELECT " + columns + "\n  FROM " + b.qualifyTable("live") + " FINAL\n  WHERE " + open + where + "\n)"
+	return "(\n  SELECT " + columns + "\n  FROM " + b.qualifyTable(
+		"jobs",
+	) + "\n  WHERE " + stored + where +
+		"\n  UNION ALL\n  SELECT " + columns + "\n  FROM " + b.qualifyTable(
+		"live",
+	) + " FINAL\n  WHERE " + open + where + "\n)"
 }
 
 func (b *builder) buildQuery(sql string) Query { return Query{SQL: sql, Params: b.params} }

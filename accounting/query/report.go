@@ -120,15 +120,37 @@ func (r *Report) Used(scope Scope, by ...Key) (Query, error) {
 	filters := r.filterClause(b)
 	var parts []string
 	if w.inner {
-		parts = append(parts, "SELECT "+keys+", toInt128("+rolledColumn(r.TRES)+") AS part, toInt128(energy_mj) AS energy FROM "+b.qualifyTable("rollup_days")+
-			" WHERE "+b.rolledWithin("day", "toDate(fromUnixTimestamp64Micro(%s, 'UTC'))")+filters)
+		parts = append(
+			parts,
+			"SELECT "+keys+", toInt128("+rolledColumn(
+				r.TRES,
+			)+") AS part, toInt128(energy_mj) AS energy FROM "+b.qualifyTable(
+				"rollup_days",
+			)+
+				" WHERE "+b.rolledWithin(
+				"day",
+				"toDate(fromUnixTimestamp64Micro(%s, 'UTC'))",
+			)+filters,
+		)
 	}
 	for _, p := range w.rows {
-		parts = append(parts, "SELECT "+keys+", toInt128("+alloc+") * "+p.overlapMicros()+" AS part, "+p.energyWithin()+" AS energy FROM "+
-			b.pieceRuns(p, p.ranWithin()+filters, keys+", "+alloc+", "+heldColumns+", energy_mj"))
+		parts = append(
+			parts,
+			"SELECT "+keys+", toInt128("+alloc+") * "+p.overlapMicros()+" AS part, "+p.energyWithin()+" AS energy FROM "+
+				b.pieceRuns(
+					p,
+					p.ranWithin()+filters,
+					keys+", "+alloc+", "+heldColumns+", energy_mj",
+				),
+		)
 	}
-	return b.buildQuery("SELECT " + keys + ", toString(sum(part)) AS used, toInt64(sum(energy)) AS energy_mj\nFROM (\n  " + strings.Join(parts, "\n  UNION ALL ") + "\n)" +
-		"\nGROUP BY " + keys + "\nORDER BY " + keys), nil
+	return b.buildQuery(
+		"SELECT " + keys + ", toString(sum(part)) AS used, toInt64(sum(energy)) AS energy_mj\nFROM (\n  " + strings.Join(
+			parts,
+			"\n  UNION ALL ",
+		) + "\n)" +
+			"\nGROUP BY " + keys + "\nORDER BY " + keys,
+	), nil
 }
 
 // Sizes asks how much time runs of some sizes used, by some keys: these, the
@@ -156,26 +178,56 @@ func (r *Report) Sizes(scope Scope, groups []int64, by ...Key) (Query, error) {
 		if !w.left {
 			first = "if(day = toDate(fromUnixTimestamp64Micro({inner_from:Int64}, 'UTC')), began + carried, began)"
 		}
-		parts = append(parts, "SELECT "+keys+", toUInt32("+strings.ReplaceAll(index, "alloc_cpus", "cpus")+") AS size, toInt128("+rolledColumn(r.TRES)+") AS part, toInt64("+first+") AS n FROM "+
-			b.qualifyTable("rollup_days")+" WHERE "+b.rolledWithin("day", "toDate(fromUnixTimestamp64Micro(%s, 'UTC'))")+filters)
+		parts = append(
+			parts,
+			"SELECT "+keys+", toUInt32("+strings.ReplaceAll(
+				index,
+				"alloc_cpus",
+				"cpus",
+			)+") AS size, toInt128("+rolledColumn(
+				r.TRES,
+			)+") AS part, toInt64("+first+") AS n FROM "+
+				b.qualifyTable(
+					"rollup_days",
+				)+" WHERE "+b.rolledWithin(
+				"day",
+				"toDate(fromUnixTimestamp64Micro(%s, 'UTC'))",
+			)+filters,
+		)
 	}
 	for _, p := range w.rows {
 		n := "1"
 		if p.later {
 			n = "ifNull(toUnixTimestamp64Micro(start) >= " + p.lo + ", false)"
 		}
-		parts = append(parts, "SELECT "+keys+", toUInt32("+index+") AS size, toInt128("+alloc+") * "+p.overlapMicros()+" AS part, toInt64("+n+") AS n FROM "+
-			b.pieceRuns(p, p.ranWithin()+filters, keys+", alloc_cpus, "+alloc+", "+heldColumns))
+		parts = append(
+			parts,
+			"SELECT "+keys+", toUInt32("+index+") AS size, toInt128("+alloc+") * "+p.overlapMicros()+" AS part, toInt64("+n+") AS n FROM "+
+				b.pieceRuns(
+					p,
+					p.ranWithin()+filters,
+					keys+", alloc_cpus, "+alloc+", "+heldColumns,
+				),
+		)
 	}
-	return b.buildQuery("SELECT " + keys + ", size, toString(sum(part)) AS used, sum(n) AS jobs\nFROM (\n  " + strings.Join(parts, "\n  UNION ALL ") + "\n)" +
-		"\nGROUP BY " + keys + ", size\nORDER BY " + keys + ", size"), nil
+	return b.buildQuery(
+		"SELECT " + keys + ", size, toString(sum(part)) AS used, sum(n) AS jobs\nFROM (\n  " + strings.Join(
+			parts,
+			"\n  UNION ALL ",
+		) + "\n)" +
+			"\nGROUP BY " + keys + ", size\nORDER BY " + keys + ", size",
+	), nil
 }
 
 // Tree asks for the associations as they are now: id, parent, account, user.
 func (r *Report) Tree(s Scope) Query {
 	b := newBuilder(s)
-	return b.buildQuery("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name\nFROM " +
-		b.qualifyTable("associations") + "\nWHERE " + b.knownEvents() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
+	return b.buildQuery(
+		"SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name\nFROM " +
+			b.qualifyTable(
+				"associations",
+			) + "\nWHERE " + b.knownEvents() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id",
+	)
 }
 
 // Reservations asks for everything that happened to reservations, in order: the event's instant
@@ -183,9 +235,25 @@ func (r *Report) Tree(s Scope) Query {
 func Reservations(scope Scope) Query {
 	b := newBuilder(scope)
 	of := func(name, typ string) string { return "JSONExtract" + typ + "(body, 'Reservation', '" + name + "')" }
-	return b.buildQuery("SELECT toUnixTimestamp64Micro(at) AS at_us, kind = 'ReservationRemoved' AS over, if(over, JSONExtractString(body, 'Name'), " + of("Name", "String") + ") AS name, " +
-		of("Start", "Int") + " AS start_ns, " + of("End", "Int") + " AS end_ns, " + of("TRES", "String") + " AS amounts\nFROM " + b.qualifyTable("events") + "\nWHERE " + stored +
-		" AND kind IN ('ReservationPut', 'ReservationRemoved')\nORDER BY seq")
+	return b.buildQuery(
+		"SELECT toUnixTimestamp64Micro(at) AS at_us, kind = 'ReservationRemoved' AS over, if(over, JSONExtractString(body, 'Name'), " + of(
+			"Name",
+			"String",
+		) + ") AS name, " +
+			of(
+				"Start",
+				"Int",
+			) + " AS start_ns, " + of(
+			"End",
+			"Int",
+		) + " AS end_ns, " + of(
+			"TRES",
+			"String",
+		) + " AS amounts\nFROM " + b.qualifyTable(
+			"events",
+		) + "\nWHERE " + stored +
+			" AND kind IN ('ReservationPut', 'ReservationRemoved')\nORDER BY seq",
+	)
 }
 
 // Fairshares asks how each user's association stood at the end of each day
@@ -203,11 +271,17 @@ func (r *Report) Fairshares(scope Scope) Query {
 			only += " AND " + f.column + " IN " + b.bindValue(f.name, "Array(String)", f.list)
 		}
 	}
-	return b.buildQuery("SELECT toString(toDate(at, 'UTC')) AS day, a.account AS account, a.user AS user, argMax(n.2, at) / 1e6 AS shares, argMax(n.3, at) / 1e6 AS used, argMax(n.4, at) / 1e6 AS factor\n" +
-		"FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', 'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.qualifyTable("events") +
-		" WHERE " + stored + " AND kind = 'SharesNoted' AND at >= " + windowFrom + " AND at < " + windowTo + ") AS s\n" +
-		"JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.qualifyTable("associations") + " WHERE " + b.knownEvents() + " GROUP BY id) AS a ON n.1 = a.id\n" +
-		"WHERE a.user != ''" + only + "\nGROUP BY day, n.1, account, user\nORDER BY account, user, n.1, day")
+	return b.buildQuery(
+		"SELECT toString(toDate(at, 'UTC')) AS day, a.account AS account, a.user AS user, argMax(n.2, at) / 1e6 AS shares, argMax(n.3, at) / 1e6 AS used, argMax(n.4, at) / 1e6 AS factor\n" +
+			"FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', 'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.qualifyTable(
+			"events",
+		) +
+			" WHERE " + stored + " AND kind = 'SharesNoted' AND at >= " + windowFrom + " AND at < " + windowTo + ") AS s\n" +
+			"JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.qualifyTable(
+			"associations",
+		) + " WHERE " + b.knownEvents() + " GROUP BY id) AS a ON n.1 = a.id\n" +
+			"WHERE a.user != ''" + only + "\nGROUP BY day, n.1, account, user\nORDER BY account, user, n.1, day",
+	)
 }
 
 // InReservation asks how much the runs in a reservation used within the
@@ -219,7 +293,16 @@ func (r *Report) InReservation(scope Scope, name string) (Query, error) {
 	if err != nil {
 		return Query{}, err
 	}
-	return b.buildQuery("SELECT toString(sum(part))\nFROM " + b.allRuns("toInt128("+alloc+") * "+piece{lo: "{from:Int64}", hi: "{to:Int64}", now: b.nowMicros()}.overlapMicros()+" AS part", ran+" AND reservation = "+b.bindValue("reservation", "String", name))), nil
+	return b.buildQuery(
+		"SELECT toString(sum(part))\nFROM " + b.allRuns(
+			"toInt128("+alloc+") * "+piece{
+				lo:  "{from:Int64}",
+				hi:  "{to:Int64}",
+				now: b.nowMicros(),
+			}.overlapMicros()+" AS part",
+			ran+" AND reservation = "+b.bindValue("reservation", "String", name),
+		),
+	), nil
 }
 
 // hour is a bucket in microseconds. Planned time is idle time while jobs
@@ -247,20 +330,32 @@ func (b *builder) nodeIntervals(columns, more string) string {
 func (r *Report) Kinds(scope Scope) Query {
 	b := newBuilder(scope)
 	r.bindWindow(b)
-	return b.buildQuery("SELECT DISTINCT arrayJoin(arrayConcat(mapKeys(tres), if(gpus > 0, ['gres/gpu'], []))) AS name FROM " + b.qualifyTable("node_states") +
-		" WHERE " + stored + " AND at < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND startsWith(name, 'gres/') ORDER BY name")
+	return b.buildQuery(
+		"SELECT DISTINCT arrayJoin(arrayConcat(mapKeys(tres), if(gpus > 0, ['gres/gpu'], []))) AS name FROM " + b.qualifyTable(
+			"node_states",
+		) +
+			" WHERE " + stored + " AND at < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND startsWith(name, 'gres/') ORDER BY name",
+	)
 }
 
 // Capacity asks what the cluster had of a TRES over the window: the amount
 // times microseconds (Int128).
 func (r *Report) Capacity(s Scope) (Query, error) {
-	return r.overNodes(s, "SELECT toString(sum(toInt128(caps[1]) * (b - a))) AS had_us FROM ", " WHERE a < b")
+	return r.overNodes(
+		s,
+		"SELECT toString(sum(toInt128(caps[1]) * (b - a))) AS had_us FROM ",
+		" WHERE a < b",
+	)
 }
 
 // Most asks for the largest amount of a TRES that the cluster had within the
 // window.
 func (r *Report) Most(s Scope) (Query, error) {
-	return r.overNodes(s, "SELECT ifNull(max(total), 0) AS count FROM (SELECT a AS at, sum(caps[1]) AS total FROM ", " GROUP BY a)")
+	return r.overNodes(
+		s,
+		"SELECT ifNull(max(total), 0) AS count FROM (SELECT a AS at, sum(caps[1]) AS total FROM ",
+		" GROUP BY a)",
+	)
 }
 
 // overNodes puts the nodes' intervals with their amounts of a TRES between two
@@ -295,18 +390,46 @@ func (r *Report) Utilization(scope Scope) (Query, error) {
 	w := r.cutWindow(b, hourUS)
 	var running, waiting []string
 	for _, p := range w.rows {
-		running = append(running, "SELECT toInt64("+alloc+") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), "+p.lo+") AS a, "+
-			"least("+heldUntil(p.now)+", "+p.hi+") AS b FROM "+b.pieceRuns(p, "isNotNull(start) AND "+p.ranWithin(), alloc+", "+heldColumns))
-		waiting = append(waiting, "SELECT toInt128("+req+") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), "+p.lo+") AS a, "+
-			"least(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), "+p.hi+")), "+p.hi+") AS b FROM "+
-			b.pieceRuns(p, "isNotNull(eligible) AND eligible < "+microsToInstant(p.hi)+" AND (isNull(end) OR end > "+microsToInstant(p.lo)+") AND (isNull(start) OR start > "+microsToInstant(p.lo)+")",
-				req+", count, eligible, start, end"))
+		running = append(
+			running,
+			"SELECT toInt64("+alloc+") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), "+p.lo+") AS a, "+
+				"least("+heldUntil(
+				p.now,
+			)+", "+p.hi+") AS b FROM "+b.pieceRuns(
+				p,
+				"isNotNull(start) AND "+p.ranWithin(),
+				alloc+", "+heldColumns,
+			),
+		)
+		waiting = append(
+			waiting,
+			"SELECT toInt128("+req+") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), "+p.lo+") AS a, "+
+				"least(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), "+p.hi+")), "+p.hi+") AS b FROM "+
+				b.pieceRuns(
+					p,
+					"isNotNull(eligible) AND eligible < "+microsToInstant(
+						p.hi,
+					)+" AND (isNull(end) OR end > "+microsToInstant(
+						p.lo,
+					)+") AND (isNull(start) OR start > "+microsToInstant(
+						p.lo,
+					)+")",
+					req+", count, eligible, start, end",
+				),
+		)
 	}
 	union := func(list []string) string { return "(" + strings.Join(list, " UNION ALL ") + ")" }
 	added := ""
 	if w.inner {
-		added = "\n    UNION ALL SELECT if(waiting, 'wait', 'alloc') AS kind, toUInt64(intDiv(toUnixTimestamp(at), 3600)) AS h, sum(toInt128(" + rolledColumn(r.TRES) + ")) AS part FROM " +
-			b.qualifyTable("rollup_quarters") + " WHERE " + b.rolledWithin("at", "toDateTime(fromUnixTimestamp64Micro(%s, 'UTC'))") + " GROUP BY kind, h"
+		added = "\n    UNION ALL SELECT if(waiting, 'wait', 'alloc') AS kind, toUInt64(intDiv(toUnixTimestamp(at), 3600)) AS h, sum(toInt128(" + rolledColumn(
+			r.TRES,
+		) + ")) AS part FROM " +
+			b.qualifyTable(
+				"rollup_quarters",
+			) + " WHERE " + b.rolledWithin(
+			"at",
+			"toDateTime(fromUnixTimestamp64Micro(%s, 'UTC'))",
+		) + " GROUP BY kind, h"
 	}
 	// What jobs hold on a node that is out of service is allocated, not down.
 	held := `(
@@ -367,18 +490,24 @@ func (r *Report) heldAmount() (stored, live string) {
 // before the window's end, cut to the window: node, amount, a, b.
 func (b *builder) heldOn(kept, live string) string {
 	return "SELECT node, toInt64(" + kept + ") AS amount, greatest(toUnixTimestamp64Micro(from), {from:Int64}) AS a, " +
-		"least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " + b.qualifyTable("job_nodes") + " WHERE " + stored +
+		"least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " + b.qualifyTable(
+		"job_nodes",
+	) + " WHERE " + stored +
 		" AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to > fromUnixTimestamp64Micro({from:Int64}, 'UTC') AND " + b.outBeforeWindow() +
 		" UNION ALL SELECT node, toInt64(" + live + ") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, " +
 		"least(if(toUnixTimestamp64Micro(to) = 0, {to:Int64}, toUnixTimestamp64Micro(to)), ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) AS b FROM " +
-		b.qualifyTable("live") + " FINAL ARRAY JOIN held_nodes AS node, held_cpus AS held_cpu, held_mem_mib AS held_mem, held_gpus AS held_gpu, held_to AS to" +
+		b.qualifyTable(
+			"live",
+		) + " FINAL ARRAY JOIN held_nodes AS node, held_cpus AS held_cpu, held_mem_mib AS held_mem, held_gpus AS held_gpu, held_to AS to" +
 		" WHERE " + open + " AND isNotNull(start)"
 }
 
 // outBeforeWindow is the condition that a node was out of service before the window's
 // end: few are, and only of these it matters when.
 func (b *builder) outBeforeWindow() string {
-	return "node IN (SELECT DISTINCT node FROM " + b.qualifyTable("node_states") + " WHERE " + stored + " AND class != 'up' AND at < " + windowTo + ")"
+	return "node IN (SELECT DISTINCT node FROM " + b.qualifyTable(
+		"node_states",
+	) + " WHERE " + stored + " AND class != 'up' AND at < " + windowTo + ")"
 }
 
 // NodeEvents asks when nodes were not up: node, from, until (0 = still), state,

@@ -14,7 +14,10 @@ func Tree(text string) Query {
 // Names asks for what a name without a view or WITH behind it could mean: the
 // databases, and the tables of the store's own.
 func Names(s Scope) Query {
-	return Query{SQL: "SELECT name FROM system.databases UNION ALL SELECT name FROM system.tables WHERE database = {db:String}", Params: []Param{{"db", s.Database}}}
+	return Query{
+		SQL:    "SELECT name FROM system.databases UNION ALL SELECT name FROM system.tables WHERE database = {db:String}",
+		Params: []Param{{"db", s.Database}},
+	}
 }
 
 // CheckTree is the second wall of muster sql, behind Guard: whatever Guard took
@@ -74,8 +77,20 @@ func treeNode(line string) (kind, name string) {
 // membershipFunctions tells the functions that IN becomes.
 func membershipFunctions(node string) bool {
 	kind, name := treeNode(node)
-	return kind == "Function" && slices.Contains([]string{"in", "notin", "globalin", "globalnotin", "nullin", "notnullin", "globalnullin", "globalnotnullin"},
-		strings.TrimSuffix(strings.ToLower(name), "ignoreset"))
+	return kind == "Function" &&
+		slices.Contains(
+			[]string{
+				"in",
+				"notin",
+				"globalin",
+				"globalnotin",
+				"nullin",
+				"notnullin",
+				"globalnullin",
+				"globalnotnullin",
+			},
+			strings.TrimSuffix(strings.ToLower(name), "ignoreset"),
+		)
 }
 
 // isTableName tells whether a name may stand where a table can: as a view, or as

@@ -336,7 +336,11 @@ func SQL(scope Scope, viewer Viewer, text string) (Query, error) {
 	}
 	var with []string
 	for _, view := range Views() {
-		if slices.Contains(sees, view.Name) && slices.ContainsFunc(tokens, func(t token) bool { return t.isName() && t.text == view.Name }) {
+		if slices.Contains(sees, view.Name) &&
+			slices.ContainsFunc(
+				tokens,
+				func(t token) bool { return t.isName() && t.text == view.Name },
+			) {
 			with = append(with, "`"+view.Name+"` AS (\n"+view.viewSQL(b, viewer)+"\n)")
 		}
 	}
@@ -384,7 +388,15 @@ func (w View) viewSQL(b *builder, viewer Viewer) string {
 				cols[i] = "toNullable(end) AS end"
 			}
 		}
-		parts = append(parts, "  SELECT "+strings.Join(cols, ", ")+"\n  FROM "+b.qualifyTable(table)+final+"\n  WHERE "+rows)
+		parts = append(
+			parts,
+			"  SELECT "+strings.Join(
+				cols,
+				", ",
+			)+"\n  FROM "+b.qualifyTable(
+				table,
+			)+final+"\n  WHERE "+rows,
+		)
 	}
 	return strings.Join(parts, "\n  UNION ALL\n")
 }
@@ -408,32 +420,55 @@ func (b *builder) viewColumns(name string) string {
 // name, in a field of the body where it is put and at its top where it goes.
 func (b *builder) fromEvents(kinds, field string, columns []string) string {
 	return "  SELECT at, if(JSONHas(body, '" + field + "'), JSONExtractString(body, '" + field + "', 'Name'), JSONExtractString(body, 'Name')) AS name, toString(actor) AS by, endsWith(kind, 'Removed') AS removed, " +
-		strings.Join(columns, ", ") + "\n  FROM " + b.qualifyTable("events") + "\n  WHERE " + stored + " AND kind IN (" + kinds + ")"
+		strings.Join(
+			columns,
+			", ",
+		) + "\n  FROM " + b.qualifyTable(
+		"events",
+	) + "\n  WHERE " + stored + " AND kind IN (" + kinds + ")"
 }
 
 // ViewsMarkdown is the page that describes the views.
 func ViewsMarkdown() string {
 	var b strings.Builder
-	b.WriteString("# Views of muster sql\n\nGenerated from the definitions in accounting/query by `make generate`; do not edit.\n\n" +
-		"`muster sql 'SELECT …'` asks these views. Users see the rows of their own jobs, coordinators those of their accounts and of the accounts below,\n" +
-		"administrators and operators all. Times are UTC; `muster sql --explain-report NAME` prints the SQL behind a command. A column whose name is a word of SQL\n(step, from) is written with its view: `steps.step`.\n\n" +
-		"```sql\nSELECT user, round(sum(alloc_gpus * dateDiff('second', start, end)) / 3600, 1) AS gpu_hours\nFROM jobs WHERE end >= now() - INTERVAL 7 DAY GROUP BY user ORDER BY gpu_hours DESC LIMIT 10\n```\n")
+	b.WriteString(
+		"# Views of muster sql\n\nGenerated from the definitions in accounting/query by `make generate`; do not edit.\n\n" +
+			"`muster sql 'SELECT …'` asks these views. Users see the rows of their own jobs, coordinators those of their accounts and of the accounts below,\n" +
+			"administrators and operators all. Times are UTC; `muster sql --explain-report NAME` prints the SQL behind a command. A column whose name is a word of SQL\n(step, from) is written with its view: `steps.step`.\n\n" +
+			"```sql\nSELECT user, round(sum(alloc_gpus * dateDiff('second', start, end)) / 3600, 1) AS gpu_hours\nFROM jobs WHERE end >= now() - INTERVAL 7 DAY GROUP BY user ORDER BY gpu_hours DESC LIMIT 10\n```\n",
+	)
 	for _, view := range Views() {
-		fmt.Fprintf(&b, "\n## %s\n\n%s.\n\n```sql\n%s\n```\n\n| column | what |\n|---|---|\n", view.Name, view.About, view.Example)
+		fmt.Fprintf(
+			&b,
+			"\n## %s\n\n%s.\n\n```sql\n%s\n```\n\n| column | what |\n|---|---|\n",
+			view.Name,
+			view.About,
+			view.Example,
+		)
 		for _, c := range view.Columns {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.About)
 		}
 	}
-	b.WriteString("\n## Stored views\n\nThese stand in the database beside the tables, for Grafana and others that ask the store itself with a login of their own, which sees the rows of\n" +
-		"all users. They count each run once, and runs that are not over up to now, as `muster kpi` and the views above do. `from` and `until` are Unix seconds.\n\n" +
-		"```\nSELECT user, sum(no_process_s + idle_s) / 3600 AS idle_gpu_hours\nFROM gpus_within(cluster = 'lab', from = toUnixTimestamp(now() - 86400), until = toUnixTimestamp(now())) GROUP BY user\n```\n")
+	b.WriteString(
+		"\n## Stored views\n\nThese stand in the database beside the tables, for Grafana and others that ask the store itself with a login of their own, which sees the rows of\n" +
+			"all users. They count each run once, and runs that are not over up to now, as `muster kpi` and the views above do. `from` and `until` are Unix seconds.\n\n" +
+			"```\nSELECT user, sum(no_process_s + idle_s) / 3600 AS idle_gpu_hours\nFROM gpus_within(cluster = 'lab', from = toUnixTimestamp(now() - 86400), until = toUnixTimestamp(now())) GROUP BY user\n```\n",
+	)
 	for _, v := range StoredViews() {
-		fmt.Fprintf(&b, "\n### %s(%s)\n\n%s.\n\n| column | what |\n|---|---|\n", v.Name, strings.Join(v.Params, ", "), v.About)
+		fmt.Fprintf(
+			&b,
+			"\n### %s(%s)\n\n%s.\n\n| column | what |\n|---|---|\n",
+			v.Name,
+			strings.Join(v.Params, ", "),
+			v.About,
+		)
 		for _, c := range v.Columns {
 			fmt.Fprintf(&b, "| `%s` | %s |\n", c.Name, c.About)
 		}
 	}
-	b.WriteString("\n## Functions\n\nThese may be used, aggregate functions also with the endings If, Array, Distinct, OrNull and OrDefault:\n\n")
+	b.WriteString(
+		"\n## Functions\n\nThese may be used, aggregate functions also with the endings If, Array, Distinct, OrNull and OrDefault:\n\n",
+	)
 	names := append(ordinaryFunctions(), aggregateFunctions()...)
 	slices.Sort(names)
 	b.WriteString("`" + strings.Join(slices.Compact(names), "` `") + "`\n")
@@ -445,13 +480,21 @@ func ViewsMarkdown() string {
 func Standing(scope Scope, user string) (level, accounts Query) {
 	b := newBuilder(scope)
 	p := b.bindValue("me", "String", user)
-	level = b.buildQuery("SELECT toString(kind), JSONExtractString(body, 'User', 'AdminLevel')\nFROM " + b.qualifyTable("events") + "\nWHERE " + b.knownEvents() +
-		" AND ((kind = 'UserPut' AND JSONExtractString(body, 'User', 'Name') = " + p + ") OR (kind = 'UserRemoved' AND JSONExtractString(body, 'Name') = " + p + "))" +
-		"\nORDER BY seq DESC\nLIMIT 1")
+	level = b.buildQuery(
+		"SELECT toString(kind), JSONExtractString(body, 'User', 'AdminLevel')\nFROM " + b.qualifyTable(
+			"events",
+		) + "\nWHERE " + b.knownEvents() +
+			" AND ((kind = 'UserPut' AND JSONExtractString(body, 'User', 'Name') = " + p + ") OR (kind = 'UserRemoved' AND JSONExtractString(body, 'Name') = " + p + "))" +
+			"\nORDER BY seq DESC\nLIMIT 1",
+	)
 	b = newBuilder(scope)
-	accounts = b.buildQuery("SELECT if(kind = 'AccountPut', JSONExtractString(body, 'Account', 'Name'), JSONExtractString(body, 'Name')) AS name,\n" +
-		"  argMax(toString(kind), seq) AS last, argMax(JSONExtractString(body, 'Account', 'Parent'), seq) AS parent,\n" +
-		"  argMax(JSONExtract(body, 'Account', 'Coordinators', 'Array(String)'), seq) AS coordinators\nFROM " + b.qualifyTable("events") + "\nWHERE " + b.knownEvents() +
-		" AND kind IN ('AccountPut', 'AccountRemoved')\nGROUP BY name\nORDER BY name")
+	accounts = b.buildQuery(
+		"SELECT if(kind = 'AccountPut', JSONExtractString(body, 'Account', 'Name'), JSONExtractString(body, 'Name')) AS name,\n" +
+			"  argMax(toString(kind), seq) AS last, argMax(JSONExtractString(body, 'Account', 'Parent'), seq) AS parent,\n" +
+			"  argMax(JSONExtract(body, 'Account', 'Coordinators', 'Array(String)'), seq) AS coordinators\nFROM " + b.qualifyTable(
+			"events",
+		) + "\nWHERE " + b.knownEvents() +
+			" AND kind IN ('AccountPut', 'AccountRemoved')\nGROUP BY name\nORDER BY name",
+	)
 	return level, accounts
 }

@@ -4,23 +4,29 @@ import "strings"
 
 // beforeBracket are the words of the language behind which a bracket may open.
 func beforeBracket() []string {
-	return strings.Fields(`ALL AND ANTI ANY AS ASC ASOF BETWEEN BY CASE CROSS CUBE DESC DISTINCT ELSE EXCEPT EXISTS FILTER FROM GLOBAL HAVING ILIKE IN
+	return strings.Fields(
+		`ALL AND ANTI ANY AS ASC ASOF BETWEEN BY CASE CROSS CUBE DESC DISTINCT ELSE EXCEPT EXISTS FILTER FROM GLOBAL HAVING ILIKE IN
 		INNER INTERSECT INTERVAL IS JOIN LEFT LIKE LIMIT NOT OFFSET ON OR OVER PARTITION PREWHERE QUALIFY RANGE ROLLUP ROWS SELECT SEMI SETS THEN UNION USING
-		WHEN WHERE WINDOW WITH`)
+		WHEN WHERE WINDOW WITH`,
+	)
 }
 
 // connectingWords are the other words behind which a value is expected.
 func connectingWords() []string {
-	return strings.Fields(`BOTH COLLATE DIV ESCAPE FETCH FIRST FOR GROUPS LEADING MATCH MOD NEXT REGEXP RLIKE SOME STALENESS TO TOP TRAILING WHEN XOR`)
+	return strings.Fields(
+		`BOTH COLLATE DIV ESCAPE FETCH FIRST FOR GROUPS LEADING MATCH MOD NEXT REGEXP RLIKE SOME STALENESS TO TOP TRAILING WHEN XOR`,
+	)
 }
 
 // aggregateFunctions are the aggregate and window functions that are offered.
 func aggregateFunctions() []string {
-	return strings.Fields(`any anylast argmax argmin avg avgweighted corr count covarpop covarsamp dense_rank first_value grouparray groupuniqarray
+	return strings.Fields(
+		`any anylast argmax argmin avg avgweighted corr count covarpop covarsamp dense_rank first_value grouparray groupuniqarray
 		kurtpop lag last_value lead laginframe leadinframe max median medianexact min ntile nth_value quantile quantileexact quantileexacthigh
 		quantileexactlow quantileexactweighted quantiles quantilesexact quantiletdigest rank row_number simplelinearregression skewpop stddevpop
 		stddevsamp stddev_pop stddev_samp sum summap sumwithoverflow topk topkweighted uniq uniqcombined uniqexact uniqhll12 var_pop var_samp varpop varsamp
-		nonnegativederivative exponentialmovingaverage entropy histogram deltasum maxmap minmap grouparrayinsertat`)
+		nonnegativederivative exponentialmovingaverage entropy histogram deltasum maxmap minmap grouparrayinsertat`,
+	)
 }
 
 // ordinaryFunctions are the ordinary functions that are offered: those that make a

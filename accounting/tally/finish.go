@@ -55,15 +55,63 @@ func (j *job) qosNow() string {
 // row is the run as it is now.
 func (j *job) row(seq uint64) JobRow {
 	s := j.spec
-	row := JobRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID), ArrayUID: uint64(j.Array), ArrayJobID: uint32(j.ArrayID),
-		ArrayTask: j.Task, ArrayTasks: j.TaskSet.String(), Count: j.countJobs(), Name: s.Name, User: s.User, UserID: s.UID, Group: s.Group, GroupID: s.GID,
-		Account: s.Account, Assoc: j.Assoc, Partition: j.partitionNow(), QOS: j.qosNow(), WCKey: s.WCKey, Comment: s.Comment,
-		Admin: s.AdminComment, System: s.SystemComment, Extra: s.Extra, Container: s.Container.Name(), MCS: s.MCSLabel, Segment: s.Place.Segment,
-		State: j.State.String(), Exit: j.Exit, Derived: j.Derived, Reason: j.Waited, EndReason: j.Reason.String(),
-		Submit: Cut(j.Submit), Eligible: Cut(j.Eligible), Start: Cut(j.Start), End: Cut(j.End), Limit: limit(s.Time.Limit),
-		Req: amountsOf(j.Req), ReqMem: j.Req.Mem, ReqNodes: max(s.Size.MinNodes, uint32(j.Req.Node)), Tasks: s.Size.Tasks,
-		Constraint: s.Place.Constraint, Reservation: s.Place.Reservation, Licenses: counts(s.Licenses), Priority: j.Priority, Backfill: j.Backfill,
-		Batch: !s.Shell, WorkDir: s.IO.WorkDir, Line: s.Line, Stdin: s.IO.Stdin, Stdout: s.IO.Stdout, Stderr: s.IO.Stderr}
+	row := JobRow{
+		Seq:        seq,
+		UID:        uint64(j.UID),
+		Restarts:   j.Restarts,
+		JobID:      uint32(j.ID),
+		ArrayUID:   uint64(j.Array),
+		ArrayJobID: uint32(j.ArrayID),
+		ArrayTask:  j.Task,
+		ArrayTasks: j.TaskSet.String(),
+		Count:      j.countJobs(),
+		Name:       s.Name,
+		User:       s.User,
+		UserID:     s.UID,
+		Group:      s.Group,
+		GroupID:    s.GID,
+		Account:    s.Account,
+		Assoc:      j.Assoc,
+		Partition:  j.partitionNow(),
+		QOS:        j.qosNow(),
+		WCKey:      s.WCKey,
+		Comment:    s.Comment,
+		Admin:      s.AdminComment,
+		System:     s.SystemComment,
+		Extra:      s.Extra,
+		Container:  s.Container.Name(),
+		MCS:        s.MCSLabel,
+		Segment:    s.Place.Segment,
+		State:      j.State.String(),
+		Exit:       j.Exit,
+		Derived:    j.Derived,
+		Reason:     j.Waited,
+		EndReason:  j.Reason.String(),
+		Submit: Cut(
+			j.Submit,
+		),
+		Eligible: Cut(j.Eligible),
+		Start:    Cut(j.Start),
+		End:      Cut(j.End),
+		Limit:    limit(s.Time.Limit),
+		Req: amountsOf(
+			j.Req,
+		),
+		ReqMem:      j.Req.Mem,
+		ReqNodes:    max(s.Size.MinNodes, uint32(j.Req.Node)),
+		Tasks:       s.Size.Tasks,
+		Constraint:  s.Place.Constraint,
+		Reservation: s.Place.Reservation,
+		Licenses:    counts(s.Licenses),
+		Priority:    j.Priority,
+		Backfill:    j.Backfill,
+		Batch:       !s.Shell,
+		WorkDir:     s.IO.WorkDir,
+		Line:        s.Line,
+		Stdin:       s.IO.Stdin,
+		Stdout:      s.IO.Stdout,
+		Stderr:      s.IO.Stderr,
+	}
 	if h := j.Het; h != nil {
 		row.HetJobID = row.JobID - h.Offset
 		row.HetOffset = h.Offset
@@ -193,16 +241,51 @@ func (t *Tally) shares(j *job, seq uint64) {
 	s := j.spec
 	for i := range j.Alloc.Nodes {
 		alloc, done := &j.Alloc.Nodes[i], &j.Done[i]
-		n := NodeRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, Attempt: j.Attempt, JobID: uint32(j.ID), User: s.User, Account: s.Account,
-			Partition: j.Alloc.Partition, QOS: j.qosNow(), Node: alloc.Name, From: Cut(j.Start), To: Cut(done.At), End: Cut(j.End),
-			CPUs: int64(alloc.CPUs.Count()), Mem: alloc.Mem, GPUs: int64(len(alloc.GPUs)), Tasks: alloc.Tasks, Lost: done.Lost}
+		n := NodeRow{
+			Seq:       seq,
+			UID:       uint64(j.UID),
+			Restarts:  j.Restarts,
+			Attempt:   j.Attempt,
+			JobID:     uint32(j.ID),
+			User:      s.User,
+			Account:   s.Account,
+			Partition: j.Alloc.Partition,
+			QOS:       j.qosNow(),
+			Node:      alloc.Name,
+			From:      Cut(j.Start),
+			To:        Cut(done.At),
+			End:       Cut(j.End),
+			CPUs: int64(
+				alloc.CPUs.Count(),
+			),
+			Mem:   alloc.Mem,
+			GPUs:  int64(len(alloc.GPUs)),
+			Tasks: alloc.Tasks,
+			Lost:  done.Lost,
+		}
 		if !done.Lost {
 			n.Used = usedOf(done.Usage)
 		}
 		t.out.Nodes = append(growTwice(t.out.Nodes), n)
 		held := func(uuid string, index uint32, typ string) GPURow {
-			row := GPURow{Seq: seq, UID: n.UID, Restarts: j.Restarts, Attempt: j.Attempt, JobID: n.JobID, User: n.User, Account: n.Account,
-				Partition: n.Partition, QOS: n.QOS, Node: alloc.Name, UUID: uuid, Index: index, Type: typ, From: n.From, To: n.To, End: n.End}
+			row := GPURow{
+				Seq:       seq,
+				UID:       n.UID,
+				Restarts:  j.Restarts,
+				Attempt:   j.Attempt,
+				JobID:     n.JobID,
+				User:      n.User,
+				Account:   n.Account,
+				Partition: n.Partition,
+				QOS:       n.QOS,
+				Node:      alloc.Name,
+				UUID:      uuid,
+				Index:     index,
+				Type:      typ,
+				From:      n.From,
+				To:        n.To,
+				End:       n.End,
+			}
 			if !done.Lost {
 				row.measure(done.Usage.GPUs)
 			}
@@ -251,9 +334,22 @@ func (r *GPURow) measure(list []spec.GPUUsage) {
 }
 
 func (j *job) stepRow(seq uint64, s *step) StepRow {
-	return StepRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, Attempt: j.Attempt, JobID: uint32(j.ID), Step: int32(s.ID), Name: s.Name,
-		User: j.spec.User, Account: j.spec.Account, Start: Cut(s.Started), End: Cut(s.Ended), Tasks: s.Tasks,
-		NodeList: hostlist.Fold(s.Nodes), Alloc: amountsOf(s.TRES)}
+	return StepRow{
+		Seq:      seq,
+		UID:      uint64(j.UID),
+		Restarts: j.Restarts,
+		Attempt:  j.Attempt,
+		JobID:    uint32(j.ID),
+		Step:     int32(s.ID),
+		Name:     s.Name,
+		User:     j.spec.User,
+		Account:  j.spec.Account,
+		Start:    Cut(s.Started),
+		End:      Cut(s.Ended),
+		Tasks:    s.Tasks,
+		NodeList: hostlist.Fold(s.Nodes),
+		Alloc:    amountsOf(s.TRES),
+	}
 }
 
 // closeSteps makes the row of the batch script, and of the numbered steps
@@ -270,8 +366,21 @@ func (t *Tally) closeSteps(j *job, seq uint64, stateName string) {
 		return
 	}
 	host := uint32(0)
-	row := StepRow{Seq: seq, UID: uint64(j.UID), Restarts: j.Restarts, Attempt: j.Attempt, JobID: uint32(j.ID), Step: int32(spec.StepBatch),
-		Name: "batch", User: j.spec.User, Account: j.spec.Account, State: cutShort(stateName), Start: Cut(j.Start), End: Cut(j.End), Tasks: 1}
+	row := StepRow{
+		Seq:      seq,
+		UID:      uint64(j.UID),
+		Restarts: j.Restarts,
+		Attempt:  j.Attempt,
+		JobID:    uint32(j.ID),
+		Step:     int32(spec.StepBatch),
+		Name:     "batch",
+		User:     j.spec.User,
+		Account:  j.spec.Account,
+		State:    cutShort(stateName),
+		Start:    Cut(j.Start),
+		End:      Cut(j.End),
+		Tasks:    1,
+	}
 	if batch := j.Batch; batch != nil {
 		host = batch.Node
 		row.Exit = batch.Result.Exit
@@ -285,7 +394,12 @@ func (t *Tally) closeSteps(j *job, seq uint64, stateName string) {
 	}
 	alloc := &j.Alloc.Nodes[host]
 	row.NodeList = alloc.Name
-	row.Alloc = Amounts{CPUs: int64(alloc.CPUs.Count()), Mem: alloc.Mem, Nodes: 1, GPUs: int64(len(alloc.GPUs))}
+	row.Alloc = Amounts{
+		CPUs:  int64(alloc.CPUs.Count()),
+		Mem:   alloc.Mem,
+		Nodes: 1,
+		GPUs:  int64(len(alloc.GPUs)),
+	}
 	row.Used = j.batchUsed(host)
 	t.out.Steps = append(growTwice(t.out.Steps), row)
 }
@@ -337,8 +451,20 @@ func (j *job) batchUsed(host uint32) Used {
 		}
 		usage.UserCPU = max(usage.UserCPU-s.Usage.UserCPU, 0)
 		usage.SystemCPU = max(usage.SystemCPU-s.Usage.SystemCPU, 0)
-		usage.ReadB, usage.WriteB = max(usage.ReadB-s.Usage.ReadB, 0), max(usage.WriteB-s.Usage.WriteB, 0)
-		usage.MajFaults, usage.MemMiBS = max(usage.MajFaults-s.Usage.MajFaults, 0), max(usage.MemMiBS-s.Usage.MemMiBS, 0)
+		usage.ReadB, usage.WriteB = max(
+			usage.ReadB-s.Usage.ReadB,
+			0,
+		), max(
+			usage.WriteB-s.Usage.WriteB,
+			0,
+		)
+		usage.MajFaults, usage.MemMiBS = max(
+			usage.MajFaults-s.Usage.MajFaults,
+			0,
+		), max(
+			usage.MemMiBS-s.Usage.MemMiBS,
+			0,
+		)
 		usage.EnergyMJ = max(usage.EnergyMJ-s.Usage.EnergyMJ, 0)
 	}
 	return usedOf(usage)

@@ -120,8 +120,21 @@ func (t *Tally) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 	if e.Spec == nil || t.jobs[e.UID] != nil {
 		return contradictionError("job uid %d is known or has no spec", e.UID)
 	}
-	j := &job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Req: e.Req, Assoc: e.Assoc, Submit: env.At, Eligible: e.Eligible,
-		State: spec.Pending, Restarts: t.firstRun(e.UID), Hold: e.Spec.Queue.Hold, Begin: e.Spec.Time.Begin, Het: e.Het, spec: e.Spec}
+	j := &job{
+		UID:      e.UID,
+		ID:       e.ID,
+		Task:     spec.NoTask,
+		Req:      e.Req,
+		Assoc:    e.Assoc,
+		Submit:   env.At,
+		Eligible: e.Eligible,
+		State:    spec.Pending,
+		Restarts: t.firstRun(e.UID),
+		Hold:     e.Spec.Queue.Hold,
+		Begin:    e.Spec.Time.Begin,
+		Het:      e.Het,
+		spec:     e.Spec,
+	}
 	if a := e.Spec.Queue.Array; a != nil {
 		j.Array = e.UID
 		j.ArrayID = e.ID
@@ -164,10 +177,15 @@ func (t *Tally) reason(j *job, env *event.Envelope, reason spec.Reason) {
 	if t.quiet {
 		return
 	}
-	t.out.Reasons = append(t.out.Reasons, ReasonRow{Seq: env.Seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID),
-		Count: j.countJobs(), User: j.spec.User, Account: j.spec.Account, Partition: j.partitionNow(), QOS: j.qosNow(), At: Cut(env.At),
-		Code: string(reason.Code), TRES: reason.TRES, Limit: reason.Limit, InUse: reason.Used, Asked: reason.Asked, Subject: reason.Subject,
-		Blocker: uint64(reason.Blocker), Detail: reason.Detail})
+	t.out.Reasons = append(
+		t.out.Reasons,
+		ReasonRow{Seq: env.Seq, UID: uint64(j.UID), Restarts: j.Restarts, JobID: uint32(j.ID),
+			Count: j.countJobs(), User: j.spec.User, Account: j.spec.Account, Partition: j.partitionNow(), QOS: j.qosNow(), At: Cut(env.At),
+			Code: string(
+				reason.Code,
+			), TRES: reason.TRES, Limit: reason.Limit, InUse: reason.Used, Asked: reason.Asked, Subject: reason.Subject,
+			Blocker: uint64(reason.Blocker), Detail: reason.Detail},
+	)
 }
 
 func (t *Tally) applyHeld(env *event.Envelope, e *event.JobHeld) error {
@@ -199,7 +217,8 @@ func (t *Tally) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
 		return contradictionError("job uid %d is updated to nothing", e.UID)
 	}
 	if j.State == spec.Pending {
-		if j.Hold != e.Spec.Queue.Hold || j.Begin != e.Spec.Time.Begin || !j.spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
+		if j.Hold != e.Spec.Queue.Hold || j.Begin != e.Spec.Time.Begin ||
+			!j.spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
 			j.Eligible = 0
 		}
 		j.Req, j.Assoc, j.Hold, j.Begin = e.Req, e.Assoc, e.Spec.Queue.Hold, e.Spec.Time.Begin
@@ -263,7 +282,14 @@ func (t *Tally) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 		return err
 	}
 	if j.State.Terminal() || ended.Attempt != j.Attempt || !ended.State.Terminal() {
-		return contradictionError("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", ended.UID, j.State, j.Attempt, ended.State, ended.Attempt)
+		return contradictionError(
+			"job uid %d (%s, attempt %d) cannot end as %s of attempt %d",
+			ended.UID,
+			j.State,
+			j.Attempt,
+			ended.State,
+			ended.Attempt,
+		)
 	}
 	j.unsuspend(env.At)
 	j.State, j.Exit, j.Derived, j.Reason, j.By, j.End = ended.State, ended.Exit, ended.Derived, ended.Reason, ended.By, env.At
@@ -299,7 +325,8 @@ func (t *Tally) nodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 // its verdict before.
 func (t *Tally) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	j := t.jobs[e.UID]
-	if j == nil || j.Attempt != e.Attempt || (!j.Over && (j.Start == 0 || int(j.Given) < len(j.Done))) {
+	if j == nil || j.Attempt != e.Attempt ||
+		(!j.Over && (j.Start == 0 || int(j.Given) < len(j.Done))) {
 		return contradictionError("attempt %d of job uid %d cannot be requeued", e.Attempt, e.UID)
 	}
 	if !j.Over {
@@ -313,8 +340,25 @@ func (t *Tally) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 		j.Changed = env.Seq
 		t.close(j, env, name)
 	}
-	next := &job{UID: j.UID, ID: j.ID, Array: j.Array, ArrayID: j.ArrayID, Task: j.Task, TaskSet: j.TaskSet, Req: j.Req, Assoc: j.Assoc,
-		Restarts: j.Restarts + 1, Attempt: j.Attempt, Submit: env.At, State: spec.Pending, Exit: e.Exit, Hold: e.Hold, Begin: e.Begin, Het: j.Het, spec: j.spec}
+	next := &job{
+		UID:      j.UID,
+		ID:       j.ID,
+		Array:    j.Array,
+		ArrayID:  j.ArrayID,
+		Task:     j.Task,
+		TaskSet:  j.TaskSet,
+		Req:      j.Req,
+		Assoc:    j.Assoc,
+		Restarts: j.Restarts + 1,
+		Attempt:  j.Attempt,
+		Submit:   env.At,
+		State:    spec.Pending,
+		Exit:     e.Exit,
+		Hold:     e.Hold,
+		Begin:    e.Begin,
+		Het:      j.Het,
+		spec:     j.spec,
+	}
 	t.jobs[j.UID] = next
 	t.open++
 	t.reason(next, env, e.Reason)
@@ -337,7 +381,17 @@ func (t *Tally) stepStarted(env *event.Envelope, e *event.StepStarted) error {
 	if err != nil {
 		return err
 	}
-	j.Steps = append(j.Steps, step{ID: e.Step, Name: e.Name, Nodes: e.Nodes, Tasks: e.Tasks, TRES: e.TRES, Started: env.At})
+	j.Steps = append(
+		j.Steps,
+		step{
+			ID:      e.Step,
+			Name:    e.Name,
+			Nodes:   e.Nodes,
+			Tasks:   e.Tasks,
+			TRES:    e.TRES,
+			Started: env.At,
+		},
+	)
 	t.touchJob(j, env)
 	return nil
 }

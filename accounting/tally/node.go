@@ -114,7 +114,16 @@ func (t *Tally) applyNodeRemoved(name string, env *event.Envelope) {
 	t.nodes[name].Gone = true
 	t.names = slices.DeleteFunc(t.names, func(s string) bool { return s == name })
 	if !t.quiet {
-		t.out.NodeStates = append(t.out.NodeStates, NodeStateRow{Seq: env.Seq, At: Cut(env.At), Node: name, State: "REMOVED", Class: ClassGone})
+		t.out.NodeStates = append(
+			t.out.NodeStates,
+			NodeStateRow{
+				Seq:   env.Seq,
+				At:    Cut(env.At),
+				Node:  name,
+				State: "REMOVED",
+				Class: ClassGone,
+			},
+		)
 	}
 }
 
@@ -234,7 +243,8 @@ func (t *Tally) applyPowered(env *event.Envelope, e *event.NodePowered) {
 
 func (t *Tally) applyReboot(env *event.Envelope, e *event.NodeReboot) {
 	if n := t.node(e.Node); n != nil {
-		n.Reboots = e.Phase == event.RebootIssued || e.Phase == event.RebootWanted && e.ASAP // asked anew: as asked last
+		n.Reboots = e.Phase == event.RebootIssued ||
+			e.Phase == event.RebootWanted && e.ASAP // asked anew: as asked last
 		t.state(n, env, false)
 	}
 }
@@ -244,7 +254,16 @@ func (t *Tally) state(n *node, env *event.Envelope, restated bool) {
 	if t.quiet || n.Gone {
 		return
 	}
-	row := NodeStateRow{Seq: env.Seq, At: Cut(env.At), Node: n.Name, Restated: restated, Partitions: n.Parts, Reason: n.Reason, By: n.By, ByUID: n.ByUID}
+	row := NodeStateRow{
+		Seq:        env.Seq,
+		At:         Cut(env.At),
+		Node:       n.Name,
+		Restated:   restated,
+		Partitions: n.Parts,
+		Reason:     n.Reason,
+		By:         n.By,
+		ByUID:      n.ByUID,
+	}
 	if restated {
 		row.At = t.midnight
 	}
@@ -296,7 +315,10 @@ func (n *node) showState() (name, class string) {
 // configuration names no types, those of the devices that registered count.
 func (n *node) nodeCapacity() spec.TRES {
 	c := n.TRES
-	typed := slices.ContainsFunc(c.Other, func(t spec.TRESCount) bool { return strings.HasPrefix(t.Name, "gres/gpu:") })
+	typed := slices.ContainsFunc(
+		c.Other,
+		func(t spec.TRESCount) bool { return strings.HasPrefix(t.Name, "gres/gpu:") },
+	)
 	if !n.Known || typed {
 		return c
 	}
@@ -334,8 +356,20 @@ func (t *Tally) association(env *event.Envelope, assoc *spec.Association, remove
 	if assoc.SharesParent {
 		shares = SharesParent
 	}
-	t.out.Associations = append(t.out.Associations, AssociationRow{Seq: env.Seq, At: Cut(env.At), ID: assoc.ID, Account: assoc.Account, User: assoc.User,
-		Partition: assoc.Partition, Parent: assoc.Parent, Shares: shares, Removed: removed})
+	t.out.Associations = append(
+		t.out.Associations,
+		AssociationRow{
+			Seq:       env.Seq,
+			At:        Cut(env.At),
+			ID:        assoc.ID,
+			Account:   assoc.Account,
+			User:      assoc.User,
+			Partition: assoc.Partition,
+			Parent:    assoc.Parent,
+			Shares:    shares,
+			Removed:   removed,
+		},
+	)
 }
 
 func (t *Tally) dropAssociations(env *event.Envelope, gone func(a *spec.Association) bool) {

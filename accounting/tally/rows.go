@@ -42,13 +42,41 @@ type Batch struct {
 
 // Rows is the number of rows of all tables.
 func (b *Batch) Rows() int {
-	return len(b.Events) + len(b.Jobs) + len(b.Live) + len(b.Steps) + len(b.Nodes) + len(b.GPUs) + len(b.NodeStates) +
-		len(b.Reasons) + len(b.Associations)
+	return len(
+		b.Events,
+	) + len(
+		b.Jobs,
+	) + len(
+		b.Live,
+	) + len(
+		b.Steps,
+	) + len(
+		b.Nodes,
+	) + len(
+		b.GPUs,
+	) + len(
+		b.NodeStates,
+	) +
+		len(
+			b.Reasons,
+		) + len(
+		b.Associations,
+	)
 }
 
 // Largest is the number of rows of the table that has most.
 func (b *Batch) Largest() int {
-	return max(len(b.Events), len(b.Jobs), len(b.Live), len(b.Steps), len(b.Nodes), len(b.GPUs), len(b.NodeStates), len(b.Reasons), len(b.Associations))
+	return max(
+		len(b.Events),
+		len(b.Jobs),
+		len(b.Live),
+		len(b.Steps),
+		len(b.Nodes),
+		len(b.GPUs),
+		len(b.NodeStates),
+		len(b.Reasons),
+		len(b.Associations),
+	)
 }
 
 // nextBatch begins the batch that follows, in the place of a spare one or with room
@@ -58,14 +86,34 @@ func (b *Batch) nextBatch(spare *Batch) *Batch {
 		spare.First = b.Last + 1
 		return spare
 	}
-	return &Batch{First: b.Last + 1, Events: room(b.Events), Jobs: room(b.Jobs), Live: room(b.Live), Steps: room(b.Steps), Nodes: room(b.Nodes),
-		GPUs: room(b.GPUs), Reasons: room(b.Reasons)}
+	return &Batch{
+		First:   b.Last + 1,
+		Events:  room(b.Events),
+		Jobs:    room(b.Jobs),
+		Live:    room(b.Live),
+		Steps:   room(b.Steps),
+		Nodes:   room(b.Nodes),
+		GPUs:    room(b.GPUs),
+		Reasons: room(b.Reasons),
+	}
 }
 
 // dropRows drops the rows and keeps their room.
 func (b *Batch) dropRows() {
-	*b = Batch{Events: none(b.Events), Jobs: none(b.Jobs), Live: none(b.Live), Steps: none(b.Steps), Nodes: none(b.Nodes), GPUs: none(b.GPUs),
-		NodeStates: none(b.NodeStates), Reasons: none(b.Reasons), Associations: none(b.Associations), Epochs: none(b.Epochs)}
+	*b = Batch{
+		Events: none(b.Events),
+		Jobs:   none(b.Jobs),
+		Live:   none(b.Live),
+		Steps:  none(b.Steps),
+		Nodes:  none(b.Nodes),
+		GPUs:   none(b.GPUs),
+		NodeStates: none(
+			b.NodeStates,
+		),
+		Reasons:      none(b.Reasons),
+		Associations: none(b.Associations),
+		Epochs:       none(b.Epochs),
+	}
 }
 
 // none lets go of what rows point at, and of room that was much too large.
@@ -121,7 +169,13 @@ type Amounts struct {
 }
 
 func amountsOf(tres spec.TRES) Amounts {
-	amounts := Amounts{CPUs: tres.CPU, Mem: tres.Mem, Nodes: tres.Node, Billing: tres.Billing, GPUs: tres.Get("gres/gpu")}
+	amounts := Amounts{
+		CPUs:    tres.CPU,
+		Mem:     tres.Mem,
+		Nodes:   tres.Node,
+		Billing: tres.Billing,
+		GPUs:    tres.Get("gres/gpu"),
+	}
 	if amounts.GPUs == 0 {
 		amounts.Other = tres.Other
 		return amounts
@@ -150,8 +204,15 @@ type Used struct {
 }
 
 func usedOf(usage spec.Usage) Used {
-	out := Used{Measured: true, UserCPU: int64(usage.UserCPU / spec.Microsecond), SystemCPU: int64(usage.SystemCPU / spec.Microsecond),
-		MemMiBS: usage.MemMiBS, Read: usage.ReadB, Write: usage.WriteB, MajFaults: usage.MajFaults}
+	out := Used{
+		Measured:  true,
+		UserCPU:   int64(usage.UserCPU / spec.Microsecond),
+		SystemCPU: int64(usage.SystemCPU / spec.Microsecond),
+		MemMiBS:   usage.MemMiBS,
+		Read:      usage.ReadB,
+		Write:     usage.WriteB,
+		MajFaults: usage.MajFaults,
+	}
 	if usage.HasRSS {
 		rss := usage.PeakRSS
 		out.PeakRSS = &rss

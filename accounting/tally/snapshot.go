@@ -40,7 +40,13 @@ type snapHead struct {
 }
 
 func snapTypes() (*record.Set, error) {
-	set, err := record.Compile(new(snapHead), new(spec.JobSpec), new(job), new(node), new(spec.Association))
+	set, err := record.Compile(
+		new(snapHead),
+		new(spec.JobSpec),
+		new(job),
+		new(node),
+		new(spec.Association),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot codec: %w", err)
 	}
@@ -84,8 +90,19 @@ func (t *Tally) Snapshot() ([]byte, error) {
 			buf, err = set.Append(buf, v)
 		}
 	}
-	put(&snapHead{UUID: t.uuid, Cluster: t.cluster, Seq: t.seq, At: t.at, Midnight: t.midnight, Specs: uint64(len(order)),
-		Jobs: uint64(len(uids)), Nodes: uint64(len(t.nodes)), Assocs: uint64(len(ids))})
+	put(
+		&snapHead{
+			UUID:     t.uuid,
+			Cluster:  t.cluster,
+			Seq:      t.seq,
+			At:       t.at,
+			Midnight: t.midnight,
+			Specs:    uint64(len(order)),
+			Jobs:     uint64(len(uids)),
+			Nodes:    uint64(len(t.nodes)),
+			Assocs:   uint64(len(ids)),
+		},
+	)
 	for _, s := range order {
 		put(s)
 	}
@@ -112,7 +129,11 @@ func (t *Tally) Snapshot() ([]byte, error) {
 // snapSum is the checksum of the version and the rest.
 func snapSum(data []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
-	return crc32.Update(crc32.Checksum(data[len(snapMagic):len(snapMagic)+4], table), table, data[snapHeader:])
+	return crc32.Update(
+		crc32.Checksum(data[len(snapMagic):len(snapMagic)+4], table),
+		table,
+		data[snapHeader:],
+	)
 }
 
 // Restore reads a snapshot. It returns event.ErrNewer for one of a newer
@@ -122,7 +143,12 @@ func Restore(data []byte) (*Tally, error) {
 		return nil, fmt.Errorf("its header is not one: %w", ErrSnapshot)
 	}
 	if v := binary.BigEndian.Uint32(data[len(snapMagic):]); v > SnapshotVersion {
-		return nil, fmt.Errorf("snapshot of the tally of version %d, this release knows %d: %w", v, SnapshotVersion, event.ErrNewer)
+		return nil, fmt.Errorf(
+			"snapshot of the tally of version %d, this release knows %d: %w",
+			v,
+			SnapshotVersion,
+			event.ErrNewer,
+		)
 	}
 	body := data[snapHeader:]
 	if binary.BigEndian.Uint32(data[len(snapMagic)+4:]) != snapSum(data) {
@@ -172,7 +198,8 @@ func (t *Tally) read(decoder *record.Decoder) error {
 		if err := decoder.Value(j); err != nil {
 			return err
 		}
-		if at >= uint64(len(specs)) || !j.TaskSet.Valid() || (j.Start != 0 && !j.Over && (j.Alloc == nil || len(j.Done) != len(j.Alloc.Nodes))) {
+		if at >= uint64(len(specs)) || !j.TaskSet.Valid() ||
+			(j.Start != 0 && !j.Over && (j.Alloc == nil || len(j.Done) != len(j.Alloc.Nodes))) {
 			return fmt.Errorf("job uid %d does not fit: %w", j.UID, record.ErrMalformed)
 		}
 		j.spec = specs[at]

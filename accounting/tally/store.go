@@ -17,7 +17,9 @@ var (
 	// ErrOrder tells a batch that does not follow what the store has.
 	ErrOrder = errors.New("the batch does not follow what the accounting store has")
 	// ErrNewer tells a store that a newer release has migrated.
-	ErrNewer = errors.New("the accounting store was made by a newer release of muster: upgrade this one, or restore a backup of before")
+	ErrNewer = errors.New(
+		"the accounting store was made by a newer release of muster: upgrade this one, or restore a backup of before",
+	)
 )
 
 // Position is how far a store has a ledger.

@@ -42,8 +42,14 @@ type Tally struct {
 
 // New returns a tally of an empty ledger.
 func New() *Tally {
-	return &Tally{jobs: map[spec.JobUID]*job{}, nodes: map[string]*node{}, parts: map[string][]string{},
-		assocs: map[uint32]spec.Association{}, bodies: newBodies(), out: &Batch{First: 1}}
+	return &Tally{
+		jobs:   map[spec.JobUID]*job{},
+		nodes:  map[string]*node{},
+		parts:  map[string][]string{},
+		assocs: map[uint32]spec.Association{},
+		bodies: newBodies(),
+		out:    &Batch{First: 1},
+	}
 }
 
 // Past returns the tally of a ledger of which the events up to one are known to
@@ -282,10 +288,15 @@ func (t *Tally) touchJob(j *job, env *event.Envelope) {
 // record makes the event's own row.
 func (t *Tally) record(env *event.Envelope) {
 	uid, attempt, node := about(env.Event)
-	t.out.Events = append(growTwice(t.out.Events), EventRow{Seq: env.Seq, At: Cut(env.At), Kind: env.Event.Kind().String(),
-		ActorKind: actorKind(env.Actor.Kind), ActorUID: env.Actor.UID, Actor: env.Actor.Name, Host: env.Actor.Host,
-		Command: env.Cause.Command, CauseSeq: env.Cause.Seq, UID: uint64(uid), Attempt: attempt, Node: node,
-		Body: t.bodies.text(env.Event)})
+	t.out.Events = append(
+		growTwice(t.out.Events),
+		EventRow{Seq: env.Seq, At: Cut(env.At), Kind: env.Event.Kind().String(),
+			ActorKind: actorKind(
+				env.Actor.Kind,
+			), ActorUID: env.Actor.UID, Actor: env.Actor.Name, Host: env.Actor.Host,
+			Command: env.Cause.Command, CauseSeq: env.Cause.Seq, UID: uint64(uid), Attempt: attempt, Node: node,
+			Body: t.bodies.text(env.Event)},
+	)
 }
 
 func actorKind(kind event.ActorKind) string {

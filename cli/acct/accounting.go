@@ -14,7 +14,11 @@ import (
 func Accounting() *tool.Command {
 	return &tool.Command{
 		Name: "accounting", Mixed: true, Summary: "verify, back up and archive the accounting store",
-		Usage: []string{"[OPTIONS] verify|doctor", "[OPTIONS] backup|restore NAME", "[OPTIONS] archive|purge|discard|unarchive MONTH"},
+		Usage: []string{
+			"[OPTIONS] verify|doctor",
+			"[OPTIONS] backup|restore NAME",
+			"[OPTIONS] archive|purge|discard|unarchive MONTH",
+		},
 		About: `For administrators. verify recounts the whole ledger and compares every total with the store.
 doctor checks the engine, the schema, the disk and the progress of the ingest. backup copies the store into the engine's folder of backups, the position first, so that it can
 be made while jobs run; restore replaces the store by the copy, and what happened since is counted again from the ledger.
@@ -23,7 +27,11 @@ accounting.archive. purge deletes a month that is archived as it is now; discard
 its sums, stays, so that verify still compares everything, and reports over whole days stay the same. unarchive reads a month back.
 The exit code is 3 where something is wrong.`,
 		Verbs: []tool.Verb{
-			{Name: "accounting", Args: "verify", Help: "recount the ledger and compare it with the store"},
+			{
+				Name: "accounting",
+				Args: "verify",
+				Help: "recount the ledger and compare it with the store",
+			},
 			{Name: "accounting", Args: "doctor", Help: "check the store for problems"},
 			{Name: "accounting", Args: "backup", Help: "copy the store under a name"},
 			{Name: "accounting", Args: "restore", Help: "replace the store by a backup"},
@@ -36,8 +44,11 @@ The exit code is 3 where something is wrong.`,
 			{Long: "json", Help: "print JSON"},
 			{Long: "quiet", Short: "q", Help: "print failed checks only"},
 		},
-		Example: []tool.Example{{Line: "muster accounting verify", What: "verifies that the store matches the ledger"}, {Line: "muster accounting backup monday", What: "copies the store"}},
-		Run:     runAccounting,
+		Example: []tool.Example{
+			{Line: "muster accounting verify", What: "verifies that the store matches the ledger"},
+			{Line: "muster accounting backup monday", What: "copies the store"},
+		},
+		Run: runAccounting,
 	}
 }
 
@@ -48,11 +59,26 @@ func runAccounting(call *tool.Call) error {
 	req := &apiv1.MaintainRequest{}
 	verb := ""
 	if len(call.Operands) > 0 {
-		verb = render.MatchPrefix([]string{"verify", "doctor", "backup", "restore", "archive", "purge", "discard", "unarchive"}, call.Operands[0])
+		verb = render.MatchPrefix(
+			[]string{
+				"verify",
+				"doctor",
+				"backup",
+				"restore",
+				"archive",
+				"purge",
+				"discard",
+				"unarchive",
+			},
+			call.Operands[0],
+		)
 	}
 	named := verb != "verify" && verb != "doctor"
 	if verb == "" || len(call.Operands) > 2 || named != (len(call.Operands) == 2) {
-		return &opt.UsageError{Command: "muster accounting", Text: "one of verify, doctor, backup NAME, restore NAME, archive MONTH, purge MONTH, discard MONTH and unarchive MONTH is to be named"}
+		return &opt.UsageError{
+			Command: "muster accounting",
+			Text:    "one of verify, doctor, backup NAME, restore NAME, archive MONTH, purge MONTH, discard MONTH and unarchive MONTH is to be named",
+		}
 	}
 	req.Verb = verb
 	if named {
@@ -71,7 +97,14 @@ func runAccounting(call *tool.Call) error {
 		if reply.GetBad() {
 			mark, bad = "BAD", bad+1
 		}
-		rows = append(rows, tree.Object{{Key: "name", Value: reply.GetName()}, {Key: "bad", Value: reply.GetBad()}, {Key: "text", Value: reply.GetText()}})
+		rows = append(
+			rows,
+			tree.Object{
+				{Key: "name", Value: reply.GetName()},
+				{Key: "bad", Value: reply.GetBad()},
+				{Key: "text", Value: reply.GetText()},
+			},
+		)
 		if reply.GetBad() || !call.Opts.On("quiet") {
 			b = fmt.Appendf(b, "%s %-18s %s\n", mark, reply.GetName(), reply.GetText())
 		}
@@ -81,7 +114,11 @@ func runAccounting(call *tool.Call) error {
 		return err
 	}
 	if call.Opts.On("json") {
-		err = render.Structured(call, true, render.Document(call, tree.Member{Key: "findings", Value: rows}))
+		err = render.Structured(
+			call,
+			true,
+			render.Document(call, tree.Member{Key: "findings", Value: rows}),
+		)
 	} else {
 		err = call.WriteOut(b)
 	}

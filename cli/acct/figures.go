@@ -27,10 +27,22 @@ func reportTree(rep *apiv1.ReportReply) tree.Object {
 	}
 	columns := tree.List{}
 	for _, col := range rep.GetColumns() {
-		columns = append(columns, tree.Object{{Key: "name", Value: col.GetName()}, {Key: "kind", Value: col.GetKind()}, {Key: "unit", Value: col.GetUnit()}})
+		columns = append(
+			columns,
+			tree.Object{
+				{Key: "name", Value: col.GetName()},
+				{Key: "kind", Value: col.GetKind()},
+				{Key: "unit", Value: col.GetUnit()},
+			},
+		)
 	}
-	return tree.Object{{Key: "cluster", Value: rep.GetCluster()}, {Key: "start", Value: rep.GetStart() / tool.Second}, {Key: "end", Value: rep.GetEnd() / tool.Second},
-		{Key: "columns", Value: columns}, {Key: "rows", Value: rows}}
+	return tree.Object{
+		{Key: "cluster", Value: rep.GetCluster()},
+		{Key: "start", Value: rep.GetStart() / tool.Second},
+		{Key: "end", Value: rep.GetEnd() / tool.Second},
+		{Key: "columns", Value: columns},
+		{Key: "rows", Value: rows},
+	}
 }
 
 const reportRule = "--------------------------------------------------------------------------------\n"

@@ -22,22 +22,50 @@ func KPI() *tool.Command {
 		About: `The metrics, the dashboards and this command share one definition of each KPI; docs/kpis.md lists
 them with their formulas. A value that was not measured is shown as -, never as zero.`,
 		Options: []opt.Option{
-			{Long: "by", Short: "b", Arg: "partition|account|user|qos", Help: "show one line for each instead of one for the cluster"},
-			{Long: "window", Short: "w", Arg: "1h|1d|7d|30d", Help: "length of the window, ending now (default: 1d)"},
-			{Long: "kpi", Short: "k", Arg: "NAME,...", Help: "KPIs to show, by their names in docs/kpis.md (default: all but the failure classes)"},
-			{Long: "clusters", Short: "M", Arg: "NAME", Help: "cluster to show: this one, or an imported one"},
+			{
+				Long:  "by",
+				Short: "b",
+				Arg:   "partition|account|user|qos",
+				Help:  "show one line for each instead of one for the cluster",
+			},
+			{
+				Long:  "window",
+				Short: "w",
+				Arg:   "1h|1d|7d|30d",
+				Help:  "length of the window, ending now (default: 1d)",
+			},
+			{
+				Long:  "kpi",
+				Short: "k",
+				Arg:   "NAME,...",
+				Help:  "KPIs to show, by their names in docs/kpis.md (default: all but the failure classes)",
+			},
+			{
+				Long:  "clusters",
+				Short: "M",
+				Arg:   "NAME",
+				Help:  "cluster to show: this one, or an imported one",
+			},
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "noheader", Short: "n", Help: "omit the header"},
 		},
-		Example: []tool.Example{{Line: "muster kpi --by account --window 7d", What: "compares the accounts over a week"}},
-		Run:     runKPI,
+		Example: []tool.Example{
+			{
+				Line: "muster kpi --by account --window 7d",
+				What: "compares the accounts over a week",
+			},
+		},
+		Run: runKPI,
 	}
 }
 
 func runKPI(call *tool.Call) error {
 	if len(call.Operands) > 0 {
-		return &opt.UsageError{Command: "muster kpi", Text: "unexpected argument " + call.Operands[0]}
+		return &opt.UsageError{
+			Command: "muster kpi",
+			Text:    "unexpected argument " + call.Operands[0],
+		}
 	}
 	by := cmp.Or(call.Opts.Text("by"), "cluster")
 	if !slices.Contains([]string{"cluster", "partition", "account", "user", "qos"}, by) {
@@ -45,10 +73,21 @@ func runKPI(call *tool.Call) error {
 	}
 	span, ok := tool.ParseWindow(cmp.Or(call.Opts.Text("window"), "1d"))
 	if !ok {
-		return call.Errorf("--window=%s: expected a number with m, h, d or w, such as 7d", call.Opts.Text("window"))
+		return call.Errorf(
+			"--window=%s: expected a number with m, h, d or w, such as 7d",
+			call.Opts.Text("window"),
+		)
 	}
 	now := call.Now().UnixNano()
-	query := &apiv1.ReportQuery{Report: "kpi", By: by, Start: now - span, End: now, Window: span, Zone: tool.ZoneName(call.Env), Cluster: call.PastCluster()}
+	query := &apiv1.ReportQuery{
+		Report:  "kpi",
+		By:      by,
+		Start:   now - span,
+		End:     now,
+		Window:  span,
+		Zone:    tool.ZoneName(call.Env),
+		Cluster: call.PastCluster(),
+	}
 	var rep apiv1.ReportReply
 	if err := fetch.UpToDate(call, tool.MethodAcctReport, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
 		return err
@@ -57,17 +96,26 @@ func runKPI(call *tool.Call) error {
 	if names := call.Opts.Text("kpi"); names != "" {
 		for _, n := range strings.Split(names, ",") {
 			if _, ok := kpi.Find(n); !ok {
-				return call.Errorf("--kpi=%s: there is no figure %q; docs/kpis.md and `muster kpi --json` have their names", names, n)
+				return call.Errorf(
+					"--kpi=%s: there is no figure %q; docs/kpis.md and `muster kpi --json` have their names",
+					names,
+					n,
+				)
 			}
 		}
-		onlyFigures(&rep, func(name string) bool { return slices.Contains(strings.Split(names, ","), name) })
+		onlyFigures(
+			&rep,
+			func(name string) bool { return slices.Contains(strings.Split(names, ","), name) },
+		)
 	} else if by != "cluster" && !render.WantsDocument(call) {
 		onlyFigures(&rep, func(name string) bool { k, ok := kpi.Find(name); return !ok || k.Class == "" })
 	}
 	if render.WantsDocument(call) {
 		return render.Structured(call, call.Opts.On("json"), reportTree(&rep))
 	}
-	return call.WriteOut([]byte(kpiText(&rep, by, !call.Opts.On("noheader"), render.NewClock(call.Env))))
+	return call.WriteOut(
+		[]byte(kpiText(&rep, by, !call.Opts.On("noheader"), render.NewClock(call.Env))),
+	)
 }
 
 // onlyFigures leaves only some figures in a report.
@@ -94,13 +142,25 @@ func onlyFigures(rep *apiv1.ReportReply, keep func(name string) bool) {
 func kpiText(rep *apiv1.ReportReply, by string, header bool, k render.Clock) string {
 	var b strings.Builder
 	if header {
-		fmt.Fprintf(&b, "Cluster %s, %s to %s\n", cmp.Or(rep.GetCluster(), "?"), k.Time(rep.GetStart()), k.Time(rep.GetEnd()))
+		fmt.Fprintf(
+			&b,
+			"Cluster %s, %s to %s\n",
+			cmp.Or(rep.GetCluster(), "?"),
+			k.Time(rep.GetStart()),
+			k.Time(rep.GetEnd()),
+		)
 	}
 	if by == "cluster" && len(rep.GetRows()) == 1 {
 		var table [][]string
 		for i, col := range rep.GetColumns() {
 			if col.GetKind() != "text" {
-				table = append(table, []string{"  " + render.FigureTitle(col.GetName()), render.FigureText(rep.GetRows()[0].GetCells()[i], col)})
+				table = append(
+					table,
+					[]string{
+						"  " + render.FigureTitle(col.GetName()),
+						render.FigureText(rep.GetRows()[0].GetCells()[i], col),
+					},
+				)
 			}
 		}
 		b.WriteString(render.Aligned(table, func(i int) bool { return i == 0 }))
@@ -121,6 +181,11 @@ func kpiText(rep *apiv1.ReportReply, by string, header bool, k render.Clock) str
 		}
 		table = append(table, line)
 	}
-	b.WriteString(render.Aligned(table, func(col int) bool { return rep.GetColumns()[col].GetKind() == "text" }))
+	b.WriteString(
+		render.Aligned(
+			table,
+			func(col int) bool { return rep.GetColumns()[col].GetKind() == "text" },
+		),
+	)
 	return b.String()
 }

@@ -85,10 +85,23 @@ func runReport(call *tool.Call) error {
 	if len(call.Operands) > 0 {
 		what = call.Operands[0]
 	}
-	takes := map[string][2]int{"user": {0, 1}, "account": {1, 1}, "site": {}, "waste": {}, "idle": {}, "budget": {}, "chargeback": {}, "fairshare": {}}
+	takes := map[string][2]int{
+		"user":       {0, 1},
+		"account":    {1, 1},
+		"site":       {},
+		"waste":      {},
+		"idle":       {},
+		"budget":     {},
+		"chargeback": {},
+		"fairshare":  {},
+	}
 	n, known := takes[what]
-	if known && (len(call.Operands)-1 < n[0] || len(call.Operands)-1 > n[1]) || !known && (len(call.Operands) != 1 || !tool.ValidJob(what)) {
-		return &opt.UsageError{Command: "muster report", Text: "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, idle, budget, chargeback or fairshare"}
+	if known && (len(call.Operands)-1 < n[0] || len(call.Operands)-1 > n[1]) ||
+		!known && (len(call.Operands) != 1 || !tool.ValidJob(what)) {
+		return &opt.UsageError{
+			Command: "muster report",
+			Text:    "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, idle, budget, chargeback or fairshare",
+		}
 	}
 	var err error
 	switch what {
@@ -105,13 +118,23 @@ func runReport(call *tool.Call) error {
 	case "waste":
 		err = r.reportWaste()
 	case "idle":
-		err = r.plainTable("idle", "GPUs held and not used, "+r.span(), 1, "Nobody held a GPU without using it.")
+		err = r.plainTable(
+			"idle",
+			"GPUs held and not used, "+r.span(),
+			1,
+			"Nobody held a GPU without using it.",
+		)
 	case "budget":
 		err = r.reportBudget()
 	case "chargeback":
 		err = r.plainTable("chargeback", "Bill, "+r.span(), 2, "Nothing ran.")
 	case "fairshare":
-		err = r.plainTable("fairshare", "Fair share by day (UTC), "+r.span(), 3, "Nothing was noted: the controller notes shares once an hour while jobs run (PriorityType=priority/multifactor).")
+		err = r.plainTable(
+			"fairshare",
+			"Fair share by day (UTC), "+r.span(),
+			3,
+			"Nothing was noted: the controller notes shares once an hour while jobs run (PriorityType=priority/multifactor).",
+		)
 	default:
 		err = r.reportJob(what)
 	}
@@ -127,12 +150,18 @@ func (r *reporting) readWindow() error {
 	r.query.Zone = tool.ZoneName(r.Env)
 	span, ok := tool.ParseWindow(cmp.Or(r.Opts.Text("window"), "30d"))
 	if !ok {
-		return r.Errorf("--window=%s: expected a number with m, h, d or w, such as 7d", r.Opts.Text("window"))
+		return r.Errorf(
+			"--window=%s: expected a number with m, h, d or w, such as 7d",
+			r.Opts.Text("window"),
+		)
 	}
 	r.query.Start, r.query.End = now.UnixNano()-span, now.UnixNano()
 	for name, at := range map[string]*int64{"start": &r.query.Start, "end": &r.query.End} {
 		if text := r.Opts.Text(name); text != "" {
-			sec, err := format.ParseTime(text, format.Moment{Now: now.Unix(), Loc: r.Loc, Past: true})
+			sec, err := format.ParseTime(
+				text,
+				format.Moment{Now: now.Unix(), Loc: r.Loc, Past: true},
+			)
 			if err != nil {
 				return r.Errorf("--%s=%s: %s", name, text, tool.BadTimeText(text))
 			}
@@ -149,14 +178,30 @@ func (r *reporting) readWindow() error {
 		}
 		r.query.Top = uint32(n)
 	}
-	r.query.Accounts, r.query.Users = tool.SplitList(r.Opts.Text("accounts")), tool.SplitList(r.Opts.Text("users"))
+	r.query.Accounts, r.query.Users = tool.SplitList(
+		r.Opts.Text("accounts"),
+	), tool.SplitList(
+		r.Opts.Text("users"),
+	)
 	return nil
 }
 
 // ask runs a report of the service.
-func (r *reporting) runReport(name, by string, change func(q *apiv1.ReportQuery)) (*apiv1.ReportReply, error) {
-	query := &apiv1.ReportQuery{Report: name, By: by, Start: r.query.GetStart(), End: r.query.GetEnd(), Zone: r.query.GetZone(), Top: r.query.GetTop(),
-		Accounts: r.query.GetAccounts(), Users: r.query.GetUsers(), Cluster: r.PastCluster()}
+func (r *reporting) runReport(
+	name, by string,
+	change func(q *apiv1.ReportQuery),
+) (*apiv1.ReportReply, error) {
+	query := &apiv1.ReportQuery{
+		Report:   name,
+		By:       by,
+		Start:    r.query.GetStart(),
+		End:      r.query.GetEnd(),
+		Zone:     r.query.GetZone(),
+		Top:      r.query.GetTop(),
+		Accounts: r.query.GetAccounts(),
+		Users:    r.query.GetUsers(),
+		Cluster:  r.PastCluster(),
+	}
 	if change != nil {
 		change(query)
 	}
@@ -180,7 +225,10 @@ func (r *reporting) printReport() error {
 		forms = append(forms, "--mail")
 	}
 	if len(forms) > 1 {
-		return r.Errorf("%s do not go together: a report is printed in one form, or mailed", strings.Join(forms, " and "))
+		return r.Errorf(
+			"%s do not go together: a report is printed in one form, or mailed",
+			strings.Join(forms, " and "),
+		)
 	}
 	if to := r.Opts.Text("mail"); to != "" {
 		return r.sendMail(tool.SplitList(to))
@@ -190,7 +238,9 @@ func (r *reporting) printReport() error {
 		return render.Structured(r.Call, r.Opts.On("json"), r.tree)
 	case r.Opts.On("csv"):
 		if r.table == nil {
-			return r.Errorf("--csv is for waste, idle, budget, chargeback and fairshare; --json prints this report as data")
+			return r.Errorf(
+				"--csv is for waste, idle, budget, chargeback and fairshare; --json prints this report as data",
+			)
 		}
 		text, err := csvText(r.table)
 		if err != nil {
@@ -261,7 +311,19 @@ func (r *reporting) span() string {
 
 // efficiencyHead are the columns of the report efficiency, for people.
 func efficiencyHead(by string) []string {
-	return []string{by, "Runs", "CPU time", "GPU time", "CPU eff.", "Memory waste", "share", "GPU occ.", "GPU idle", "Failed", "Mean wait"}
+	return []string{
+		by,
+		"Runs",
+		"CPU time",
+		"GPU time",
+		"CPU eff.",
+		"Memory waste",
+		"share",
+		"GPU occ.",
+		"GPU idle",
+		"Failed",
+		"Mean wait",
+	}
 }
 
 // addUsage adds the figures of one key and a table.
@@ -276,8 +338,15 @@ func (r *reporting) addUsage(by, key string) error {
 			continue
 		}
 		for i, col := range figures.GetColumns() {
-			if i > 0 && !row.GetCells()[i].GetNull() && !strings.Contains(render.FigureTitle(col.GetName()), "(") {
-				p.pairs = append(p.pairs, [2]string{render.FigureTitle(col.GetName()), render.FigureText(row.GetCells()[i], col)})
+			if i > 0 && !row.GetCells()[i].GetNull() &&
+				!strings.Contains(render.FigureTitle(col.GetName()), "(") {
+				p.pairs = append(
+					p.pairs,
+					[2]string{
+						render.FigureTitle(col.GetName()),
+						render.FigureText(row.GetCells()[i], col),
+					},
+				)
 			}
 		}
 	}
@@ -291,7 +360,10 @@ func (r *reporting) byTable(by, heading string, change func(q *apiv1.ReportQuery
 	if err != nil {
 		return err
 	}
-	r.page.parts = append(r.page.parts, tablePart(heading, rep, efficiencyHead(strings.ToUpper(by[:1])+by[1:]), "No run ended."))
+	r.page.parts = append(
+		r.page.parts,
+		tablePart(heading, rep, efficiencyHead(strings.ToUpper(by[:1])+by[1:]), "No run ended."),
+	)
 	r.tree = append(r.tree, tree.Member{Key: "by_" + by, Value: reportTree(rep)})
 	return nil
 }
@@ -349,7 +421,10 @@ func (r *reporting) objectives() error {
 	if err != nil || len(rep.GetRows()) == 0 {
 		return err
 	}
-	p := part{heading: "Waits against the objectives, by QOS; budget left is of the errors that the objective allows in this time", texts: 2}
+	p := part{
+		heading: "Waits against the objectives, by QOS; budget left is of the errors that the objective allows in this time",
+		texts:   2,
+	}
 	for _, col := range rep.GetColumns() {
 		p.head = append(p.head, col.GetName())
 	}
@@ -379,8 +454,27 @@ func (r *reporting) reportWaste() error {
 		return err
 	}
 	r.table, r.tree = rep, reportTree(rep)
-	r.page.title = fmt.Sprintf("Runs whose peak memory stayed below %g %% of what they held, %s", 100*below, r.span())
-	p := part{head: []string{"JobID", "User", "Account", "JobName", "State", "Elapsed", "Held", "Peak", "Peak/held", "Waste"}, texts: 5, none: "There are none."}
+	r.page.title = fmt.Sprintf(
+		"Runs whose peak memory stayed below %g %% of what they held, %s",
+		100*below,
+		r.span(),
+	)
+	p := part{
+		head: []string{
+			"JobID",
+			"User",
+			"Account",
+			"JobName",
+			"State",
+			"Elapsed",
+			"Held",
+			"Peak",
+			"Peak/held",
+			"Waste",
+		},
+		texts: 5,
+		none:  "There are none.",
+	}
 	for _, row := range rep.GetRows() {
 		c := row.GetCells()
 		line := make([]string, len(c))
@@ -404,14 +498,23 @@ func (r *reporting) reportBudget() error {
 	for _, row := range rep.GetRows() {
 		c := row.GetCells()
 		money := func(i int) string {
-			return strings.TrimSpace(fmt.Sprintf("%.2f %s", c[i].GetFloat(), rep.GetColumns()[i].GetUnit()))
+			return strings.TrimSpace(
+				fmt.Sprintf("%.2f %s", c[i].GetFloat(), rep.GetColumns()[i].GetUnit()),
+			)
 		}
 		day := func(i int) string { return format.Time(c[i].GetInt(), r.Loc)[:10] }
 		spent := c[5].GetFloat()
 		elapsed := c[6].GetFloat()
 		forecast := c[7].GetFloat() / c[3].GetFloat()
-		p := part{heading: fmt.Sprintf("%s, %s to %s, %s", c[0].GetText(), day(1), day(2), money(3)), bars: []render.Bar{
-			{Label: "Spent", Share: &spent, Text: money(4)}, {Label: "Time", Share: &elapsed, Text: ""}, {Label: "Forecast", Share: &forecast, Text: money(7) + " at its end, as in the last seven days"}}}
+		p := part{
+			heading: fmt.Sprintf("%s, %s to %s, %s", c[0].GetText(), day(1), day(2), money(3)),
+			bars: []render.Bar{
+				{
+					Label: "Spent",
+					Share: &spent,
+					Text:  money(4),
+				}, {Label: "Time", Share: &elapsed, Text: ""}, {Label: "Forecast", Share: &forecast, Text: money(7) + " at its end, as in the last seven days"}},
+		}
 		if !c[8].GetNull() {
 			p.list = append(p.list, "It runs out on "+day(8)+".")
 		}
@@ -419,12 +522,20 @@ func (r *reporting) reportBudget() error {
 			p.list = append(p.list, fmt.Sprintf("Warning: %d %% are passed.", c[9].GetInt()))
 		}
 		if len(c) > 10 && c[10].GetInt() > 0 {
-			p.list = append(p.list, "It is enforced: jobs wait that what is left would not pay for (muster why).")
+			p.list = append(
+				p.list,
+				"It is enforced: jobs wait that what is left would not pay for (muster why).",
+			)
 		}
 		r.page.parts = append(r.page.parts, p)
 	}
 	if len(rep.GetRows()) == 0 {
-		r.page.parts = append(r.page.parts, part{none: "There is no budget of these accounts: cost.budgets of muster.yaml names them."})
+		r.page.parts = append(
+			r.page.parts,
+			part{
+				none: "There is no budget of these accounts: cost.budgets of muster.yaml names them.",
+			},
+		)
 	}
 	return nil
 }

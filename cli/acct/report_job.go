@@ -40,23 +40,52 @@ func share(num, den float64) *float64 {
 func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 	run, k := rep.GetRun(), render.NewClock(r.Call.Env)
 	running := run.GetEnd() == 0
-	r.page.title = fmt.Sprintf("Job %s %s of %s in %s: %s", id, run.GetName(), run.GetUser(), run.GetAccount(), run.GetState())
+	r.page.title = fmt.Sprintf(
+		"Job %s %s of %s in %s: %s",
+		id,
+		run.GetName(),
+		run.GetUser(),
+		run.GetAccount(),
+		run.GetState(),
+	)
 	head := part{}
 	add := func(label, value string) { head.pairs = append(head.pairs, [2]string{label, value}) }
 	add("Submitted", k.Time(run.GetSubmit()))
 	switch {
 	case run.GetStart() != 0:
 		add("Waited", format.Duration((run.GetStart()-run.GetSubmit())/tool.Second))
-		add("Ran", fmt.Sprintf("%s of %s on %s (partition %s)", format.Duration(run.GetElapsed()/tool.Second),
-			render.Limit(run.GetTimeLimit(), format.Duration), run.GetNodeList(), run.GetPartition()))
+		add(
+			"Ran",
+			fmt.Sprintf(
+				"%s of %s on %s (partition %s)",
+				format.Duration(run.GetElapsed()/tool.Second),
+				render.Limit(
+					run.GetTimeLimit(),
+					format.Duration,
+				),
+				run.GetNodeList(),
+				run.GetPartition(),
+			),
+		)
 		add("Held", render.TRESText(run.GetAllocTres()))
 		if !running {
 			add("Exit", fmt.Sprintf("%d:%d", run.GetExitCode(), run.GetExitSignal()))
 		}
 	case running:
-		add("Waits", fmt.Sprintf("%s so far: %s (muster why %s)", format.Duration((rep.GetNow()-run.GetSubmit())/tool.Second), run.GetReason(), id))
+		add(
+			"Waits",
+			fmt.Sprintf(
+				"%s so far: %s (muster why %s)",
+				format.Duration((rep.GetNow()-run.GetSubmit())/tool.Second),
+				run.GetReason(),
+				id,
+			),
+		)
 	default:
-		add("Waited", format.Duration((run.GetEnd()-run.GetSubmit())/tool.Second)+", and never started")
+		add(
+			"Waited",
+			format.Duration((run.GetEnd()-run.GetSubmit())/tool.Second)+", and never started",
+		)
 	}
 	if rep.Cost != nil {
 		add("Cost", strings.TrimSpace(fmt.Sprintf("%.2f %s", rep.GetCost(), rep.GetCurrency())))
@@ -78,7 +107,13 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 		if to-period.GetFrom() < tool.Second {
 			continue
 		}
-		waits.pairs = append(waits.pairs, [2]string{format.Duration((to - period.GetFrom()) / tool.Second), "from " + k.Time(period.GetFrom()) + ": " + reasonWords(period.GetReason())})
+		waits.pairs = append(
+			waits.pairs,
+			[2]string{
+				format.Duration((to - period.GetFrom()) / tool.Second),
+				"from " + k.Time(period.GetFrom()) + ": " + reasonWords(period.GetReason()),
+			},
+		)
 	}
 	r.page.parts = append(r.page.parts, waits)
 	r.useParts(rep, running)
@@ -93,7 +128,12 @@ func reasonWords(x *apiv1.Reason) string {
 		text += " " + x.GetTres()
 	}
 	if x.GetAsked() != 0 || x.GetLimit() != 0 {
-		text += fmt.Sprintf(" (asked %d, used %d, limit %d)", x.GetAsked(), x.GetUsed(), x.GetLimit())
+		text += fmt.Sprintf(
+			" (asked %d, used %d, limit %d)",
+			x.GetAsked(),
+			x.GetUsed(),
+			x.GetLimit(),
+		)
 	}
 	if x.GetDetail() != "" {
 		text += ": " + x.GetDetail()
@@ -113,7 +153,10 @@ func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
 	}
 	for _, n := range nodes {
 		if n.GetLost() {
-			all.list = append(all.list, "Node "+n.GetNode()+" was lost: what was used there is not known.")
+			all.list = append(
+				all.list,
+				"Node "+n.GetNode()+" was lost: what was used there is not known.",
+			)
 		}
 	}
 	r.page.parts = append(r.page.parts, all)
@@ -123,7 +166,10 @@ func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
 			p.bars = useBars([]*apiv1.JobReportNode{node}, running)[:2]
 		}
 		for _, gpu := range node.GetGpus() {
-			bar := render.Bar{Label: fmt.Sprintf("GPU %d", gpu.GetIndex()), Text: strings.TrimSpace(gpu.GetType() + " " + gpu.GetUuid())}
+			bar := render.Bar{
+				Label: fmt.Sprintf("GPU %d", gpu.GetIndex()),
+				Text:  strings.TrimSpace(gpu.GetType() + " " + gpu.GetUuid()),
+			}
 			if gpu.GetMeasured() {
 				held := render.HeldPart(gpu)
 				bar.Share = share(float64(gpu.GetUtil()), held)
@@ -164,8 +210,16 @@ func (r *reporting) overTime(rep *apiv1.JobReportReply) {
 	}
 	steps := []rune(render.BlockLevels)
 	r.page.steps, _ = render.BarLevels(r.Call)
-	p := part{heading: fmt.Sprintf("Over time, from %s, %s a column", render.NewClock(r.Call.Env).Time(rep.GetUsageFrom()), format.Duration(rep.GetUsageStep()/tool.Second)),
-		head: []string{"Node", "What", "", "Mean", "Most"}, texts: 3, drawn: true}
+	p := part{
+		heading: fmt.Sprintf(
+			"Over time, from %s, %s a column",
+			render.NewClock(r.Call.Env).Time(rep.GetUsageFrom()),
+			format.Duration(rep.GetUsageStep()/tool.Second),
+		),
+		head:  []string{"Node", "What", "", "Mean", "Most"},
+		texts: 3,
+		drawn: true,
+	}
 	for _, usage := range rep.GetUsage() {
 		cpus, rss := make([]*float64, width), make([]*float64, width)
 		for _, x := range usage.GetPoints() {
@@ -174,14 +228,38 @@ func (r *reporting) overTime(rep *apiv1.JobReportReply) {
 		}
 		node := held[usage.GetNode()]
 		if line, mean, most, ok := render.DrawLine(cpus, float64(node.GetCpus()), steps); ok {
-			p.rows = append(p.rows, []string{usage.GetNode(), "CPUs", "[" + string(line) + "]", fmt.Sprintf("%.1f", mean), fmt.Sprintf("%.1f", most)})
+			p.rows = append(
+				p.rows,
+				[]string{
+					usage.GetNode(),
+					"CPUs",
+					"[" + string(line) + "]",
+					fmt.Sprintf("%.1f", mean),
+					fmt.Sprintf("%.1f", most),
+				},
+			)
 		}
 		if line, mean, most, ok := render.DrawLine(rss, float64(node.GetMemMib())*(1<<20), steps); ok {
-			p.rows = append(p.rows, []string{usage.GetNode(), "Memory", "[" + string(line) + "]", render.GiB(int64(mean)), render.GiB(int64(most))})
+			p.rows = append(
+				p.rows,
+				[]string{
+					usage.GetNode(),
+					"Memory",
+					"[" + string(line) + "]",
+					render.GiB(int64(mean)),
+					render.GiB(int64(most)),
+				},
+			)
 		}
 	}
 	if more := rep.GetUsageMore(); more > 0 {
-		p.list = append(p.list, fmt.Sprintf("%d more nodes are not shown: muster sql 'SELECT … FROM usage_samples' has them.", more))
+		p.list = append(
+			p.list,
+			fmt.Sprintf(
+				"%d more nodes are not shown: muster sql 'SELECT … FROM usage_samples' has them.",
+				more,
+			),
+		)
 	}
 	r.page.parts = append(r.page.parts, p)
 }
@@ -214,14 +292,25 @@ func useBars(nodes []*apiv1.JobReportNode, running bool) []render.Bar {
 			}
 		}
 	}
-	cpu := render.Bar{Label: "CPU", Share: share(cpuUsed, cpuHeld), Text: fmt.Sprintf("of %d CPUs", cpus)}
+	cpu := render.Bar{
+		Label: "CPU",
+		Share: share(cpuUsed, cpuHeld),
+		Text:  fmt.Sprintf("of %d CPUs", cpus),
+	}
 	if cpu.Share != nil {
 		cpu.Text = fmt.Sprintf("%.1f of %d CPUs", *cpu.Share*float64(cpus), cpus)
 	}
 	memory := render.Bar{Label: "Memory"}
 	switch {
 	case peak > 0 || memKnown:
-		memory.Share, memory.Text = share(peak, mem), fmt.Sprintf("peak %s of %s", render.GiB(int64(peak)), render.GiB(int64(mem)))
+		memory.Share, memory.Text = share(
+			peak,
+			mem,
+		), fmt.Sprintf(
+			"peak %s of %s",
+			render.GiB(int64(peak)),
+			render.GiB(int64(mem)),
+		)
 		if mem == 0 {
 			memory.Text = "peak " + render.GiB(int64(peak)) + "; no memory was allocated"
 		}
@@ -231,7 +320,11 @@ func useBars(nodes []*apiv1.JobReportNode, running bool) []render.Bar {
 	}
 	out := []render.Bar{cpu, memory}
 	if gpus > 0 {
-		g := render.Bar{Label: "GPU", Share: share(util, gpuHeld), Text: fmt.Sprintf("utilisation of %d GPUs", gpus)}
+		g := render.Bar{
+			Label: "GPU",
+			Share: share(util, gpuHeld),
+			Text:  fmt.Sprintf("utilisation of %d GPUs", gpus),
+		}
 		if measuredGPUs > 0 && measuredGPUs < gpus {
 			g.Text = fmt.Sprintf("utilisation of %d GPUs, %d of them measured", gpus, measuredGPUs)
 		}
@@ -253,8 +346,21 @@ func (r *reporting) addAdvice(list []*apiv1.UsageAdvice, names bool) {
 			text = advice.GetJobName() + ": " + text
 		}
 		p.list = append(p.list, text)
-		out = append(out, tree.Object{{Key: "kind", Value: advice.GetKind()}, {Key: "job_name", Value: advice.GetJobName()}, {Key: "change", Value: advice.GetChange()}, {Key: "text", Value: advice.GetText()},
-			{Key: "runs", Value: int64(advice.GetRuns())}, {Key: "gain_seconds", Value: advice.GetGain() / tool.Second}, {Key: "peers", Value: int64(advice.GetPeers())}})
+		out = append(
+			out,
+			tree.Object{
+				{Key: "kind", Value: advice.GetKind()},
+				{Key: "job_name", Value: advice.GetJobName()},
+				{Key: "change", Value: advice.GetChange()},
+				{Key: "text", Value: advice.GetText()},
+				{
+					Key:   "runs",
+					Value: int64(advice.GetRuns()),
+				},
+				{Key: "gain_seconds", Value: advice.GetGain() / tool.Second},
+				{Key: "peers", Value: int64(advice.GetPeers())},
+			},
+		)
 	}
 	r.page.parts = append(r.page.parts, p)
 	r.tree = append(r.tree, tree.Member{Key: "advice", Value: out})

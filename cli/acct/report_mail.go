@@ -36,10 +36,19 @@ func (r *reporting) sendMail(to []string) error {
 	user := r.Opts.Text("smtp-user")
 	password := r.Opts.Text("smtp-password-file")
 	if (user == "") != (password == "") || (user != "" && server == "") {
-		return r.Errorf("--smtp-user=NAME, --smtp-password-file=FILE and --smtp=HOST:PORT go together")
+		return r.Errorf(
+			"--smtp-user=NAME, --smtp-password-file=FILE and --smtp=HOST:PORT go together",
+		)
 	}
 	r.page.steps = nil // mail is UTF-8
-	message := mailText(sender.Address, list, r.page.title, r.page.text(), r.page.renderHTML(), r.Now())
+	message := mailText(
+		sender.Address,
+		list,
+		r.page.title,
+		r.page.text(),
+		r.page.renderHTML(),
+		r.Now(),
+	)
 	if server != "" {
 		args := []string{"mail", "--smtp", server, "--from", sender.Address}
 		if user != "" {
@@ -62,19 +71,40 @@ func (r *reporting) sendMail(to []string) error {
 		case cmd.Process == nil: // it is not there
 			continue
 		}
-		return r.Errorf("%s does not take the mail: %v: %s", path, err, strings.TrimSpace(string(out)))
+		return r.Errorf(
+			"%s does not take the mail: %v: %s",
+			path,
+			err,
+			strings.TrimSpace(string(out)),
+		)
 	}
-	return r.Errorf("sendmail is not installed (%s); set a mail server with --smtp=HOST:PORT", strings.Join(sendmailPaths(), ", "))
+	return r.Errorf(
+		"sendmail is not installed (%s); set a mail server with --smtp=HOST:PORT",
+		strings.Join(sendmailPaths(), ", "),
+	)
 }
 
 // mailText is a message with two forms of the same text.
 func mailText(from string, to []string, subject, text, html string, now time.Time) []byte {
 	const boundary = "muster-report-7d1f0c"
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "From: %s\r\nTo: %s\r\nSubject: %s\r\nDate: %s\r\nMessage-ID: %s\r\nMIME-Version: 1.0\r\nAuto-Submitted: auto-generated\r\nContent-Type: multipart/alternative; boundary=%s\r\n",
-		from, strings.Join(to, ", "), mime.QEncoding.Encode("utf-8", oneLine(subject)), now.Format(time.RFC1123Z), messageID(from, to, subject, text, now), boundary)
+	fmt.Fprintf(
+		&b,
+		"From: %s\r\nTo: %s\r\nSubject: %s\r\nDate: %s\r\nMessage-ID: %s\r\nMIME-Version: 1.0\r\nAuto-Submitted: auto-generated\r\nContent-Type: multipart/alternative; boundary=%s\r\n",
+		from,
+		strings.Join(to, ", "),
+		mime.QEncoding.Encode("utf-8", oneLine(subject)),
+		now.Format(time.RFC1123Z),
+		messageID(from, to, subject, text, now),
+		boundary,
+	)
 	for _, form := range [...][2]string{{"plain", text}, {"html", html}} {
-		fmt.Fprintf(&b, "\r\n--%s\r\nContent-Type: text/%s; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n", boundary, form[0])
+		fmt.Fprintf(
+			&b,
+			"\r\n--%s\r\nContent-Type: text/%s; charset=utf-8\r\nContent-Transfer-Encoding: base64\r\n\r\n",
+			boundary,
+			form[0],
+		)
 		data := base64.StdEncoding.EncodeToString([]byte(form[1]))
 		for len(data) > 0 {
 			n := min(76, len(data))
@@ -91,7 +121,12 @@ func mailText(from string, to []string, subject, text, html string, now time.Tim
 func messageID(from string, to []string, subject, text string, now time.Time) string {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%q %q %q", to, subject, text)
-	return fmt.Sprintf("<%d.%016x@%s>", now.UnixNano(), h.Sum64(), from[strings.LastIndexByte(from, '@')+1:])
+	return fmt.Sprintf(
+		"<%d.%016x@%s>",
+		now.UnixNano(),
+		h.Sum64(),
+		from[strings.LastIndexByte(from, '@')+1:],
+	)
 }
 
 // oneLine keeps what a user named a job from becoming a header.

@@ -142,7 +142,13 @@ func (t *part) writeCell(b *strings.Builder, tag string, column int, text string
 func (p *page) renderHTML() string {
 	var b strings.Builder
 	e := html.EscapeString
-	fmt.Fprintf(&b, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>%s</title><style>%s</style></head>\n<body><h1>%s</h1>\n", e(p.title), pageStyle, e(p.title))
+	fmt.Fprintf(
+		&b,
+		"<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\"><title>%s</title><style>%s</style></head>\n<body><h1>%s</h1>\n",
+		e(p.title),
+		pageStyle,
+		e(p.title),
+	)
 	for i := range p.parts {
 		t := &p.parts[i]
 		if t.empty() && t.none == "" {
@@ -166,7 +172,12 @@ func (p *page) renderHTML() string {
 			}
 			for _, x := range t.bars {
 				if x.Share == nil {
-					fmt.Fprintf(&b, "<tr><th>%s</th><td>not measured</td><td></td><td>%s</td></tr>", e(x.Label), e(x.Text))
+					fmt.Fprintf(
+						&b,
+						"<tr><th>%s</th><td>not measured</td><td></td><td>%s</td></tr>",
+						e(x.Label),
+						e(x.Text),
+					)
 				} else {
 					fmt.Fprintf(&b, "<tr><th>%s</th><td><span class=\"bar\"><i style=\"width:%.1f%%\"></i></span></td><td class=\"n\">%.1f %%</td><td class=\"w\">%s</td></tr>",
 						e(x.Label), 100*min(1, max(0, *x.Share)), 100**x.Share, e(x.Text))

@@ -13,7 +13,11 @@ import (
 // does not read.
 func jobRefs(id string) ([]string, bool) {
 	job, step, stepped := strings.Cut(id, ".")
-	if whole, part, ok := strings.Cut(job, "+"); ok && tool.ValidJob(whole) && tool.LeadingDigits(whole) == len(whole) && part != "" && tool.LeadingDigits(part) == len(part) && (!stepped || step != "") {
+	if whole, part, ok := strings.Cut(job, "+"); ok && tool.ValidJob(whole) &&
+		tool.LeadingDigits(whole) == len(whole) &&
+		part != "" &&
+		tool.LeadingDigits(part) == len(part) &&
+		(!stepped || step != "") {
 		return []string{id}, true
 	}
 	if !tool.ValidJob(job) || (stepped && step == "") {

@@ -129,7 +129,9 @@ func runSacct(call *tool.Call) error {
 		return call.Errorf("Unrecognized option: %s", call.Operands[0])
 	}
 	if call.Opts.On("helpformat") {
-		return call.WriteOut(render.FieldHelp(acctFields(), func(f acctField) string { return f.name }))
+		return call.WriteOut(
+			render.FieldHelp(acctFields(), func(f acctField) string { return f.name }),
+		)
 	}
 	if call.Opts.On("completion") {
 		return tool.Fail(1, "Slurm job completion is disabled")
@@ -157,7 +159,10 @@ func runSacct(call *tool.Call) error {
 // acctPrint prints the answer as it comes: text piece by piece, a document at
 // the end.
 func acctPrint(call *tool.Call, ask *acctAsk, fields []acctColumn) error {
-	view := &acctView{Clock: render.NewClock(call.Env), convert: format.Convert{Exact: true, Keep: call.Opts.On("noconvert")}}
+	view := &acctView{
+		Clock:   render.NewClock(call.Env),
+		convert: format.Convert{Exact: true, Keep: call.Opts.On("noconvert")},
+	}
 	if u := call.Opts.Text("units"); u != "" {
 		view.convert = format.Convert{To: strings.ToUpper(u)[0]}
 	}
@@ -171,7 +176,12 @@ func acctPrint(call *tool.Call, ask *acctAsk, fields []acctColumn) error {
 	} else if render.WantsDocument(call) {
 		return call.Errorf("--json and --yaml are about one cluster: ask for %s one by one", strings.Join(clusters, ", "))
 	}
-	if !render.WantsDocument(call) && slices.ContainsFunc(fields, func(f acctColumn) bool { return f.name == "QOSRAW" || f.name == "WCKeyID" }) && call.Opts.Text("clusters") == "" {
+	if !render.WantsDocument(call) &&
+		slices.ContainsFunc(
+			fields,
+			func(f acctColumn) bool { return f.name == "QOSRAW" || f.name == "WCKeyID" },
+		) &&
+		call.Opts.Text("clusters") == "" {
 		view.policy = &apiv1.PolicyReply{}
 		if err := call.RPCAll(tool.Request{Method: tool.MethodGetPolicy, Req: &apiv1.PolicyRequest{}, Resp: view.policy}); err != nil {
 			return err
@@ -195,7 +205,11 @@ func acctPrint(call *tool.Call, ask *acctAsk, fields []acctColumn) error {
 	}
 	fetch.WarnBehind(call, behind)
 	if render.WantsDocument(call) {
-		return render.Answer(call, "openapi_slurmdbd_jobs_resp", tree.Member{Key: "jobs", Value: acctTree(view, kept)})
+		return render.Answer(
+			call,
+			"openapi_slurmdbd_jobs_resp",
+			tree.Member{Key: "jobs", Value: acctTree(view, kept)},
+		)
 	}
 	return nil
 }
@@ -219,18 +233,34 @@ func acctScripts(call *tool.Call, jobs []string) error {
 	for _, script := range rep.GetScripts() {
 		title, text := "Batch Script for %d\n", string(script.GetData())
 		if env {
-			title, text = "Environment used for %d (must be batch to display)\n", strings.ReplaceAll(strings.TrimSuffix(text, "\x00"), "\x00", "\n")
+			title, text = "Environment used for %d (must be batch to display)\n", strings.ReplaceAll(
+				strings.TrimSuffix(text, "\x00"),
+				"\x00",
+				"\n",
+			)
 		}
 		if script.GetMissing() {
 			text = "NONE"
 		}
-		b = fmt.Appendf(b, title+reportRule+"%s\n\n", script.GetRow().GetJobId(), strings.TrimSuffix(text, "\n"))
+		b = fmt.Appendf(
+			b,
+			title+reportRule+"%s\n\n",
+			script.GetRow().GetJobId(),
+			strings.TrimSuffix(text, "\n"),
+		)
 	}
 	return call.WriteOut(b)
 }
 
 // acctText appends rows, under the header if they are the first.
-func acctText(b []byte, style column.Style, fields []acctColumn, rows []*apiv1.AcctRow, view *acctView, first bool) []byte {
+func acctText(
+	b []byte,
+	style column.Style,
+	fields []acctColumn,
+	rows []*apiv1.AcctRow,
+	view *acctView,
+	first bool,
+) []byte {
 	heads := make([]column.Field, len(fields))
 	for i, f := range fields {
 		heads[i] = column.Field{Name: f.name, Width: f.width}
@@ -279,9 +309,15 @@ func acctColumns(call *tool.Call) ([]acctColumn, error) {
 			}
 			continue
 		}
-		i := slices.IndexFunc(fields, func(f acctField) bool { return strings.EqualFold(f.name, name) })
+		i := slices.IndexFunc(
+			fields,
+			func(f acctField) bool { return strings.EqualFold(f.name, name) },
+		)
 		if i < 0 && name != "" {
-			i = slices.IndexFunc(fields, func(f acctField) bool { return len(f.name) > len(name) && strings.EqualFold(f.name[:len(name)], name) })
+			i = slices.IndexFunc(
+				fields,
+				func(f acctField) bool { return len(f.name) > len(name) && strings.EqualFold(f.name[:len(name)], name) },
+			)
 		}
 		if i < 0 {
 			return nil, call.Errorf("Invalid field requested: %q", name)
@@ -292,7 +328,8 @@ func acctColumns(call *tool.Call) ([]acctColumn, error) {
 		}
 		out = append(out, acctColumn{field})
 	}
-	if u := call.Opts.Text("units"); call.Opts.On("units") && (len(u) != 1 || !strings.Contains("KMGTP", strings.ToUpper(u))) {
+	if u := call.Opts.Text("units"); call.Opts.On("units") &&
+		(len(u) != 1 || !strings.Contains("KMGTP", strings.ToUpper(u))) {
 		return nil, call.Errorf("Invalid option --units=%s: expected one of K, M, G, T, P", u)
 	}
 	return out, nil
@@ -301,8 +338,12 @@ func acctColumns(call *tool.Call) ([]acctColumn, error) {
 func acctQuery(call *tool.Call) (*acctAsk, error) {
 	o := call.Opts
 	query := &apiv1.AcctQuery{
-		Accounts: o.List("accounts"), Partitions: o.List("partition"), Qos: o.List("qos"), Names: o.List("name"),
-		AllocationsOnly: o.On("allocations"), Duplicates: o.On("duplicates"), Zone: tool.ZoneName(call.Env),
+		Accounts: o.List(
+			"accounts",
+		), Partitions: o.List("partition"), Qos: o.List("qos"), Names: o.List("name"),
+		AllocationsOnly: o.On(
+			"allocations",
+		), Duplicates: o.On("duplicates"), Zone: tool.ZoneName(call.Env),
 	}
 	ask := &acctAsk{req: query}
 	for _, id := range tool.SplitJobs(o.Text("jobs")) {
@@ -322,7 +363,10 @@ func acctQuery(call *tool.Call) (*acctAsk, error) {
 	for _, id := range o.List("associations") {
 		n, err := strconv.ParseUint(id, 10, 32)
 		if err != nil {
-			return nil, call.Errorf("--associations=%s: expected numbers, as in the field AssocID", id)
+			return nil, call.Errorf(
+				"--associations=%s: expected numbers, as in the field AssocID",
+				id,
+			)
 		}
 		query.Associations = append(query.Associations, uint32(n))
 	}
@@ -333,7 +377,8 @@ func acctQuery(call *tool.Call) (*acctAsk, error) {
 	}
 	query.Users = append(o.List("uid"), o.List("user")...)
 	// Nobody named: the service shows the caller's own jobs.
-	query.AllUsers = len(query.Users) == 0 && (o.On("allusers") || len(query.Jobs) > 0 || call.UID == 0)
+	query.AllUsers = len(query.Users) == 0 &&
+		(o.On("allusers") || len(query.Jobs) > 0 || call.UID == 0)
 	if err := acctStates(call, ask); err != nil {
 		return nil, err
 	}
@@ -375,7 +420,14 @@ func acctStates(call *tool.Call, ask *acctAsk) error {
 		}
 		state, ok := spec.ParseJobState(word)
 		if !ok {
-			return tool.Fail(1, fmt.Sprintf("%s: fatal: unrecognized job state value '%s'", call.Command.Name, word))
+			return tool.Fail(
+				1,
+				fmt.Sprintf(
+					"%s: fatal: unrecognized job state value '%s'",
+					call.Command.Name,
+					word,
+				),
+			)
 		}
 		ask.req.States = append(ask.req.States, uint32(state))
 	}
@@ -389,7 +441,10 @@ func acctStates(call *tool.Call, ask *acctAsk) error {
 func acctWindow(call *tool.Call, ask *acctAsk) error {
 	now := call.Now()
 	at := func(name string) (int64, error) {
-		sec, err := format.ParseTime(call.Opts.Text(name), format.Moment{Now: now.Unix(), Loc: call.Loc, Past: true})
+		sec, err := format.ParseTime(
+			call.Opts.Text(name),
+			format.Moment{Now: now.Unix(), Loc: call.Loc, Past: true},
+		)
 		if err != nil {
 			return 0, tool.Fail(1, tool.BadTimeText(call.Opts.Text(name)))
 		}
@@ -408,7 +463,8 @@ func acctWindow(call *tool.Call, ask *acctAsk) error {
 		ask.req.Start = now.UnixNano()
 	default:
 		local := now.In(call.Loc)
-		ask.req.Start = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, call.Loc).UnixNano()
+		ask.req.Start = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, call.Loc).
+			UnixNano()
 	}
 	if call.Opts.On("endtime") {
 		ask.req.End, err = at("endtime")
@@ -420,9 +476,16 @@ func acctWindow(call *tool.Call, ask *acctAsk) error {
 	if ask.req.GetStart()/tool.Second > end/tool.Second {
 		since := ""
 		if !call.Opts.On("starttime") {
-			since = " Without -S it is " + defaultStart(call.Opts.On("state")) + ": say with -S since when."
+			since = " Without -S it is " + defaultStart(
+				call.Opts.On("state"),
+			) + ": say with -S since when."
 		}
-		return call.Errorf("Start time (%s) requested is after end time (%s).%s", render.FormatTime(call, ask.req.GetStart()), render.FormatTime(call, end), since)
+		return call.Errorf(
+			"Start time (%s) requested is after end time (%s).%s",
+			render.FormatTime(call, ask.req.GetStart()),
+			render.FormatTime(call, end),
+			since,
+		)
 	}
 	ask.req.Start = min(ask.req.GetStart(), end) // what is typed has no part of a second
 	if call.Opts.On("truncate") {
@@ -465,14 +528,20 @@ func acctFilters(call *tool.Call, ask *acctAsk) error {
 			if !ok {
 				return call.Errorf("--%s=%s: expected min or min-max", f.name, o.Text(f.name))
 			}
-			ask.keep = append(ask.keep, func(r *apiv1.AcctRow) bool { return f.get(r) >= lo && f.get(r) <= hi })
+			ask.keep = append(
+				ask.keep,
+				func(r *apiv1.AcctRow) bool { return f.get(r) >= lo && f.get(r) <= hi },
+			)
 		}
 	}
 	among := func(name string, get func(r *apiv1.AcctRow) []string) {
 		if list := o.List(name); len(list) > 0 {
 			ask.keep = append(ask.keep, func(r *apiv1.AcctRow) bool {
 				return slices.ContainsFunc(get(r), func(s string) bool {
-					return slices.ContainsFunc(list, func(l string) bool { return strings.EqualFold(l, s) })
+					return slices.ContainsFunc(
+						list,
+						func(l string) bool { return strings.EqualFold(l, s) },
+					)
 				})
 			})
 		}
@@ -525,7 +594,11 @@ func (a *acctAsk) filterRows(list []*apiv1.AcctRow, expand bool) []*apiv1.AcctRo
 	var out []*apiv1.AcctRow
 	for _, r := range list {
 		id := attempt{r.GetUid(), r.GetAttempt(), r.GetRestarts()}
-		if !isStep(r) && slices.ContainsFunc(a.keep, func(keep func(*apiv1.AcctRow) bool) bool { return !keep(r) }) {
+		if !isStep(r) &&
+			slices.ContainsFunc(
+				a.keep,
+				func(keep func(*apiv1.AcctRow) bool) bool { return !keep(r) },
+			) {
 			gone[id] = true
 		}
 		if gone[id] {

@@ -104,7 +104,9 @@ func (v *acctView) startTime(r *apiv1.AcctRow) string {
 
 // usedColumn is a column of what a step used; allocations leave it empty, and so
 // does what was not measured.
-func usedColumn(get func(v *acctView, u *apiv1.Usage) string) func(*acctView, *apiv1.AcctRow) string {
+func usedColumn(
+	get func(v *acctView, u *apiv1.Usage) string,
+) func(*acctView, *apiv1.AcctRow) string {
 	return func(view *acctView, r *apiv1.AcctRow) string {
 		if !isStep(r) || !r.GetHasUsage() {
 			return ""
@@ -130,7 +132,12 @@ func cpuTime(get func(u *apiv1.Usage) int64) func(*acctView, *apiv1.AcctRow) str
 // formatDisk writes bytes in MiB with two digits, as Slurm's disk columns.
 func formatDisk(n int64) string {
 	hundredths := (n*100 + 1<<19) >> 20
-	return strconv.FormatInt(hundredths/100, 10) + "." + string([]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)}) + "M"
+	return strconv.FormatInt(
+		hundredths/100,
+		10,
+	) + "." + string(
+		[]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)},
+	) + "M"
 }
 
 func energy(usage *apiv1.Usage) string {
@@ -142,7 +149,9 @@ func energy(usage *apiv1.Usage) string {
 
 // usageTRES is a vector of what a step used.
 func usageTRES(view *acctView, usage *apiv1.Usage) string {
-	parts := []string{"cpu=" + format.Duration((usage.GetUserCpu()+usage.GetSystemCpu())/tool.Second)}
+	parts := []string{
+		"cpu=" + format.Duration((usage.GetUserCpu()+usage.GetSystemCpu())/tool.Second),
+	}
 	if usage.GetHasEnergy() {
 		parts = append(parts, "energy="+energy(usage))
 	}

@@ -49,13 +49,24 @@ func tresList(tres *apiv1.Tres) tree.List {
 				id = k + 1
 			}
 		}
-		out = append(out, tree.Object{{Key: "type", Value: kind}, {Key: "name", Value: name}, {Key: "id", Value: id}, {Key: "count", Value: x.N}})
+		out = append(
+			out,
+			tree.Object{
+				{Key: "type", Value: kind},
+				{Key: "name", Value: name},
+				{Key: "id", Value: id},
+				{Key: "count", Value: x.N},
+			},
+		)
 	}
 	return out
 }
 
 func cpuSeconds(ns int64) tree.Object {
-	return tree.Object{{Key: "seconds", Value: ns / tool.Second}, {Key: "microseconds", Value: ns % tool.Second / int64(spec.Microsecond)}}
+	return tree.Object{
+		{Key: "seconds", Value: ns / tool.Second},
+		{Key: "microseconds", Value: ns % tool.Second / int64(spec.Microsecond)},
+	}
 }
 
 //muster:table one entry for each key

@@ -75,9 +75,20 @@ Without -i, changes require confirmation; without a terminal, changes are made b
 // entities are what sacctmgr shows and changes, each with its other names.
 func entities() [][]string {
 	return [][]string{
-		{"account", "acct", "accounts", "accts"}, {"association", "assoc", "associations", "assocs"}, {"cluster", "clusters"},
-		{"configuration", "config"}, {"coordinator", "coordinators"}, {"event", "events"}, {"federation", "federations"}, {"problem", "problems"}, {"qos"},
-		{"reservation", "reservations"}, {"resource", "resources"}, {"runawayjobs", "runaway"}, {"stats"}, {"transaction", "transactions", "txn"}, {"tres"},
+		{
+			"account",
+			"acct",
+			"accounts",
+			"accts",
+		}, {"association", "assoc", "associations", "assocs"}, {"cluster", "clusters"},
+		{
+			"configuration",
+			"config",
+		}, {"coordinator", "coordinators"}, {"event", "events"}, {"federation", "federations"}, {"problem", "problems"}, {"qos"},
+		{
+			"reservation",
+			"reservations",
+		}, {"resource", "resources"}, {"runawayjobs", "runaway"}, {"stats"}, {"transaction", "transactions", "txn"}, {"tres"},
 		{"user", "users"}, {"wckey", "wckeys"},
 	}
 }
@@ -97,7 +108,10 @@ func findEntity(word string) string {
 
 func runSacctmgr(call *tool.Call) error {
 	if len(call.Operands) == 0 {
-		return &opt.UsageError{Command: "sacctmgr", Text: "a command is required; there is no interactive mode"}
+		return &opt.UsageError{
+			Command: "sacctmgr",
+			Text:    "a command is required; there is no interactive mode",
+		}
 	}
 	word := strings.ToLower(call.Operands[0])
 	switch word {
@@ -137,7 +151,11 @@ func pingAccounting(call *tool.Call) error {
 		return err
 	}
 	if !rep.GetUp() {
-		return tool.Fail(1, fmt.Sprintf("slurmdbd(primary) at %s is DOWN", rep.GetStore()), "sacctmgr: error: "+rep.GetError())
+		return tool.Fail(
+			1,
+			fmt.Sprintf("slurmdbd(primary) at %s is DOWN", rep.GetStore()),
+			"sacctmgr: error: "+rep.GetError(),
+		)
 	}
 	return call.WriteOut([]byte(fmt.Sprintf("slurmdbd(primary) at %s is UP\n", rep.GetStore())))
 }
@@ -171,7 +189,10 @@ func readWords(what string, args []string, setting bool) render.PolicyWords {
 		case slices.Contains(own, plain) && (condition || plain == "name" || plain == "names" || plain == what || plain == what+"s") && key == strings.TrimRight(key, "+-"):
 			words.Names = append(words.Names, tool.SplitList(val)...)
 		case condition:
-			words.Where = append(words.Where, &apiv1.ConfigEntry{Key: strings.ToLower(key), Value: val})
+			words.Where = append(
+				words.Where,
+				&apiv1.ConfigEntry{Key: strings.ToLower(key), Value: val},
+			)
 		default:
 			words.Set = append(words.Set, &apiv1.ConfigEntry{Key: strings.ToLower(key), Value: val})
 		}
@@ -188,14 +209,35 @@ func changePolicy(call *tool.Call, verb string, args []string) error {
 		return tool.Fail(1, "No valid entity in "+verb+" command", entityHelp())
 	}
 	what := findEntity(args[0])
-	if !slices.Contains([]string{"account", "association", "cluster", "coordinator", "qos", "resource", "user", "wckey"}, what) {
+	if !slices.Contains(
+		[]string{
+			"account",
+			"association",
+			"cluster",
+			"coordinator",
+			"qos",
+			"resource",
+			"user",
+			"wckey",
+		},
+		what,
+	) {
 		if what == "" {
 			return tool.Fail(1, "No valid entity in "+verb+" command", entityHelp())
 		}
-		return call.Errorf("%s %s is not supported in this release (account, association, cluster, coordinator, qos, resource, user and wckey are)", verb, what)
+		return call.Errorf(
+			"%s %s is not supported in this release (account, association, cluster, coordinator, qos, resource, user and wckey are)",
+			verb,
+			what,
+		)
 	}
 	words := readWords(what, args[1:], verb == "add")
-	req := &apiv1.PolicyChangeRequest{Entity: what, Names: words.Names, Where: words.Where, Set: words.Set}
+	req := &apiv1.PolicyChangeRequest{
+		Entity: what,
+		Names:  words.Names,
+		Where:  words.Where,
+		Set:    words.Set,
+	}
 	switch verb {
 	case "add":
 		req.Verb = apiv1.PolicyChangeRequest_ADD
@@ -208,7 +250,11 @@ func changePolicy(call *tool.Call, verb string, args []string) error {
 	case len(req.GetNames()) == 0 && verb == "add" && what != "association":
 		return call.Errorf("Need a name of a %s to add.", what)
 	case len(req.GetNames()) == 0 && len(req.GetWhere()) == 0 && verb != "add" && what != "cluster":
-		return call.Errorf("name the %s to %s, or say where: everything at once is not changed", what, verb)
+		return call.Errorf(
+			"name the %s to %s, or say where: everything at once is not changed",
+			what,
+			verb,
+		)
 	case verb == "modify" && len(req.GetSet()) == 0:
 		return tool.Fail(1, " You didn't give me anything to set")
 	}
@@ -222,12 +268,16 @@ func entityHelp() string {
 // commitPolicy says what will happen, asks, and does it.
 func commitPolicy(call *tool.Call, verb string, req *apiv1.PolicyChangeRequest) error {
 	nothing := map[string]string{"add": " Nothing new added.", "modify": " Nothing modified", "delete": " Nothing deleted"}[verb]
-	if verb != "add" && len(req.GetNames()) > 0 && slices.Contains([]string{"account", "cluster", "qos", "user"}, req.GetEntity()) {
+	if verb != "add" && len(req.GetNames()) > 0 &&
+		slices.Contains([]string{"account", "cluster", "qos", "user"}, req.GetEntity()) {
 		var have apiv1.PolicyReply
 		if err := call.RPC(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &have); err != nil {
 			return err
 		}
-		req.Names = slices.DeleteFunc(req.GetNames(), func(n string) bool { return !exists(&have, req.GetEntity(), n) })
+		req.Names = slices.DeleteFunc(
+			req.GetNames(),
+			func(n string) bool { return !exists(&have, req.GetEntity(), n) },
+		)
 		if len(req.GetNames()) == 0 {
 			return nothingChanged(call, nothing)
 		}
@@ -244,12 +294,19 @@ func commitPolicy(call *tool.Call, verb string, req *apiv1.PolicyChangeRequest) 
 	if err := call.RPC(tool.MethodChangePolicy, req, &rep); err != nil {
 		refusal := tool.ExplainError(err)
 		if bad, ok := badQOSName(refusal.Detail); ok {
-			return tool.Fail(1, "sacctmgr: error: "+refusal.Detail, "sacctmgr: error: "+refusal.Detail, " Unknown option: "+optionNaming(req, bad))
+			return tool.Fail(
+				1,
+				"sacctmgr: error: "+refusal.Detail,
+				"sacctmgr: error: "+refusal.Detail,
+				" Unknown option: "+optionNaming(req, bad),
+			)
 		}
 		if refusal.Detail != "" {
 			return tool.Fail(1, "sacctmgr: error: "+refusal.Detail)
 		}
-		return tool.Fail(1, append(refusal.Preamble("sacctmgr"), "sacctmgr: error: "+refusal.Text)...)
+		return tool.Fail(
+			1,
+			append(refusal.Preamble("sacctmgr"), "sacctmgr: error: "+refusal.Text)...)
 	}
 	if len(rep.GetChanged()) == 0 {
 		return nothingChanged(call, nothing)
@@ -287,11 +344,20 @@ func nothingChanged(call *tool.Call, text string) error {
 func exists(policy *apiv1.PolicyReply, what, name string) bool {
 	switch what {
 	case "account":
-		return slices.ContainsFunc(policy.GetAccounts(), func(a *apiv1.Account) bool { return a.GetName() == name })
+		return slices.ContainsFunc(
+			policy.GetAccounts(),
+			func(a *apiv1.Account) bool { return a.GetName() == name },
+		)
 	case "user":
-		return slices.ContainsFunc(policy.GetUsers(), func(u *apiv1.AccountingUser) bool { return u.GetName() == name })
+		return slices.ContainsFunc(
+			policy.GetUsers(),
+			func(u *apiv1.AccountingUser) bool { return u.GetName() == name },
+		)
 	case "qos":
-		return slices.ContainsFunc(policy.GetQos(), func(q *apiv1.Qos) bool { return q.GetName() == name })
+		return slices.ContainsFunc(
+			policy.GetQos(),
+			func(q *apiv1.Qos) bool { return q.GetName() == name },
+		)
 	}
 	return policy.GetCluster() == name
 }
@@ -344,7 +410,11 @@ func confirmChange(call *tool.Call, verb string) (bool, error) {
 	case answer == "" && err != nil && !call.Terminal(call.Stdin) && verb != "delete":
 		return true, call.WriteOut([]byte("\n"))
 	case answer == "" && err != nil && !call.Terminal(call.Stdin):
-		return false, tool.Fail(1, "", "sacctmgr: error: nobody answers: nothing was deleted; use -i")
+		return false, tool.Fail(
+			1,
+			"",
+			"sacctmgr: error: nobody answers: nothing was deleted; use -i",
+		)
 	}
 	return false, call.WriteOut([]byte(" Changes Discarded\n"))
 }

@@ -18,14 +18,21 @@ import (
 // where nothing else is said.
 func showEvents(call *tool.Call, words render.PolicyWords) error {
 	now := call.Now().In(call.Loc)
-	query := &apiv1.ReportQuery{Report: "node events", Zone: tool.ZoneName(call.Env), End: now.UnixNano(),
-		Start: time.Date(now.Year(), now.Month(), now.Day()-1, 0, 0, 0, 0, call.Loc).UnixNano()}
+	query := &apiv1.ReportQuery{
+		Report: "node events",
+		Zone:   tool.ZoneName(call.Env),
+		End:    now.UnixNano(),
+		Start:  time.Date(now.Year(), now.Month(), now.Day()-1, 0, 0, 0, 0, call.Loc).UnixNano(),
+	}
 	if slices.Contains(words.Bare, "all_time") {
 		query.Start = 1
 	}
 	for key, to := range map[string]*int64{"start": &query.Start, "end": &query.End} {
 		if text, ok := render.PolicyWord(words.Where, key); ok {
-			sec, err := format.ParseTime(text, format.Moment{Now: now.Unix(), Loc: call.Loc, Past: true})
+			sec, err := format.ParseTime(
+				text,
+				format.Moment{Now: now.Unix(), Loc: call.Loc, Past: true},
+			)
 			if err != nil {
 				return tool.Fail(1, tool.BadTimeText(text))
 			}
@@ -55,10 +62,37 @@ func showEvents(call *tool.Call, words render.PolicyWords) error {
 				texts = append(texts, cell.GetText())
 			}
 		}
-		rows = append(rows, &render.PolicyRow{More: append(texts, eventLength(&rep, r, now.UnixNano()))})
+		rows = append(
+			rows,
+			&render.PolicyRow{More: append(texts, eventLength(&rep, r, now.UnixNano()))},
+		)
 	}
-	all := render.WithAliases(render.TextFields("Cluster", 10, "NodeName", 15, "TimeStart", 19, "TimeEnd", 19, "State", 6, "Reason", 30, "User", 15, "Duration", 13),
-		[]string{"TimeStart", "start"}, []string{"TimeEnd", "end"}, []string{"NodeName", "node", "event"})
+	all := render.WithAliases(
+		render.TextFields(
+			"Cluster",
+			10,
+			"NodeName",
+			15,
+			"TimeStart",
+			19,
+			"TimeEnd",
+			19,
+			"State",
+			6,
+			"Reason",
+			30,
+			"User",
+			15,
+			"Duration",
+			13,
+		),
+		[]string{
+			"TimeStart",
+			"start",
+		},
+		[]string{"TimeEnd", "end"},
+		[]string{"NodeName", "node", "event"},
+	)
 	shown, err := policyColumns(call, all[:7], all[7:], words)
 	if err != nil {
 		return err
@@ -98,7 +132,16 @@ func showRunaway(call *tool.Call) error {
 	}
 	cluster, behind := "", uint64(0)
 	var lost []*apiv1.AcctRow
-	req := &apiv1.AcctQuery{AllUsers: true, AllocationsOnly: true, States: []uint32{uint32(spec.Pending), uint32(spec.Running), uint32(spec.Suspended)}, Start: call.Now().UnixNano()}
+	req := &apiv1.AcctQuery{
+		AllUsers:        true,
+		AllocationsOnly: true,
+		States: []uint32{
+			uint32(spec.Pending),
+			uint32(spec.Running),
+			uint32(spec.Suspended),
+		},
+		Start: call.Now().UnixNano(),
+	}
 	err := fetch.AccountingRows(call, req, func(rep *apiv1.AcctReply) error {
 		cluster, behind = rep.GetCluster(), rep.GetBehind()
 		for _, r := range rep.GetRows() {
@@ -113,17 +156,61 @@ func showRunaway(call *tool.Call) error {
 	}
 	fetch.WarnBehind(call, behind)
 	if len(lost) == 0 {
-		return call.WriteOut([]byte("Runaway Jobs: No runaway jobs found on cluster " + cluster + "\n"))
+		return call.WriteOut(
+			[]byte("Runaway Jobs: No runaway jobs found on cluster " + cluster + "\n"),
+		)
 	}
 	var rows []*render.PolicyRow
 	for _, r := range lost {
-		rows = append(rows, &render.PolicyRow{More: []string{acctID(r), r.GetName(), r.GetPartition(), cluster, r.GetState(), render.FormatTime(call, r.GetSubmit()), render.FormatTime(call, r.GetStart()), render.FormatTime(call, r.GetEnd())}})
+		rows = append(
+			rows,
+			&render.PolicyRow{
+				More: []string{
+					acctID(r),
+					r.GetName(),
+					r.GetPartition(),
+					cluster,
+					r.GetState(),
+					render.FormatTime(call, r.GetSubmit()),
+					render.FormatTime(call, r.GetStart()),
+					render.FormatTime(call, r.GetEnd()),
+				},
+			},
+		)
 	}
-	shown, err := policyColumns(call, render.TextFields("ID", 12, "Name", 10, "Partition", 10, "Cluster", 10, "State", 10, "TimeSubmit", 19, "TimeStart", 19, "TimeEnd", 19), nil, render.PolicyWords{})
+	shown, err := policyColumns(
+		call,
+		render.TextFields(
+			"ID",
+			12,
+			"Name",
+			10,
+			"Partition",
+			10,
+			"Cluster",
+			10,
+			"State",
+			10,
+			"TimeSubmit",
+			19,
+			"TimeStart",
+			19,
+			"TimeEnd",
+			19,
+		),
+		nil,
+		render.PolicyWords{},
+	)
 	if err != nil {
 		return err
 	}
 	s := render.PolicyView{}
 	b := s.Text(render.TableStyle(call), shown, rows)
-	return call.WriteOut(fmt.Appendf(nil, "NOTE: Runaway jobs are jobs that don't exist in the controller but are considered pending, running or suspended in accounting\n%s", b))
+	return call.WriteOut(
+		fmt.Appendf(
+			nil,
+			"NOTE: Runaway jobs are jobs that don't exist in the controller but are considered pending, running or suspended in accounting\n%s",
+			b,
+		),
+	)
 }

@@ -17,9 +17,13 @@ import (
 )
 
 func badListEntity() error {
-	return tool.Fail(1, "No valid entity in list command", "Input line must include \"Account\", \"Association\", \"Cluster\", \"Configuration\",",
+	return tool.Fail(
+		1,
+		"No valid entity in list command",
+		"Input line must include \"Account\", \"Association\", \"Cluster\", \"Configuration\",",
 		"\"Event\", \"Federation\", \"Problem\", \"QOS\", \"Resource\", \"Reservation\",",
-		"\"RunAwayJobs\", \"Stats\", \"Transaction\", \"TRES\", \"User\", or \"WCKey\"")
+		"\"RunAwayJobs\", \"Stats\", \"Transaction\", \"TRES\", \"User\", or \"WCKey\"",
+	)
 }
 
 // showTransactions lists the changes of the policy.
@@ -33,7 +37,10 @@ func showTransactions(call *tool.Call, words render.PolicyWords) error {
 		if !ok {
 			continue
 		}
-		t, err := format.ParseTime(text, format.Moment{Now: call.Now().Unix(), Loc: call.Loc, Past: true})
+		t, err := format.ParseTime(
+			text,
+			format.Moment{Now: call.Now().Unix(), Loc: call.Loc, Past: true},
+		)
 		if err != nil {
 			return call.Errorf("%s=%s: %v", b.key, text, err)
 		}
@@ -43,15 +50,30 @@ func showTransactions(call *tool.Call, words render.PolicyWords) error {
 	if err := call.RPC(tool.MethodTransactions, req, &rep); err != nil {
 		return err
 	}
-	fields := render.WithAliases(render.TextFields("Time", 19, "Action", 20, "Actor", 10, "Where", 20, "Info", 20), []string{"Time", "timestamp"})
+	fields := render.WithAliases(
+		render.TextFields("Time", 19, "Action", 20, "Actor", 10, "Where", 20, "Info", 20),
+		[]string{"Time", "timestamp"},
+	)
 	actor, byActor := render.PolicyWord(words.Where, "actor", "actors")
 	action, byAction := render.PolicyWord(words.Where, "action", "actions")
 	var rows []*render.PolicyRow
 	for _, transaction := range rep.GetTransactions() {
-		if (byActor && !slices.Contains(tool.SplitList(actor), transaction.GetActor())) || (byAction && !strings.EqualFold(action, transaction.GetAction())) {
+		if (byActor && !slices.Contains(tool.SplitList(actor), transaction.GetActor())) ||
+			(byAction && !strings.EqualFold(action, transaction.GetAction())) {
 			continue
 		}
-		rows = append(rows, &render.PolicyRow{More: []string{render.FormatTime(call, transaction.GetAt()), transaction.GetAction(), transaction.GetActor(), transaction.GetWhere(), transaction.GetInfo()}})
+		rows = append(
+			rows,
+			&render.PolicyRow{
+				More: []string{
+					render.FormatTime(call, transaction.GetAt()),
+					transaction.GetAction(),
+					transaction.GetActor(),
+					transaction.GetWhere(),
+					transaction.GetInfo(),
+				},
+			},
+		)
 	}
 	shown, err := policyColumns(call, fields, nil, words)
 	if err != nil {
@@ -72,7 +94,26 @@ func showAccountedReservations(call *tool.Call, words render.PolicyWords) error 
 	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &cfg); err != nil {
 		return err
 	}
-	all := render.TextFields("Cluster", 10, "Name", 15, "TRES", 30, "TimeStart", 19, "TimeEnd", 19, "UnusedWall", 10, "NodeNames", 20, "Flags", 20, "Comment", 20)
+	all := render.TextFields(
+		"Cluster",
+		10,
+		"Name",
+		15,
+		"TRES",
+		30,
+		"TimeStart",
+		19,
+		"TimeEnd",
+		19,
+		"UnusedWall",
+		10,
+		"NodeNames",
+		20,
+		"Flags",
+		20,
+		"Comment",
+		20,
+	)
 	all[3].Names = []string{"start"}
 	all[4].Names = []string{"end"}
 	all[6].Names = []string{"nodes"}
@@ -81,8 +122,24 @@ func showAccountedReservations(call *tool.Call, words render.PolicyWords) error 
 		if len(words.Names) > 0 && !slices.Contains(words.Names, reservation.GetName()) {
 			continue
 		}
-		rows = append(rows, &render.PolicyRow{More: []string{cfg.GetCluster(), reservation.GetName(), render.TRESText(reservation.GetTres()), render.FormatTime(call, reservation.GetStart()), render.FormatTime(call, reservation.GetEnd()), "",
-			hostlist.FoldSorted(reservation.GetNodes()), reservation.GetFlags(), reservation.GetComment()}})
+		rows = append(
+			rows,
+			&render.PolicyRow{
+				More: []string{
+					cfg.GetCluster(),
+					reservation.GetName(),
+					render.TRESText(reservation.GetTres()),
+					render.FormatTime(call, reservation.GetStart()),
+					render.FormatTime(call, reservation.GetEnd()),
+					"",
+					hostlist.FoldSorted(
+						reservation.GetNodes(),
+					),
+					reservation.GetFlags(),
+					reservation.GetComment(),
+				},
+			},
+		)
 	}
 	shown, err := policyColumns(call, all[:6], all[6:], words)
 	if err != nil {
@@ -118,7 +175,10 @@ func dumpPolicy(call *tool.Call, args []string) error {
 		return err
 	}
 	if len(words.Names) > 0 && words.Names[0] != policy.GetCluster() {
-		return tool.Fail(1, "sacctmgr: error: Cluster '"+words.Names[0]+"' doesn't exist, can't dump to file")
+		return tool.Fail(
+			1,
+			"sacctmgr: error: Cluster '"+words.Names[0]+"' doesn't exist, can't dump to file",
+		)
 	}
 	path, ok := render.PolicyWord(words.Where, "file")
 	if !ok {
@@ -162,7 +222,12 @@ func loadPolicy(call *tool.Call, args []string) error {
 	if err != nil {
 		return tool.Fail(1, "sacctmgr: error: Unable to read "+path+": "+err.Error())
 	}
-	req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_LOAD, Text: string(text), Clean: clean, Try: true}
+	req := &apiv1.PolicyChangeRequest{
+		Verb:  apiv1.PolicyChangeRequest_LOAD,
+		Text:  string(text),
+		Clean: clean,
+		Try:   true,
+	}
 	var rep apiv1.PolicyChangeReply
 	if err := call.RPC(tool.MethodChangePolicy, req, &rep); err != nil {
 		r := tool.ExplainError(err)

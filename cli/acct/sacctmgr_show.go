@@ -48,8 +48,21 @@ func showPolicy(call *tool.Call, args []string) error {
 		return err
 	}
 	withAssoc := call.Opts.On("associations") || slices.Contains(words.Bare, "withassoc")
-	s := render.PolicyView{Policy: &policy, Words: words, Host: ping.GetHost(), Port: cmp.Or(render.ConfigValue(&cfg, "SlurmctldPort"), "6817"), Config: &cfg, Assocs: withAssoc,
-		Tree: slices.Contains(words.Bare, "tree"), Coords: slices.Contains(words.Bare, "withcoordinator") || slices.Contains(words.Bare, "withcoordinators") || slices.Contains(words.Bare, "withcoord")}
+	s := render.PolicyView{
+		Policy: &policy,
+		Words:  words,
+		Host:   ping.GetHost(),
+		Port:   cmp.Or(render.ConfigValue(&cfg, "SlurmctldPort"), "6817"),
+		Config: &cfg,
+		Assocs: withAssoc,
+		Tree: slices.Contains(
+			words.Bare,
+			"tree",
+		),
+		Coords: slices.Contains(words.Bare, "withcoordinator") ||
+			slices.Contains(words.Bare, "withcoordinators") ||
+			slices.Contains(words.Bare, "withcoord"),
+	}
 	if _, chosen := render.PolicyWord(words.Where, "format"); what == "cluster" && chosen {
 		var list apiv1.ListNodesReply
 		if err := call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, &list); err != nil {
@@ -62,7 +75,10 @@ func showPolicy(call *tool.Call, args []string) error {
 	}
 	rows, fields, more := s.Rows(what)
 	if rows == nil && fields == nil {
-		return call.Errorf("show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, reservation, resource, runawayjobs, transaction, tres, user and wckey are)", what)
+		return call.Errorf(
+			"show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, reservation, resource, runawayjobs, transaction, tres, user and wckey are)",
+			what,
+		)
 	}
 	shown, err := policyColumns(call, fields, more, words)
 	if err != nil {
@@ -72,7 +88,11 @@ func showPolicy(call *tool.Call, args []string) error {
 }
 
 // policyColumns reads format=; name%width sets the width.
-func policyColumns(call *tool.Call, fields, more []render.PolicyField, words render.PolicyWords) ([]render.PolicyField, error) {
+func policyColumns(
+	call *tool.Call,
+	fields, more []render.PolicyField,
+	words render.PolicyWords,
+) ([]render.PolicyField, error) {
 	text, ok := render.PolicyWord(words.Where, "format")
 	if !ok {
 		return fields, nil
@@ -105,7 +125,10 @@ func policyDocument(call *tool.Call, what string, s *render.PolicyView) error {
 	}
 	list, _ := members[0].Value.(tree.List)
 	if call.API != nil && len(s.Words.Names) > 0 && len(list) == 0 {
-		return tool.Unknown(spec.CodeNothingFound, what+" "+strings.Join(s.Words.Names, ",")+" does not exist")
+		return tool.Unknown(
+			spec.CodeNothingFound,
+			what+" "+strings.Join(s.Words.Names, ",")+" does not exist",
+		)
 	}
 	return render.Answer(call, name, members...)
 }

@@ -20,7 +20,11 @@ func Seff() *tool.Command {
 measured are reported as such, never as zero. A running job has no figures yet: the nodes report them when
 it ends.`,
 		Options: []opt.Option{
-			{Long: "debug", Short: "d", Help: "print the fields from which the figures are computed as well"},
+			{
+				Long:  "debug",
+				Short: "d",
+				Help:  "print the fields from which the figures are computed as well",
+			},
 		},
 		Example: []tool.Example{{Line: "seff 4711", What: "shows the efficiency of job 4711"}},
 		Run:     runSeff,
@@ -35,7 +39,12 @@ func runSeff(call *tool.Call) error {
 	if _, ok := jobRefs(id); !ok {
 		return tool.Fail(1, "seff: error: Invalid job id: "+id)
 	}
-	req := &apiv1.AcctQuery{Jobs: []string{id}, AllUsers: true, AllocationsOnly: true, Zone: tool.ZoneName(call.Env)}
+	req := &apiv1.AcctQuery{
+		Jobs:            []string{id},
+		AllUsers:        true,
+		AllocationsOnly: true,
+		Zone:            tool.ZoneName(call.Env),
+	}
 	var job *apiv1.AcctRow
 	cluster, behind := "", uint64(0)
 	err := fetch.AccountingRows(call, req, func(rep *apiv1.AcctReply) error {
@@ -70,8 +79,17 @@ func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
 	cores := allocCPUs(r)
 	nodes := max(allocNodes(r), 1)
 	if debug {
-		line("Fields", "JobID=%d NCPUS=%d NNodes=%d ElapsedRaw=%d TotalCPU(ns)=%d PeakRSS=%d measured=%v", r.GetJobId(), cores, nodes, seconds,
-			usage.GetUserCpu()+usage.GetSystemCpu(), usage.GetPeakRss(), r.GetHasUsage())
+		line(
+			"Fields",
+			"JobID=%d NCPUS=%d NNodes=%d ElapsedRaw=%d TotalCPU(ns)=%d PeakRSS=%d measured=%v",
+			r.GetJobId(),
+			cores,
+			nodes,
+			seconds,
+			usage.GetUserCpu()+usage.GetSystemCpu(),
+			usage.GetPeakRss(),
+			r.GetHasUsage(),
+		)
 	}
 	line("Job ID", "%d", r.GetJobId())
 	if r.GetArrayJobId() != 0 {
@@ -94,17 +112,30 @@ func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
 	}
 	switch {
 	case r.GetStart() == 0:
-		return fmt.Appendf(b, "Efficiency not available for jobs in the %s state: it never started.\n", r.GetState())
+		return fmt.Appendf(
+			b,
+			"Efficiency not available for jobs in the %s state: it never started.\n",
+			r.GetState(),
+		)
 	case !over:
 		line("Job Wall-clock time", "%s", format.Duration(seconds))
-		return fmt.Appendf(b, "Efficiency not available for jobs in the %s state: it is measured to its end.\n", r.GetState())
+		return fmt.Appendf(
+			b,
+			"Efficiency not available for jobs in the %s state: it is measured to its end.\n",
+			r.GetState(),
+		)
 	case !r.GetHasUsage():
 		line("Job Wall-clock time", "%s", format.Duration(seconds))
 		return append(b, "Efficiency not available: no node reported what the job used.\n"...)
 	}
 	used, held := (usage.GetUserCpu()+usage.GetSystemCpu())/tool.Second, cores*seconds
 	line("CPU Utilized", "%s", format.Duration(used))
-	line("CPU Efficiency", "%s of %s core-walltime", percentOf(float64(usage.GetUserCpu()+usage.GetSystemCpu())/1e9, float64(held)), format.Duration(held))
+	line(
+		"CPU Efficiency",
+		"%s of %s core-walltime",
+		percentOf(float64(usage.GetUserCpu()+usage.GetSystemCpu())/1e9, float64(held)),
+		format.Duration(held),
+	)
 	line("Job Wall-clock time", "%s", format.Duration(seconds))
 	if !usage.GetHasRss() {
 		line("Memory Utilized", "not measured")
@@ -120,7 +151,13 @@ func seffText(r *apiv1.AcctRow, cluster string, debug bool) []byte {
 	if nodes > 1 {
 		each = " (" + sizeText(asked/nodes) + "/node)"
 	}
-	line("Memory Efficiency", "%s of %s%s", percentOf(float64(usage.GetPeakRss()), float64(asked)), sizeText(asked), each)
+	line(
+		"Memory Efficiency",
+		"%s of %s%s",
+		percentOf(float64(usage.GetPeakRss()), float64(asked)),
+		sizeText(asked),
+		each,
+	)
 	return b
 }
 

@@ -25,16 +25,39 @@ node_states, associations, gpu_samples, usage_samples, qos_history, reservations
 Users see the rows of their own jobs, coordinators those of their accounts, administrators and operators
 all. A query is one read-only SELECT, limited to 30 seconds, 1 GiB of memory and a million result rows.`,
 		Options: []opt.Option{
-			{Long: "explain-report", Arg: "name", Help: "print the SQL behind a command: sacct, kpi, sreport-user-topusage, …"},
-			{Long: "format", Short: "f", Arg: "format", Help: "table (default), csv, json (one object per line) or parquet"},
+			{
+				Long: "explain-report",
+				Arg:  "name",
+				Help: "print the SQL behind a command: sacct, kpi, sreport-user-topusage, …",
+			},
+			{
+				Long:  "format",
+				Short: "f",
+				Arg:   "format",
+				Help:  "table (default), csv, json (one object per line) or parquet",
+			},
 			{Long: "noheader", Short: "n", Help: "omit the header of the table"},
-			{Long: "output", Short: "o", Arg: "file", Help: "write the result to a file, which must not exist"},
+			{
+				Long:  "output",
+				Short: "o",
+				Arg:   "file",
+				Help:  "write the result to a file, which must not exist",
+			},
 			{Long: "views", Help: "list the views and their columns"},
 		},
 		Example: []tool.Example{
-			{Line: "muster sql 'SELECT state, count() FROM jobs GROUP BY state'", What: "counts jobs by state"},
-			{Line: "muster sql -f parquet -o jobs.parquet 'SELECT * FROM jobs'", What: "removes this site's own history"},
-			{Line: "muster sql --explain-report sreport-user-topusage", What: "prints the SQL behind sreport user top"},
+			{
+				Line: "muster sql 'SELECT state, count() FROM jobs GROUP BY state'",
+				What: "counts jobs by state",
+			},
+			{
+				Line: "muster sql -f parquet -o jobs.parquet 'SELECT * FROM jobs'",
+				What: "removes this site's own history",
+			},
+			{
+				Line: "muster sql --explain-report sreport-user-topusage",
+				What: "prints the SQL behind sreport user top",
+			},
 		},
 		Run: runSQL,
 	}
@@ -44,7 +67,11 @@ all. A query is one read-only SELECT, limited to 30 seconds, 1 GiB of memory and
 const sqlTextMost = 64 << 10
 
 func runSQL(call *tool.Call) error {
-	req := &apiv1.SqlQuery{Format: strings.ToLower(cmp.Or(call.Opts.Text("format"), "table")), Explain: call.Opts.Text("explain-report"), Views: call.Opts.On("views")}
+	req := &apiv1.SqlQuery{
+		Format:  strings.ToLower(cmp.Or(call.Opts.Text("format"), "table")),
+		Explain: call.Opts.Text("explain-report"),
+		Views:   call.Opts.On("views"),
+	}
 	text := strings.Join(call.Operands, " ")
 	if text == "-" {
 		data, err := tool.ReadAll(call.Stdin, sqlTextMost)
@@ -56,9 +83,15 @@ func runSQL(call *tool.Call) error {
 	req.Sql = strings.TrimSuffix(strings.TrimSpace(text), ";")
 	switch {
 	case !slices.Contains([]string{"table", "csv", "json", "parquet"}, req.GetFormat()):
-		return call.Errorf("--format=%s: expected table, csv, json or parquet", call.Opts.Text("format"))
+		return call.Errorf(
+			"--format=%s: expected table, csv, json or parquet",
+			call.Opts.Text("format"),
+		)
 	case req.GetSql() == "" && req.GetExplain() == "" && !req.GetViews():
-		return &opt.UsageError{Command: "muster sql", Text: "a SELECT is missing; `muster sql --views` lists what can be asked"}
+		return &opt.UsageError{
+			Command: "muster sql",
+			Text:    "a SELECT is missing; `muster sql --views` lists what can be asked",
+		}
 	case req.GetFormat() == "parquet" && !call.Opts.On("output") && call.Terminal(call.Stdout):
 		return call.Errorf("parquet is not for a terminal: name a file with --output")
 	}
@@ -181,7 +214,8 @@ func sqlCell(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s
 	}
-	return strings.NewReplacer(`\\`, `\`, `\t`, " ", `\n`, " ", `\r`, " ", `\'`, "'", `\0`, " ", `\b`, " ", `\f`, " ").Replace(s)
+	return strings.NewReplacer(`\\`, `\`, `\t`, " ", `\n`, " ", `\r`, " ", `\'`, "'", `\0`, " ", `\b`, " ", `\f`, " ").
+		Replace(s)
 }
 
 func numeric(s string) bool {

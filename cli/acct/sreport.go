@@ -28,35 +28,105 @@ func Sreport() *tool.Command {
 Keys: start=, end=, accounts=, users=, partitions=, qos=, wckeys=, tree, format=, topcount= and group (user top),
 grouping=, printjobcount, flatview, jobs= and nodes= (job sizes).`,
 		Verbs: []tool.Verb{
-			{Name: "cluster", Args: "Utilization", Help: "how the cluster's time was spent: allocated, down, idle, planned"},
-			{Name: "cluster", Args: "AccountUtilizationByQOS", Help: "usage of accounts and, in each, by QOS"},
-			{Name: "cluster", Args: "AccountUtilizationByUser", Help: "usage of accounts and, in each, of users"},
+			{
+				Name: "cluster",
+				Args: "Utilization",
+				Help: "how the cluster's time was spent: allocated, down, idle, planned",
+			},
+			{
+				Name: "cluster",
+				Args: "AccountUtilizationByQOS",
+				Help: "usage of accounts and, in each, by QOS",
+			},
+			{
+				Name: "cluster",
+				Args: "AccountUtilizationByUser",
+				Help: "usage of accounts and, in each, of users",
+			},
 			{Name: "cluster", Args: "UserUtilizationByAccount", Help: "usage of users by account"},
-			{Name: "cluster", Args: "UserUtilizationByWckey", Help: "usage of users by workload key"},
-			{Name: "cluster", Args: "WCKeyUtilizationByUser", Help: "usage by workload key and, in each, of users"},
-			{Name: "job", Args: "SizesByAccount", Help: "time of jobs by their number of CPUs and account"},
-			{Name: "job", Args: "SizesByAccountAndWckey", Help: "the same by account and workload key"},
+			{
+				Name: "cluster",
+				Args: "UserUtilizationByWckey",
+				Help: "usage of users by workload key",
+			},
+			{
+				Name: "cluster",
+				Args: "WCKeyUtilizationByUser",
+				Help: "usage by workload key and, in each, of users",
+			},
+			{
+				Name: "job",
+				Args: "SizesByAccount",
+				Help: "time of jobs by their number of CPUs and account",
+			},
+			{
+				Name: "job",
+				Args: "SizesByAccountAndWckey",
+				Help: "the same by account and workload key",
+			},
 			{Name: "job", Args: "SizesByWckey", Help: "the same by workload key"},
-			{Name: "reservation", Args: "Utilization", Help: "how the time of reservations was spent"},
+			{
+				Name: "reservation",
+				Args: "Utilization",
+				Help: "how the time of reservations was spent",
+			},
 			{Name: "user", Args: "TopUsage", Help: "the users with the largest usage"},
 		},
 		Options: []opt.Option{
 			{Long: "all_clusters", Short: "a", Help: "report all clusters", Always: noFederation},
-			{Long: "cluster", Short: "M", Arg: "<cluster>", Env: "SREPORT_CLUSTER", Help: "cluster to show: this one, or an imported one"},
-			{Long: "federation", Env: "SREPORT_FEDERATION", Help: "include the other clusters of the federation", Always: noFederation},
-			{Long: "json", Arg: "<data_parser>", Maybe: true, Help: "print JSON: amounts of use in seconds"},
-			{Long: "local", Env: "SREPORT_LOCAL", Help: "report this cluster", Always: noFederation},
+			{
+				Long:  "cluster",
+				Short: "M",
+				Arg:   "<cluster>",
+				Env:   "SREPORT_CLUSTER",
+				Help:  "cluster to show: this one, or an imported one",
+			},
+			{
+				Long:   "federation",
+				Env:    "SREPORT_FEDERATION",
+				Help:   "include the other clusters of the federation",
+				Always: noFederation,
+			},
+			{
+				Long:  "json",
+				Arg:   "<data_parser>",
+				Maybe: true,
+				Help:  "print JSON: amounts of use in seconds",
+			},
+			{
+				Long:   "local",
+				Env:    "SREPORT_LOCAL",
+				Help:   "report this cluster",
+				Always: noFederation,
+			},
 			{Long: "noheader", Short: "n", Help: "omit the header"},
 			{Long: "parsable", Short: "p", Help: "end every field with |"},
 			{Long: "parsable2", Short: "P", Help: "separate fields with |"},
 			{Long: "quiet", Short: "Q", Help: "suppress warnings"},
-			{Long: "time-format", Short: "t", Arg: "<format>", Help: "unit of times: Seconds, Minutes (default), Hours, Percent, SecPer, MinPer or HourPer"},
-			{Long: "tres", Short: "T", Arg: "<tres_names>", Env: "SREPORT_TRES", Help: "resources to report: cpu,gres/gpu; ALL for all that the nodes had (default: cpu)"},
+			{
+				Long:  "time-format",
+				Short: "t",
+				Arg:   "<format>",
+				Help:  "unit of times: Seconds, Minutes (default), Hours, Percent, SecPer, MinPer or HourPer",
+			},
+			{
+				Long:  "tres",
+				Short: "T",
+				Arg:   "<tres_names>",
+				Env:   "SREPORT_TRES",
+				Help:  "resources to report: cpu,gres/gpu; ALL for all that the nodes had (default: cpu)",
+			},
 			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Help: "print YAML"},
 		},
 		Example: []tool.Example{
-			{Line: "sreport cluster utilization start=2026-11-01 end=2026-12-01 -t percent", What: "reports how the CPU time of November was spent"},
-			{Line: "sreport -T gres/gpu user top start=2026-11-01 topcount=5", What: "lists the five users with the largest GPU time since then"},
+			{
+				Line: "sreport cluster utilization start=2026-11-01 end=2026-12-01 -t percent",
+				What: "reports how the CPU time of November was spent",
+			},
+			{
+				Line: "sreport -T gres/gpu user top start=2026-11-01 topcount=5",
+				What: "lists the five users with the largest GPU time since then",
+			},
 		},
 		Run: runSreport,
 	}
@@ -103,8 +173,18 @@ type timeFormat struct {
 
 func timeFormats() []timeFormat {
 	return []timeFormat{
-		{"Seconds", "Seconds", 1, false}, {"Minutes", "Minutes", 60, false}, {"Hours", "Hours", 3600, false}, {"Percent", "Percentage of Total", 0, true},
-		{"SecPer", "Seconds/Percentage of Total", 1, true}, {"MinPer", "Minutes/Percentage of Total", 60, true}, {"HourPer", "Hours/Percentage of Total", 3600, true},
+		{
+			"Seconds",
+			"Seconds",
+			1,
+			false,
+		}, {"Minutes", "Minutes", 60, false}, {"Hours", "Hours", 3600, false}, {"Percent", "Percentage of Total", 0, true},
+		{
+			"SecPer",
+			"Seconds/Percentage of Total",
+			1,
+			true,
+		}, {"MinPer", "Minutes/Percentage of Total", 60, true}, {"HourPer", "Hours/Percentage of Total", 3600, true},
 	}
 }
 
@@ -119,7 +199,10 @@ type reportAsk struct {
 
 func runSreport(call *tool.Call) error {
 	if len(call.Operands) == 0 {
-		return &opt.UsageError{Command: "sreport", Text: "a report is missing: cluster utilization, user top, ..."}
+		return &opt.UsageError{
+			Command: "sreport",
+			Text:    "a report is missing: cluster utilization, user top, ...",
+		}
 	}
 	ask, err := reportQuery(call)
 	if err != nil {
@@ -146,22 +229,35 @@ func runSreport(call *tool.Call) error {
 }
 
 func columnOf(rep *apiv1.ReportReply, name string) int {
-	return slices.IndexFunc(rep.GetColumns(), func(c *apiv1.ReportColumn) bool { return strings.EqualFold(c.GetName(), name) })
+	return slices.IndexFunc(
+		rep.GetColumns(),
+		func(c *apiv1.ReportColumn) bool { return strings.EqualFold(c.GetName(), name) },
+	)
 }
 
 // reportQuery reads the words and keys.
 func reportQuery(call *tool.Call) (*reportAsk, error) {
-	section := render.MatchPrefix([]string{"cluster", "user", "job", "reservation"}, call.Operands[0])
+	section := render.MatchPrefix(
+		[]string{"cluster", "user", "job", "reservation"},
+		call.Operands[0],
+	)
 	if section == "" {
 		return nil, tool.Fail(1, "invalid keyword: "+call.Operands[0])
 	}
-	ask := &reportAsk{query: &apiv1.ReportQuery{Zone: tool.ZoneName(call.Env), Top: 10}, time: timeFormats()[1]}
+	ask := &reportAsk{
+		query: &apiv1.ReportQuery{Zone: tool.ZoneName(call.Env), Top: 10},
+		time:  timeFormats()[1],
+	}
 	var valid []string
 	if len(call.Operands) > 1 {
 		for _, report := range reports() {
 			if report.section == section {
 				valid = append(valid, report.names[0])
-				if strings.HasPrefix(strings.ToLower(report.names[0]), strings.ToLower(call.Operands[1])) && ask.report.ask == "" {
+				if strings.HasPrefix(
+					strings.ToLower(report.names[0]),
+					strings.ToLower(call.Operands[1]),
+				) &&
+					ask.report.ask == "" {
 					ask.report = report
 				}
 			}
@@ -172,12 +268,20 @@ func reportQuery(call *tool.Call) (*reportAsk, error) {
 		if len(call.Operands) > 1 {
 			word = call.Operands[1]
 		}
-		return nil, tool.Fail(1, "Not valid report "+word, "Valid "+section+" reports are, "+quotedList(valid))
+		return nil, tool.Fail(
+			1,
+			"Not valid report "+word,
+			"Valid "+section+" reports are, "+quotedList(valid),
+		)
 	}
 	ask.query.Report = ask.report.ask
 	if call.Opts.On("time-format") {
 		i := slices.IndexFunc(timeFormats(), func(f timeFormat) bool {
-			return strings.HasPrefix(strings.ToLower(f.name), strings.ToLower(call.Opts.Text("time-format"))) && call.Opts.Text("time-format") != ""
+			return strings.HasPrefix(
+				strings.ToLower(f.name),
+				strings.ToLower(call.Opts.Text("time-format")),
+			) &&
+				call.Opts.Text("time-format") != ""
 		})
 		if i < 0 {
 			return nil, call.Errorf("unknown time format %s", call.Opts.Text("time-format"))
@@ -310,7 +414,15 @@ func (a *reportAsk) columnWidth(name string) int {
 		return 15
 	case "tres name":
 		return 14
-	case "used", "energy", "allocated", "down", "plnd down", "idle", "planned", "reported", "overcommitted":
+	case "used",
+		"energy",
+		"allocated",
+		"down",
+		"plnd down",
+		"idle",
+		"planned",
+		"reported",
+		"overcommitted":
 		return 8
 	case "start", "end":
 		return 19
@@ -368,18 +480,34 @@ func (a *reportAsk) makeDocument(call *tool.Call, rep *apiv1.ReportReply) tree.O
 			case *apiv1.Cell_Float:
 				v = k.Float
 			}
-			key := strings.ReplaceAll(strings.ToLower(strings.ReplaceAll(col.GetName(), "%", "percent")), " ", "_")
+			key := strings.ReplaceAll(
+				strings.ToLower(strings.ReplaceAll(col.GetName(), "%", "percent")),
+				" ",
+				"_",
+			)
 			object = append(object, tree.Member{Key: key, Value: v})
 		}
 		rows = append(rows, object)
 	}
-	return render.Document(call, tree.Member{Key: "report", Value: a.query.GetReport()}, tree.Member{Key: "cluster", Value: rep.GetCluster()},
-		tree.Member{Key: "start", Value: rep.GetStart() / tool.Second}, tree.Member{Key: "end", Value: rep.GetEnd() / tool.Second},
-		tree.Member{Key: "rows", Value: rows})
+	return render.Document(
+		call,
+		tree.Member{Key: "report", Value: a.query.GetReport()},
+		tree.Member{Key: "cluster", Value: rep.GetCluster()},
+		tree.Member{
+			Key:   "start",
+			Value: rep.GetStart() / tool.Second,
+		},
+		tree.Member{Key: "end", Value: rep.GetEnd() / tool.Second},
+		tree.Member{Key: "rows", Value: rows},
+	)
 }
 
 // text lays a report out.
-func (a *reportAsk) text(rep *apiv1.ReportReply, style column.Style, loc *time.Location) ([]byte, error) {
+func (a *reportAsk) text(
+	rep *apiv1.ReportReply,
+	style column.Style,
+	loc *time.Location,
+) ([]byte, error) {
 	var b []byte
 	if !style.NoHeader {
 		k := render.Clock{Loc: loc}
@@ -442,15 +570,23 @@ func (a *reportAsk) chooseColumns(rep *apiv1.ReportReply) ([]reportColumn, error
 		if err != nil {
 			return nil, err
 		}
-		i := slices.IndexFunc(rep.GetColumns(), func(c *apiv1.ReportColumn) bool { return strings.HasPrefix(plain(c.GetName()), plain(name)) })
+		i := slices.IndexFunc(
+			rep.GetColumns(),
+			func(c *apiv1.ReportColumn) bool { return strings.HasPrefix(plain(c.GetName()), plain(name)) },
+		)
 		if i < 0 || name == "" {
 			var known []string
 			for _, c := range rep.GetColumns() {
-				if n := plain(c.GetName()); n != "depth" && n != "total" { // which the layout is made from
+				if n := plain(c.GetName()); n != "depth" &&
+					n != "total" { // which the layout is made from
 					known = append(known, n)
 				}
 			}
-			return nil, fmt.Errorf("this report has no field %q: it has %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf(
+				"this report has no field %q: it has %s",
+				name,
+				strings.Join(known, ", "),
+			)
 		}
 		if !sized {
 			width = a.columnWidth(rep.GetColumns()[i].GetName())

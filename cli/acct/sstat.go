@@ -38,13 +38,27 @@ empty, never zero.`,
 			for _, f := range sstatFields() {
 				names = append(names, f.name)
 			}
-			return "Fields of -o, each with %width if its own does not fit: " + strings.Join(names, ", ") + "."
+			return "Fields of -o, each with %width if its own does not fit: " + strings.Join(
+				names,
+				", ",
+			) + "."
 		},
 		Options: []opt.Option{
 			{Long: "allsteps", Short: "a", Help: "show all steps of each job"},
-			{Long: "format", Short: "o", Arg: "<fields>", Env: "SSTAT_FORMAT", Help: "fields to show"},
+			{
+				Long:  "format",
+				Short: "o",
+				Arg:   "<fields>",
+				Env:   "SSTAT_FORMAT",
+				Help:  "fields to show",
+			},
 			{Long: "helpformat", Short: "e", Help: "list the fields that -o accepts"},
-			{Long: "jobs", Short: "j", Arg: "<job[.step]>", Help: "jobs and steps: 12,36_4,12.batch,12.0"},
+			{
+				Long:  "jobs",
+				Short: "j",
+				Arg:   "<job[.step]>",
+				Help:  "jobs and steps: 12,36_4,12.batch,12.0",
+			},
 			{Long: "noconvert", Help: "print amounts in bytes"},
 			{Long: "noheader", Short: "n", Help: "omit the header"},
 			{Long: "parsable", Short: "p", Help: "end every field with |"},
@@ -52,7 +66,10 @@ empty, never zero.`,
 			{Long: "pidformat", Short: "i", Help: "show the processes of each step instead"},
 		},
 		Example: []tool.Example{
-			{Line: "sstat -j 12 -o jobid,maxrss,avecpu", What: "shows memory and CPU time of a running job"},
+			{
+				Line: "sstat -j 12 -o jobid,maxrss,avecpu",
+				What: "shows memory and CPU time of a running job",
+			},
 			{Line: "sstat -a -P 12", What: "prints everything about all its steps for a script"},
 		},
 		Fields: func() []string {
@@ -81,7 +98,9 @@ func runSstat(call *tool.Call) error {
 		return err
 	}
 	if call.Opts.On("helpformat") {
-		return call.WriteOut(render.FieldHelp(sstatFields(), func(f sstatField) string { return f.name }))
+		return call.WriteOut(
+			render.FieldHelp(sstatFields(), func(f sstatField) string { return f.name }),
+		)
 	}
 	var asked []string
 	for _, text := range append([]string{call.Opts.Text("jobs")}, call.Operands...) {
@@ -113,8 +132,16 @@ func runSstat(call *tool.Call) error {
 }
 
 // sstatPrint prints what is there, and says what is not.
-func sstatPrint(call *tool.Call, rep *apiv1.StepUsageReply, wanted map[string][]string, fields []sstatField) error {
-	view := &acctView{Clock: render.NewClock(call.Env), convert: format.Convert{Exact: true, Keep: call.Opts.On("noconvert")}}
+func sstatPrint(
+	call *tool.Call,
+	rep *apiv1.StepUsageReply,
+	wanted map[string][]string,
+	fields []sstatField,
+) error {
+	view := &acctView{
+		Clock:   render.NewClock(call.Env),
+		convert: format.Convert{Exact: true, Keep: call.Opts.On("noconvert")},
+	}
 	style := render.TableStyle(call)
 	heads := make([]column.Field, len(fields))
 	for i, f := range fields {
@@ -124,11 +151,20 @@ func sstatPrint(call *tool.Call, rep *apiv1.StepUsageReply, wanted map[string][]
 	var problems []string
 	for _, job := range rep.GetJobs() {
 		if e := job.GetError(); e != nil {
-			problems = append(problems, "sstat: error: job "+job.GetJob()+": "+cmp.Or(e.GetText(), e.GetDetail()))
+			problems = append(
+				problems,
+				"sstat: error: job "+job.GetJob()+": "+cmp.Or(e.GetText(), e.GetDetail()),
+			)
 			continue
 		}
 		if s := job.GetSilent(); len(s) > 0 {
-			problems = append(problems, "sstat: error: job "+job.GetJob()+": no answer from "+strings.Join(s, ",")+": what runs there is missing")
+			problems = append(
+				problems,
+				"sstat: error: job "+job.GetJob()+": no answer from "+strings.Join(
+					s,
+					",",
+				)+": what runs there is missing",
+			)
 		}
 		steps := sstatSteps(call, job, wanted[job.GetJob()])
 		if len(steps) == 0 && len(job.GetSilent()) == 0 {
@@ -157,11 +193,19 @@ func sstatSteps(call *tool.Call, job *apiv1.JobSteps, wanted []string) []*liveSt
 	var first *liveStep
 	for _, step := range job.GetSteps() {
 		name := spec.StepID(step.GetStep()).String()
-		live := &liveStep{id: tool.Itoa(job.GetJobId()) + "." + name, tasks: int64(max(step.GetTasks(), 1)), on: step.GetNodes(), nodes: job.GetNodes(), alloc: job.GetAlloc()}
-		if first == nil || (step.GetStep() >= 0 && strings.HasSuffix(first.id, "."+spec.StepBatch.String())) {
+		live := &liveStep{
+			id:    tool.Itoa(job.GetJobId()) + "." + name,
+			tasks: int64(max(step.GetTasks(), 1)),
+			on:    step.GetNodes(),
+			nodes: job.GetNodes(),
+			alloc: job.GetAlloc(),
+		}
+		if first == nil ||
+			(step.GetStep() >= 0 && strings.HasSuffix(first.id, "."+spec.StepBatch.String())) {
 			first = live
 		}
-		if slices.Contains(wanted, name) || (call.Opts.On("allsteps") && slices.Contains(wanted, "")) {
+		if slices.Contains(wanted, name) ||
+			(call.Opts.On("allsteps") && slices.Contains(wanted, "")) {
 			out = append(out, live)
 		}
 	}
@@ -188,9 +232,15 @@ func sstatColumns(call *tool.Call) ([]sstatField, error) {
 		if err != nil {
 			return nil, call.Errorf("%v", err)
 		}
-		i := slices.IndexFunc(all, func(f sstatField) bool { return strings.EqualFold(f.name, name) })
+		i := slices.IndexFunc(
+			all,
+			func(f sstatField) bool { return strings.EqualFold(f.name, name) },
+		)
 		if i < 0 && name != "" {
-			i = slices.IndexFunc(all, func(f sstatField) bool { return len(f.name) > len(name) && strings.EqualFold(f.name[:len(name)], name) })
+			i = slices.IndexFunc(
+				all,
+				func(f sstatField) bool { return len(f.name) > len(name) && strings.EqualFold(f.name[:len(name)], name) },
+			)
 		}
 		if i < 0 {
 			return nil, call.Errorf("Invalid field requested: %q", name)

@@ -72,7 +72,9 @@ func (s *liveStep) taskName(i int) string {
 }
 
 // The ways in which a column shows a kind.
-func (k *measured) column(show func(v *acctView, s *liveStep, p spread) string) func(*acctView, *liveStep) string {
+func (k *measured) column(
+	show func(v *acctView, s *liveStep, p spread) string,
+) func(*acctView, *liveStep) string {
 	return func(view *acctView, step *liveStep) string {
 		if p := k.over(step); p.n > 0 {
 			return show(view, step, p)
@@ -90,11 +92,15 @@ func (k *measured) min() func(*acctView, *liveStep) string {
 }
 
 func (k *measured) average() func(*acctView, *liveStep) string {
-	return k.column(func(v *acctView, s *liveStep, p spread) string { return k.text(v, k.ave(s, p)) })
+	return k.column(
+		func(v *acctView, s *liveStep, p spread) string { return k.text(v, k.ave(s, p)) },
+	)
 }
 
 func (k *measured) maxNode() func(*acctView, *liveStep) string {
-	return k.column(func(_ *acctView, s *liveStep, p spread) string { return s.on[p.mostOn].GetNode() })
+	return k.column(
+		func(_ *acctView, s *liveStep, p spread) string { return s.on[p.mostOn].GetNode() },
+	)
 }
 
 func (k *measured) maxTask() func(*acctView, *liveStep) string {
@@ -102,15 +108,22 @@ func (k *measured) maxTask() func(*acctView, *liveStep) string {
 }
 
 func (k *measured) minNode() func(*acctView, *liveStep) string {
-	return k.column(func(_ *acctView, s *liveStep, p spread) string { return s.on[p.leastOn].GetNode() })
+	return k.column(
+		func(_ *acctView, s *liveStep, p spread) string { return s.on[p.leastOn].GetNode() },
+	)
 }
 
 func (k *measured) minTask() func(*acctView, *liveStep) string {
-	return k.column(func(_ *acctView, s *liveStep, p spread) string { return s.taskName(p.leastOn) })
+	return k.column(
+		func(_ *acctView, s *liveStep, p spread) string { return s.taskName(p.leastOn) },
+	)
 }
 
 // formatVector writes several kinds as name=text.
-func formatVector(kinds []*measured, text func(k *measured, v *acctView, s *liveStep, p spread) string) func(*acctView, *liveStep) string {
+func formatVector(
+	kinds []*measured,
+	text func(k *measured, v *acctView, s *liveStep, p spread) string,
+) func(*acctView, *liveStep) string {
 	return func(view *acctView, step *liveStep) string {
 		var parts []string
 		for _, k := range kinds {
@@ -133,8 +146,13 @@ func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock 
 	always := func(get func(u *apiv1.Usage) int64) func(*apiv1.Measurement) (int64, bool) {
 		return func(m *apiv1.Measurement) (int64, bool) { return get(m.GetUsage()), true }
 	}
-	cpu = &measured{name: "cpu", get: always(func(u *apiv1.Usage) int64 { return (u.GetUserCpu() + u.GetSystemCpu()) / tool.Second }),
-		text: func(_ *acctView, n int64) string { return format.Duration(n) }}
+	cpu = &measured{
+		name: "cpu",
+		get: always(
+			func(u *apiv1.Usage) int64 { return (u.GetUserCpu() + u.GetSystemCpu()) / tool.Second },
+		),
+		text: func(_ *acctView, n int64) string { return format.Duration(n) },
+	}
 	disk = &measured{name: "fs/disk", get: always((*apiv1.Usage).GetReadBytes), text: bytes}
 	written = &measured{name: "fs/disk", get: always((*apiv1.Usage).GetWriteBytes), text: bytes}
 	gpus := func(of func(g *apiv1.GpuUsage) (n, whole int64)) func(*apiv1.Measurement) (int64, bool) {
@@ -152,17 +170,38 @@ func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock 
 			return sum, known
 		}
 	}
-	gpuMem = &measured{name: "gres/gpumem", get: gpus(func(g *apiv1.GpuUsage) (int64, int64) { return g.GetPeakMem(), 0 }),
-		text: func(_ *acctView, n int64) string { return formatMegabytes(n) }}
-	gpuUtil = &measured{name: "gres/gpuutil", mean: true, text: plain, get: gpus(func(g *apiv1.GpuUsage) (int64, int64) {
-		return g.GetUtilNs() * 100, g.GetNoProcess() + g.GetIdle() + g.GetBusy()
-	})}
-	mem = &measured{name: "mem", get: func(m *apiv1.Measurement) (int64, bool) { return m.GetUsage().GetPeakRss(), m.GetUsage().GetHasRss() }, text: bytes}
+	gpuMem = &measured{
+		name: "gres/gpumem",
+		get:  gpus(func(g *apiv1.GpuUsage) (int64, int64) { return g.GetPeakMem(), 0 }),
+		text: func(_ *acctView, n int64) string { return formatMegabytes(n) },
+	}
+	gpuUtil = &measured{
+		name: "gres/gpuutil",
+		mean: true,
+		text: plain,
+		get: gpus(func(g *apiv1.GpuUsage) (int64, int64) {
+			return g.GetUtilNs() * 100, g.GetNoProcess() + g.GetIdle() + g.GetBusy()
+		}),
+	}
+	mem = &measured{
+		name: "mem",
+		get:  func(m *apiv1.Measurement) (int64, bool) { return m.GetUsage().GetPeakRss(), m.GetUsage().GetHasRss() },
+		text: bytes,
+	}
 	pages = &measured{name: "pages", get: always((*apiv1.Usage).GetMajFaults), text: plain}
-	vmem = &measured{name: "vmem", get: func(m *apiv1.Measurement) (int64, bool) { return m.GetPeakVm(), m.GetHasVm() }, text: bytes}
-	clock = &measured{name: "freq", mean: true, text: formatFrequency, get: func(m *apiv1.Measurement) (int64, bool) {
-		return m.GetUsage().GetCpuKhz(), m.GetUsage().GetCpuKhz() > 0
-	}}
+	vmem = &measured{
+		name: "vmem",
+		get:  func(m *apiv1.Measurement) (int64, bool) { return m.GetPeakVm(), m.GetHasVm() },
+		text: bytes,
+	}
+	clock = &measured{
+		name: "freq",
+		mean: true,
+		text: formatFrequency,
+		get: func(m *apiv1.Measurement) (int64, bool) {
+			return m.GetUsage().GetCpuKhz(), m.GetUsage().GetCpuKhz() > 0
+		},
+	}
 	return cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock
 }
 

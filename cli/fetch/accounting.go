@@ -14,7 +14,11 @@ import (
 
 // AccountingRows asks for rows that hold everything which happened before the
 // question, and hands each piece on.
-func AccountingRows(call *tool.Call, req *apiv1.AcctQuery, each func(*apiv1.AcctReply) error) error {
+func AccountingRows(
+	call *tool.Call,
+	req *apiv1.AcctQuery,
+	each func(*apiv1.AcctReply) error,
+) error {
 	var err error
 	req.MinSeq, err = LastSeq(call, tool.MethodAcctRows)
 	if err != nil {
@@ -33,7 +37,10 @@ func Stream[M any, P interface {
 		return err
 	}
 	// The limit of calls refuses before the first message.
-	return call.Patiently(call.Ctx, func() error { return streamOnce[M, P](call, conn, method, req, each) })
+	return call.Patiently(
+		call.Ctx,
+		func() error { return streamOnce[M, P](call, conn, method, req, each) },
+	)
 }
 
 func streamOnce[M any, P interface {
@@ -80,7 +87,12 @@ func UpToDate(call *tool.Call, method string, req, rep protoMessage, since func(
 // present.
 func WarnBehind(c *tool.Call, behind uint64) {
 	if behind > 0 && !c.Opts.On("quiet") {
-		fmt.Fprintf(c.Stderr, "%s: warning: the accounting store is %d events behind; the newest jobs may be missing\n", c.Command.Name, behind)
+		fmt.Fprintf(
+			c.Stderr,
+			"%s: warning: the accounting store is %d events behind; the newest jobs may be missing\n",
+			c.Command.Name,
+			behind,
+		)
 	}
 }
 

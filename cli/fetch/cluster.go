@@ -12,7 +12,9 @@ func Reservations(call *tool.Call) (*apiv1.ReservationsReply, error) {
 	var rep apiv1.ReservationsReply
 	if err := call.RPC(tool.MethodReservations, &apiv1.ReservationsRequest{}, &rep); err != nil {
 		r := tool.ExplainError(err)
-		return nil, tool.Fail(1, append(r.Preamble(call.Command.Name), "slurm_load_reservations error: "+r.Text)...)
+		return nil, tool.Fail(
+			1,
+			append(r.Preamble(call.Command.Name), "slurm_load_reservations error: "+r.Text)...)
 	}
 	return &rep, nil
 }
@@ -39,7 +41,11 @@ func ShownPartitions(call *tool.Call, all []*apiv1.PartitionInfo) []*apiv1.Parti
 func Jobs(call *tool.Call, req *apiv1.ListJobsRequest, rep *apiv1.ListJobsReply) error {
 	return Stream(call, tool.MethodStreamJobs, req, func(part *apiv1.ListJobsReply) error {
 		rep.Now, rep.Seq = part.GetNow(), part.GetSeq()
-		rep.Jobs, rep.Unknown = append(rep.Jobs, part.GetJobs()...), append(rep.Unknown, part.GetUnknown()...)
+		rep.Jobs, rep.Unknown = append(
+			rep.Jobs,
+			part.GetJobs()...), append(
+			rep.Unknown,
+			part.GetUnknown()...)
 		return nil
 	})
 }

@@ -25,9 +25,25 @@ func ControllerGone(err error) bool {
 
 // JobOfRow is what an explanation needs of a job, out of its accounting row.
 func JobOfRow(row *apiv1.AcctRow) *apiv1.JobInfo {
-	job := &apiv1.JobInfo{Uid: row.GetUid(), JobId: row.GetJobId(), ArrayJobId: row.GetArrayJobId(), ArrayTask: row.GetArrayTask(), User: row.GetUser(), UserId: row.GetUserId(),
-		Spec: &apiv1.JobSpec{Name: row.GetName()}, Partition: row.GetPartition(), Submit: row.GetSubmit(), Start: row.GetStart(), End: row.GetEnd(),
-		Nodes: row.GetNodeList(), ExitCode: row.GetExitCode(), ExitSignal: row.GetExitSignal(), TimeLimit: row.GetTimeLimit()}
+	job := &apiv1.JobInfo{
+		Uid:        row.GetUid(),
+		JobId:      row.GetJobId(),
+		ArrayJobId: row.GetArrayJobId(),
+		ArrayTask:  row.GetArrayTask(),
+		User:       row.GetUser(),
+		UserId:     row.GetUserId(),
+		Spec: &apiv1.JobSpec{
+			Name: row.GetName(),
+		},
+		Partition:  row.GetPartition(),
+		Submit:     row.GetSubmit(),
+		Start:      row.GetStart(),
+		End:        row.GetEnd(),
+		Nodes:      row.GetNodeList(),
+		ExitCode:   row.GetExitCode(),
+		ExitSignal: row.GetExitSignal(),
+		TimeLimit:  row.GetTimeLimit(),
+	}
 	if s, ok := spec.ParseJobState(row.GetState()); ok {
 		job.State = uint32(s)
 	}

@@ -37,16 +37,39 @@ func Slurmd() *tool.Command {
 		Usage:   []string{"-C|-G|-V", "[OPTIONS]"},
 		About:   "With -C, -G or -V, answers as the daemon of Slurm does. Otherwise runs muster-agent in the foreground with these options; muster-agent --help lists its own.",
 		Options: []opt.Option{
-			{Long: "print-config", Short: "C", Help: "print this machine as a NodeName line of slurm.conf, and since when it has been up"},
-			{Long: "print-gres", Short: "G", Help: "print the GPUs of this machine, a line for each kind"},
-			{Long: "foreground", Short: "D", Help: "stay in the foreground", Always: "it always does"},
+			{
+				Long:  "print-config",
+				Short: "C",
+				Help:  "print this machine as a NodeName line of slurm.conf, and since when it has been up",
+			},
+			{
+				Long:  "print-gres",
+				Short: "G",
+				Help:  "print the GPUs of this machine, a line for each kind",
+			},
+			{
+				Long:   "foreground",
+				Short:  "D",
+				Help:   "stay in the foreground",
+				Always: "it always does",
+			},
 			{Long: "node", Short: "N", Arg: "<name>", Help: "name of the node in slurm.conf"},
 			{Long: "conf-file", Short: "f", Arg: "<file>", Help: "slurm.conf"},
-			{Long: "dynamic", Short: "Z", Help: "the node is in no slurm.conf: add it to the cluster"},
-			{Long: "conf", Arg: "<keys>", Help: "with -Z: keys of a NodeName record that say more or other than the machine"},
+			{
+				Long:  "dynamic",
+				Short: "Z",
+				Help:  "the node is in no slurm.conf: add it to the cluster",
+			},
+			{
+				Long: "conf",
+				Arg:  "<keys>",
+				Help: "with -Z: keys of a NodeName record that say more or other than the machine",
+			},
 		},
-		Example: []tool.Example{{Line: "slurmd -C", What: "prints the NodeName line of this machine"}},
-		Run:     runSlurmd,
+		Example: []tool.Example{
+			{Line: "slurmd -C", What: "prints the NodeName line of this machine"},
+		},
+		Run: runSlurmd,
 	}
 }
 
@@ -122,15 +145,29 @@ func gresLines(node string) string {
 }
 
 func Slurmctld() *tool.Command {
-	return frontDoor("slurmctld", "run the controller in the foreground, with accounting", "musterd")
+	return frontDoor(
+		"slurmctld",
+		"run the controller in the foreground, with accounting",
+		"musterd",
+	)
 }
 
 func Slurmdbd() *tool.Command {
-	return frontDoor("slurmdbd", "run accounting in the foreground", "musterd", "--role", "accounting")
+	return frontDoor(
+		"slurmdbd",
+		"run accounting in the foreground",
+		"musterd",
+		"--role",
+		"accounting",
+	)
 }
 
 func Slurmrestd() *tool.Command {
-	return frontDoor("slurmrestd", "print the version; the controller serves the REST API itself", "")
+	return frontDoor(
+		"slurmrestd",
+		"print the version; the controller serves the REST API itself",
+		"",
+	)
 }
 
 // frontDoor is a daemon's name in Slurm: -V answers as clients expect, and without
@@ -138,15 +175,32 @@ func Slurmrestd() *tool.Command {
 func frontDoor(name, summary, program string, args ...string) *tool.Command {
 	return &tool.Command{
 		Name: name, Slurm: true, Summary: summary,
-		Usage:   []string{"[-D]", "-V"},
-		Options: []opt.Option{{Long: "foreground", Short: "D", Help: "stay in the foreground", Always: "it always does"}},
-		Example: []tool.Example{{Line: name + " -V", What: "prints the version of Slurm that Muster is compatible with"}},
+		Usage: []string{"[-D]", "-V"},
+		Options: []opt.Option{
+			{
+				Long:   "foreground",
+				Short:  "D",
+				Help:   "stay in the foreground",
+				Always: "it always does",
+			},
+		},
+		Example: []tool.Example{
+			{
+				Line: name + " -V",
+				What: "prints the version of Slurm that Muster is compatible with",
+			},
+		},
 		Run: func(call *tool.Call) error {
 			if len(call.Operands) > 0 {
-				return &opt.UsageError{Command: name, Text: "it takes no arguments: " + call.Operands[0]}
+				return &opt.UsageError{
+					Command: name,
+					Text:    "it takes no arguments: " + call.Operands[0],
+				}
 			}
 			if program == "" {
-				return call.Errorf("the controller serves the REST API: set listen.rest in muster.yaml")
+				return call.Errorf(
+					"the controller serves the REST API: set listen.rest in muster.yaml",
+				)
 			}
 			return become(call, program, args...)
 		},

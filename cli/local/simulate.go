@@ -29,8 +29,12 @@ func Simulate() *tool.Command {
 	return &tool.Command{
 		Name:    "simulate",
 		Summary: "replay a trace through the scheduler in virtual time",
-		Usage: []string{"--swf FILE --procs N [OPTIONS]", "--itp FILE --nodes N --gpus N [OPTIONS]", "--graham FILE --procs N [--gpus N] [OPTIONS]",
-			"--openb FOLDER [--shuffles N] [--inflate PERCENT] [--packing mix|best-fit]"},
+		Usage: []string{
+			"--swf FILE --procs N [OPTIONS]",
+			"--itp FILE --nodes N --gpus N [OPTIONS]",
+			"--graham FILE --procs N [--gpus N] [OPTIONS]",
+			"--openb FOLDER [--shuffles N] [--inflate PERCENT] [--packing mix|best-fit]",
+		},
 		About: `Submits the jobs of a trace at their recorded times and runs them for their recorded durations; the production scheduler decides when they start. The recorded waiting times are not used.
 
 fcfs, easy, easy-sjbf and conservative are the classic policies as the literature compares them: first come, first served underneath, one pass for each event, reservations for nobody, the first job, or all. muster is what a cluster does out of the box: one pass for all that happens at an instant.
@@ -39,29 +43,78 @@ A job that runs beyond its time limit ends there. A trace without limits (ITP) g
 
 --openb asks how far a cluster of GPUs can be filled: pods that want GPUs or parts of one arrive in a random order, more of them than fit, and nobody leaves. mix places each where it takes least from what the pods ask for as a whole (SchedulerParameters=pack_mix), best-fit fills the fullest node first.`,
 		Options: []opt.Option{
-			{Long: "swf", Arg: "<file>", Help: "workload log in Standard Workload Format, plain or gzip; - reads standard input"},
-			{Long: "itp", Arg: "<file>", Help: "GPU jobs as cluster,job_id,submit_s,duration_s,num_gpu"},
-			{Long: "graham", Arg: "<file>", Help: "jobs of a Slurm site with its sacct fields as columns"},
-			{Long: "openb", Arg: "<folder>", Help: "folder with openb_node_list_all_node.csv and openb_pod_list_default.csv, plain or gzip: GPU nodes and pods to pack"},
+			{
+				Long: "swf",
+				Arg:  "<file>",
+				Help: "workload log in Standard Workload Format, plain or gzip; - reads standard input",
+			},
+			{
+				Long: "itp",
+				Arg:  "<file>",
+				Help: "GPU jobs as cluster,job_id,submit_s,duration_s,num_gpu",
+			},
+			{
+				Long: "graham",
+				Arg:  "<file>",
+				Help: "jobs of a Slurm site with its sacct fields as columns",
+			},
+			{
+				Long: "openb",
+				Arg:  "<folder>",
+				Help: "folder with openb_node_list_all_node.csv and openb_pod_list_default.csv, plain or gzip: GPU nodes and pods to pack",
+			},
 			{Long: "shuffles", Arg: "<n>", Help: "--openb: number of arrival orders (default: 10)"},
-			{Long: "inflate", Arg: "<percent>", Help: "--openb: draw further pods until they request this percentage of the GPUs (default: 130)"},
+			{
+				Long: "inflate",
+				Arg:  "<percent>",
+				Help: "--openb: draw further pods until they request this percentage of the GPUs (default: 130)",
+			},
 			{Long: "packing", Arg: "mix|best-fit", Help: "--openb: packing policy (default: mix)"},
 			{Long: "cluster", Arg: "<name>", Help: "cluster of --itp to use (default: the first)"},
 			{Long: "procs", Arg: "<n>", Help: "number of processors of the cluster, as one pool"},
-			{Long: "nodes", Arg: "<n>", Help: "number of nodes of the cluster, each with --cpus and --gpus, instead of one pool"},
-			{Long: "cpus", Arg: "<n>", Help: "number of CPUs per node (default: --procs divided by the nodes, or one per GPU)"},
+			{
+				Long: "nodes",
+				Arg:  "<n>",
+				Help: "number of nodes of the cluster, each with --cpus and --gpus, instead of one pool",
+			},
+			{
+				Long: "cpus",
+				Arg:  "<n>",
+				Help: "number of CPUs per node (default: --procs divided by the nodes, or one per GPU)",
+			},
 			{Long: "gpus", Arg: "<n>", Help: "number of GPUs per node"},
-			{Long: "policy", Arg: "fcfs|easy|easy-sjbf|conservative|muster", Help: "default: muster"},
+			{
+				Long: "policy",
+				Arg:  "fcfs|easy|easy-sjbf|conservative|muster",
+				Help: "default: muster",
+			},
 			{Long: "exact", Help: "set the time limit of each job to its run time"},
-			{Long: "out", Short: "o", Arg: "<file>", Help: "write the schedule as SWF, with the simulated wait in field 3; compressed if the name ends in .gz"},
+			{
+				Long:  "out",
+				Short: "o",
+				Arg:   "<file>",
+				Help:  "write the schedule as SWF, with the simulated wait in field 3; compressed if the name ends in .gz",
+			},
 			{Long: "json", Help: "print the summary as JSON"},
 			{Long: "yaml", Help: "print the summary as YAML"},
 		},
 		Example: []tool.Example{
-			{Line: "muster simulate --swf KTH-SP2.swf.gz --procs 100 --policy easy --out easy.swf.gz", What: "replays a log under EASY backfill and keeps the schedule"},
-			{Line: "muster simulate --swf ALCF-Theta-2023.swf.gz --procs 4360 --json", What: "prints the figures of Muster's own policy for a script"},
-			{Line: "muster simulate --openb traces", What: "fills a cluster of 6,212 GPUs ten times"},
-			{Line: "muster simulate --itp msft_itp_2021.csv.gz --cluster cluster01 --nodes 40 --gpus 8", What: "replays GPU jobs on a cluster of 320 GPUs"},
+			{
+				Line: "muster simulate --swf KTH-SP2.swf.gz --procs 100 --policy easy --out easy.swf.gz",
+				What: "replays a log under EASY backfill and keeps the schedule",
+			},
+			{
+				Line: "muster simulate --swf ALCF-Theta-2023.swf.gz --procs 4360 --json",
+				What: "prints the figures of Muster's own policy for a script",
+			},
+			{
+				Line: "muster simulate --openb traces",
+				What: "fills a cluster of 6,212 GPUs ten times",
+			},
+			{
+				Line: "muster simulate --itp msft_itp_2021.csv.gz --cluster cluster01 --nodes 40 --gpus 8",
+				What: "replays GPU jobs on a cluster of 320 GPUs",
+			},
 		},
 		Run: runSimulate,
 	}
@@ -103,7 +156,11 @@ func newSimulation(call *tool.Call) (*simulation, error) {
 		}
 		numbers[name] = n
 	}
-	machine := replay.Machine{Nodes: max(numbers["nodes"], 1), CPUs: numbers["cpus"], GPUs: numbers["gpus"]}
+	machine := replay.Machine{
+		Nodes: max(numbers["nodes"], 1),
+		CPUs:  numbers["cpus"],
+		GPUs:  numbers["gpus"],
+	}
 	switch procs := numbers["procs"]; {
 	case procs > 0 && machine.CPUs > 0:
 		return nil, wrong("--procs and --cpus both say how many processors there are")
@@ -117,7 +174,9 @@ func newSimulation(call *tool.Call) (*simulation, error) {
 		return nil, wrong("how large is the cluster? --procs, or --nodes with --cpus or --gpus")
 	}
 	if s.kind == "itp" && machine.GPUs == 0 {
-		return nil, wrong("--itp: the trace tells no capacity, and its jobs need GPUs: choose --nodes and --gpus")
+		return nil, wrong(
+			"--itp: the trace tells no capacity, and its jobs need GPUs: choose --nodes and --gpus",
+		)
 	}
 	var err error
 	s.rule, err = replay.RuleNamed(cmp.Or(call.Opts.Text("policy"), "muster"))
@@ -147,8 +206,13 @@ func runSimulate(call *tool.Call) error {
 		return call.Errorf("%s: its jobs ask for GPUs: say with --gpus how many a node has", s.file)
 	}
 	if out := call.Opts.Text("out"); out != "" { // before, not after a long replay
-		if folder, err := os.Stat(filepath.Dir(resolvePath(call, out))); err != nil || !folder.IsDir() {
-			return call.Errorf("--out=%s: there is no folder %s", out, filepath.Dir(resolvePath(call, out)))
+		if folder, err := os.Stat(filepath.Dir(resolvePath(call, out))); err != nil ||
+			!folder.IsDir() {
+			return call.Errorf(
+				"--out=%s: there is no folder %s",
+				out,
+				filepath.Dir(resolvePath(call, out)),
+			)
 		}
 	}
 	// A replay makes much garbage and keeps little.
@@ -156,7 +220,12 @@ func runSimulate(call *tool.Call) error {
 	ctx, stop := signal.NotifyContext(call.Ctx, os.Interrupt)
 	defer stop()
 	began := call.Now()
-	res, err := replay.Run(ctx, trace.Workload(s.machine.Config(s.rule.Settings())), s.rule, newProgress(call, began, "jobs have ended"))
+	res, err := replay.Run(
+		ctx,
+		trace.Workload(s.machine.Config(s.rule.Settings())),
+		s.rule,
+		newProgress(call, began, "jobs have ended"),
+	)
 	progressOver(call)
 	if errors.Is(err, context.Canceled) {
 		return call.Errorf("interrupted: nothing was written")
@@ -257,7 +326,8 @@ func newProgress(call *tool.Call, began time.Time, done string) replay.Progress 
 	last := began
 	return func(ended, all int, at spec.Instant) {
 		now := call.Now()
-		if every := 10 * time.Second; now.Sub(last) < every && (!live || now.Sub(last) < time.Second) {
+		if every := 10 * time.Second; now.Sub(last) < every &&
+			(!live || now.Sub(last) < time.Second) {
 			return
 		}
 		last = now
@@ -281,7 +351,13 @@ func progressOver(c *tool.Call) {
 // decimals writes a number with so many decimals.
 func decimals(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 
-func simulationText(s *simulation, trace *replay.Trace, res *replay.Result, sum *replay.Summary, took time.Duration) string {
+func simulationText(
+	s *simulation,
+	trace *replay.Trace,
+	res *replay.Result,
+	sum *replay.Summary,
+	took time.Duration,
+) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-22s %s\n", name, fmt.Sprintf(format, args...))
@@ -312,13 +388,37 @@ func simulationText(s *simulation, trace *replay.Trace, res *replay.Result, sum 
 }
 
 func simulationTree(s *simulation, t *replay.Trace, sum *replay.Summary) tree.Object {
-	return append(tree.Object{{Key: "policy", Value: s.rule.Name}, {Key: "skipped_rows", Value: int64(t.Skipped)}}, summaryTree(sum)...)
+	return append(
+		tree.Object{
+			{Key: "policy", Value: s.rule.Name},
+			{Key: "skipped_rows", Value: int64(t.Skipped)},
+		},
+		summaryTree(sum)...)
 }
 
 // summaryTree is the figures of a schedule as data. Times are seconds.
 func summaryTree(sum *replay.Summary) tree.Object {
-	return tree.Object{{Key: "jobs", Value: int64(sum.Jobs)}, {Key: "refused", Value: int64(sum.Refused)}, {Key: "never_started", Value: int64(sum.Never)},
-		{Key: "mean_wait", Value: sum.MeanWait}, {Key: "p95_wait", Value: sum.P95Wait}, {Key: "max_wait", Value: sum.MaxWait},
-		{Key: "mean_bounded_slowdown", Value: sum.MeanSlowdown}, {Key: "cpu_utilisation", Value: sum.Utilisation}, {Key: "gpu_utilisation", Value: sum.GPUUse},
-		{Key: "makespan", Value: sum.Makespan}, {Key: "longest_queue", Value: int64(sum.MaxQueue)}, {Key: "passes", Value: int64(sum.Passes)}}
+	return tree.Object{
+		{Key: "jobs", Value: int64(sum.Jobs)},
+		{Key: "refused", Value: int64(sum.Refused)},
+		{Key: "never_started", Value: int64(sum.Never)},
+		{
+			Key:   "mean_wait",
+			Value: sum.MeanWait,
+		},
+		{Key: "p95_wait", Value: sum.P95Wait},
+		{Key: "max_wait", Value: sum.MaxWait},
+		{
+			Key:   "mean_bounded_slowdown",
+			Value: sum.MeanSlowdown,
+		},
+		{Key: "cpu_utilisation", Value: sum.Utilisation},
+		{Key: "gpu_utilisation", Value: sum.GPUUse},
+		{
+			Key:   "makespan",
+			Value: sum.Makespan,
+		},
+		{Key: "longest_queue", Value: int64(sum.MaxQueue)},
+		{Key: "passes", Value: int64(sum.Passes)},
+	}
 }

@@ -42,7 +42,11 @@ func newPacking(call *tool.Call) (*packing, error) {
 		}
 		n, ok := tool.PositiveNumber(call.Opts.Text(name))
 		if !ok || n < 1 || n > 1000 {
-			return nil, wrong("--%s=%s: expected a number from 1 to 1000", name, call.Opts.Text(name))
+			return nil, wrong(
+				"--%s=%s: expected a number from 1 to 1000",
+				name,
+				call.Opts.Text(name),
+			)
 		}
 		*to = n
 	}
@@ -77,12 +81,28 @@ func packOpenb(call *tool.Call) error {
 		}
 		part := r.Alloc * 100_000 / r.Capacity
 		sum += part
-		rows = append(rows, tree.Object{{Key: "shuffle", Value: seed}, {Key: "pods", Value: r.Pods}, {Key: "placed", Value: r.Placed}, {Key: "gpus_allocated_percent", Value: float64(part) / 1000}})
+		rows = append(
+			rows,
+			tree.Object{
+				{Key: "shuffle", Value: seed},
+				{Key: "pods", Value: r.Pods},
+				{Key: "placed", Value: r.Placed},
+				{Key: "gpus_allocated_percent", Value: float64(part) / 1000},
+			},
+		)
 		if asTree {
 			told(int(seed), int(p.shuffles), 0)
 			continue
 		}
-		fmt.Fprintf(call.Out, "order %-3d %d of %d pods placed, %s of %d GPUs allocated\n", seed, r.Placed, r.Pods, thousandth(part), r.Capacity/1000)
+		fmt.Fprintf(
+			call.Out,
+			"order %-3d %d of %d pods placed, %s of %d GPUs allocated\n",
+			seed,
+			r.Placed,
+			r.Pods,
+			thousandth(part),
+			r.Capacity/1000,
+		)
 		if err := call.Out.Flush(); err != nil { // the next one takes its time
 			return err
 		}
@@ -94,9 +114,24 @@ func packOpenb(call *tool.Call) error {
 	took := call.Now().Sub(began).Seconds()
 	if asTree {
 		progressOver(call)
-		return render.Structured(call, call.Opts.On("json"), tree.Object{{Key: "shuffles", Value: rows}, {Key: "mean_gpus_allocated_percent", Value: float64(mean) / 1000}, {Key: "seconds", Value: took}})
+		return render.Structured(
+			call,
+			call.Opts.On("json"),
+			tree.Object{
+				{Key: "shuffles", Value: rows},
+				{Key: "mean_gpus_allocated_percent", Value: float64(mean) / 1000},
+				{Key: "seconds", Value: took},
+			},
+		)
 	}
-	fmt.Fprintf(call.Out, "mean      %s of the GPUs allocated by %s (%d orders, %.0f s)\n", thousandth(mean), p.name(), p.shuffles, took)
+	fmt.Fprintf(
+		call.Out,
+		"mean      %s of the GPUs allocated by %s (%d orders, %.0f s)\n",
+		thousandth(mean),
+		p.name(),
+		p.shuffles,
+		took,
+	)
 	return nil
 }
 

@@ -175,7 +175,12 @@ func (s *Set) Parse(args []string, into *Values, from Source) ([]string, error) 
 		if !option.occurs(args) {
 			continue // pflag spends more on a flag than a short command has time
 		}
-		f := fs.VarPF(&value{opt: option, into: into, from: from}, option.Long, option.Short, option.Help)
+		f := fs.VarPF(
+			&value{opt: option, into: into, from: from},
+			option.Long,
+			option.Short,
+			option.Help,
+		)
 		if option.Arg == "" || option.Maybe {
 			f.NoOptDefVal = bare
 		}
@@ -250,7 +255,11 @@ func (s *Set) Find(name string) (*Option, error) {
 	}
 	if len(also) > 1 {
 		return nil, &UsageError{Command: s.Command,
-			Text: fmt.Sprintf("option '--%s' is ambiguous; possibilities: %s", name, strings.Join(also, " "))}
+			Text: fmt.Sprintf(
+				"option '--%s' is ambiguous; possibilities: %s",
+				name,
+				strings.Join(also, " "),
+			)}
 	}
 	return found, nil
 }
@@ -332,7 +341,11 @@ func (s *Set) cluster(a string) (tokens []string, takes bool) {
 
 // FromEnviron puts the options whose input variable is set. A switch is given
 // by any value, as Slurm's are, save where off says that the value means no.
-func (s *Set) FromEnviron(lookup func(string) (string, bool), off func(option, value string) bool, into *Values) error {
+func (s *Set) FromEnviron(
+	lookup func(string) (string, bool),
+	off func(option, value string) bool,
+	into *Values,
+) error {
 	for i := range s.Options {
 		o := &s.Options[i]
 		if o.Env == "" {

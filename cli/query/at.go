@@ -27,7 +27,11 @@ func At() *tool.Command {
 	return &tool.Command{
 		Name:    "at",
 		Summary: "show what a command would have printed at a moment of the past",
-		Usage:   []string{"TIME squeue|sinfo|sprio|why [ARGUMENTS]", "TIME scontrol show job|node|partition|reservation|step [ARGUMENTS]", "#EVENT COMMAND [ARGUMENTS]"},
+		Usage: []string{
+			"TIME squeue|sinfo|sprio|why [ARGUMENTS]",
+			"TIME scontrol show job|node|partition|reservation|step [ARGUMENTS]",
+			"#EVENT COMMAND [ARGUMENTS]",
+		},
 		About: `The controller folds the events of the ledger up to that moment and answers from the state which that gives, so the
 output is what the command printed then. TIME is read as sacct reads it and means the beginning of that second; #EVENT is
 the state right after an event, by its number in muster events. Who may see what is decided by the rules of now.
@@ -35,9 +39,18 @@ the state right after an event, by its number in muster events. Who may see what
 Load, free memory and heartbeats of nodes and the time of the last scheduling pass are not in the ledger and are
 shown as unknown. Planned starts are calculated again from the state of that moment.`,
 		Example: []tool.Example{
-			{Line: "muster at 09:30 squeue -u alice", What: "shows alice's jobs as they were at half past nine"},
-			{Line: "muster at now-1hour sinfo -N -l", What: "shows the nodes as they were an hour ago"},
-			{Line: "muster at '#1234' scontrol show job 12", What: "shows job 12 as it was right after event 1234"},
+			{
+				Line: "muster at 09:30 squeue -u alice",
+				What: "shows alice's jobs as they were at half past nine",
+			},
+			{
+				Line: "muster at now-1hour sinfo -N -l",
+				What: "shows the nodes as they were an hour ago",
+			},
+			{
+				Line: "muster at '#1234' scontrol show job 12",
+				What: "shows job 12 as it was right after event 1234",
+			},
 		},
 		Run: runAt,
 	}
@@ -59,13 +72,22 @@ func runAt(call *tool.Call) error {
 			continue
 		}
 		env := pastEnv(call.Env, moment)
-		env.Args = append(env.Args[:1:1], call.Operands[1:]...) // documents say how they were asked for
+		env.Args = append(
+			env.Args[:1:1],
+			call.Operands[1:]...) // documents say how they were asked for
 		if code := tool.Report(env, tool.Execute(call.Ctx, env, cmd, call.Operands[2:]), cmd.Called(), 1); code != 0 {
 			return tool.ExitCode(code)
 		}
 		return nil
 	}
-	return &opt.UsageError{Command: "muster at", Text: fmt.Sprintf("%s cannot be asked about the past: expected one of %s", call.Operands[1], strings.Join(names, ", "))}
+	return &opt.UsageError{
+		Command: "muster at",
+		Text: fmt.Sprintf(
+			"%s cannot be asked about the past: expected one of %s",
+			call.Operands[1],
+			strings.Join(names, ", "),
+		),
+	}
 }
 
 // parseMoment reads #1234, or a time as sacct reads it.
@@ -77,7 +99,10 @@ func parseMoment(call *tool.Call, text string) (*apiv1.Moment, error) {
 		}
 		return &apiv1.Moment{Seq: seq}, nil
 	}
-	sec, err := format.ParseTime(text, format.Moment{Now: call.Now().Unix(), Loc: call.Loc, Past: true})
+	sec, err := format.ParseTime(
+		text,
+		format.Moment{Now: call.Now().Unix(), Loc: call.Loc, Past: true},
+	)
 	if err != nil {
 		return nil, tool.Fail(1, tool.BadTimeText(text))
 	}
@@ -151,7 +176,12 @@ func (p *pastConn) Call(ctx context.Context, method string, req, resp proto.Mess
 
 // askReasons asks accounting why a job waited, and leaves out what came later. A job
 // that was not there at the moment has no reasons.
-func (p *pastConn) askReasons(ctx context.Context, method string, req proto.Message, rep *apiv1.ReasonsReply) error {
+func (p *pastConn) askReasons(
+	ctx context.Context,
+	method string,
+	req proto.Message,
+	rep *apiv1.ReasonsReply,
+) error {
 	if *p.now == 0 {
 		return errors.New("the job was not there at that moment")
 	}
@@ -159,7 +189,10 @@ func (p *pastConn) askReasons(ctx context.Context, method string, req proto.Mess
 		return err
 	}
 	rep.Run = nil
-	rep.Periods = slices.DeleteFunc(rep.GetPeriods(), func(r *apiv1.ReasonPeriod) bool { return r.GetFrom() > *p.now })
+	rep.Periods = slices.DeleteFunc(
+		rep.GetPeriods(),
+		func(r *apiv1.ReasonPeriod) bool { return r.GetFrom() > *p.now },
+	)
 	for _, r := range rep.GetPeriods() {
 		if r.GetTo() > *p.now {
 			r.To = 0 // it went on
@@ -169,7 +202,11 @@ func (p *pastConn) askReasons(ctx context.Context, method string, req proto.Mess
 }
 
 // Start implements tool.Conn.
-func (p *pastConn) Start(ctx context.Context, method string, req proto.Message) (tool.Pending, error) {
+func (p *pastConn) Start(
+	ctx context.Context,
+	method string,
+	req proto.Message,
+) (tool.Pending, error) {
 	if err := p.place(method, req); err != nil {
 		return nil, err
 	}
@@ -177,7 +214,11 @@ func (p *pastConn) Start(ctx context.Context, method string, req proto.Message) 
 }
 
 // Stream implements tool.Conn.
-func (p *pastConn) Stream(ctx context.Context, method string, req proto.Message) (tool.Receiver, error) {
+func (p *pastConn) Stream(
+	ctx context.Context,
+	method string,
+	req proto.Message,
+) (tool.Receiver, error) {
 	if err := p.place(method, req); err != nil {
 		return nil, err
 	}

@@ -24,20 +24,69 @@ exporter writes them, and they are found where it writes to.
 
 For operators and administrators; tokens and certificates of machines are shown to administrators.`,
 		Options: []opt.Option{
-			{Long: "actors", Also: "actor", Short: "a", Arg: "<name_list>", Help: "only what these users or nodes did; system is the controller itself"},
+			{
+				Long:  "actors",
+				Also:  "actor",
+				Short: "a",
+				Arg:   "<name_list>",
+				Help:  "only what these users or nodes did; system is the controller itself",
+			},
 			{Long: "all", Help: "every event of the ledger, also the bookkeeping of the scheduler"},
-			{Long: "jobs", Also: "job", Short: "j", Arg: "<job_id_list>", Help: "only changes of these jobs: 12, 36 with its tasks, 36_7"},
+			{
+				Long:  "jobs",
+				Also:  "job",
+				Short: "j",
+				Arg:   "<job_id_list>",
+				Help:  "only changes of these jobs: 12, 36 with its tasks, 36_7",
+			},
 			{Long: "json", Help: "print the records as JSON lines in the names of ECS"},
-			{Long: "nodelist", Also: "nodes", Short: "w", Arg: "<hostlist>", Help: "only changes that name one of these nodes"},
-			{Long: "since", Also: "starttime", Short: "S", Arg: "<time>", Help: "only changes at or after this time, as sacct -S reads it"},
-			{Long: "until", Also: "endtime", Short: "E", Arg: "<time>", Help: "only changes before this time, as sacct -E reads it"},
-			{Long: "what", Short: "k", Arg: "<kind_list>", Help: "only these kinds of events, by name or its beginning: JobUpdated,Node"},
+			{
+				Long:  "nodelist",
+				Also:  "nodes",
+				Short: "w",
+				Arg:   "<hostlist>",
+				Help:  "only changes that name one of these nodes",
+			},
+			{
+				Long:  "since",
+				Also:  "starttime",
+				Short: "S",
+				Arg:   "<time>",
+				Help:  "only changes at or after this time, as sacct -S reads it",
+			},
+			{
+				Long:  "until",
+				Also:  "endtime",
+				Short: "E",
+				Arg:   "<time>",
+				Help:  "only changes before this time, as sacct -E reads it",
+			},
+			{
+				Long:  "what",
+				Short: "k",
+				Arg:   "<kind_list>",
+				Help:  "only these kinds of events, by name or its beginning: JobUpdated,Node",
+			},
 		},
-		Env: []tool.Variable{{Name: "SLURM_TIME_FORMAT", Help: "format of timestamps: standard, relative or a strftime format"}},
+		Env: []tool.Variable{
+			{
+				Name: "SLURM_TIME_FORMAT",
+				Help: "format of timestamps: standard, relative or a strftime format",
+			},
+		},
 		Example: []tool.Example{
-			{Line: "muster audit -a alice -S 2026-11-01", What: "shows what alice has changed this month"},
-			{Line: "muster audit -k NodeStateSet -w node7 -S now-7days", What: "shows who drained and resumed a node"},
-			{Line: "muster audit -k Account,User,Association,QOS --json", What: "prints today's changes of accounts and limits for a program"},
+			{
+				Line: "muster audit -a alice -S 2026-11-01",
+				What: "shows what alice has changed this month",
+			},
+			{
+				Line: "muster audit -k NodeStateSet -w node7 -S now-7days",
+				What: "shows who drained and resumed a node",
+			},
+			{
+				Line: "muster audit -k Account,User,Association,QOS --json",
+				What: "prints today's changes of accounts and limits for a program",
+			},
 		},
 		Run: runAudit,
 	}
@@ -45,7 +94,10 @@ For operators and administrators; tokens and certificates of machines are shown 
 
 func runAudit(call *tool.Call) error {
 	if len(call.Operands) > 0 {
-		return &opt.UsageError{Command: "muster audit", Text: "unexpected argument " + strconv.Quote(call.Operands[0])}
+		return &opt.UsageError{
+			Command: "muster audit",
+			Text:    "unexpected argument " + strconv.Quote(call.Operands[0]),
+		}
 	}
 	req, err := eventsRequest(call)
 	if err != nil {
@@ -83,6 +135,13 @@ func auditText(call *tool.Call, event *apiv1.EventInfo) error {
 	if event.GetHost() != "" {
 		who += "@" + event.GetHost()
 	}
-	b := fmt.Appendf(nil, "%d %s %s %s", event.GetSeq(), render.FormatTime(call, event.GetAt()), who, event.GetKind())
+	b := fmt.Appendf(
+		nil,
+		"%d %s %s %s",
+		event.GetSeq(),
+		render.FormatTime(call, event.GetAt()),
+		who,
+		event.GetKind(),
+	)
 	return call.WriteOut(append(eventFacts(call, b, event), '\n'))
 }

@@ -20,9 +20,17 @@ LAG is how many batches of the ledger a controller has not applied yet. slurm.co
 (SlurmctldHost): one that it names and that has no ledger is taken in by itself, so add is needed only for one that
 was removed. remove ends the part of a controller that is gone for good. Only administrators can change anything,
 on the host of a controller.`,
-		Example: []tool.Example{{Line: "muster controllers", What: "shows who leads, and how far the others are"},
-			{Line: "muster controllers handover ctl2", What: "makes ctl2 the leader, before its predecessor's host is serviced"},
-			{Line: "muster controllers remove ctl3", What: "counts no longer on a controller whose host burned"}},
+		Example: []tool.Example{
+			{Line: "muster controllers", What: "shows who leads, and how far the others are"},
+			{
+				Line: "muster controllers handover ctl2",
+				What: "makes ctl2 the leader, before its predecessor's host is serviced",
+			},
+			{
+				Line: "muster controllers remove ctl3",
+				What: "counts no longer on a controller whose host burned",
+			},
+		},
 		Run: func(call *tool.Call) error {
 			verb, name := "", ""
 			if len(call.Operands) > 0 {
@@ -40,9 +48,15 @@ on the host of a controller.`,
 			case verb == "remove" && name != "":
 				return changeControllers(call, &apiv1.ChangeControllersRequest{Remove: name})
 			case verb == "handover":
-				return changeControllers(call, &apiv1.ChangeControllersRequest{HandOver: true, To: name})
+				return changeControllers(
+					call,
+					&apiv1.ChangeControllersRequest{HandOver: true, To: name},
+				)
 			}
-			return &opt.UsageError{Command: "muster controllers", Text: "expected nothing, or add, remove or handover and the name of a controller"}
+			return &opt.UsageError{
+				Command: "muster controllers",
+				Text:    "expected nothing, or add, remove or handover and the name of a controller",
+			}
 		},
 	}
 }
@@ -67,7 +81,10 @@ func listControllers(call *tool.Call) error {
 	var notes []byte
 	for _, m := range rep.GetControllers() {
 		if m.GetError() != "" {
-			rows = append(rows, []string{m.GetName(), "down", "-", "-", "-", "-", "-", m.GetAddress()})
+			rows = append(
+				rows,
+				[]string{m.GetName(), "down", "-", "-", "-", "-", "-", m.GetAddress()},
+			)
 			notes = fmt.Appendf(notes, "%s: %s\n", m.GetName(), m.GetError())
 			continue
 		}
@@ -75,8 +92,22 @@ func listControllers(call *tool.Call) error {
 		if address == "" {
 			address = "-"
 		}
-		rows = append(rows, []string{m.GetName(), m.GetRole(), fmt.Sprint(m.GetTerm()), fmt.Sprint(m.GetPosition()), fmt.Sprint(m.GetLag()),
-			fmt.Sprintf("%+dms", time.Duration(m.GetClockAhead()).Milliseconds()), m.GetVersion(), address})
+		rows = append(
+			rows,
+			[]string{
+				m.GetName(),
+				m.GetRole(),
+				fmt.Sprint(m.GetTerm()),
+				fmt.Sprint(m.GetPosition()),
+				fmt.Sprint(m.GetLag()),
+				fmt.Sprintf(
+					"%+dms",
+					time.Duration(m.GetClockAhead()).Milliseconds(),
+				),
+				m.GetVersion(),
+				address,
+			},
+		)
 	}
 	out := append(layOutTable(rows), notes...)
 	if len(rep.GetControllers()) > 1 {
@@ -117,8 +148,16 @@ func takeOver(call *tool.Call, args []string) error {
 			return err
 		}
 		var at int
-		if _, err := fmt.Sscanf(args[0], "%d", &at); err != nil || at < 0 || at >= len(list.GetControllers()) {
-			return tool.Fail(1, fmt.Sprintf("invalid index %q: expected the place of a SlurmctldHost, 0 to %d", args[0], len(list.GetControllers())-1))
+		if _, err := fmt.Sscanf(args[0], "%d", &at); err != nil || at < 0 ||
+			at >= len(list.GetControllers()) {
+			return tool.Fail(
+				1,
+				fmt.Sprintf(
+					"invalid index %q: expected the place of a SlurmctldHost, 0 to %d",
+					args[0],
+					len(list.GetControllers())-1,
+				),
+			)
 		}
 		req.To = list.GetControllers()[at].GetName()
 	}

@@ -37,20 +37,67 @@ is about several jobs has a line for each.`,
 		Options: []opt.Option{
 			{Long: "follow", Short: "f", Help: "go on as events happen, until interrupted"},
 			{Long: "from", Arg: "<number>", Help: "first event, by its number: 1234 or #1234"},
-			{Long: "jobs", Also: "job", Short: "j", Arg: "<job_id_list>", Help: "only events of these jobs: 12, 36 with its tasks, 36_7"},
+			{
+				Long:  "jobs",
+				Also:  "job",
+				Short: "j",
+				Arg:   "<job_id_list>",
+				Help:  "only events of these jobs: 12, 36 with its tasks, 36_7",
+			},
 			{Long: "json", Help: "print a JSON object on each line"},
-			{Long: "kinds", Also: "kind", Short: "k", Arg: "<kind_list>", Help: "only these kinds, by name or its beginning: JobStarted,Node"},
+			{
+				Long:  "kinds",
+				Also:  "kind",
+				Short: "k",
+				Arg:   "<kind_list>",
+				Help:  "only these kinds, by name or its beginning: JobStarted,Node",
+			},
 			{Long: "list-kinds", Help: "print the names of the kinds"},
-			{Long: "nodelist", Also: "nodes", Short: "w", Arg: "<hostlist>", Help: "only events that name one of these nodes"},
-			{Long: "since", Also: "starttime", Short: "S", Arg: "<time>", Help: "only events at or after this time, as sacct -S reads it"},
-			{Long: "until", Also: "endtime", Short: "E", Arg: "<time>", Help: "only events before this time, as sacct -E reads it"},
-			{Long: "users", Also: "user", Short: "u", Arg: "<user_list>", Help: "only events of jobs of these users, or caused by them"},
+			{
+				Long:  "nodelist",
+				Also:  "nodes",
+				Short: "w",
+				Arg:   "<hostlist>",
+				Help:  "only events that name one of these nodes",
+			},
+			{
+				Long:  "since",
+				Also:  "starttime",
+				Short: "S",
+				Arg:   "<time>",
+				Help:  "only events at or after this time, as sacct -S reads it",
+			},
+			{
+				Long:  "until",
+				Also:  "endtime",
+				Short: "E",
+				Arg:   "<time>",
+				Help:  "only events before this time, as sacct -E reads it",
+			},
+			{
+				Long:  "users",
+				Also:  "user",
+				Short: "u",
+				Arg:   "<user_list>",
+				Help:  "only events of jobs of these users, or caused by them",
+			},
 		},
-		Env: []tool.Variable{{Name: "SLURM_TIME_FORMAT", Help: "format of timestamps: standard, relative or a strftime format"}},
+		Env: []tool.Variable{
+			{
+				Name: "SLURM_TIME_FORMAT",
+				Help: "format of timestamps: standard, relative or a strftime format",
+			},
+		},
 		Example: []tool.Example{
 			{Line: "muster events -j 12", What: "shows the life of job 12"},
-			{Line: "muster events --follow -k JobStarted,JobEnded --json", What: "feeds a program with starts and ends, live"},
-			{Line: "muster events -w node7 -S now-1hour", What: "shows what happened to a node in the last hour"},
+			{
+				Line: "muster events --follow -k JobStarted,JobEnded --json",
+				What: "feeds a program with starts and ends, live",
+			},
+			{
+				Line: "muster events -w node7 -S now-1hour",
+				What: "shows what happened to a node in the last hour",
+			},
 		},
 		Run: runEvents,
 	}
@@ -58,7 +105,10 @@ is about several jobs has a line for each.`,
 
 func runEvents(call *tool.Call) error {
 	if len(call.Operands) > 0 {
-		return &opt.UsageError{Command: "muster events", Text: "unexpected argument " + strconv.Quote(call.Operands[0])}
+		return &opt.UsageError{
+			Command: "muster events",
+			Text:    "unexpected argument " + strconv.Quote(call.Operands[0]),
+		}
 	}
 	if call.Opts.On("list-kinds") {
 		for _, k := range event.Kinds() {
@@ -87,14 +137,22 @@ func runEvents(call *tool.Call) error {
 // eventsRequest reads the options.
 func eventsRequest(call *tool.Call) (*apiv1.EventsRequest, error) {
 	o := call.Opts
-	req := &apiv1.EventsRequest{Follow: o.On("follow"), Jobs: tool.SplitJobs(o.Text("jobs")), Users: o.List("users"), Kinds: o.List("kinds")}
+	req := &apiv1.EventsRequest{
+		Follow: o.On("follow"),
+		Jobs:   tool.SplitJobs(o.Text("jobs")),
+		Users:  o.List("users"),
+		Kinds:  o.List("kinds"),
+	}
 	if o.On("nodelist") {
 		req.Nodes = []string{o.Text("nodelist")}
 	}
 	if o.On("from") {
 		seq, err := strconv.ParseUint(strings.TrimPrefix(o.Text("from"), "#"), 10, 64)
 		if err != nil || seq == 0 {
-			return nil, call.Errorf("--from=%s: expected the number of an event, from 1", o.Text("from"))
+			return nil, call.Errorf(
+				"--from=%s: expected the number of an event, from 1",
+				o.Text("from"),
+			)
 		}
 		if o.On("since") {
 			return nil, call.Errorf("--from and --since both say where to begin: leave one out")
@@ -105,7 +163,10 @@ func eventsRequest(call *tool.Call) (*apiv1.EventsRequest, error) {
 		return nil, call.Errorf("--follow has no end: leave out --until")
 	}
 	at := func(name string) (int64, error) {
-		sec, err := format.ParseTime(o.Text(name), format.Moment{Now: call.Now().Unix(), Loc: call.Loc, Past: true})
+		sec, err := format.ParseTime(
+			o.Text(name),
+			format.Moment{Now: call.Now().Unix(), Loc: call.Loc, Past: true},
+		)
 		if err != nil {
 			return 0, tool.Fail(1, tool.BadTimeText(o.Text(name)))
 		}
@@ -120,7 +181,8 @@ func eventsRequest(call *tool.Call) (*apiv1.EventsRequest, error) {
 		req.Since = 1
 	default:
 		local := call.Now().In(call.Loc)
-		req.Since = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, call.Loc).UnixNano()
+		req.Since = time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, call.Loc).
+			UnixNano()
 	}
 	if err == nil && o.On("until") {
 		req.Until, err = at("until")
@@ -139,7 +201,11 @@ func eventWriter(call *tool.Call) func(*tool.Call, *apiv1.EventInfo) error {
 // eventsOnce asks and prints until the answer ends, or the way to the controller
 // does. It moves the request on to what has not been told, so that it can be made
 // again.
-func eventsOnce(call *tool.Call, req *apiv1.EventsRequest, write func(*tool.Call, *apiv1.EventInfo) error) (placed bool, err error) {
+func eventsOnce(
+	call *tool.Call,
+	req *apiv1.EventsRequest,
+	write func(*tool.Call, *apiv1.EventInfo) error,
+) (placed bool, err error) {
 	conn, err := call.Connect()
 	if err != nil {
 		return false, err
@@ -196,7 +262,11 @@ func followEvents(call *tool.Call, req *apiv1.EventsRequest) error {
 			warned = false
 		}
 		if !warned {
-			fmt.Fprintf(call.Stderr, "muster events: the controller is away after event %d; waiting for it\n", req.GetFromSeq()-1)
+			fmt.Fprintf(
+				call.Stderr,
+				"muster events: the controller is away after event %d; waiting for it\n",
+				req.GetFromSeq()-1,
+			)
 			warned = true
 		}
 		if call.Conn != nil {
@@ -292,10 +362,22 @@ func eventJSON(call *tool.Call, e *apiv1.EventInfo) error {
 		fields = append(fields, tree.Member{Key: field.GetName(), Value: value})
 	}
 	return tree.WriteJSON(call.Out, tree.Object{
-		{Key: "seq", Value: e.GetSeq()}, {Key: "at", Value: eventTime(e.GetAt())}, {Key: "kind", Value: e.GetKind()},
-		{Key: "job", Value: e.GetJob()}, {Key: "job_id", Value: int64(e.GetJobId())}, {Key: "user", Value: e.GetUser()}, {Key: "account", Value: e.GetAccount()},
+		{
+			Key:   "seq",
+			Value: e.GetSeq(),
+		}, {Key: "at", Value: eventTime(e.GetAt())}, {Key: "kind", Value: e.GetKind()},
+		{
+			Key:   "job",
+			Value: e.GetJob(),
+		}, {Key: "job_id", Value: int64(e.GetJobId())}, {Key: "user", Value: e.GetUser()}, {Key: "account", Value: e.GetAccount()},
 		{Key: "nodes", Value: tree.Strings(e.GetNodes())}, {Key: "fields", Value: fields},
-		{Key: "actor", Value: tree.Object{{Key: "kind", Value: e.GetActorKind()}, {Key: "name", Value: e.GetActor()}}},
+		{
+			Key: "actor",
+			Value: tree.Object{
+				{Key: "kind", Value: e.GetActorKind()},
+				{Key: "name", Value: e.GetActor()},
+			},
+		},
 		{Key: "command", Value: e.GetCommand()}, {Key: "cause", Value: e.GetCauseSeq()},
 	}, true)
 }

@@ -29,17 +29,49 @@ the closest to each other. Nodes that are alike are shown once.`,
 		Options: []opt.Option{
 			{Long: "nodes", Short: "w", Arg: "HOSTLIST", Help: "only these nodes"},
 			{Long: "user", Short: "u", Arg: "NAME", Help: "only GPUs that this user's jobs hold"},
-			{Long: "all", Short: "a", Help: "idle: include jobs that used their GPUs more than half of the time"},
-			{Long: "width", Arg: "COLUMNS", Help: "job: number of columns of a chart over time (default: 60)"},
+			{
+				Long:  "all",
+				Short: "a",
+				Help:  "idle: include jobs that used their GPUs more than half of the time",
+			},
+			{
+				Long: "width",
+				Arg:  "COLUMNS",
+				Help: "job: number of columns of a chart over time (default: 60)",
+			},
 			{Long: "iterate", Short: "i", Arg: "SECONDS", Help: "refresh interval in seconds"},
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "noheader", Short: "n", Help: "omit the header"},
 		},
-		Env:   []tool.Variable{{Name: "MUSTER_METRICS_TOKEN_FILE", Help: "file with the token that the agents' metrics ask for, where they ask for one"}},
-		Verbs: []tool.Verb{{Name: "top", Args: "", Help: "list every GPU with its load and its job"}, {Name: "job", Args: "ID", Help: "list the GPUs of a running or ended job"}, {Name: "idle", Args: "", Help: "list jobs whose GPUs were mostly idle, longest first"}, {Name: "topo", Args: "", Help: "how the GPUs of each node are connected: NVLink, PCI, NUMA nodes"}},
-		Example: []tool.Example{{Line: "muster gpu top -i 2", What: "watches all GPUs"}, {Line: "muster gpu job 12345 --width 100", What: "draws what the GPUs of a job did"}, {Line: "muster gpu idle -u alice", What: "shows which of alice's jobs leave GPUs unused"},
-			{Line: "muster gpu topo -w node1", What: "shows which GPUs of node1 are close to each other"}},
+		Env: []tool.Variable{
+			{
+				Name: "MUSTER_METRICS_TOKEN_FILE",
+				Help: "file with the token that the agents' metrics ask for, where they ask for one",
+			},
+		},
+		Verbs: []tool.Verb{
+			{Name: "top", Args: "", Help: "list every GPU with its load and its job"},
+			{Name: "job", Args: "ID", Help: "list the GPUs of a running or ended job"},
+			{Name: "idle", Args: "", Help: "list jobs whose GPUs were mostly idle, longest first"},
+			{
+				Name: "topo",
+				Args: "",
+				Help: "how the GPUs of each node are connected: NVLink, PCI, NUMA nodes",
+			},
+		},
+		Example: []tool.Example{
+			{Line: "muster gpu top -i 2", What: "watches all GPUs"},
+			{Line: "muster gpu job 12345 --width 100", What: "draws what the GPUs of a job did"},
+			{
+				Line: "muster gpu idle -u alice",
+				What: "shows which of alice's jobs leave GPUs unused",
+			},
+			{
+				Line: "muster gpu topo -w node1",
+				What: "shows which GPUs of node1 are close to each other",
+			},
+		},
 		Run: runGPU,
 	}
 }
@@ -64,7 +96,10 @@ func runGPU(call *tool.Call) error {
 			return word("muster gpu job takes one job ID")
 		}
 		if _, ok := tool.PositiveNumber(rest[0]); !ok {
-			return call.Errorf("%s: expected the number of a job (tasks of arrays have one of their own: squeue -o %%A)", rest[0])
+			return call.Errorf(
+				"%s: expected the number of a job (tasks of arrays have one of their own: squeue -o %%A)",
+				rest[0],
+			)
 		}
 		job, rest = rest[0], nil
 	}
@@ -97,22 +132,33 @@ func gpuOnce(call *tool.Call, what, job string) error {
 		fmt.Fprintln(call.Stderr, "muster gpu: "+s)
 	}
 	user := call.Opts.Text("user")
-	list = slices.DeleteFunc(list, func(g *gpuNow) bool { return job != "" && g.job != job || user != "" && g.user != user })
+	list = slices.DeleteFunc(
+		list,
+		func(g *gpuNow) bool { return job != "" && g.job != job || user != "" && g.user != user },
+	)
 	switch {
 	case what == "job":
 		return gpuJob(call, job, list)
 	case what == "idle":
 		list = slices.DeleteFunc(list, func(g *gpuNow) bool {
-			return g.job == "" || g.shared || g.held() == 0 || !call.Opts.On("all") && (g.noProcess+g.idle)*2 < g.held()
+			return g.job == "" || g.shared || g.held() == 0 ||
+				!call.Opts.On("all") && (g.noProcess+g.idle)*2 < g.held()
 		})
-		slices.SortStableFunc(list, func(a, b *gpuNow) int { return cmp.Compare(b.noProcess+b.idle, a.noProcess+a.idle) })
+		slices.SortStableFunc(
+			list,
+			func(a, b *gpuNow) int { return cmp.Compare(b.noProcess+b.idle, a.noProcess+a.idle) },
+		)
 	}
 	if render.WantsDocument(call) {
 		rows := make(tree.List, len(list))
 		for i, g := range list {
 			rows[i] = g.tree()
 		}
-		return render.Structured(call, call.Opts.On("json"), render.Document(call, tree.Member{Key: "gpus", Value: rows}))
+		return render.Structured(
+			call,
+			call.Opts.On("json"),
+			render.Document(call, tree.Member{Key: "gpus", Value: rows}),
+		)
 	}
 	return call.WriteOut([]byte(gpuTable(what, list, !call.Opts.On("noheader"))))
 }
@@ -134,14 +180,25 @@ func gpuJob(call *tool.Call, job string, now []*gpuNow) error {
 	case len(past.GetGpus()) == 0 && len(now) == 0 && past.GetRun().GetEnd() != 0:
 		return call.Errorf("job %s held no GPU", job)
 	case len(past.GetGpus()) == 0 && len(now) == 0:
-		return call.Errorf("job %s holds no GPU on a node that answers, and no samples of it are stored", job)
+		return call.Errorf(
+			"job %s holds no GPU on a node that answers, and no samples of it are stored",
+			job,
+		)
 	}
 	if render.WantsDocument(call) {
 		rows := make(tree.List, len(now))
 		for i, g := range now {
 			rows[i] = g.tree()
 		}
-		return render.Structured(call, call.Opts.On("json"), render.Document(call, tree.Member{Key: "gpus", Value: rows}, tree.Member{Key: "history", Value: gpuHistoryTree(past)}))
+		return render.Structured(
+			call,
+			call.Opts.On("json"),
+			render.Document(
+				call,
+				tree.Member{Key: "gpus", Value: rows},
+				tree.Member{Key: "history", Value: gpuHistoryTree(past)},
+			),
+		)
 	}
 	text := gpuEnded(past.GetGpus(), !call.Opts.On("noheader"))
 	if len(now) > 0 || past.GetRun().GetEnd() == 0 {
@@ -251,10 +308,34 @@ func formatSeconds(s float64) string {
 // gpuTable lays the rows out for one of the three words.
 func gpuTable(what string, list []*gpuNow, header bool) string {
 	var rows [][]string
-	head := []string{"NODE", "GPU", "LOAD", "UTIL", "SM", "TENSOR", "MEMORY", "POWER", "TEMP", "JOBID", "USER", "ACCOUNT"}
+	head := []string{
+		"NODE",
+		"GPU",
+		"LOAD",
+		"UTIL",
+		"SM",
+		"TENSOR",
+		"MEMORY",
+		"POWER",
+		"TEMP",
+		"JOBID",
+		"USER",
+		"ACCOUNT",
+	}
 	switch what {
 	case "idle":
-		head = []string{"JOBID", "USER", "ACCOUNT", "NODE", "GPU", "HELD", "NO PROCESS", "NO WORK", "BUSY", "UTIL NOW"}
+		head = []string{
+			"JOBID",
+			"USER",
+			"ACCOUNT",
+			"NODE",
+			"GPU",
+			"HELD",
+			"NO PROCESS",
+			"NO WORK",
+			"BUSY",
+			"UTIL NOW",
+		}
 	case "job":
 		head = append(head[:9:9], "HELD", "NO PROCESS", "NO WORK", "BUSY", "ENERGY", "UUID")
 	}
@@ -269,24 +350,90 @@ func gpuTable(what string, list []*gpuNow, header bool) string {
 		if gpu.shared {
 			name += "/shared"
 		}
-		now := []string{gpu.node, name, gpu.drawBar(), gpu.formatFigure("util", 1, "%.0f%%"), gpu.formatFigure("sm", 100, "%.0f%%"), gpu.formatFigure("tensor", 100, "%.0f%%"), gpu.memory(), gpu.formatFigure("power", 1, "%.0fW"), gpu.formatFigure("temp", 1, "%.0fC")}
+		now := []string{
+			gpu.node,
+			name,
+			gpu.drawBar(),
+			gpu.formatFigure("util", 1, "%.0f%%"),
+			gpu.formatFigure("sm", 100, "%.0f%%"),
+			gpu.formatFigure("tensor", 100, "%.0f%%"),
+			gpu.memory(),
+			gpu.formatFigure("power", 1, "%.0fW"),
+			gpu.formatFigure("temp", 1, "%.0fC"),
+		}
 		switch what {
 		case "idle":
-			rows = append(rows, []string{gpu.job, gpu.user, gpu.account, gpu.node, name, formatSeconds(gpu.held()), formatSeconds(gpu.noProcess), formatSeconds(gpu.idle), formatSeconds(gpu.busy), gpu.formatFigure("util", 1, "%.0f%%")})
+			rows = append(
+				rows,
+				[]string{
+					gpu.job,
+					gpu.user,
+					gpu.account,
+					gpu.node,
+					name,
+					formatSeconds(gpu.held()),
+					formatSeconds(gpu.noProcess),
+					formatSeconds(gpu.idle),
+					formatSeconds(gpu.busy),
+					gpu.formatFigure("util", 1, "%.0f%%"),
+				},
+			)
 		case "job":
-			rows = append(rows, append(now, formatSeconds(gpu.held()), formatSeconds(gpu.noProcess), formatSeconds(gpu.idle), formatSeconds(gpu.busy), gpu.formatFigure("energy", 1.0/3600, "%.1fWh"), gpu.uuid))
+			rows = append(
+				rows,
+				append(
+					now,
+					formatSeconds(gpu.held()),
+					formatSeconds(gpu.noProcess),
+					formatSeconds(gpu.idle),
+					formatSeconds(gpu.busy),
+					gpu.formatFigure("energy", 1.0/3600, "%.1fWh"),
+					gpu.uuid,
+				),
+			)
 		default:
-			rows = append(rows, append(now, cmp.Or(gpu.job, "-"), cmp.Or(gpu.user, "-"), cmp.Or(gpu.account, "-")))
+			rows = append(
+				rows,
+				append(now, cmp.Or(gpu.job, "-"), cmp.Or(gpu.user, "-"), cmp.Or(gpu.account, "-")),
+			)
 		}
 	}
-	text := map[string]bool{"NODE": true, "GPU": true, "LOAD": true, "JOBID": true, "USER": true, "ACCOUNT": true, "UUID": true}
+	text := map[string]bool{
+		"NODE":    true,
+		"GPU":     true,
+		"LOAD":    true,
+		"JOBID":   true,
+		"USER":    true,
+		"ACCOUNT": true,
+		"UUID":    true,
+	}
 	return render.Aligned(rows, func(i int) bool { return text[head[i]] })
 }
 
 func (g *gpuNow) tree() tree.Object {
-	object := tree.Object{{Key: "node", Value: g.node}, {Key: "gpu", Value: g.index}, {Key: "uuid", Value: g.uuid}, {Key: "model", Value: g.model}, {Key: "mig_profile", Value: g.profile},
-		{Key: "lost", Value: g.lost}, {Key: "shared", Value: g.shared}, {Key: "job_id", Value: g.job}, {Key: "user", Value: g.user}, {Key: "account", Value: g.account}, {Key: "partition", Value: g.partition},
-		{Key: "no_process_seconds", Value: g.noProcess}, {Key: "no_work_seconds", Value: g.idle}, {Key: "busy_seconds", Value: g.busy}, {Key: "unobserved_seconds", Value: g.unseen}}
+	object := tree.Object{
+		{Key: "node", Value: g.node},
+		{Key: "gpu", Value: g.index},
+		{Key: "uuid", Value: g.uuid},
+		{Key: "model", Value: g.model},
+		{Key: "mig_profile", Value: g.profile},
+		{
+			Key:   "lost",
+			Value: g.lost,
+		},
+		{Key: "shared", Value: g.shared},
+		{Key: "job_id", Value: g.job},
+		{Key: "user", Value: g.user},
+		{Key: "account", Value: g.account},
+		{Key: "partition", Value: g.partition},
+		{
+			Key:   "no_process_seconds",
+			Value: g.noProcess,
+		},
+		{Key: "no_work_seconds", Value: g.idle},
+		{Key: "busy_seconds", Value: g.busy},
+		{Key: "unobserved_seconds", Value: g.unseen},
+	}
 	for _, name := range gpuFigures() {
 		var value any
 		if v, ok := g.figure[name.short]; ok {

@@ -84,12 +84,28 @@ func gpuHistoryText(call *tool.Call, rep *apiv1.GpuHistoryReply) string {
 			if !ok {
 				continue
 			}
-			rows = append(rows, []string{node, name, f.name, line, fmt.Sprintf(f.write, mean*f.scale), fmt.Sprintf(f.write, most*f.scale)})
+			rows = append(
+				rows,
+				[]string{
+					node,
+					name,
+					f.name,
+					line,
+					fmt.Sprintf(f.write, mean*f.scale),
+					fmt.Sprintf(f.write, most*f.scale),
+				},
+			)
 			node, name = "", ""
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "From %s to %s, %s a column", localTime(call, rep.GetFrom()), localTime(call, rep.GetFrom()+int64(width)*rep.GetStep()), render.Span(rep.GetStep()))
+	fmt.Fprintf(
+		&b,
+		"From %s to %s, %s a column",
+		localTime(call, rep.GetFrom()),
+		localTime(call, rep.GetFrom()+int64(width)*rep.GetStep()),
+		render.Span(rep.GetStep()),
+	)
 	if absent {
 		fmt.Fprintf(&b, "; %c = no process on it", empty)
 	}
@@ -99,7 +115,12 @@ func gpuHistoryText(call *tool.Call, rep *apiv1.GpuHistoryReply) string {
 }
 
 // drawLine draws the points: a blank where there is no sample.
-func (f *overTime) drawLine(points []*apiv1.GpuPoint, width int, steps []rune, empty rune) (text string, mean, most float64, ok bool) {
+func (f *overTime) drawLine(
+	points []*apiv1.GpuPoint,
+	width int,
+	steps []rune,
+	empty rune,
+) (text string, mean, most float64, ok bool) {
 	values := make([]*float64, width)
 	for _, p := range points {
 		if int(p.GetAt()) < width {
@@ -127,14 +148,41 @@ func localTime(c *tool.Call, ns int64) string {
 func gpuEnded(list []*apiv1.GpuHistory, header bool) string {
 	var rows [][]string
 	if header {
-		rows = append(rows, []string{"NODE", "GPU", "HELD", "NO PROCESS", "NO WORK", "UTIL", "SM", "PEAK MEM", "ENERGY", "METHOD", "UUID"})
+		rows = append(
+			rows,
+			[]string{
+				"NODE",
+				"GPU",
+				"HELD",
+				"NO PROCESS",
+				"NO WORK",
+				"UTIL",
+				"SM",
+				"PEAK MEM",
+				"ENERGY",
+				"METHOD",
+				"UUID",
+			},
+		)
 	}
 	for _, gpu := range list {
 		t := gpu.GetTotal()
 		if t == nil {
 			continue
 		}
-		row := []string{gpu.GetNode(), fmt.Sprint(gpu.GetIndex()), formatSeconds(float64(t.GetHeld() / tool.Second)), "-", "-", "-", "-", "-", "-", cmp.Or(render.MethodText(t), "-"), gpu.GetUuid()}
+		row := []string{
+			gpu.GetNode(),
+			fmt.Sprint(gpu.GetIndex()),
+			formatSeconds(float64(t.GetHeld() / tool.Second)),
+			"-",
+			"-",
+			"-",
+			"-",
+			"-",
+			"-",
+			cmp.Or(render.MethodText(t), "-"),
+			gpu.GetUuid(),
+		}
 		if held := render.HeldPart(t); t.GetMeasured() && held > 0 {
 			part := func(ns int64) string { return fmt.Sprintf("%.0f%%", 100*float64(ns)/held) }
 			row[3] = formatSeconds(float64(t.GetNoProcess() / tool.Second))
@@ -159,7 +207,12 @@ func gpuHistoryTree(rep *apiv1.GpuHistoryReply) tree.Object {
 	for _, gpu := range rep.GetGpus() {
 		points := tree.List{}
 		for _, point := range gpu.GetPoints() {
-			object := tree.Object{{Key: "at", Value: (rep.GetFrom() + int64(point.GetAt())*rep.GetStep()) / tool.Second}}
+			object := tree.Object{
+				{
+					Key:   "at",
+					Value: (rep.GetFrom() + int64(point.GetAt())*rep.GetStep()) / tool.Second,
+				},
+			}
 			for _, f := range []struct {
 				key string
 				v   *float64
@@ -173,8 +226,23 @@ func gpuHistoryTree(rep *apiv1.GpuHistoryReply) tree.Object {
 			}
 			points = append(points, object)
 		}
-		gpus = append(gpus, tree.Object{{Key: "node", Value: gpu.GetNode()}, {Key: "gpu", Value: int64(gpu.GetIndex())}, {Key: "uuid", Value: gpu.GetUuid()},
-			{Key: "mig_profile", Value: gpu.GetProfile()}, {Key: "samples", Value: int64(gpu.GetSamples())}, {Key: "points", Value: points}})
+		gpus = append(
+			gpus,
+			tree.Object{
+				{Key: "node", Value: gpu.GetNode()},
+				{Key: "gpu", Value: int64(gpu.GetIndex())},
+				{Key: "uuid", Value: gpu.GetUuid()},
+				{
+					Key:   "mig_profile",
+					Value: gpu.GetProfile(),
+				},
+				{Key: "samples", Value: int64(gpu.GetSamples())},
+				{Key: "points", Value: points},
+			},
+		)
 	}
-	return tree.Object{{Key: "step_seconds", Value: rep.GetStep() / tool.Second}, {Key: "gpus", Value: gpus}}
+	return tree.Object{
+		{Key: "step_seconds", Value: rep.GetStep() / tool.Second},
+		{Key: "gpus", Value: gpus},
+	}
 }

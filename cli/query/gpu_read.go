@@ -21,10 +21,26 @@ type gpuFigure struct{ metric, short, key string }
 
 func gpuFigures() []gpuFigure {
 	return []gpuFigure{
-		{"DCGM_FI_DEV_GPU_UTIL", "util", "utilization_percent"}, {"DCGM_FI_PROF_SM_ACTIVE", "sm", "sm_active_ratio"},
-		{"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "tensor", "tensor_active_ratio"}, {"DCGM_FI_DEV_FB_USED", "used", "memory_used_mib"},
-		{"DCGM_FI_DEV_FB_FREE", "free", "memory_free_mib"}, {"DCGM_FI_DEV_FB_RESERVED", "reserved", "memory_reserved_mib"},
-		{"DCGM_FI_DEV_POWER_USAGE", "power", "power_watts"}, {"DCGM_FI_DEV_GPU_TEMP", "temp", "temperature_celsius"},
+		{
+			"DCGM_FI_DEV_GPU_UTIL",
+			"util",
+			"utilization_percent",
+		}, {"DCGM_FI_PROF_SM_ACTIVE", "sm", "sm_active_ratio"},
+		{
+			"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
+			"tensor",
+			"tensor_active_ratio",
+		}, {"DCGM_FI_DEV_FB_USED", "used", "memory_used_mib"},
+		{
+			"DCGM_FI_DEV_FB_FREE",
+			"free",
+			"memory_free_mib",
+		}, {"DCGM_FI_DEV_FB_RESERVED", "reserved", "memory_reserved_mib"},
+		{
+			"DCGM_FI_DEV_POWER_USAGE",
+			"power",
+			"power_watts",
+		}, {"DCGM_FI_DEV_GPU_TEMP", "temp", "temperature_celsius"},
 		{"muster_job_gpu_energy_joules_total", "energy", "energy_joules"},
 	}
 }
@@ -83,9 +99,15 @@ func fetchMetrics(ctx context.Context, addr, token string, patience time.Duratio
 	case !ok || !strings.HasPrefix(status, "HTTP/1."):
 		return "", fmt.Errorf("%w: %s does not speak HTTP", errMetrics, addr)
 	case strings.Contains(status, " 400 ") && strings.Contains(body, "HTTPS"):
-		return "", fmt.Errorf("%w: it speaks TLS (tls.agent_web_config), and this command does not: ask Prometheus, or muster gpu job ID", errMetrics)
+		return "", fmt.Errorf(
+			"%w: it speaks TLS (tls.agent_web_config), and this command does not: ask Prometheus, or muster gpu job ID",
+			errMetrics,
+		)
 	case strings.Contains(status, " 401 "):
-		return "", fmt.Errorf("%w: it asks for a token: name its file in MUSTER_METRICS_TOKEN_FILE", errMetrics)
+		return "", fmt.Errorf(
+			"%w: it asks for a token: name its file in MUSTER_METRICS_TOKEN_FILE",
+			errMetrics,
+		)
 	case !strings.Contains(status, " 200 "):
 		return "", fmt.Errorf("%w: %s", errMetrics, status)
 	}
@@ -182,7 +204,14 @@ func gpusOf(node, text string) []*gpuNow {
 		key := s.labels["UUID"] + "/" + s.labels["GPU_I_ID"]
 		gpu := devices[key]
 		if gpu == nil {
-			gpu = &gpuNow{node: node, index: s.labels["gpu"], uuid: s.labels["UUID"], model: s.labels["modelName"], profile: s.labels["GPU_I_PROFILE"], figure: map[string]float64{}}
+			gpu = &gpuNow{
+				node:    node,
+				index:   s.labels["gpu"],
+				uuid:    s.labels["UUID"],
+				model:   s.labels["modelName"],
+				profile: s.labels["GPU_I_PROFILE"],
+				figure:  map[string]float64{},
+			}
 			devices[key] = gpu
 			order = append(order, key)
 		}
@@ -202,7 +231,10 @@ func gpusOf(node, text string) []*gpuNow {
 	for _, key := range order {
 		out = append(out, devices[key])
 	}
-	slices.SortStableFunc(out, func(a, b *gpuNow) int { return gpuIndex(a.index) - gpuIndex(b.index) })
+	slices.SortStableFunc(
+		out,
+		func(a, b *gpuNow) int { return gpuIndex(a.index) - gpuIndex(b.index) },
+	)
 	for _, s := range accounts {
 		out = addToGPU(out, node, &s)
 	}
@@ -221,13 +253,31 @@ func gpuIndex(s string) int {
 // own where several share the device.
 func addToGPU(out []*gpuNow, node string, s *metricLine) []*gpuNow {
 	l := s.labels
-	i := slices.IndexFunc(out, func(g *gpuNow) bool { return g.uuid == l["gpu_uuid"] && g.job == l["slurm_job_id"] })
+	i := slices.IndexFunc(
+		out,
+		func(g *gpuNow) bool { return g.uuid == l["gpu_uuid"] && g.job == l["slurm_job_id"] },
+	)
 	if i < 0 {
-		i = slices.IndexFunc(out, func(g *gpuNow) bool { return g.job == l["slurm_job_id"] && g.profile != "" && g.index == l["gpu"] })
+		i = slices.IndexFunc(
+			out,
+			func(g *gpuNow) bool { return g.job == l["slurm_job_id"] && g.profile != "" && g.index == l["gpu"] },
+		)
 	}
 	if i < 0 {
 		i = len(out)
-		out = append(out, &gpuNow{node: node, index: l["gpu"], uuid: l["gpu_uuid"], job: l["slurm_job_id"], user: l["user"], account: l["account"], partition: l["partition"], figure: map[string]float64{}})
+		out = append(
+			out,
+			&gpuNow{
+				node:      node,
+				index:     l["gpu"],
+				uuid:      l["gpu_uuid"],
+				job:       l["slurm_job_id"],
+				user:      l["user"],
+				account:   l["account"],
+				partition: l["partition"],
+				figure:    map[string]float64{},
+			},
+		)
 	}
 	gpu := out[i]
 	gpu.shared = gpu.shared || strings.HasPrefix(s.name, "muster_job_gpu_attributed_")

@@ -24,7 +24,11 @@ func gpuTopo(call *tool.Call, nodes []*apiv1.NodeInfo) error {
 		for _, n := range nodes {
 			rows = append(rows, topoTree(n))
 		}
-		return render.Structured(call, call.Opts.On("json"), render.Document(call, tree.Member{Key: "nodes", Value: rows}))
+		return render.Structured(
+			call,
+			call.Opts.On("json"),
+			render.Document(call, tree.Member{Key: "nodes", Value: rows}),
+		)
 	}
 	return call.WriteOut([]byte(topoText(nodes, !call.Opts.On("noheader"))))
 }
@@ -67,8 +71,14 @@ const sameDevice = "DEV"
 // linkWords are the words of the matrix and what they mean, the closest first.
 func linkWords() []struct{ short, means string } {
 	return []struct{ short, means string }{
-		{sameDevice, "slices of one device"}, {"NV#", "so many NVLinks"}, {"PSB", "on one board"}, {"PIX", "through one PCIe switch"}, {"PXB", "through several PCIe switches"},
-		{"PHB", "through the PCIe host bridge"}, {"NODE", "between the host bridges of one NUMA node"}, {"SYS", "between NUMA nodes"}, {"?", "not known"},
+		{
+			sameDevice,
+			"slices of one device",
+		}, {"NV#", "so many NVLinks"}, {"PSB", "on one board"}, {"PIX", "through one PCIe switch"}, {"PXB", "through several PCIe switches"},
+		{
+			"PHB",
+			"through the PCIe host bridge",
+		}, {"NODE", "between the host bridges of one NUMA node"}, {"SYS", "between NUMA nodes"}, {"?", "not known"},
 	}
 }
 
@@ -108,7 +118,17 @@ func topoMatrix(gpus []*apiv1.GpuInfo, header bool, seen map[string]bool) string
 			}
 			seen[word] = true
 		}
-		rows = append(rows, append(row, numaText(gpu), topoCPUs(gpu), cmp.Or(gpu.GetPci(), "-"), cmp.Or(gpu.GetType(), cmp.Or(gpu.GetModel(), "-")), fmt.Sprintf("%.1fG", float64(gpu.GetMem())/1024)))
+		rows = append(
+			rows,
+			append(
+				row,
+				numaText(gpu),
+				topoCPUs(gpu),
+				cmp.Or(gpu.GetPci(), "-"),
+				cmp.Or(gpu.GetType(), cmp.Or(gpu.GetModel(), "-")),
+				fmt.Sprintf("%.1fG", float64(gpu.GetMem())/1024),
+			),
+		)
 	}
 	return render.Aligned(rows, func(int) bool { return true })
 }
@@ -133,16 +153,39 @@ func topoTree(node *apiv1.NodeInfo) tree.Object {
 		links := make(tree.List, 0, len(node.GetGpus()))
 		for k, o := range node.GetGpus() {
 			if word, lanes := topoLink(node.GetGpus(), i, k); k != i {
-				links = append(links, tree.Object{{Key: "gpu", Value: o.GetIndex()}, {Key: "link", Value: word}, {Key: "nvlinks", Value: int(lanes)}})
+				links = append(
+					links,
+					tree.Object{
+						{Key: "gpu", Value: o.GetIndex()},
+						{Key: "link", Value: word},
+						{Key: "nvlinks", Value: int(lanes)},
+					},
+				)
 			}
 		}
 		var numa any
 		if gpu.GetNuma() != device.Unknown {
 			numa = int(gpu.GetNuma())
 		}
-		gpus = append(gpus, tree.Object{{Key: "gpu", Value: gpu.GetIndex()}, {Key: "uuid", Value: gpu.GetUuid()}, {Key: "type", Value: gpu.GetType()}, {Key: "model", Value: gpu.GetModel()},
-			{Key: "parent", Value: gpu.GetParent()}, {Key: "memory_mib", Value: gpu.GetMem()}, {Key: "pci", Value: gpu.GetPci()}, {Key: "numa", Value: numa}, {Key: "cpus", Value: topoCPUs(gpu)},
-			{Key: "provider", Value: gpu.GetProvider()}, {Key: "links", Value: links}})
+		gpus = append(
+			gpus,
+			tree.Object{
+				{Key: "gpu", Value: gpu.GetIndex()},
+				{Key: "uuid", Value: gpu.GetUuid()},
+				{Key: "type", Value: gpu.GetType()},
+				{Key: "model", Value: gpu.GetModel()},
+				{
+					Key:   "parent",
+					Value: gpu.GetParent(),
+				},
+				{Key: "memory_mib", Value: gpu.GetMem()},
+				{Key: "pci", Value: gpu.GetPci()},
+				{Key: "numa", Value: numa},
+				{Key: "cpus", Value: topoCPUs(gpu)},
+				{Key: "provider", Value: gpu.GetProvider()},
+				{Key: "links", Value: links},
+			},
+		)
 	}
 	return tree.Object{{Key: "node", Value: node.GetName()}, {Key: "gpus", Value: gpus}}
 }

@@ -21,9 +21,20 @@ func Hosts() *tool.Command {
 jobs, as a login host, or both. revoke takes effect immediately: open connections of the machine are closed,
 and new ones are refused. Jobs on a revoked node keep running, but the node counts as not responding. Only
 administrators can revoke, on the controller's host.`,
-		Options: []opt.Option{{Long: "role", Arg: "<agent|login>", Help: "revoke the certificates of one role only"},
-			{Long: "reason", Arg: "<text>", Help: "reason, which is recorded in the ledger"}},
-		Example: []tool.Example{{Line: "muster hosts", What: "lists the machines with the expiry of their certificates"}, {Line: "muster hosts revoke l2 --reason 'stolen key'", What: "revokes the certificates of l2"}},
+		Options: []opt.Option{
+			{Long: "role", Arg: "<agent|login>", Help: "revoke the certificates of one role only"},
+			{Long: "reason", Arg: "<text>", Help: "reason, which is recorded in the ledger"},
+		},
+		Example: []tool.Example{
+			{
+				Line: "muster hosts",
+				What: "lists the machines with the expiry of their certificates",
+			},
+			{
+				Line: "muster hosts revoke l2 --reason 'stolen key'",
+				What: "revokes the certificates of l2",
+			},
+		},
 		Run: func(call *tool.Call) error {
 			switch {
 			case len(call.Operands) == 0 && !call.Opts.On("role") && !call.Opts.On("reason"):
@@ -31,7 +42,10 @@ administrators can revoke, on the controller's host.`,
 			case len(call.Operands) == 2 && call.Operands[0] == "revoke":
 				return revokeHost(call)
 			}
-			return &opt.UsageError{Command: "muster hosts", Text: "expected nothing, or revoke and the name of a machine"}
+			return &opt.UsageError{
+				Command: "muster hosts",
+				Text:    "expected nothing, or revoke and the name of a machine",
+			}
 		},
 	}
 }
@@ -46,7 +60,11 @@ func listHosts(call *tool.Call) error {
 
 func revokeHost(call *tool.Call) error {
 	var rep apiv1.RevokeHostReply
-	req := &apiv1.RevokeHostRequest{Name: call.Operands[1], Role: call.Opts.Text("role"), Reason: call.Opts.Text("reason")}
+	req := &apiv1.RevokeHostRequest{
+		Name:   call.Operands[1],
+		Role:   call.Opts.Text("role"),
+		Reason: call.Opts.Text("reason"),
+	}
 	if err := call.RPC(tool.MethodRevokeHost, req, &rep); err != nil {
 		return err
 	}
@@ -56,7 +74,12 @@ func revokeHost(call *tool.Call) error {
 // hostTable prints certificates by machine, the one that lasts longest first.
 func hostTable(call *tool.Call, hosts []*apiv1.HostInfo, now int64) error {
 	slices.SortFunc(hosts, func(a, b *apiv1.HostInfo) int {
-		return cmp.Or(cmp.Compare(a.GetName(), b.GetName()), cmp.Compare(a.GetRole(), b.GetRole()), cmp.Compare(b.GetExpires(), a.GetExpires()), cmp.Compare(a.GetSerial(), b.GetSerial()))
+		return cmp.Or(
+			cmp.Compare(a.GetName(), b.GetName()),
+			cmp.Compare(a.GetRole(), b.GetRole()),
+			cmp.Compare(b.GetExpires(), a.GetExpires()),
+			cmp.Compare(a.GetSerial(), b.GetSerial()),
+		)
 	})
 	rows := [][]string{{"HOST", "ROLE", "STATE", "EXPIRES", "SERIAL"}}
 	for _, host := range hosts {
@@ -67,7 +90,16 @@ func hostTable(call *tool.Call, hosts []*apiv1.HostInfo, now int64) error {
 		case host.GetExpires()-now < int64(7*24*time.Hour) && now > 0:
 			state = "ends soon"
 		}
-		rows = append(rows, []string{host.GetName(), host.GetRole(), state, render.FormatTime(call, host.GetExpires()), host.GetSerial()})
+		rows = append(
+			rows,
+			[]string{
+				host.GetName(),
+				host.GetRole(),
+				state,
+				render.FormatTime(call, host.GetExpires()),
+				host.GetSerial(),
+			},
+		)
 	}
 	var width [4]int
 	for _, row := range rows {

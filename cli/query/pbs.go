@@ -80,14 +80,19 @@ func runQstat(call *tool.Call) error {
 		return fetch.JobsError(err)
 	}
 	if len(rep.GetUnknown()) > 0 {
-		return tool.Unknown(spec.CodeInvalidJobID, "qstat: Unknown Job Id "+strings.Join(rep.GetUnknown(), ","))
+		return tool.Unknown(
+			spec.CodeInvalidJobID,
+			"qstat: Unknown Job Id "+strings.Join(rep.GetUnknown(), ","),
+		)
 	}
 	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
 	view.Now = rep.GetNow()
 	var b strings.Builder
 	if len(rep.GetJobs()) > 0 && !call.Opts.On("full") {
-		b.WriteString("Job id              Name             Username        Time Use S Queue          \n" +
-			"------------------- ---------------- --------------- -------- - ---------------\n")
+		b.WriteString(
+			"Job id              Name             Username        Time Use S Queue          \n" +
+				"------------------- ---------------- --------------- -------- - ---------------\n",
+		)
 	}
 	for _, job := range rep.GetJobs() {
 		row := render.JobRow{JobInfo: job, Task: -1}
@@ -95,8 +100,18 @@ func runQstat(call *tool.Call) error {
 			fullJob(&b, view, row)
 			continue
 		}
-		fmt.Fprintf(&b, "%-19.19s %-16.16s %-15.15s %-8.8s %s %-15.15s\n", view.ID(row), job.GetSpec().GetName(), cmp.Or(job.GetUser(), tool.Itoa(job.GetUserId())),
-			format.Duration(render.Elapsed(job, view.Now)/tool.Second), pbsState(job), job.GetPartition())
+		fmt.Fprintf(
+			&b,
+			"%-19.19s %-16.16s %-15.15s %-8.8s %s %-15.15s\n",
+			view.ID(row),
+			job.GetSpec().GetName(),
+			cmp.Or(job.GetUser(), tool.Itoa(job.GetUserId())),
+			format.Duration(
+				render.Elapsed(job, view.Now)/tool.Second,
+			),
+			pbsState(job),
+			job.GetPartition(),
+		)
 	}
 	return call.WriteOut([]byte(b.String()))
 }
@@ -173,16 +188,33 @@ func listQueues(call *tool.Call) error {
 		of["all"]++
 	}
 	var b strings.Builder
-	b.WriteString("Queue              Tot  Ena  Str   Que   Run   Hld   Exi\n---------------- ----- ---- ---- ----- ----- ----- -----\n")
+	b.WriteString(
+		"Queue              Tot  Ena  Str   Que   Run   Hld   Exi\n---------------- ----- ---- ---- ----- ----- ----- -----\n",
+	)
 	for _, partition := range parts.GetPartitions() {
 		if partition.GetHidden() {
 			continue
 		}
 		of := count[partition.GetName()]
 		state := spec.PartitionState(partition.GetState())
-		accepts := strings.ToLower(render.YesNo(state == spec.PartitionUp || state == spec.PartitionDown))
-		starts := strings.ToLower(render.YesNo(state == spec.PartitionUp || state == spec.PartitionDrain))
-		fmt.Fprintf(&b, "%-16.16s %5d %4s %4s %5d %5d %5d %5d\n", partition.GetName(), of["all"], accepts, starts, of["Q"], of["R"]+of["S"], of["H"], of["E"])
+		accepts := strings.ToLower(
+			render.YesNo(state == spec.PartitionUp || state == spec.PartitionDown),
+		)
+		starts := strings.ToLower(
+			render.YesNo(state == spec.PartitionUp || state == spec.PartitionDrain),
+		)
+		fmt.Fprintf(
+			&b,
+			"%-16.16s %5d %4s %4s %5d %5d %5d %5d\n",
+			partition.GetName(),
+			of["all"],
+			accepts,
+			starts,
+			of["Q"],
+			of["R"]+of["S"],
+			of["H"],
+			of["E"],
+		)
 	}
 	return call.WriteOut([]byte(b.String()))
 }

@@ -21,10 +21,19 @@ func Runs() *tool.Command {
 was made. They go on: their nodes are drained, and nothing of them is given to other jobs. This command lists them. kill ends
 the named ones on all their nodes; nothing ends them unasked. A node without any is put back into service. Only administrators
 can use this command, on the controller's host.`,
-		Options: []opt.Option{{Long: "json", Help: "print JSON"}, {Long: "yaml", Help: "print YAML"},
-			{Long: "grace", Arg: "<seconds>", Help: "time between SIGTERM and SIGKILL (default: KillWait)"}},
-		Example: []tool.Example{{Line: "muster runs", What: "list the runs that the ledger does not know"},
-			{Line: "muster runs kill 305.1.batch.9e3779b97f4a7c15", What: "end one of them"}},
+		Options: []opt.Option{
+			{Long: "json", Help: "print JSON"},
+			{Long: "yaml", Help: "print YAML"},
+			{
+				Long: "grace",
+				Arg:  "<seconds>",
+				Help: "time between SIGTERM and SIGKILL (default: KillWait)",
+			},
+		},
+		Example: []tool.Example{
+			{Line: "muster runs", What: "list the runs that the ledger does not know"},
+			{Line: "muster runs kill 305.1.batch.9e3779b97f4a7c15", What: "end one of them"},
+		},
 		Run: func(call *tool.Call) error {
 			switch {
 			case len(call.Operands) == 0 && !call.Opts.On("grace"):
@@ -32,7 +41,10 @@ can use this command, on the controller's host.`,
 			case len(call.Operands) > 1 && call.Operands[0] == "kill":
 				return killOrphans(call)
 			}
-			return &opt.UsageError{Command: "muster runs", Text: "expected nothing, or kill and the names of runs"}
+			return &opt.UsageError{
+				Command: "muster runs",
+				Text:    "expected nothing, or kill and the names of runs",
+			}
 		},
 	}
 }
@@ -46,7 +58,11 @@ func listOrphans(call *tool.Call) error {
 		return render.Structured(call, call.Opts.On("json"), orphanTree(&rep))
 	}
 	if rep.GetLostAt() != 0 {
-		line := fmt.Sprintf("History was lost: %s had seen more than this ledger holds (noticed %s).\n", rep.GetWitness(), render.FormatTime(call, rep.GetLostAt()))
+		line := fmt.Sprintf(
+			"History was lost: %s had seen more than this ledger holds (noticed %s).\n",
+			rep.GetWitness(),
+			render.FormatTime(call, rep.GetLostAt()),
+		)
 		if err := call.WriteOut([]byte(line)); err != nil {
 			return err
 		}
@@ -58,9 +74,17 @@ func listOrphans(call *tool.Call) error {
 func orphanTree(rep *apiv1.ListOrphansReply) tree.Object {
 	runs := tree.List{}
 	for _, r := range rep.GetRuns() {
-		runs = append(runs, tree.Object{{Key: "run", Value: r.GetRun()}, {Key: "node", Value: r.GetNode()}, {Key: "job_id", Value: r.GetJobId()},
-			{Key: "user", Value: r.GetUser()}, {Key: "user_id", Value: r.GetUserId()},
-			{Key: "start_time", Value: r.GetStarted() / int64(time.Second)}})
+		runs = append(
+			runs,
+			tree.Object{
+				{Key: "run", Value: r.GetRun()},
+				{Key: "node", Value: r.GetNode()},
+				{Key: "job_id", Value: r.GetJobId()},
+				{Key: "user", Value: r.GetUser()},
+				{Key: "user_id", Value: r.GetUserId()},
+				{Key: "start_time", Value: r.GetStarted() / int64(time.Second)},
+			},
+		)
 	}
 	return tree.Object{{Key: "history_lost_time", Value: rep.GetLostAt() / int64(time.Second)},
 		{Key: "history_lost_witness", Value: rep.GetWitness()}, {Key: "runs", Value: runs}}
@@ -69,12 +93,22 @@ func orphanTree(rep *apiv1.ListOrphansReply) tree.Object {
 func killOrphans(call *tool.Call) error {
 	seconds := 0
 	if call.Opts.On("grace") {
-		if _, err := fmt.Sscanf(call.Opts.Text("grace")+"\n", "%d\n", &seconds); err != nil || seconds < 1 {
-			return &opt.UsageError{Command: "muster runs", Text: fmt.Sprintf("invalid --grace %q: expected a number of seconds above 0", call.Opts.Text("grace"))}
+		if _, err := fmt.Sscanf(call.Opts.Text("grace")+"\n", "%d\n", &seconds); err != nil ||
+			seconds < 1 {
+			return &opt.UsageError{
+				Command: "muster runs",
+				Text: fmt.Sprintf(
+					"invalid --grace %q: expected a number of seconds above 0",
+					call.Opts.Text("grace"),
+				),
+			}
 		}
 	}
 	var rep apiv1.KillOrphansReply
-	req := &apiv1.KillOrphansRequest{Runs: call.Operands[1:], Grace: int64(time.Duration(seconds) * time.Second)}
+	req := &apiv1.KillOrphansRequest{
+		Runs:  call.Operands[1:],
+		Grace: int64(time.Duration(seconds) * time.Second),
+	}
 	if err := call.RPC(tool.MethodKillOrphans, req, &rep); err != nil {
 		return err
 	}
@@ -92,7 +126,16 @@ func orphanTable(call *tool.Call, runs []*apiv1.OrphanRun) error {
 		if user == "" {
 			user = fmt.Sprint(run.GetUserId())
 		}
-		rows = append(rows, []string{run.GetNode(), fmt.Sprint(run.GetJobId()), user, render.FormatTime(call, run.GetStarted()), run.GetRun()})
+		rows = append(
+			rows,
+			[]string{
+				run.GetNode(),
+				fmt.Sprint(run.GetJobId()),
+				user,
+				render.FormatTime(call, run.GetStarted()),
+				run.GetRun(),
+			},
+		)
 	}
 	var width [4]int
 	for _, row := range rows {

@@ -64,7 +64,11 @@ or has ended.`,
 }
 
 func runScancel(call *tool.Call) error {
-	req := &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}, Batch: call.Opts.On("batch"), Full: call.Opts.On("full")}
+	req := &apiv1.CancelRequest{
+		Filter: &apiv1.JobFilter{},
+		Batch:  call.Opts.On("batch"),
+		Full:   call.Opts.On("full"),
+	}
 	steps, err := cancelFilter(call, req.GetFilter())
 	if err != nil {
 		return err
@@ -115,7 +119,11 @@ func endSteps(call *tool.Call, steps []string, sig int32) error {
 		if call.Opts.On("verbose") {
 			fmt.Fprintf(call.Stderr, "scancel: Terminating step %s\n", id)
 		}
-		err := call.RPC(tool.MethodEndStep, &apiv1.EndStepRequest{Job: job, Step: n, Signal: sig}, &apiv1.EndStepReply{})
+		err := call.RPC(
+			tool.MethodEndStep,
+			&apiv1.EndStepRequest{Job: job, Step: n, Signal: sig},
+			&apiv1.EndStepReply{},
+		)
 		if err == nil {
 			continue
 		}
@@ -125,7 +133,12 @@ func endSteps(call *tool.Call, steps []string, sig int32) error {
 		}
 		code = int(refusal.Code) & 0xff
 		if !call.Opts.On("quiet") {
-			fmt.Fprintf(call.Stderr, "scancel: error: Kill job error on job step id %s: %s\n", id, refusal.Text)
+			fmt.Fprintf(
+				call.Stderr,
+				"scancel: error: Kill job error on job step id %s: %s\n",
+				id,
+				refusal.Text,
+			)
 		}
 	}
 	if code != 0 {
@@ -154,8 +167,14 @@ func cancelFilter(call *tool.Call, filter *apiv1.JobFilter) (steps []string, err
 	if err := cancelOptions(call, filter, len(steps) > 0); err != nil || len(steps) == 0 {
 		return steps, err
 	}
-	if o := call.Opts; !proto.Equal(filter, &apiv1.JobFilter{Jobs: filter.GetJobs()}) || o.On("interactive") || o.On("wckey") || o.On("batch") {
-		return nil, call.Errorf("%s: --interactive, --batch and the filters are for jobs: name a step without them", steps[0])
+	if o := call.Opts; !proto.Equal(filter, &apiv1.JobFilter{Jobs: filter.GetJobs()}) ||
+		o.On("interactive") ||
+		o.On("wckey") ||
+		o.On("batch") {
+		return nil, call.Errorf(
+			"%s: --interactive, --batch and the filters are for jobs: name a step without them",
+			steps[0],
+		)
 	}
 	return steps, nil
 }
@@ -212,17 +231,28 @@ func chooseJobs(call *tool.Call, req *apiv1.CancelRequest) error {
 		row := render.JobRow{JobInfo: job, Task: -1}
 		id := view.ID(row)
 		if row.IsArray() {
-			id = tool.Itoa(job.GetArrayJobId()) + "_[" + format.Array{Ranges: arrayRanges(job)}.String() + "]"
+			id = tool.Itoa(
+				job.GetArrayJobId(),
+			) + "_[" + format.Array{
+				Ranges: arrayRanges(job),
+			}.String() + "]"
 		}
 		if key != "" && job.GetSpec().GetWckey() != key {
 			continue
 		}
 		if ask {
-			fmt.Fprintf(call.Stderr, "Cancel job_id=%s name=%s partition=%s [y/n]? ", id, job.GetSpec().GetName(), job.GetPartition())
+			fmt.Fprintf(
+				call.Stderr,
+				"Cancel job_id=%s name=%s partition=%s [y/n]? ",
+				id,
+				job.GetSpec().GetName(),
+				job.GetPartition(),
+			)
 			if !lines.Scan() {
 				break
 			}
-			if answer := strings.ToLower(strings.TrimSpace(lines.Text())); answer != "y" && answer != "yes" {
+			if answer := strings.ToLower(strings.TrimSpace(lines.Text())); answer != "y" &&
+				answer != "yes" {
 				continue
 			}
 		}
@@ -238,7 +268,14 @@ func chooseJobs(call *tool.Call, req *apiv1.CancelRequest) error {
 func arrayRanges(job *apiv1.JobInfo) []format.Range {
 	var out []format.Range
 	for _, r := range job.GetArrayTasks() {
-		out = append(out, format.Range{First: uint32(r.GetFirst()), Last: uint32(r.GetLast()), Step: uint32(max(r.GetStep(), 1))})
+		out = append(
+			out,
+			format.Range{
+				First: uint32(r.GetFirst()),
+				Last:  uint32(r.GetLast()),
+				Step:  uint32(max(r.GetStep(), 1)),
+			},
+		)
 	}
 	return out
 }
@@ -268,7 +305,8 @@ func cancelResults(call *tool.Call, req *apiv1.CancelRequest, rep *apiv1.JobResu
 			name = base
 		}
 		e := result.GetError()
-		quiet := spec.Code(e.GetCode()) == spec.CodeInvalidJobID || spec.Code(e.GetCode()) == spec.CodeAlreadyDone
+		quiet := spec.Code(e.GetCode()) == spec.CodeInvalidJobID ||
+			spec.Code(e.GetCode()) == spec.CodeAlreadyDone
 		line := fmt.Sprintf("scancel: error: Kill job error on job id %s: %s", name, e.GetText())
 		if e.GetDetail() != "" && !quiet {
 			line += " (" + e.GetDetail() + ")"

@@ -129,7 +129,11 @@ func scontrolCommand(call *tool.Call) error {
 	name := call.Command.FirstVerb(call.Operands[0], 3)
 	if name == "" {
 		if why, ok := laterVerbs()[strings.ToLower(call.Operands[0])]; ok {
-			return call.Errorf("%s is not supported in this release: %s", strings.ToLower(call.Operands[0]), why)
+			return call.Errorf(
+				"%s is not supported in this release: %s",
+				strings.ToLower(call.Operands[0]),
+				why,
+			)
 		}
 		return tool.Fail(1, "invalid keyword: "+call.Operands[0])
 	}
@@ -311,8 +315,21 @@ func pingLeader(call *tool.Call) error {
 		if one.role == "" {
 			one.role = fmt.Sprintf("backup%d", i)
 		}
-		pings = append(pings, tree.Object{{Key: "hostname", Value: one.host}, {Key: "pinged", Value: state}, {Key: "responding", Value: one.up},
-			{Key: "latency", Value: took.Microseconds()}, {Key: "mode", Value: one.role}, {Key: "primary", Value: one.role == "primary"}, {Key: "status", Value: state}})
+		pings = append(
+			pings,
+			tree.Object{
+				{Key: "hostname", Value: one.host},
+				{Key: "pinged", Value: state},
+				{Key: "responding", Value: one.up},
+				{
+					Key:   "latency",
+					Value: took.Microseconds(),
+				},
+				{Key: "mode", Value: one.role},
+				{Key: "primary", Value: one.role == "primary"},
+				{Key: "status", Value: state},
+			},
+		)
 		text = fmt.Appendf(text, "Slurmctld(%s) at %s is %s\n", one.role, one.host, state)
 	}
 	if render.WantsDocument(call) {
@@ -413,12 +430,35 @@ func showLicenses(call *tool.Call, name string) error {
 			}
 		}
 		reserved := reservedOf(resv.GetReservations(), l.GetName())
-		b = append(b, fmt.Sprintf("LicenseName=%s\n    Total=%d Used=%d Free=%d Reserved=%d Remote=no\n", l.GetName(), l.GetN(), used, l.GetN()-used, reserved)...)
-		list = append(list, tree.Object{{Key: "LicenseName", Value: l.GetName()}, {Key: "Total", Value: l.GetN()}, {Key: "Used", Value: used}, {Key: "Free", Value: l.GetN() - used},
-			{Key: "Remote", Value: false}, {Key: "Reserved", Value: reserved}})
+		b = append(
+			b,
+			fmt.Sprintf(
+				"LicenseName=%s\n    Total=%d Used=%d Free=%d Reserved=%d Remote=no\n",
+				l.GetName(),
+				l.GetN(),
+				used,
+				l.GetN()-used,
+				reserved,
+			)...)
+		list = append(
+			list,
+			tree.Object{
+				{Key: "LicenseName", Value: l.GetName()},
+				{Key: "Total", Value: l.GetN()},
+				{Key: "Used", Value: used},
+				{Key: "Free", Value: l.GetN() - used},
+				{Key: "Remote", Value: false},
+				{Key: "Reserved", Value: reserved},
+			},
+		)
 	}
 	if render.WantsDocument(call) {
-		return render.Answer(call, "openapi_licenses_resp", tree.Member{Key: "licenses", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(cfg.GetNow())})
+		return render.Answer(
+			call,
+			"openapi_licenses_resp",
+			tree.Member{Key: "licenses", Value: list},
+			tree.Member{Key: "last_update", Value: render.Instant(cfg.GetNow())},
+		)
 	}
 	if len(list) == 0 {
 		return tool.Fail(1, "License "+name+" not found")
@@ -451,7 +491,10 @@ func stopController(call *tool.Call, args []string) error {
 		switch strings.ToLower(args[0]) {
 		case "slurmctld", "controller":
 		default:
-			return call.Errorf("invalid shutdown argument: %q: expected slurmctld, controller or nothing", args[0])
+			return call.Errorf(
+				"invalid shutdown argument: %q: expected slurmctld, controller or nothing",
+				args[0],
+			)
 		}
 	}
 	return call.RPC(tool.MethodShutdown, &apiv1.ShutdownRequest{}, &apiv1.ShutdownReply{})

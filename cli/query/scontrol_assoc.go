@@ -97,11 +97,31 @@ func (l *bound) documentMember() tree.Member {
 		} else if part, err := strconv.ParseFloat(l.used, 64); err == nil {
 			n = part // minutes of GrpWall
 		}
-		return tree.Member{Key: l.key, Value: used(tree.Object{{Key: "limit", Value: render.Number(l.limit.GetValue(), l.limit != nil, l.limit == nil)}}, n)}
+		return tree.Member{
+			Key: l.key,
+			Value: used(
+				tree.Object{
+					{
+						Key:   "limit",
+						Value: render.Number(l.limit.GetValue(), l.limit != nil, l.limit == nil),
+					},
+				},
+				n,
+			),
+		}
 	}
 	list := tree.List{}
 	for _, t := range l.list {
-		list = append(list, used(tree.Object{{Key: "name", Value: t.name}, {Key: "limit", Value: render.Number(t.limit, t.limit >= 0, t.limit < 0)}}, t.used))
+		list = append(
+			list,
+			used(
+				tree.Object{
+					{Key: "name", Value: t.name},
+					{Key: "limit", Value: render.Number(t.limit, t.limit >= 0, t.limit < 0)},
+				},
+				t.used,
+			),
+		)
 	}
 	return tree.Member{Key: l.key, Value: list}
 }
@@ -178,7 +198,10 @@ func (m *assocMgr) readOptions(args []string) error {
 		key, value, ok := strings.Cut(arg, "=")
 		name := findBegun([]string{"users", "accounts", "qos", "flags"}, key)
 		if !ok || name == "" {
-			return m.c.Errorf("show assoc_mgr takes users=, accounts=, qos= and flags=, not %s", arg)
+			return m.c.Errorf(
+				"show assoc_mgr takes users=, accounts=, qos= and flags=, not %s",
+				arg,
+			)
 		}
 		list := tool.SplitList(value)
 		if len(list) == 0 {
@@ -195,7 +218,10 @@ func (m *assocMgr) readOptions(args []string) error {
 			for _, f := range list {
 				flag := findBegun([]string{"users", "associations", "qos"}, f)
 				if flag == "" {
-					return m.c.Errorf("show assoc_mgr: flags= takes users, assoc and qos, not %s", f)
+					return m.c.Errorf(
+						"show assoc_mgr: flags= takes users, assoc and qos, not %s",
+						f,
+					)
 				}
 				m.flags = append(m.flags, flag)
 			}
@@ -207,7 +233,10 @@ func (m *assocMgr) readOptions(args []string) error {
 // findBegun finds the word that begins with what was typed, with any capitals.
 func findBegun(words []string, typed string) string {
 	typed = strings.ToLower(typed)
-	i := slices.IndexFunc(words, func(w string) bool { return typed != "" && strings.HasPrefix(w, typed) })
+	i := slices.IndexFunc(
+		words,
+		func(w string) bool { return typed != "" && strings.HasPrefix(w, typed) },
+	)
 	if i < 0 {
 		return ""
 	}
@@ -309,7 +338,11 @@ func inMinutes(ns int64) *apiv1.OptionalInt {
 
 // wallUsed is GrpWall, in minutes.
 func wallUsed(limit int64, u *apiv1.LimitUsage) bound {
-	return bound{key: "GrpWall", limit: inMinutes(limit), used: strconv.FormatFloat(u.GetWall()/60, 'f', 2, 64)}
+	return bound{
+		key:   "GrpWall",
+		limit: inMinutes(limit),
+		used:  strconv.FormatFloat(u.GetWall()/60, 'f', 2, 64),
+	}
 }
 
 // userRecords are the users that are asked for, by name.
@@ -320,15 +353,28 @@ func (m *assocMgr) userRecords() []*apiv1.AccountingUser {
 			out = append(out, u)
 		}
 	}
-	slices.SortFunc(out, func(a, b *apiv1.AccountingUser) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(
+		out,
+		func(a, b *apiv1.AccountingUser) int { return strings.Compare(a.GetName(), b.GetName()) },
+	)
 	return out
 }
 
 func (m *assocMgr) userTexts() [][]string {
 	var out [][]string
 	for _, u := range m.userRecords() {
-		out = append(out, []string{"UserName=" + u.GetName() + "(" + m.uidOf(u.GetName()) + ") DefAccount=" + u.GetDefaultAccount() +
-			" DefWckey=" + u.GetDefaultWckey() + " AdminLevel=" + cmp.Or(u.GetAdminLevel(), "None")})
+		out = append(
+			out,
+			[]string{
+				"UserName=" + u.GetName() + "(" + m.uidOf(
+					u.GetName(),
+				) + ") DefAccount=" + u.GetDefaultAccount() +
+					" DefWckey=" + u.GetDefaultWckey() + " AdminLevel=" + cmp.Or(
+					u.GetAdminLevel(),
+					"None",
+				),
+			},
+		)
 	}
 	return out
 }
@@ -337,7 +383,8 @@ func (m *assocMgr) userTexts() [][]string {
 func (m *assocMgr) assocRecords() []*apiv1.Association {
 	var out []*apiv1.Association
 	for _, s := range m.rep.GetShares().GetShares() {
-		if a := m.show.ByID(s.GetAssoc()); a != nil && isAsked(m.users, a.GetUser()) && isAsked(m.accounts, a.GetAccount()) {
+		if a := m.show.ByID(s.GetAssoc()); a != nil && isAsked(m.users, a.GetUser()) &&
+			isAsked(m.accounts, a.GetAccount()) {
 			out = append(out, a)
 		}
 	}
@@ -356,13 +403,31 @@ func (m *assocMgr) assocLimits(assoc *apiv1.Association) boundLines {
 		return counted(key, limit, used)
 	}
 	return boundLines{
-		{counted("GrpJobs", assoc.GetGrpJobs(), usage.GetRunning()), counted("GrpJobsAccrue", assoc.GetGrpJobsAccrue(), usage.GetAccruing())},
-		{counted("GrpSubmitJobs", assoc.GetGrpSubmitJobs(), usage.GetSubmitted()), wallUsed(assoc.GetGrpWall(), usage)},
-		{m.limitWithUse("GrpTRES", assoc.GetGrpTres(), usage.GetTres())}, {m.limitWithUse("GrpTRESMins", assoc.GetGrpTresMins(), usage.GetTresMins())},
+		{
+			counted("GrpJobs", assoc.GetGrpJobs(), usage.GetRunning()),
+			counted("GrpJobsAccrue", assoc.GetGrpJobsAccrue(), usage.GetAccruing()),
+		},
+		{
+			counted("GrpSubmitJobs", assoc.GetGrpSubmitJobs(), usage.GetSubmitted()),
+			wallUsed(assoc.GetGrpWall(), usage),
+		},
+		{
+			m.limitWithUse("GrpTRES", assoc.GetGrpTres(), usage.GetTres()),
+		}, {m.limitWithUse("GrpTRESMins", assoc.GetGrpTresMins(), usage.GetTresMins())},
 		{m.limitWithUse("GrpTRESRunMins", assoc.GetGrpTresRunMins(), usage.GetTresRunMins())},
-		{own("MaxJobs", assoc.GetMaxJobs(), usage.GetRunning()), own("MaxJobsAccrue", assoc.GetMaxJobsAccrue(), usage.GetAccruing()),
-			own("MaxSubmitJobs", assoc.GetMaxSubmitJobs(), usage.GetSubmitted()), plain("MaxWallPJ", inMinutes(assoc.GetMaxWall()))},
-		{limitAlone("MaxTRESPJ", assoc.GetMaxTresPerJob())}, {limitAlone("MaxTRESPN", assoc.GetMaxTresPerNode())}, {limitAlone("MaxTRESMinsPJ", assoc.GetMaxTresMins())},
+		{
+			own("MaxJobs", assoc.GetMaxJobs(), usage.GetRunning()),
+			own("MaxJobsAccrue", assoc.GetMaxJobsAccrue(), usage.GetAccruing()),
+			own(
+				"MaxSubmitJobs",
+				assoc.GetMaxSubmitJobs(),
+				usage.GetSubmitted(),
+			),
+			plain("MaxWallPJ", inMinutes(assoc.GetMaxWall())),
+		},
+		{
+			limitAlone("MaxTRESPJ", assoc.GetMaxTresPerJob()),
+		}, {limitAlone("MaxTRESPN", assoc.GetMaxTresPerNode())}, {limitAlone("MaxTRESMinsPJ", assoc.GetMaxTresMins())},
 		{plain("MinPrioThresh", assoc.GetMinPrio())},
 	}
 }
@@ -370,7 +435,8 @@ func (m *assocMgr) assocLimits(assoc *apiv1.Association) boundLines {
 // isDefault tells whether an association is the one of its user's jobs that
 // name no account.
 func (m *assocMgr) isDefault(a *apiv1.Association) bool {
-	return a.GetUser() != "" && a.GetPartition() == "" && m.people[a.GetUser()].GetDefaultAccount() == a.GetAccount()
+	return a.GetUser() != "" && a.GetPartition() == "" &&
+		m.people[a.GetUser()].GetDefaultAccount() == a.GetAccount()
 }
 
 func (m *assocMgr) assocTexts() [][]string {
@@ -396,9 +462,27 @@ func (m *assocMgr) assocTexts() [][]string {
 			isDefault = "Yes"
 		}
 		lines := []string{
-			"ClusterName=" + m.rep.GetPolicy().GetCluster() + " Account=" + assoc.GetAccount() + " UserName=" + user + " Partition=" + assoc.GetPartition() + " Priority=" + tool.Itoa(assoc.GetPriority()) + " ID=" + tool.Itoa(assoc.GetId()),
-			"    SharesRaw/Norm/Level/Factor=" + raw + "/" + two(norm) + "/" + tool.Itoa(share.GetLevelShares()) + "/" + two(share.GetFactor()),
-			"    UsageRaw/Norm/Efctv=" + two(usage.GetRaw()) + "/" + two(share.GetNormUsage()) + "/" + two(share.GetEffectiveUsage()),
+			"ClusterName=" + m.rep.GetPolicy().
+				GetCluster() +
+				" Account=" + assoc.GetAccount() + " UserName=" + user + " Partition=" + assoc.GetPartition() + " Priority=" + tool.Itoa(
+				assoc.GetPriority(),
+			) + " ID=" + tool.Itoa(
+				assoc.GetId(),
+			),
+			"    SharesRaw/Norm/Level/Factor=" + raw + "/" + two(
+				norm,
+			) + "/" + tool.Itoa(
+				share.GetLevelShares(),
+			) + "/" + two(
+				share.GetFactor(),
+			),
+			"    UsageRaw/Norm/Efctv=" + two(
+				usage.GetRaw(),
+			) + "/" + two(
+				share.GetNormUsage(),
+			) + "/" + two(
+				share.GetEffectiveUsage(),
+			),
 			"    ParentAccount=" + parent + " Lineage=" + lineage + " DefAssoc=" + isDefault,
 		}
 		lines = append(lines, m.assocLimits(assoc).text("    ")...)
@@ -425,12 +509,26 @@ func (m *assocMgr) qosRecords() []*apiv1.Qos {
 func (m *assocMgr) qosLimits(qos *apiv1.Qos) boundLines {
 	usage := m.usage[counterOf{apiv1.LimitUsage_QOS, qos.GetId(), 0}]
 	return boundLines{
-		{counted("GrpJobs", qos.GetGrpJobs(), usage.GetRunning()), counted("GrpJobsAccrue", qos.GetGrpJobsAccrue(), usage.GetAccruing()),
-			counted("GrpSubmitJobs", qos.GetGrpSubmitJobs(), usage.GetSubmitted()), wallUsed(qos.GetGrpWall(), usage)},
-		{m.limitWithUse("GrpTRES", qos.GetGrpTres(), usage.GetTres())}, {m.limitWithUse("GrpTRESMins", qos.GetGrpTresMins(), usage.GetTresMins())},
+		{
+			counted("GrpJobs", qos.GetGrpJobs(), usage.GetRunning()),
+			counted("GrpJobsAccrue", qos.GetGrpJobsAccrue(), usage.GetAccruing()),
+			counted(
+				"GrpSubmitJobs",
+				qos.GetGrpSubmitJobs(),
+				usage.GetSubmitted(),
+			),
+			wallUsed(qos.GetGrpWall(), usage),
+		},
+		{
+			m.limitWithUse("GrpTRES", qos.GetGrpTres(), usage.GetTres()),
+		}, {m.limitWithUse("GrpTRESMins", qos.GetGrpTresMins(), usage.GetTresMins())},
 		{m.limitWithUse("GrpTRESRunMins", qos.GetGrpTresRunMins(), usage.GetTresRunMins())},
-		{plain("MaxWallPJ", inMinutes(qos.GetMaxWall()))}, {limitAlone("MaxTRESPJ", qos.GetMaxTresPerJob())}, {limitAlone("MaxTRESPN", qos.GetMaxTresPerNode())},
-		{limitAlone("MaxTRESMinsPJ", qos.GetMaxTresMins())}, {plain("MinPrioThresh", qos.GetMinPrio())}, {limitAlone("MinTRESPJ", qos.GetMinTresPerJob())},
+		{
+			plain("MaxWallPJ", inMinutes(qos.GetMaxWall())),
+		}, {limitAlone("MaxTRESPJ", qos.GetMaxTresPerJob())}, {limitAlone("MaxTRESPN", qos.GetMaxTresPerNode())},
+		{
+			limitAlone("MaxTRESMinsPJ", qos.GetMaxTresMins()),
+		}, {plain("MinPrioThresh", qos.GetMinPrio())}, {limitAlone("MinTRESPJ", qos.GetMinTresPerJob())},
 	}
 }
 
@@ -443,14 +541,29 @@ type heldIn struct {
 
 // perAccount are the accounts that hold anything in a QOS.
 func (m *assocMgr) perAccount(qos *apiv1.Qos) []heldIn {
-	return m.holdersWithin(qos, apiv1.LimitUsage_QOS_ACCOUNT, func(u *apiv1.LimitUsage) (string, bool) {
-		a := m.show.ByID(u.GetSubject())
-		return a.GetAccount(), a != nil && isAsked(m.accounts, a.GetAccount())
-	}, func(u *apiv1.LimitUsage) boundLines {
-		out := boundLines{{counted("MaxJobsPA", qos.GetMaxJobsPerAccount(), u.GetRunning()), counted("MaxJobsAccruePA", qos.GetMaxAccruePerAccount(), u.GetAccruing()),
-			counted("MaxSubmitJobsPA", qos.GetMaxSubmitPerAccount(), u.GetSubmitted())}, {m.limitWithUse("MaxTRESPA", qos.GetMaxTresPerAccount(), u.GetTres())}}
-		return m.runMinutes(out, "MaxTRESRunMinsPA", qos.GetMaxRunMinsAccount(), u)
-	})
+	return m.holdersWithin(
+		qos,
+		apiv1.LimitUsage_QOS_ACCOUNT,
+		func(u *apiv1.LimitUsage) (string, bool) {
+			a := m.show.ByID(u.GetSubject())
+			return a.GetAccount(), a != nil && isAsked(m.accounts, a.GetAccount())
+		},
+		func(u *apiv1.LimitUsage) boundLines {
+			out := boundLines{
+				{
+					counted("MaxJobsPA", qos.GetMaxJobsPerAccount(), u.GetRunning()),
+					counted("MaxJobsAccruePA", qos.GetMaxAccruePerAccount(), u.GetAccruing()),
+					counted(
+						"MaxSubmitJobsPA",
+						qos.GetMaxSubmitPerAccount(),
+						u.GetSubmitted(),
+					),
+				},
+				{m.limitWithUse("MaxTRESPA", qos.GetMaxTresPerAccount(), u.GetTres())},
+			}
+			return m.runMinutes(out, "MaxTRESRunMinsPA", qos.GetMaxRunMinsAccount(), u)
+		},
+	)
 }
 
 // perUser are the users that hold anything in a QOS.
@@ -459,17 +572,37 @@ func (m *assocMgr) perUser(qos *apiv1.Qos) []heldIn {
 	for _, name := range m.users {
 		ids = append(ids, m.uidOf(name))
 	}
-	return m.holdersWithin(qos, apiv1.LimitUsage_QOS_USER, func(u *apiv1.LimitUsage) (string, bool) {
-		return tool.Itoa(u.GetSubject()), isAsked(ids, tool.Itoa(u.GetSubject()))
-	}, func(u *apiv1.LimitUsage) boundLines {
-		out := boundLines{{counted("MaxJobsPU", qos.GetMaxJobsPerUser(), u.GetRunning()), counted("MaxJobsAccruePU", qos.GetMaxAccruePerUser(), u.GetAccruing()),
-			counted("MaxSubmitJobsPU", qos.GetMaxSubmitPerUser(), u.GetSubmitted())}, {m.limitWithUse("MaxTRESPU", qos.GetMaxTresPerUser(), u.GetTres())}}
-		return m.runMinutes(out, "MaxTRESRunMinsPU", qos.GetMaxRunMinsUser(), u)
-	})
+	return m.holdersWithin(
+		qos,
+		apiv1.LimitUsage_QOS_USER,
+		func(u *apiv1.LimitUsage) (string, bool) {
+			return tool.Itoa(u.GetSubject()), isAsked(ids, tool.Itoa(u.GetSubject()))
+		},
+		func(u *apiv1.LimitUsage) boundLines {
+			out := boundLines{
+				{
+					counted("MaxJobsPU", qos.GetMaxJobsPerUser(), u.GetRunning()),
+					counted("MaxJobsAccruePU", qos.GetMaxAccruePerUser(), u.GetAccruing()),
+					counted(
+						"MaxSubmitJobsPU",
+						qos.GetMaxSubmitPerUser(),
+						u.GetSubmitted(),
+					),
+				},
+				{m.limitWithUse("MaxTRESPU", qos.GetMaxTresPerUser(), u.GetTres())},
+			}
+			return m.runMinutes(out, "MaxTRESRunMinsPU", qos.GetMaxRunMinsUser(), u)
+		},
+	)
 }
 
 // runMinutes adds a limit that few QOS have where one has it.
-func (m *assocMgr) runMinutes(lines boundLines, key string, limits []*apiv1.NamedCount, usage *apiv1.LimitUsage) boundLines {
+func (m *assocMgr) runMinutes(
+	lines boundLines,
+	key string,
+	limits []*apiv1.NamedCount,
+	usage *apiv1.LimitUsage,
+) boundLines {
 	if len(limits) == 0 {
 		return lines
 	}
@@ -477,7 +610,12 @@ func (m *assocMgr) runMinutes(lines boundLines, key string, limits []*apiv1.Name
 }
 
 // holdersWithin lists those of one kind that hold anything in a QOS, by number.
-func (m *assocMgr) holdersWithin(qos *apiv1.Qos, kind apiv1.LimitUsage_Kind, name func(*apiv1.LimitUsage) (string, bool), limits func(*apiv1.LimitUsage) boundLines) []heldIn {
+func (m *assocMgr) holdersWithin(
+	qos *apiv1.Qos,
+	kind apiv1.LimitUsage_Kind,
+	name func(*apiv1.LimitUsage) (string, bool),
+	limits func(*apiv1.LimitUsage) boundLines,
+) []heldIn {
 	var out []heldIn
 	for _, usage := range m.rep.GetUsage() {
 		if usage.GetKind() != kind || usage.GetQos() != qos.GetId() {
@@ -497,13 +635,22 @@ func (m *assocMgr) qosTexts() [][]string {
 	var out [][]string
 	for _, qos := range m.qosRecords() {
 		raw := m.usage[counterOf{apiv1.LimitUsage_QOS, qos.GetId(), 0}].GetRaw()
-		lines := append([]string{"QOS=" + qos.GetName() + "(" + tool.Itoa(qos.GetId()) + ")", "    UsageRaw=" + render.SixDigits(raw)}, m.qosLimits(qos).text("    ")...)
+		lines := append(
+			[]string{
+				"QOS=" + qos.GetName() + "(" + tool.Itoa(qos.GetId()) + ")",
+				"    UsageRaw=" + render.SixDigits(raw),
+			},
+			m.qosLimits(qos).text("    ")...)
 		for i, l := range lines {
 			if strings.HasPrefix(l, "    MinPrioThresh=") {
 				lines[i] += " "
 			}
 		}
-		lines = append(lines, "    PreemptMode="+preemptMode(qos), "    Priority="+tool.Itoa(qos.GetPriority()))
+		lines = append(
+			lines,
+			"    PreemptMode="+preemptMode(qos),
+			"    Priority="+tool.Itoa(qos.GetPriority()),
+		)
 		for _, part := range []struct {
 			title, none string
 			list        []heldIn
@@ -527,29 +674,96 @@ func (m *assocMgr) makeDocument() error {
 	assocs := tree.List{}
 	qos := tree.List{}
 	for _, u := range m.userRecords() {
-		users = append(users, tree.Object{{Key: "name", Value: u.GetName()}, {Key: "default", Value: tree.Object{{Key: "account", Value: u.GetDefaultAccount()}, {Key: "wckey", Value: u.GetDefaultWckey()}}},
-			{Key: "administrator_level", Value: tree.List{cmp.Or(u.GetAdminLevel(), "None")}}})
+		users = append(
+			users,
+			tree.Object{
+				{Key: "name", Value: u.GetName()},
+				{
+					Key: "default",
+					Value: tree.Object{
+						{Key: "account", Value: u.GetDefaultAccount()},
+						{Key: "wckey", Value: u.GetDefaultWckey()},
+					},
+				},
+				{Key: "administrator_level", Value: tree.List{cmp.Or(u.GetAdminLevel(), "None")}},
+			},
+		)
 	}
 	for _, assoc := range m.assocRecords() {
 		share, usage := m.shares[assoc.GetId()], m.usage[counterOf{apiv1.LimitUsage_ASSOCIATION, 0, assoc.GetId()}]
 		parent, lineage := m.show.Place(assoc)
-		assocs = append(assocs, append(render.BriefAssoc(m.rep.GetPolicy().GetCluster(), assoc), tree.Object{{Key: "parent_account", Value: parent}, {Key: "lineage", Value: lineage}, {Key: "is_default", Value: m.isDefault(assoc)},
-			{Key: "priority", Value: assoc.GetPriority()}, {Key: "comment", Value: assoc.GetComment()},
-			{Key: "shares", Value: tree.Object{{Key: "raw", Value: render.Number(share.GetRawShares(), !share.GetSharesParent(), false)}, {Key: "normalized", Value: share.GetNormShares()}, {Key: "level", Value: share.GetLevelShares()}, {Key: "factor", Value: share.GetFactor()}}},
-			{Key: "usage", Value: tree.Object{{Key: "raw", Value: usage.GetRaw()}, {Key: "normalized", Value: share.GetNormUsage()}, {Key: "effective", Value: share.GetEffectiveUsage()}}},
-			{Key: "limits", Value: m.assocLimits(assoc).object()}}...))
+		assocs = append(
+			assocs,
+			append(
+				render.BriefAssoc(m.rep.GetPolicy().GetCluster(), assoc),
+				tree.Object{
+					{Key: "parent_account", Value: parent},
+					{Key: "lineage", Value: lineage},
+					{Key: "is_default", Value: m.isDefault(assoc)},
+					{
+						Key:   "priority",
+						Value: assoc.GetPriority(),
+					},
+					{Key: "comment", Value: assoc.GetComment()},
+					{
+						Key: "shares",
+						Value: tree.Object{
+							{
+								Key: "raw",
+								Value: render.Number(
+									share.GetRawShares(),
+									!share.GetSharesParent(),
+									false,
+								),
+							},
+							{Key: "normalized", Value: share.GetNormShares()},
+							{Key: "level", Value: share.GetLevelShares()},
+							{Key: "factor", Value: share.GetFactor()},
+						},
+					},
+					{
+						Key: "usage",
+						Value: tree.Object{
+							{Key: "raw", Value: usage.GetRaw()},
+							{Key: "normalized", Value: share.GetNormUsage()},
+							{Key: "effective", Value: share.GetEffectiveUsage()},
+						},
+					},
+					{Key: "limits", Value: m.assocLimits(assoc).object()},
+				}...),
+		)
 	}
 	per := func(list []heldIn) tree.List {
 		out := tree.List{}
 		for _, h := range list {
-			out = append(out, tree.Object{{Key: "name", Value: h.name}, {Key: "limits", Value: h.limits.object()}})
+			out = append(
+				out,
+				tree.Object{
+					{Key: "name", Value: h.name},
+					{Key: "limits", Value: h.limits.object()},
+				},
+			)
 		}
 		return out
 	}
 	for _, q := range m.qosRecords() {
 		raw := m.usage[counterOf{apiv1.LimitUsage_QOS, q.GetId(), 0}].GetRaw()
-		qos = append(qos, tree.Object{{Key: "name", Value: q.GetName()}, {Key: "id", Value: q.GetId()}, {Key: "priority", Value: q.GetPriority()}, {Key: "preempt_mode", Value: preemptMode(q)}, {Key: "usage_raw", Value: raw},
-			{Key: "limits", Value: m.qosLimits(q).object()}, {Key: "accounts", Value: per(m.perAccount(q))}, {Key: "users", Value: per(m.perUser(q))}})
+		qos = append(
+			qos,
+			tree.Object{
+				{Key: "name", Value: q.GetName()},
+				{Key: "id", Value: q.GetId()},
+				{Key: "priority", Value: q.GetPriority()},
+				{Key: "preempt_mode", Value: preemptMode(q)},
+				{Key: "usage_raw", Value: raw},
+				{
+					Key:   "limits",
+					Value: m.qosLimits(q).object(),
+				},
+				{Key: "accounts", Value: per(m.perAccount(q))},
+				{Key: "users", Value: per(m.perUser(q))},
+			},
+		)
 	}
 	var members []tree.Member
 	for _, s := range []tree.Member{{Key: "users", Value: users}, {Key: "associations", Value: assocs}, {Key: "qos", Value: qos}} {

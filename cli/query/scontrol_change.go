@@ -16,7 +16,12 @@ import (
 
 // control is hold, release and their kin. suspends tells the verbs whose
 // errors Slurm ends with a line of slurm_suspend.
-func control(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string, suspends bool) error {
+func control(
+	call *tool.Call,
+	verb apiv1.ControlJobsRequest_Verb,
+	args []string,
+	suspends bool,
+) error {
 	jobs, err := jobArgs(args)
 	if err != nil {
 		return err
@@ -37,7 +42,10 @@ func requeueJobs(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []str
 		case key == "state" && (value == "specialexit" || value == "special_exit" || value == "se") && verb == apiv1.ControlJobsRequest_REQUEUE_HOLD:
 			req.SpecialExit = true
 		case key == "state":
-			return tool.Fail(1, "invalid state specified: "+word+" (requeuehold takes State=SpecialExit)")
+			return tool.Fail(
+				1,
+				"invalid state specified: "+word+" (requeuehold takes State=SpecialExit)",
+			)
 		default:
 			rest = append(rest, word)
 		}
@@ -139,11 +147,24 @@ func readSettings(args []string) ([]setting, error) {
 // abbreviated to three letters.
 //
 // The order decides: jobid=1 partitionname=p is about the job.
-var updateEntities = []string{"jobid", "stepid", "reservationname", "nodename", "partitionname", "frontendname"}
+var updateEntities = []string{
+	"jobid",
+	"stepid",
+	"reservationname",
+	"nodename",
+	"partitionname",
+	"frontendname",
+}
 
 // entityOf finds what update changes: a key of updateEntities, or another name of one.
 func entityOf(list []setting) (entity, name string, rest []setting) {
-	aliases := map[string]string{"job": "jobid", "node": "nodename", "partition": "partitionname", "reservation": "reservationname", "step": "stepid"}
+	aliases := map[string]string{
+		"job":         "jobid",
+		"node":        "nodename",
+		"partition":   "partitionname",
+		"reservation": "reservationname",
+		"step":        "stepid",
+	}
 	for _, wanted := range updateEntities {
 		for i, s := range list {
 			key := strings.ToLower(s.key)
@@ -185,7 +206,11 @@ func updateEntity(call *tool.Call, args []string) error {
 	case "frontendname":
 		return call.Errorf("Muster has no front-end nodes")
 	}
-	return tool.Fail(1, "No valid entity in update command", "Input line must include \"NodeName\", \"PartitionName\", \"ReservationName\" or \"JobId\"")
+	return tool.Fail(
+		1,
+		"No valid entity in update command",
+		"Input line must include \"NodeName\", \"PartitionName\", \"ReservationName\" or \"JobId\"",
+	)
 }
 
 // jobMoments are the keys of a job whose values are instants. They are sent in
@@ -204,7 +229,10 @@ func updateJob(call *tool.Call, jobs string, rest []setting) error {
 	for _, s := range rest {
 		key, value := strings.ToLower(s.key), s.value
 		if moment := pickWord(jobMoments, key); moment != "" {
-			seconds, err := format.ParseTime(value, format.Moment{Now: call.Now().Unix(), Loc: call.Loc})
+			seconds, err := format.ParseTime(
+				value,
+				format.Moment{Now: call.Now().Unix(), Loc: call.Loc},
+			)
 			if err != nil {
 				return tool.Fail(1, tool.BadTimeText(value), "Invalid time specified for "+s.key)
 			}
@@ -223,7 +251,16 @@ func updateJob(call *tool.Call, jobs string, rest []setting) error {
 
 // nodeSettings are what scontrol update sets of a node beside its state.
 func nodeSettings() []string {
-	return []string{"reason", "weight", "features", "availablefeatures", "activefeatures", "comment", "extra", "resumeafter"}
+	return []string{
+		"reason",
+		"weight",
+		"features",
+		"availablefeatures",
+		"activefeatures",
+		"comment",
+		"extra",
+		"resumeafter",
+	}
 }
 
 func updateNodes(call *tool.Call, names string, rest []setting) error {
@@ -242,7 +279,11 @@ func updateNodes(call *tool.Call, names string, rest []setting) error {
 		case "reason":
 			req.Reason = s.value
 		case "":
-			return call.Errorf("%s of a node cannot be updated in this release (state and %s can): change the configuration and reconfigure", s.key, strings.Join(nodeSettings(), ", "))
+			return call.Errorf(
+				"%s of a node cannot be updated in this release (state and %s can): change the configuration and reconfigure",
+				s.key,
+				strings.Join(nodeSettings(), ", "),
+			)
 		default:
 			req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: s.value})
 		}
@@ -254,7 +295,10 @@ func updateNodes(call *tool.Call, names string, rest []setting) error {
 	case req.GetState() == "" && len(req.Set) == 0:
 		return tool.Fail(1, "No changes specified")
 	case slices.Contains([]string{"drain", "down", "fail"}, req.GetState()) && req.GetReason() == "":
-		return tool.Fail(1, "You must specify a reason when DOWNING or DRAINING a node. Request denied")
+		return tool.Fail(
+			1,
+			"You must specify a reason when DOWNING or DRAINING a node. Request denied",
+		)
 	case strings.HasPrefix(req.GetState(), "reboot"):
 		return call.Errorf("state=%s is not set with update: use scontrol reboot", req.GetState())
 	}
@@ -294,7 +338,13 @@ func sendNodes(call *tool.Call, req *apiv1.UpdateNodeRequest) error {
 		return nodeStateLine(err)
 	}
 	if len(rep.GetUnknown()) > 0 {
-		return tool.Fail(1, "slurm_update error: "+spec.CodeInvalidNodeName.String()+" ("+strings.Join(rep.GetUnknown(), ",")+")")
+		return tool.Fail(
+			1,
+			"slurm_update error: "+spec.CodeInvalidNodeName.String()+" ("+strings.Join(
+				rep.GetUnknown(),
+				",",
+			)+")",
+		)
 	}
 	return nil
 }

@@ -15,13 +15,19 @@ import (
 
 // showJobs is scontrol show job.
 func showJobs(call *tool.Call, name string) error {
-	req := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true, Jobs: tool.SplitJobs(name)}, Detail: call.Opts.On("details") || render.WantsDocument(call)}
+	req := &apiv1.ListJobsRequest{
+		Filter: &apiv1.JobFilter{AllStates: true, Jobs: tool.SplitJobs(name)},
+		Detail: call.Opts.On("details") || render.WantsDocument(call),
+	}
 	var rep apiv1.ListJobsReply
 	if err := fetch.Jobs(call, req, &rep); err != nil {
 		return fetch.JobsError(err)
 	}
 	if len(rep.GetUnknown()) > 0 && len(rep.GetJobs()) == 0 {
-		return tool.Unknown(spec.CodeInvalidJobID, "slurm_load_jobs error: "+spec.CodeInvalidJobID.String())
+		return tool.Unknown(
+			spec.CodeInvalidJobID,
+			"slurm_load_jobs error: "+spec.CodeInvalidJobID.String(),
+		)
 	}
 	if render.WantsDocument(call) {
 		return render.JobsAnswer(call, rep.GetJobs(), rep.GetNow())
@@ -178,7 +184,12 @@ func allocationLines(rec *render.Record, job *apiv1.JobInfo) {
 		rec.Line("JOB_GRES=" + strings.Join(parts, ","))
 	}
 	for _, n := range job.GetAllocation() {
-		rec.Line("  Nodes="+n.GetName(), "CPU_IDs="+spec.Bitset(n.GetCpus()).Ranges(), "Mem="+tool.Itoa(n.GetMem()), "GRES="+render.GresOfNode(n))
+		rec.Line(
+			"  Nodes="+n.GetName(),
+			"CPU_IDs="+spec.Bitset(n.GetCpus()).Ranges(),
+			"Mem="+tool.Itoa(n.GetMem()),
+			"GRES="+render.GresOfNode(n),
+		)
 	}
 }
 
@@ -201,9 +212,27 @@ func showSteps(call *tool.Call, name string) error {
 			found = true
 			row := render.JobRow{JobInfo: j, Task: -1}
 			rec := &render.Record{}
-			rec.Line("StepId="+view.ID(row)+"."+id, "UserId="+tool.Itoa(j.GetUserId()), "StartTime="+view.Time(st.GetStart()), "TimeLimit="+render.Limit(cmp.Or(st.GetTimeLimit(), j.GetTimeLimit()), format.Duration))
-			rec.Line("State="+spec.JobState(st.GetState()).String(), "Partition="+j.GetPartition(), "NodeList="+strings.Join(st.GetNodes(), ","))
-			rec.Line("Nodes="+tool.Itoa(len(st.GetNodes())), "CPUs="+tool.Itoa(st.GetTres().GetCpu()), "Tasks="+tool.Itoa(st.GetTasks()), "Name="+st.GetName(), "Network=(null)")
+			rec.Line(
+				"StepId="+view.ID(row)+"."+id,
+				"UserId="+tool.Itoa(j.GetUserId()),
+				"StartTime="+view.Time(st.GetStart()),
+				"TimeLimit="+render.Limit(
+					cmp.Or(st.GetTimeLimit(), j.GetTimeLimit()),
+					format.Duration,
+				),
+			)
+			rec.Line(
+				"State="+spec.JobState(st.GetState()).String(),
+				"Partition="+j.GetPartition(),
+				"NodeList="+strings.Join(st.GetNodes(), ","),
+			)
+			rec.Line(
+				"Nodes="+tool.Itoa(len(st.GetNodes())),
+				"CPUs="+tool.Itoa(st.GetTres().GetCpu()),
+				"Tasks="+tool.Itoa(st.GetTasks()),
+				"Name="+st.GetName(),
+				"Network=(null)",
+			)
 			rec.Line("TRES=" + render.TRESText(st.GetTres()))
 			rec.Line("ResvPorts=(null)")
 			if err := call.WriteOut([]byte(rec.Text(call.Opts.On("oneliner"), "\n"))); err != nil {

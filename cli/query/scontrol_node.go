@@ -29,7 +29,11 @@ func showNodes(call *tool.Call, names string) error {
 		r := tool.ExplainError(err)
 		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_node error: "+r.Text)...)
 	}
-	view := &render.NodeView{Clock: render.NewClock(call.Env), UID: tool.LookupUID, Cluster: call.Cluster()}
+	view := &render.NodeView{
+		Clock:   render.NewClock(call.Env),
+		UID:     tool.LookupUID,
+		Cluster: call.Cluster(),
+	}
 	view.Now = rep.GetNow()
 	if render.WantsDocument(call) {
 		if err := notFound(spec.CodeInvalidNodeName, "Node", rep.GetUnknown()); err != nil {
@@ -39,7 +43,12 @@ func showNodes(call *tool.Call, names string) error {
 		for i, n := range rep.GetNodes() {
 			list[i] = render.NodeTree(n, view)
 		}
-		return render.Answer(call, "openapi_nodes_resp", tree.Member{Key: "nodes", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())})
+		return render.Answer(
+			call,
+			"openapi_nodes_resp",
+			tree.Member{Key: "nodes", Value: list},
+			tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())},
+		)
 	}
 	for _, n := range rep.GetNodes() {
 		if err := call.WriteOut([]byte(nodeRecord(view, n, call.Opts.On("details")).Text(call.Opts.On("oneliner"), "\n"))); err != nil {
@@ -164,7 +173,9 @@ func showPartitions(call *tool.Call, name string) error {
 	var rep apiv1.ListPartitionsReply
 	if err := call.RPC(tool.MethodListPartitions, req, &rep); err != nil {
 		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_partitions error: "+r.Text)...)
+		return tool.Fail(
+			1,
+			append(r.Preamble("scontrol"), "slurm_load_partitions error: "+r.Text)...)
 	}
 	shown := rep.GetPartitions()
 	if len(req.GetPartitions()) == 0 {
@@ -178,7 +189,12 @@ func showPartitions(call *tool.Call, name string) error {
 		for i, p := range shown {
 			list[i] = render.PartitionTree(p)
 		}
-		return render.Answer(call, "openapi_partition_resp", tree.Member{Key: "partitions", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())})
+		return render.Answer(
+			call,
+			"openapi_partition_resp",
+			tree.Member{Key: "partitions", Value: list},
+			tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())},
+		)
 	}
 	for _, p := range shown {
 		if err := call.WriteOut([]byte(partitionRecord(p).Text(call.Opts.On("oneliner"), "\n"))); err != nil {

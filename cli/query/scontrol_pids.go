@@ -17,7 +17,13 @@ import (
 // runningOn lists the jobs that hold a node, or a host under its name.
 func runningOn(call *tool.Call, host string) ([]*apiv1.JobInfo, error) {
 	var rep apiv1.ListJobsReply
-	req := &apiv1.ListJobsRequest{Detail: true, Filter: &apiv1.JobFilter{States: []uint32{uint32(spec.Running), uint32(spec.Suspended)}, Nodes: []string{host}}}
+	req := &apiv1.ListJobsRequest{
+		Detail: true,
+		Filter: &apiv1.JobFilter{
+			States: []uint32{uint32(spec.Running), uint32(spec.Suspended)},
+			Nodes:  []string{host},
+		},
+	}
 	if err := fetch.Jobs(call, req, &rep); err != nil {
 		return nil, fetch.JobsError(err)
 	}

@@ -23,7 +23,9 @@ func powerNodes(call *tool.Call, args []string) error {
 	case len(args) == 3 && words[0] == "down" && slices.Contains([]string{"asap", "force"}, words[1]):
 		state = "power_down_" + words[1]
 	default:
-		return call.Errorf("expected: scontrol power up NODES, or scontrol power down [asap|force] NODES")
+		return call.Errorf(
+			"expected: scontrol power up NODES, or scontrol power down [asap|force] NODES",
+		)
 	}
 	nodes, err := someNodes(call, args[len(args)-1])
 	if err != nil {

@@ -56,12 +56,23 @@ func deleteReservation(call *tool.Call, args []string) error {
 		return deleteNodes(call, name)
 	}
 	if named && beginsKey("partitionname", strings.ToLower(what)) {
-		return changePartition(call, &apiv1.PartitionChange{Delete: true}, []string{"partitionname=" + name})
+		return changePartition(
+			call,
+			&apiv1.PartitionChange{Delete: true},
+			[]string{"partitionname=" + name},
+		)
 	}
 	if !beginsKey("reservationname", strings.ToLower(what)) {
-		return call.Errorf("%s is not deleted with scontrol; reservations are, and nodes and partitions that were created with it", what)
+		return call.Errorf(
+			"%s is not deleted with scontrol; reservations are, and nodes and partitions that were created with it",
+			what,
+		)
 	}
-	return changeReservation(call, apiv1.ReservationChange_DELETE, []string{"reservationname=" + name})
+	return changeReservation(
+		call,
+		apiv1.ReservationChange_DELETE,
+		[]string{"reservationname=" + name},
+	)
 }
 
 // createNodes is scontrol create nodename=NODES KEY=VALUE….
@@ -77,7 +88,11 @@ func createNodes(call *tool.Call, args []string) error {
 			words[i] = key + `="` + strings.Trim(val, `"`) + `"`
 		}
 	}
-	return askNodes(call, &apiv1.NodeChange{Create: strings.Join(words, " ")}, "slurm_create_node error: ")
+	return askNodes(
+		call,
+		&apiv1.NodeChange{Create: strings.Join(words, " ")},
+		"slurm_create_node error: ",
+	)
 }
 
 // deleteNodes is scontrol delete nodename=NODES.
@@ -123,7 +138,11 @@ func changeReservation(call *tool.Call, verb apiv1.ReservationChange_Verb, args 
 	for _, a := range args {
 		key, val, ok := strings.Cut(a, "=")
 		if !ok {
-			return tool.Fail(1, "Unknown parameter "+a, "No reservation "+map[bool]string{true: "created", false: "update"}[verb == apiv1.ReservationChange_CREATE]+".")
+			return tool.Fail(
+				1,
+				"Unknown parameter "+a,
+				"No reservation "+map[bool]string{true: "created", false: "update"}[verb == apiv1.ReservationChange_CREATE]+".",
+			)
 		}
 		val = strings.Trim(val, `"`)
 		key = resvKey(key)
@@ -200,7 +219,12 @@ func reservationsDocument(call *tool.Call, rep *apiv1.ReservationsReply, name st
 	if name != "" && len(list) == 0 {
 		return tool.Unknown(spec.CodeInvalidReservation, "Reservation "+name+" not found")
 	}
-	return render.Answer(call, "openapi_reservation_resp", tree.Member{Key: "reservations", Value: list}, tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())})
+	return render.Answer(
+		call,
+		"openapi_reservation_resp",
+		tree.Member{Key: "reservations", Value: list},
+		tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())},
+	)
 }
 
 // reservationTree is one reservation.
@@ -238,12 +262,28 @@ func reservationRecord(reservation *apiv1.ReservationInfo, k render.Clock) *rend
 	}
 	flags := reservation.GetFlags()
 	if p := reservation.GetPurge(); p > 0 {
-		flags = strings.Replace(flags, "PURGE_COMP", "PURGE_COMP="+format.Duration(p/tool.Second), 1)
+		flags = strings.Replace(
+			flags,
+			"PURGE_COMP",
+			"PURGE_COMP="+format.Duration(p/tool.Second),
+			1,
+		)
 	}
 	rec := &render.Record{}
-	rec.Line("ReservationName="+reservation.GetName(), "StartTime="+k.Time(reservation.GetStart()), "EndTime="+k.Time(reservation.GetEnd()), "Duration="+format.Duration((reservation.GetEnd()-reservation.GetStart())/tool.Second))
-	rec.Line("Nodes="+cmp.Or(hostlist.FoldSorted(reservation.GetNodes()), render.Null), "NodeCnt="+tool.Itoa(len(reservation.GetNodes())), "CoreCnt="+tool.Itoa(reservation.GetCores()), "Features="+cmp.Or(reservation.GetFeatures(), render.Null),
-		"PartitionName="+cmp.Or(reservation.GetPartition(), render.Null), "Flags="+flags)
+	rec.Line(
+		"ReservationName="+reservation.GetName(),
+		"StartTime="+k.Time(reservation.GetStart()),
+		"EndTime="+k.Time(reservation.GetEnd()),
+		"Duration="+format.Duration((reservation.GetEnd()-reservation.GetStart())/tool.Second),
+	)
+	rec.Line(
+		"Nodes="+cmp.Or(hostlist.FoldSorted(reservation.GetNodes()), render.Null),
+		"NodeCnt="+tool.Itoa(len(reservation.GetNodes())),
+		"CoreCnt="+tool.Itoa(reservation.GetCores()),
+		"Features="+cmp.Or(reservation.GetFeatures(), render.Null),
+		"PartitionName="+cmp.Or(reservation.GetPartition(), render.Null),
+		"Flags="+flags,
+	)
 	tres := "TRES=cpu=" + tool.Itoa(reservation.GetTres().GetCpu())
 	if t := reservation.GetTres(); t.GetMem() == 0 { // of cores and GPUs, not of whole nodes
 		for _, o := range t.GetOther() {
@@ -251,7 +291,15 @@ func reservationRecord(reservation *apiv1.ReservationInfo, k render.Clock) *rend
 		}
 	}
 	rec.Line(tres)
-	rec.Line("Users="+list(reservation.GetUsers()), "Groups="+list(reservation.GetGroups()), "Accounts="+list(reservation.GetAccounts()), "Licenses="+cmp.Or(render.CountsText(reservation.GetLicenses(), "", ":"), render.Null), "State="+state, "BurstBuffer=(null)", "Watts=n/a")
+	rec.Line(
+		"Users="+list(reservation.GetUsers()),
+		"Groups="+list(reservation.GetGroups()),
+		"Accounts="+list(reservation.GetAccounts()),
+		"Licenses="+cmp.Or(render.CountsText(reservation.GetLicenses(), "", ":"), render.Null),
+		"State="+state,
+		"BurstBuffer=(null)",
+		"Watts=n/a",
+	)
 	last := []string{"MaxStartDelay=(null)"}
 	if len(reservation.GetQos()) > 0 {
 		last = append(last, "QOS="+list(reservation.GetQos()))

@@ -121,7 +121,9 @@ func loadNodes(call *tool.Call, names string) ([]*apiv1.NodeInfo, error) {
 	var rep apiv1.ListNodesReply
 	if err := call.RPC(tool.MethodListNodes, req, &rep); err != nil {
 		r := tool.ExplainError(err)
-		return nil, tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_node error: "+r.Text)...)
+		return nil, tool.Fail(
+			1,
+			append(r.Preamble("scontrol"), "slurm_load_node error: "+r.Text)...)
 	}
 	if len(rep.GetUnknown()) > 0 {
 		return nil, tool.Fail(1, "Node "+strings.Join(rep.GetUnknown(), ",")+" not found")
@@ -189,7 +191,12 @@ func listJobs(call *tool.Call, args []string) error {
 		host = args[0]
 	}
 	var rep apiv1.ListJobsReply
-	req := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{States: []uint32{uint32(spec.Running), uint32(spec.Suspended)}, Nodes: []string{host}}}
+	req := &apiv1.ListJobsRequest{
+		Filter: &apiv1.JobFilter{
+			States: []uint32{uint32(spec.Running), uint32(spec.Suspended)},
+			Nodes:  []string{host},
+		},
+	}
 	if err := fetch.Jobs(call, req, &rep); err != nil {
 		return fetch.JobsError(err)
 	}

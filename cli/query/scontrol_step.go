@@ -19,11 +19,17 @@ import (
 // the job. A step has nothing else that could change.
 func updateStep(call *tool.Call, name string, rest []setting) error {
 	job, step, one := strings.Cut(name, ".")
-	req := &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE_STEP, Changes: map[string]string{}}
+	req := &apiv1.ControlJobsRequest{
+		Verb:    apiv1.ControlJobsRequest_UPDATE_STEP,
+		Changes: map[string]string{},
+	}
 	if one {
 		n, err := strconv.ParseInt(step, 10, 32)
 		if err != nil || n < 0 {
-			return tool.Fail(1, "Invalid step id specified for "+name+": only numbered steps have a time limit of their own")
+			return tool.Fail(
+				1,
+				"Invalid step id specified for "+name+": only numbered steps have a time limit of their own",
+			)
 		}
 		number := int32(n)
 		req.Step = &number
@@ -35,7 +41,11 @@ func updateStep(call *tool.Call, name string, rest []setting) error {
 	req.Jobs = list
 	for _, s := range rest {
 		if pickWord([]string{"timelimit"}, strings.ToLower(s.key)) == "" {
-			return tool.Fail(1, "Update of this step parameter is not supported: "+s.key, "Request aborted")
+			return tool.Fail(
+				1,
+				"Update of this step parameter is not supported: "+s.key,
+				"Request aborted",
+			)
 		}
 		req.Changes["timelimit"] = s.value
 	}
@@ -54,12 +64,23 @@ func notifyJob(call *tool.Call, args []string) error {
 	if err != nil {
 		return err
 	}
-	return controlJobs(call, &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_NOTIFY, Jobs: jobs, Message: strings.Join(args[1:], " ")}, false)
+	return controlJobs(
+		call,
+		&apiv1.ControlJobsRequest{
+			Verb:    apiv1.ControlJobsRequest_NOTIFY,
+			Jobs:    jobs,
+			Message: strings.Join(args[1:], " "),
+		},
+		false,
+	)
 }
 
 // isResize tells a key of update that takes nodes from a running job.
 func isResize(key string) bool {
-	return pickWord([]string{"numnodes", "reqnodes", "nodelist", "reqnodelist"}, strings.ToLower(key)) != ""
+	return pickWord(
+		[]string{"numnodes", "reqnodes", "nodelist", "reqnodelist"},
+		strings.ToLower(key),
+	) != ""
 }
 
 // resizeScripts writes, for each of the jobs that run, two files into the working
@@ -79,11 +100,16 @@ func resizeScripts(call *tool.Call, jobs []string) error {
 			fmt.Fprintf(&csh, "setenv %s %q\n", kv[0], kv[1])
 		}
 		sh.WriteString("unset SLURM_NPROCS SLURM_NTASKS SLURM_TASKS_PER_NODE\n")
-		csh.WriteString("unsetenv SLURM_NPROCS\nunsetenv SLURM_NTASKS\nunsetenv SLURM_TASKS_PER_NODE\n")
+		csh.WriteString(
+			"unsetenv SLURM_NPROCS\nunsetenv SLURM_NTASKS\nunsetenv SLURM_TASKS_PER_NODE\n",
+		)
 		name := fmt.Sprintf("slurm_job_%d_resize", job.GetJobId())
 		for _, f := range [...]struct{ file, text string }{{name + ".sh", sh.String()}, {name + ".csh", csh.String()}} {
 			if err := os.WriteFile(filepath.Join(call.Dir, f.file), []byte(f.text), 0o700); err != nil {
-				return call.Errorf("the job was changed, but the variables of its shell cannot be written: %v", err)
+				return call.Errorf(
+					"the job was changed, but the variables of its shell cannot be written: %v",
+					err,
+				)
 			}
 		}
 		if !call.Opts.On("quiet") {
@@ -101,10 +127,21 @@ func resizedVariables(job *apiv1.JobInfo) [][2]string {
 	var cpus []int64
 	for _, n := range job.GetAllocation() {
 		if !n.GetDone() && !n.GetLeaving() {
-			names, cpus = append(names, n.GetName()), append(cpus, int64(spec.Bitset(n.GetCpus()).Count()))
+			names, cpus = append(
+				names,
+				n.GetName(),
+			), append(
+				cpus,
+				int64(spec.Bitset(n.GetCpus()).Count()),
+			)
 		}
 	}
 	list, count := hostlist.Fold(names), tool.Itoa(len(names))
-	return [][2]string{{"SLURM_NODELIST", list}, {"SLURM_JOB_NODELIST", list}, {"SLURM_NNODES", count}, {"SLURM_JOB_NUM_NODES", count},
-		{"SLURM_JOB_CPUS_PER_NODE", format.PerNode(cpus)}}
+	return [][2]string{
+		{"SLURM_NODELIST", list},
+		{"SLURM_JOB_NODELIST", list},
+		{"SLURM_NNODES", count},
+		{"SLURM_JOB_NUM_NODES", count},
+		{"SLURM_JOB_CPUS_PER_NODE", format.PerNode(cpus)},
+	}
 }

@@ -12,7 +12,15 @@ import (
 // scontrolSwitches are the commands of a conversation that set an option for those
 // after them, with the option that each takes back.
 func scontrolSwitches() map[string]string {
-	return map[string]string{"all": "hide", "details": "", "future": "", "hide": "all", "oneliner": "", "quiet": "verbose", "verbose": "quiet"}
+	return map[string]string{
+		"all":      "hide",
+		"details":  "",
+		"future":   "",
+		"hide":     "all",
+		"oneliner": "",
+		"quiet":    "verbose",
+		"verbose":  "quiet",
+	}
 }
 
 // readCommands reads commands from the standard input, one a line, until quit or the end

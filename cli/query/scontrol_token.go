@@ -24,7 +24,10 @@ func userToken(call *tool.Call, args []string) error {
 		case "username":
 			req.User = value
 		default:
-			return call.Errorf("Invalid keyword: %s (scontrol token knows lifespan= and username=)", a)
+			return call.Errorf(
+				"Invalid keyword: %s (scontrol token knows lifespan= and username=)",
+				a,
+			)
 		}
 	}
 	var rep apiv1.CreateUserTokenReply

@@ -33,7 +33,15 @@ func showTopology(call *tool.Call, name string) error {
 			return whole || unit == name || slices.Contains(nodes, name)
 		})
 		if len(all) > 1 && (whole || len(lines) > 0) {
-			lines = append([]string{"Topology=" + topology.GetName() + " Default=" + render.YesNo(i == 0) + " Type=" + topologyType(topology)}, lines...)
+			lines = append(
+				[]string{
+					"Topology=" + topology.GetName() + " Default=" + render.YesNo(
+						i == 0,
+					) + " Type=" + topologyType(
+						topology,
+					),
+				},
+				lines...)
 		}
 		found = found || len(lines) > 0
 		for _, line := range lines {
@@ -60,12 +68,19 @@ func topologyType(topology *apiv1.TopologyInfo) string {
 
 // topologyLines are the switches of a topology, or its blocks and those that they
 // form together, each as Slurm writes it.
-func topologyLines(topology *apiv1.TopologyInfo, want func(unit string, nodes []string) bool) (lines []string) {
+func topologyLines(
+	topology *apiv1.TopologyInfo,
+	want func(unit string, nodes []string) bool,
+) (lines []string) {
 	for _, s := range topology.GetSwitches() {
 		if !want(s.GetName(), s.GetNodes()) {
 			continue
 		}
-		line := "SwitchName=" + s.GetName() + " Level=" + tool.Itoa(s.GetLevel()) + " LinkSpeed=1 Nodes=" + hostlist.Fold(s.GetNodes())
+		line := "SwitchName=" + s.GetName() + " Level=" + tool.Itoa(
+			s.GetLevel(),
+		) + " LinkSpeed=1 Nodes=" + hostlist.Fold(
+			s.GetNodes(),
+		)
 		if len(s.GetSwitches()) > 0 {
 			line += " Switches=" + hostlist.Fold(s.GetSwitches())
 		}
@@ -83,7 +98,16 @@ func topologyLines(topology *apiv1.TopologyInfo, want func(unit string, nodes []
 				names, nodes = append(names, b.GetName()), append(nodes, b.GetNodes()...)
 			}
 			if name := hostlist.Fold(names); want(name, nodes) {
-				lines = append(lines, key+name+" BlockIndex="+strconv.Itoa(from/per)+" Nodes="+hostlist.Fold(nodes)+" BlockSize="+tool.Itoa(size))
+				lines = append(
+					lines,
+					key+name+" BlockIndex="+strconv.Itoa(
+						from/per,
+					)+" Nodes="+hostlist.Fold(
+						nodes,
+					)+" BlockSize="+tool.Itoa(
+						size,
+					),
+				)
 			}
 		}
 	}

@@ -48,7 +48,12 @@ func writeScript(call *tool.Call, job string, to []string) error {
 	if len(to) > 0 {
 		file = to[0]
 	}
-	return writeTo(call, file, list[len(list)-1].GetData(), fmt.Sprintf("batch script for job %s written to %s\n", job, file))
+	return writeTo(
+		call,
+		file,
+		list[len(list)-1].GetData(),
+		fmt.Sprintf("batch script for job %s written to %s\n", job, file),
+	)
 }
 
 // writeTo writes into a file that does not exist yet, or to the standard output.

@@ -23,16 +23,56 @@ func Sdiag() *tool.Command {
 (agent threads, RPC statistics) are omitted rather than printed as zero.`,
 		Options: []opt.Option{
 			{Long: "all", Short: "a", Help: "show everything", Always: "it always is"},
-			{Long: "cluster", Also: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name"},
-			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
+			{
+				Long:  "cluster",
+				Also:  "clusters",
+				Short: "M",
+				Arg:   "<string>",
+				Env:   "SLURM_CLUSTERS",
+				Help:  "fail unless this is the cluster's name",
+			},
+			{
+				Long:  "json",
+				Arg:   "<data_parser>",
+				Maybe: true,
+				Env:   "SLURM_JSON",
+				Help:  "print JSON",
+			},
 			{Long: "no-trunc", Help: "do not truncate names", Always: "none is cut"},
-			{Long: "reset", Short: "r", Refused: "statistics come from the ledger and cannot be reset"},
-			{Long: "sort-by-id", Short: "i", Refused: "statistics by message type are not collected"},
-			{Long: "sort-by-time", Short: "t", Refused: "statistics by message type are not collected"},
-			{Long: "sort-by-time2", Short: "T", Refused: "statistics by message type are not collected"},
-			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
+			{
+				Long:    "reset",
+				Short:   "r",
+				Refused: "statistics come from the ledger and cannot be reset",
+			},
+			{
+				Long:    "sort-by-id",
+				Short:   "i",
+				Refused: "statistics by message type are not collected",
+			},
+			{
+				Long:    "sort-by-time",
+				Short:   "t",
+				Refused: "statistics by message type are not collected",
+			},
+			{
+				Long:    "sort-by-time2",
+				Short:   "T",
+				Refused: "statistics by message type are not collected",
+			},
+			{
+				Long:  "yaml",
+				Arg:   "<data_parser>",
+				Maybe: true,
+				Env:   "SLURM_YAML",
+				Help:  "print YAML",
+			},
 		},
-		Example: []tool.Example{{Line: "sdiag | grep 'Mean cycle'", What: "prints the mean duration of a scheduling pass in microseconds"}},
+		Example: []tool.Example{
+			{
+				Line: "sdiag | grep 'Mean cycle'",
+				What: "prints the mean duration of a scheduling pass in microseconds",
+			},
+		},
 		Run: func(call *tool.Call) error {
 			if call.Opts.On("cluster") {
 				call.Opts.Put("clusters", call.Opts.Text("cluster"), true, opt.FromCommand)
@@ -46,7 +86,11 @@ func Sdiag() *tool.Command {
 				return tool.Fail(1, append(r.Preamble("sdiag"), "slurm_get_statistics: "+r.Text)...)
 			}
 			if render.WantsDocument(call) {
-				return render.Answer(call, "openapi_diag_resp", tree.Member{Key: "statistics", Value: diagTree(&rep)})
+				return render.Answer(
+					call,
+					"openapi_diag_resp",
+					tree.Member{Key: "statistics", Value: diagTree(&rep)},
+				)
 			}
 			return call.WriteOut([]byte(diagText(&rep, call.Loc)))
 		},
@@ -65,27 +109,75 @@ func mean(total int64, n uint64) int64 {
 // diagText lays the figures out as sdiag does.
 func diagText(diag *apiv1.DiagReply, loc *time.Location) string {
 	at := func(ns int64) string {
-		return fmt.Sprintf("%s (%d)", time.Unix(ns/tool.Second, 0).In(loc).Format("Mon Jan _2 15:04:05 2006"), ns/tool.Second)
+		return fmt.Sprintf(
+			"%s (%d)",
+			time.Unix(ns/tool.Second, 0).In(loc).Format("Mon Jan _2 15:04:05 2006"),
+			ns/tool.Second,
+		)
 	}
 	var b strings.Builder
 	rule := strings.Repeat("*", 55) + "\n"
-	fmt.Fprintf(&b, "%ssdiag output at %s\nData since      %s\n%s", rule, at(diag.GetNow()), at(diag.GetStartedAt()), rule)
+	fmt.Fprintf(
+		&b,
+		"%ssdiag output at %s\nData since      %s\n%s",
+		rule,
+		at(diag.GetNow()),
+		at(diag.GetStartedAt()),
+		rule,
+	)
 	fmt.Fprintf(&b, "DBD Agent queue size: %d\n\n", accountingLag(diag))
-	fmt.Fprintf(&b, "Jobs submitted: %d\nJobs started:   %d\nJobs completed: %d\nJobs canceled:  %d\nJobs failed:    %d\n\n",
-		diag.GetJobsSubmitted(), diag.GetJobsStarted(), diag.GetJobsCompleted(), diag.GetJobsCancelled(), diag.GetJobsFailed())
-	fmt.Fprintf(&b, "Job states ts:  %s\nJobs pending:   %d\nJobs running:   %d\n\n", at(diag.GetNow()), diag.GetPending(), diag.GetRunning())
-	fmt.Fprintf(&b, "Main schedule statistics (microseconds):\n\tLast cycle:   %d\n\tMax cycle:    %d\n\tTotal cycles: %d\n",
-		micros(diag.GetPassLast()), micros(diag.GetPassMax()), diag.GetPasses())
+	fmt.Fprintf(
+		&b,
+		"Jobs submitted: %d\nJobs started:   %d\nJobs completed: %d\nJobs canceled:  %d\nJobs failed:    %d\n\n",
+		diag.GetJobsSubmitted(),
+		diag.GetJobsStarted(),
+		diag.GetJobsCompleted(),
+		diag.GetJobsCancelled(),
+		diag.GetJobsFailed(),
+	)
+	fmt.Fprintf(
+		&b,
+		"Job states ts:  %s\nJobs pending:   %d\nJobs running:   %d\n\n",
+		at(diag.GetNow()),
+		diag.GetPending(),
+		diag.GetRunning(),
+	)
+	fmt.Fprintf(
+		&b,
+		"Main schedule statistics (microseconds):\n\tLast cycle:   %d\n\tMax cycle:    %d\n\tTotal cycles: %d\n",
+		micros(diag.GetPassLast()),
+		micros(diag.GetPassMax()),
+		diag.GetPasses(),
+	)
 	fmt.Fprintf(&b, "\tMean cycle:   %d\n", micros(mean(diag.GetPassTotal(), diag.GetPasses())))
 	if up := diag.GetNow() - diag.GetStartedAt(); up >= 60*tool.Second {
 		fmt.Fprintf(&b, "\tCycles per minute: %d\n", int64(diag.GetPasses())/(up/(60*tool.Second)))
 	}
-	fmt.Fprintf(&b, "\tLast queue length: %d\n\nMain scheduler exit:\n\t%s\n\n", diag.GetPending(), cmp.Or(diag.GetPassExit(), "End of job queue"))
-	fmt.Fprintf(&b, "Backfilling stats\n\tTotal backfilled jobs (since last slurm start): %d\n\tLast depth cycle: %d\n\tLast queue length: %d\n\n",
-		diag.GetJobsBackfilled(), diag.GetPassDepth(), diag.GetPending())
-	fmt.Fprintf(&b, "Ledger\n\tLast event:         %d\n\tLog position:       %d\n\tLast append (usec): %d\n\tAccounted up to:    %d\n\tAgents connected:   %d\n"+
-		"\tStale reports:      %d\n\tDropped proposals:  %d\n", diag.GetSeq(), diag.GetLogPosition(), micros(diag.GetAppendLast()), diag.GetAccountedSeq(), diag.GetAgents(),
-		diag.GetStaleReports(), diag.GetDroppedProposals())
+	fmt.Fprintf(
+		&b,
+		"\tLast queue length: %d\n\nMain scheduler exit:\n\t%s\n\n",
+		diag.GetPending(),
+		cmp.Or(diag.GetPassExit(), "End of job queue"),
+	)
+	fmt.Fprintf(
+		&b,
+		"Backfilling stats\n\tTotal backfilled jobs (since last slurm start): %d\n\tLast depth cycle: %d\n\tLast queue length: %d\n\n",
+		diag.GetJobsBackfilled(),
+		diag.GetPassDepth(),
+		diag.GetPending(),
+	)
+	fmt.Fprintf(
+		&b,
+		"Ledger\n\tLast event:         %d\n\tLog position:       %d\n\tLast append (usec): %d\n\tAccounted up to:    %d\n\tAgents connected:   %d\n"+
+			"\tStale reports:      %d\n\tDropped proposals:  %d\n",
+		diag.GetSeq(),
+		diag.GetLogPosition(),
+		micros(diag.GetAppendLast()),
+		diag.GetAccountedSeq(),
+		diag.GetAgents(),
+		diag.GetStaleReports(),
+		diag.GetDroppedProposals(),
+	)
 	for _, e := range diag.GetMore() {
 		fmt.Fprintf(&b, "\t%s: %s\n", e.GetKey(), e.GetValue())
 	}
@@ -102,13 +194,34 @@ func accountingLag(diag *apiv1.DiagReply) uint64 {
 
 func diagTree(diag *apiv1.DiagReply) tree.Object {
 	return tree.Object{
-		{Key: "parts_packed", Value: 1}, {Key: "req_time", Value: render.Instant(diag.GetNow())}, {Key: "req_time_start", Value: render.Instant(diag.GetStartedAt())},
+		{
+			Key:   "parts_packed",
+			Value: 1,
+		}, {Key: "req_time", Value: render.Instant(diag.GetNow())}, {Key: "req_time_start", Value: render.Instant(diag.GetStartedAt())},
 		{Key: "dbd_agent_queue_size", Value: accountingLag(diag)},
-		{Key: "schedule_cycle_max", Value: micros(diag.GetPassMax())}, {Key: "schedule_cycle_last", Value: micros(diag.GetPassLast())}, {Key: "schedule_cycle_sum", Value: micros(diag.GetPassTotal())},
-		{Key: "schedule_cycle_total", Value: diag.GetPasses()}, {Key: "schedule_cycle_mean", Value: micros(mean(diag.GetPassTotal(), diag.GetPasses()))}, {Key: "schedule_queue_length", Value: diag.GetPending()},
-		{Key: "jobs_submitted", Value: diag.GetJobsSubmitted()}, {Key: "jobs_started", Value: diag.GetJobsStarted()}, {Key: "jobs_completed", Value: diag.GetJobsCompleted()},
-		{Key: "jobs_canceled", Value: diag.GetJobsCancelled()}, {Key: "jobs_failed", Value: diag.GetJobsFailed()}, {Key: "jobs_pending", Value: diag.GetPending()}, {Key: "jobs_running", Value: diag.GetRunning()},
-		{Key: "job_states_ts", Value: render.Instant(diag.GetNow())}, {Key: "bf_backfilled_jobs", Value: diag.GetJobsBackfilled()}, {Key: "bf_last_depth", Value: diag.GetPassDepth()},
-		{Key: "agents_connected", Value: diag.GetAgents()}, {Key: "ledger_seq", Value: diag.GetSeq()}, {Key: "ledger_position", Value: diag.GetLogPosition()}, // Muster's own
+		{
+			Key:   "schedule_cycle_max",
+			Value: micros(diag.GetPassMax()),
+		}, {Key: "schedule_cycle_last", Value: micros(diag.GetPassLast())}, {Key: "schedule_cycle_sum", Value: micros(diag.GetPassTotal())},
+		{
+			Key:   "schedule_cycle_total",
+			Value: diag.GetPasses(),
+		}, {Key: "schedule_cycle_mean", Value: micros(mean(diag.GetPassTotal(), diag.GetPasses()))}, {Key: "schedule_queue_length", Value: diag.GetPending()},
+		{
+			Key:   "jobs_submitted",
+			Value: diag.GetJobsSubmitted(),
+		}, {Key: "jobs_started", Value: diag.GetJobsStarted()}, {Key: "jobs_completed", Value: diag.GetJobsCompleted()},
+		{
+			Key:   "jobs_canceled",
+			Value: diag.GetJobsCancelled(),
+		}, {Key: "jobs_failed", Value: diag.GetJobsFailed()}, {Key: "jobs_pending", Value: diag.GetPending()}, {Key: "jobs_running", Value: diag.GetRunning()},
+		{
+			Key:   "job_states_ts",
+			Value: render.Instant(diag.GetNow()),
+		}, {Key: "bf_backfilled_jobs", Value: diag.GetJobsBackfilled()}, {Key: "bf_last_depth", Value: diag.GetPassDepth()},
+		{
+			Key:   "agents_connected",
+			Value: diag.GetAgents(),
+		}, {Key: "ledger_seq", Value: diag.GetSeq()}, {Key: "ledger_position", Value: diag.GetLogPosition()}, // Muster's own
 	}
 }

@@ -30,7 +30,24 @@ func sinfoReservations(call *tool.Call) error {
 	}
 	var b strings.Builder
 	row := func(name, state, start, end, length, nodes string) {
-		b.WriteString(padText(name, -width) + " " + padText(state, 9) + " " + padText(start, 20) + " " + padText(end, 20) + " " + padText(length, 12) + "  " + nodes + "\n")
+		b.WriteString(
+			padText(
+				name,
+				-width,
+			) + " " + padText(
+				state,
+				9,
+			) + " " + padText(
+				start,
+				20,
+			) + " " + padText(
+				end,
+				20,
+			) + " " + padText(
+				length,
+				12,
+			) + "  " + nodes + "\n",
+		)
 	}
 	if !call.Opts.On("noheader") {
 		row("RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST")
@@ -41,7 +58,14 @@ func sinfoReservations(call *tool.Call) error {
 		if reservation.GetActive() {
 			state = "ACTIVE"
 		}
-		row(reservation.GetName(), state, k.Time(reservation.GetStart()), k.Time(reservation.GetEnd()), format.Duration((reservation.GetEnd()-reservation.GetStart())/tool.Second), hostlist.FoldSorted(reservation.GetNodes()))
+		row(
+			reservation.GetName(),
+			state,
+			k.Time(reservation.GetStart()),
+			k.Time(reservation.GetEnd()),
+			format.Duration((reservation.GetEnd()-reservation.GetStart())/tool.Second),
+			hostlist.FoldSorted(reservation.GetNodes()),
+		)
 	}
 	return call.WriteOut([]byte(b.String()))
 }
@@ -225,7 +249,8 @@ func (q *nodeQuery) resolveColumns(all bool) error {
 	plain := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }
 	for _, token := range q.columns {
 		i := slices.IndexFunc(fields, func(f nodeField) bool {
-			return f.letter == token.Field || (len(token.Field) > 1 && plain(f.name) == plain(token.Field))
+			return f.letter == token.Field ||
+				(len(token.Field) > 1 && plain(f.name) == plain(token.Field))
 		})
 		if i < 0 {
 			return errBadNodeField(token.Field)
@@ -275,7 +300,9 @@ func sinfoOnce(call *tool.Call, query *nodeQuery) error {
 	var parts apiv1.ListPartitionsReply
 	if err := call.RPCAll(tool.Request{Method: tool.MethodListPartitions, Req: &apiv1.ListPartitionsRequest{}, Resp: &parts}, tool.Request{Method: tool.MethodListNodes, Req: &apiv1.ListNodesRequest{Future: call.Opts.On("future")}, Resp: &nodes}); err != nil {
 		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble(call.Command.Name), "slurm_load_partitions: "+r.Text)...)
+		return tool.Fail(
+			1,
+			append(r.Preamble(call.Command.Name), "slurm_load_partitions: "+r.Text)...)
 	}
 	keep, err := nodeFilter(call)
 	if err != nil {
@@ -289,8 +316,21 @@ func sinfoOnce(call *tool.Call, query *nodeQuery) error {
 		}
 		query = everything
 	}
-	groups := query.groupNodes(shown, nodes.GetNodes(), keep, groupBy{exact: call.Opts.On("exact"), byNode: call.Opts.On("Node"), empty: !filtersNodes(call)})
-	view := &render.NodeView{Clock: render.NewClock(call.Env), Cluster: call.Opts.Text("clusters"), UID: tool.LookupUID}
+	groups := query.groupNodes(
+		shown,
+		nodes.GetNodes(),
+		keep,
+		groupBy{
+			exact:  call.Opts.On("exact"),
+			byNode: call.Opts.On("Node"),
+			empty:  !filtersNodes(call),
+		},
+	)
+	view := &render.NodeView{
+		Clock:   render.NewClock(call.Env),
+		Cluster: call.Opts.Text("clusters"),
+		UID:     tool.LookupUID,
+	}
 	view.Now = nodes.GetNow()
 	if render.WantsDocument(call) {
 		return render.Structured(call, call.Opts.On("json"), render.SinfoTree(call, groups, view))
@@ -329,7 +369,14 @@ func nodeFilter(call *tool.Call) (func(n *apiv1.NodeInfo) bool, error) {
 		words := strings.Split(alt, "&")
 		for _, w := range words {
 			if !slices.Contains(render.NodeStateWords(), w) {
-				return nil, tool.Fail(1, call.Command.Name+": error: Bad state string: \""+w+"\"", call.Command.Name+": error: Valid node states include: "+strings.Join(render.NodeStateWords(), ","))
+				return nil, tool.Fail(
+					1,
+					call.Command.Name+": error: Bad state string: \""+w+"\"",
+					call.Command.Name+": error: Valid node states include: "+strings.Join(
+						render.NodeStateWords(),
+						",",
+					),
+				)
 			}
 		}
 		states = append(states, words)
@@ -354,7 +401,12 @@ type groupBy struct {
 }
 
 // groupNodes puts the nodes of each partition into lines.
-func (q *nodeQuery) groupNodes(parts []*apiv1.PartitionInfo, nodes []*apiv1.NodeInfo, keep func(*apiv1.NodeInfo) bool, by groupBy) []*render.NodeGroup {
+func (q *nodeQuery) groupNodes(
+	parts []*apiv1.PartitionInfo,
+	nodes []*apiv1.NodeInfo,
+	keep func(*apiv1.NodeInfo) bool,
+	by groupBy,
+) []*render.NodeGroup {
 	ofPart := map[string][]*apiv1.NodeInfo{}
 	for _, node := range nodes {
 		if keep(node) {
@@ -388,7 +440,11 @@ func (q *nodeQuery) groupNodes(parts []*apiv1.PartitionInfo, nodes []*apiv1.Node
 }
 
 // lineKey is what the nodes of a line have in common.
-func (q *nodeQuery) lineKey(partition *apiv1.PartitionInfo, node *apiv1.NodeInfo, by groupBy) string {
+func (q *nodeQuery) lineKey(
+	partition *apiv1.PartitionInfo,
+	node *apiv1.NodeInfo,
+	by groupBy,
+) string {
 	var b strings.Builder
 	if by.byNode {
 		b.WriteString(partition.GetName() + "\x00" + node.GetName())
@@ -402,7 +458,11 @@ func (q *nodeQuery) lineKey(partition *apiv1.PartitionInfo, node *apiv1.NodeInfo
 }
 
 // sortLines sorts the lines.
-func (q *nodeQuery) sortLines(groups []*render.NodeGroup, parts []*apiv1.PartitionInfo, view *render.NodeView) {
+func (q *nodeQuery) sortLines(
+	groups []*render.NodeGroup,
+	parts []*apiv1.PartitionInfo,
+	view *render.NodeView,
+) {
 	fields := nodeFields()
 	slices.SortStableFunc(groups, func(a, b *render.NodeGroup) int {
 		for _, key := range q.sort {
@@ -417,7 +477,10 @@ func (q *nodeQuery) sortLines(groups []*render.NodeGroup, parts []*apiv1.Partiti
 			case 'D':
 				d = cmp.Compare(len(a.Nodes), len(b.Nodes))
 			default:
-				i := slices.IndexFunc(fields, func(f nodeField) bool { return f.letter == string(key.Letter) })
+				i := slices.IndexFunc(
+					fields,
+					func(f nodeField) bool { return f.letter == string(key.Letter) },
+				)
 				d = compareNatural(fields[i].text(view, a), fields[i].text(view, b))
 			}
 			if key.Falling {
@@ -495,7 +558,8 @@ func (q *nodeQuery) text(groups []*render.NodeGroup, view *render.NodeView, head
 // widenColumns makes room for the longest names of partitions and nodes.
 func (q *nodeQuery) widenColumns(groups []*render.NodeGroup, view *render.NodeView) {
 	for i, field := range q.fields {
-		if t := &q.columns[i]; t.Width > 0 && (field.name == "Partition" || field.name == "NodeList") {
+		if t := &q.columns[i]; t.Width > 0 &&
+			(field.name == "Partition" || field.name == "NodeList") {
 			for _, g := range groups {
 				t.Width = max(t.Width, len(field.text(view, g)))
 			}

@@ -56,7 +56,11 @@ func leastColumn(letter, name, head string, get func(n *apiv1.NodeInfo) int64) n
 }
 
 // rangeColumn is a column of measured amounts: least-most; negative is unknown.
-func rangeColumn(letter, name, head string, get func(n *apiv1.NodeInfo) int64, show func(int64) string) nodeField {
+func rangeColumn(
+	letter, name, head string,
+	get func(n *apiv1.NodeInfo) int64,
+	show func(int64) string,
+) nodeField {
 	return nodeField{letter: letter, name: name, head: head, loose: true,
 		key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string { return tool.Itoa(get(n)) },
 		text: func(_ *render.NodeView, group *render.NodeGroup) string {

@@ -117,7 +117,11 @@ func prioFields(cluster string) map[string]prioField {
 
 // joinFactors writes name=text. The names of weights are as slurm.conf has
 // them: CPU=1000,Mem=1000,GRES/gpu=...
-func joinFactors(list []*apiv1.NamedFactor, text func(*apiv1.NamedFactor) string, configured bool) string {
+func joinFactors(
+	list []*apiv1.NamedFactor,
+	text func(*apiv1.NamedFactor) string,
+	configured bool,
+) string {
 	parts := make([]string, 0, len(list))
 	for _, factor := range list {
 		name := factor.GetName()
@@ -149,7 +153,12 @@ func runSprio(call *tool.Call) error {
 	}
 	weights := rep.GetWeights()
 	if weights.GetBasic() {
-		return tool.Fail(1, "You are not running a supported priority plugin", "(priority/basic).", "Only 'priority/multifactor' is supported.")
+		return tool.Fail(
+			1,
+			"You are not running a supported priority plugin",
+			"(priority/basic).",
+			"Only 'priority/multifactor' is supported.",
+		)
 	}
 	before, tokens, err := column.Letters(sprioFormat(call, weights))
 	if err != nil {
@@ -225,8 +234,16 @@ func sprioFormat(call *tool.Call, weights *apiv1.PriorityWeights) string {
 }
 
 // sprioJobs chooses and sorts.
-func sprioJobs(call *tool.Call, rep *apiv1.PrioritiesReply, fields map[string]prioField) ([]*apiv1.JobPriority, error) {
-	users, parts := tool.SplitList(call.Opts.Text("user")), tool.SplitList(call.Opts.Text("partition"))
+func sprioJobs(
+	call *tool.Call,
+	rep *apiv1.PrioritiesReply,
+	fields map[string]prioField,
+) ([]*apiv1.JobPriority, error) {
+	users, parts := tool.SplitList(
+		call.Opts.Text("user"),
+	), tool.SplitList(
+		call.Opts.Text("partition"),
+	)
 	var ids []string
 	if text := call.Opts.Text("jobs"); text != "" {
 		for _, id := range tool.SplitList(text) {
@@ -238,7 +255,8 @@ func sprioJobs(call *tool.Call, rep *apiv1.PrioritiesReply, fields map[string]pr
 	}
 	var out []*apiv1.JobPriority
 	for _, job := range rep.GetJobs() {
-		if (len(users) == 0 || slices.Contains(users, job.GetUser())) && (len(parts) == 0 || slices.Contains(parts, job.GetPartition())) &&
+		if (len(users) == 0 || slices.Contains(users, job.GetUser())) &&
+			(len(parts) == 0 || slices.Contains(parts, job.GetPartition())) &&
 			(len(ids) == 0 || slices.Contains(ids, tool.Itoa(job.GetJobId()))) {
 			out = append(out, job)
 		}

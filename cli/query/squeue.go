@@ -118,7 +118,17 @@ func runSqueue(call *tool.Call) error {
 	}
 	switch {
 	case call.Opts.On("helpformat"):
-		return call.WriteOut([]byte("Letters of -o: " + fieldList(jobFields(), true) + "\nNames of -O: " + fieldList(jobFields(), false) + "\n"))
+		return call.WriteOut(
+			[]byte(
+				"Letters of -o: " + fieldList(
+					jobFields(),
+					true,
+				) + "\nNames of -O: " + fieldList(
+					jobFields(),
+					false,
+				) + "\n",
+			),
+		)
 	case call.Opts.On("helpstate"):
 		return call.WriteOut([]byte(stateList()))
 	}
@@ -167,8 +177,10 @@ type jobQuery struct {
 func squeueQuery(call *tool.Call) (*jobQuery, error) {
 	o := call.Opts
 	query := &jobQuery{
-		req:   &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}},
-		steps: o.On("steps"), expand: o.On("array"), parts: o.On("priority"), header: !o.On("noheader"),
+		req: &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}},
+		steps: o.On(
+			"steps",
+		), expand: o.On("array"), parts: o.On("priority"), header: !o.On("noheader"),
 		dated: o.On("long") || o.On("iterate"), structured: render.WantsDocument(call),
 	}
 	if err := jobFilter(call, query); err != nil {
@@ -200,13 +212,22 @@ func squeueQuery(call *tool.Call) (*jobQuery, error) {
 // controller does not filter by into keep.
 func jobFilter(call *tool.Call, query *jobQuery) error {
 	o, filter := call.Opts, query.req.GetFilter()
-	filter.Jobs, filter.Users, filter.Accounts = tool.SplitJobs(o.Text("jobs")), o.List("user"), o.List("account")
+	filter.Jobs, filter.Users, filter.Accounts = tool.SplitJobs(
+		o.Text("jobs"),
+	), o.List(
+		"user",
+	), o.List(
+		"account",
+	)
 	filter.Partitions, filter.Names, filter.Qos = o.List("partition"), o.List("name"), o.List("qos")
 	if o.On("me") {
 		filter.Users = []string{tool.Itoa(call.UID)}
 	}
 	if o.On("notme") {
-		query.keep = append(query.keep, func(r render.JobRow, _ int64) bool { return r.GetUserId() != call.UID })
+		query.keep = append(
+			query.keep,
+			func(r render.JobRow, _ int64) bool { return r.GetUserId() != call.UID },
+		)
 	}
 	if o.On("nodelist") {
 		names, err := hostlist.Expand(o.Text("nodelist"))
@@ -229,7 +250,10 @@ func jobFilter(call *tool.Call, query *jobQuery) error {
 	}
 	if o.On("licenses") {
 		query.keep = append(query.keep, func(r render.JobRow, _ int64) bool {
-			return slices.ContainsFunc(r.GetSpec().GetLicenses(), func(l *apiv1.Count) bool { return slices.Contains(o.List("licenses"), l.GetName()) })
+			return slices.ContainsFunc(
+				r.GetSpec().GetLicenses(),
+				func(l *apiv1.Count) bool { return slices.Contains(o.List("licenses"), l.GetName()) },
+			)
 		})
 	}
 	if o.On("reservation") {
@@ -263,11 +287,18 @@ func stateFilter(call *tool.Call, query *jobQuery) error {
 	}
 	states, completing, all, bad := render.ParseStates(o.Text("states"))
 	if bad != "" {
-		return tool.Fail(1, call.Command.Name+": error: Invalid job state specified: "+bad, call.Command.Name+": error: Valid job states include: "+stateWords())
+		return tool.Fail(
+			1,
+			call.Command.Name+": error: Invalid job state specified: "+bad,
+			call.Command.Name+": error: Valid job states include: "+stateWords(),
+		)
 	}
 	filter.AllStates, filter.Completing = all, completing
 	if render.OnlyConfiguring(o.Text("states")) {
-		query.keep = append(query.keep, func(r render.JobRow, _ int64) bool { return r.State() != spec.Running || render.Configuring(r.JobInfo) })
+		query.keep = append(
+			query.keep,
+			func(r render.JobRow, _ int64) bool { return r.State() != spec.Running || render.Configuring(r.JobInfo) },
+		)
 	}
 	impossible := false
 	for _, s := range states {
@@ -314,7 +345,8 @@ func jobColumns(call *tool.Call, query *jobQuery) error {
 	}
 	short, hasShort := o.Get("format")
 	long, hasLong := o.Get("Format")
-	plain := !o.On("long") && !o.On("start") && !query.steps // a listing of its own wins over a variable
+	plain := !o.On("long") && !o.On("start") &&
+		!query.steps // a listing of its own wins over a variable
 	switch {
 	case hasLong && (long.From == opt.FromCommand || plain) && (!hasShort || long.Order > short.Order):
 		names = long.Text
@@ -348,7 +380,10 @@ func jobColumns(call *tool.Call, query *jobQuery) error {
 		return nil
 	}
 	for _, t := range query.columns {
-		if !slices.ContainsFunc(query.fields, func(f jobField) bool { return f.letter == t.Field }) {
+		if !slices.ContainsFunc(
+			query.fields,
+			func(f jobField) bool { return f.letter == t.Field },
+		) {
 			return call.Errorf("Invalid job format specification: %s", t.Field)
 		}
 	}
@@ -384,9 +419,18 @@ func squeueOnce(call *tool.Call, query *jobQuery) error {
 		return fetch.JobsError(err)
 	}
 	if asked := query.req.GetFilter().GetJobs(); len(asked) == 1 && len(rep.GetUnknown()) == 1 {
-		return tool.Unknown(spec.CodeInvalidJobID, "slurm_load_jobs error: "+spec.CodeInvalidJobID.String())
+		return tool.Unknown(
+			spec.CodeInvalidJobID,
+			"slurm_load_jobs error: "+spec.CodeInvalidJobID.String(),
+		)
 	}
-	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env, Noconvert: call.Opts.On("noconvert"), Expand: call.Opts.On("expand-patterns"), Cluster: call.Opts.Text("clusters")}
+	view := &render.JobView{
+		Clock:     render.NewClock(call.Env),
+		Env:       call.Env,
+		Noconvert: call.Opts.On("noconvert"),
+		Expand:    call.Opts.On("expand-patterns"),
+		Cluster:   call.Opts.Text("clusters"),
+	}
 	view.Now = rep.GetNow()
 	rows := query.makeRows(rep.GetJobs(), view.Now)
 	if query.structured {
@@ -406,7 +450,10 @@ func (q *jobQuery) makeRows(jobs []*apiv1.JobInfo, now int64) []render.JobRow {
 	out := make([]render.JobRow, 0, len(jobs))
 	for _, job := range jobs {
 		row := render.JobRow{JobInfo: job, Task: -1}
-		if slices.ContainsFunc(q.keep, func(keep func(render.JobRow, int64) bool) bool { return !keep(row, now) }) {
+		if slices.ContainsFunc(
+			q.keep,
+			func(keep func(render.JobRow, int64) bool) bool { return !keep(row, now) },
+		) {
 			continue
 		}
 		switch {
@@ -443,9 +490,24 @@ func (q *jobQuery) stepRows(out []render.JobRow, row render.JobRow) []render.Job
 		return out
 	}
 	steps := row.GetSteps()
-	if !row.GetSpec().GetShell() && !slices.ContainsFunc(steps, func(s *apiv1.StepInfo) bool { return spec.StepID(s.GetStepId()) == spec.StepBatch }) {
-		steps = append([]*apiv1.StepInfo{{StepId: int32(spec.StepBatch), Name: "batch", Nodes: []string{row.GetBatchHost()}, Tasks: 1, Start: row.GetStart(),
-			State: row.GetState(), Tres: row.GetAllocTres()}}, steps...)
+	if !row.GetSpec().GetShell() &&
+		!slices.ContainsFunc(
+			steps,
+			func(s *apiv1.StepInfo) bool { return spec.StepID(s.GetStepId()) == spec.StepBatch },
+		) {
+		steps = append(
+			[]*apiv1.StepInfo{
+				{
+					StepId: int32(spec.StepBatch),
+					Name:   "batch",
+					Nodes:  []string{row.GetBatchHost()},
+					Tasks:  1,
+					Start:  row.GetStart(),
+					State:  row.GetState(),
+					Tres:   row.GetAllocTres(),
+				},
+			},
+			steps...)
 	}
 	for _, s := range steps {
 		if s.GetEnd() != 0 {
@@ -455,7 +517,8 @@ func (q *jobQuery) stepRows(out []render.JobRow, row render.JobRow) []render.Job
 		wanted := len(q.stepIDs) == 0
 		for _, id := range q.stepIDs {
 			job, step, one := strings.Cut(id, ".")
-			wanted = wanted || ((job == tool.Itoa(row.GetJobId()) || strings.HasPrefix(job, tool.Itoa(row.GetArrayJobId())+"_")) && (!one || "."+step == name))
+			wanted = wanted ||
+				((job == tool.Itoa(row.GetJobId()) || strings.HasPrefix(job, tool.Itoa(row.GetArrayJobId())+"_")) && (!one || "."+step == name))
 		}
 		if wanted {
 			row.Step = s

@@ -18,8 +18,12 @@ func sortKeys(text string) ([]render.SortKey, error) {
 			key.Falling, part = part[0] == '-', part[1:]
 		}
 		part = strings.TrimPrefix(part, "#")
-		if len(part) != 1 || !slices.ContainsFunc(jobFields(), func(f jobField) bool { return f.letter == part }) {
-			return nil, fmt.Errorf("Invalid sort specification: %s", text) //nolint:staticcheck // Slurm's wording
+		if len(part) != 1 ||
+			!slices.ContainsFunc(jobFields(), func(f jobField) bool { return f.letter == part }) {
+			return nil, fmt.Errorf(
+				"Invalid sort specification: %s",
+				text,
+			) //nolint:staticcheck // Slurm's wording
 		}
 		key.Letter = part[0]
 		out = append(out, key)
@@ -150,4 +154,8 @@ func taskOrder(row render.JobRow) int64 {
 }
 
 // stepOrder puts the batch script before the numbered steps.
-func stepOrder(a, b render.JobRow) int { return cmp.Compare(a.Step.GetStepId(), b.Step.GetStepId()) }
+func stepOrder(
+	a, b render.JobRow,
+) int {
+	return cmp.Compare(a.Step.GetStepId(), b.Step.GetStepId())
+}

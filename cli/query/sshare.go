@@ -161,10 +161,14 @@ func chooseShareFields(call *tool.Call, all []shareField, text string) ([]shareF
 		if err != nil {
 			return nil, call.Errorf("%v", err)
 		}
-		i := slices.IndexFunc(all, func(f shareField) bool { return strings.EqualFold(f.name, name) })
+		i := slices.IndexFunc(
+			all,
+			func(f shareField) bool { return strings.EqualFold(f.name, name) },
+		)
 		if i < 0 {
 			i = slices.IndexFunc(all, func(f shareField) bool {
-				return len(name) >= 3 && strings.HasPrefix(strings.ToLower(f.name), strings.ToLower(name))
+				return len(name) >= 3 &&
+					strings.HasPrefix(strings.ToLower(f.name), strings.ToLower(name))
 			})
 		}
 		if i < 0 {
@@ -181,7 +185,11 @@ func chooseShareFields(call *tool.Call, all []shareField, text string) ([]shareF
 
 // shareRows chooses associations: accounts always, users as the options say.
 func shareRows(call *tool.Call, rep *apiv1.SharesReply) []*apiv1.Share {
-	users, accounts := tool.SplitList(call.Opts.Text("users")), tool.SplitList(call.Opts.Text("accounts"))
+	users, accounts := tool.SplitList(
+		call.Opts.Text("users"),
+	), tool.SplitList(
+		call.Opts.Text("accounts"),
+	)
 	var out []*apiv1.Share
 	for _, share := range rep.GetShares() {
 		if len(accounts) > 0 && !slices.Contains(accounts, share.GetAccount()) {
@@ -210,7 +218,13 @@ func sharesDocument(call *tool.Call, rep *apiv1.SharesReply, rows []*apiv1.Share
 	minutes := func(m []*apiv1.NamedCount) tree.List {
 		out := tree.List{}
 		for _, n := range m {
-			out = append(out, tree.Object{{Key: "name", Value: n.GetName()}, {Key: "value", Value: render.Number(n.GetN(), true, false)}})
+			out = append(
+				out,
+				tree.Object{
+					{Key: "name", Value: n.GetName()},
+					{Key: "value", Value: render.Number(n.GetN(), true, false)},
+				},
+			)
 		}
 		return out
 	}
@@ -220,12 +234,59 @@ func sharesDocument(call *tool.Call, rep *apiv1.SharesReply, rows []*apiv1.Share
 		if share.GetUser() != "" {
 			kind, name = "USER", share.GetUser()
 		}
-		list = append(list, tree.Object{{Key: "id", Value: share.GetAssoc()}, {Key: "cluster", Value: rep.GetCluster()}, {Key: "name", Value: name}, {Key: "parent", Value: share.GetAccount()},
-			{Key: "partition", Value: share.GetPartition()}, {Key: "shares_normalized", Value: render.Fraction(share.GetNormShares(), false)}, {Key: "shares", Value: render.Number(share.GetRawShares(), !share.GetSharesParent(), false)},
-			{Key: "tres", Value: tree.Object{{Key: "run_seconds", Value: minutes(share.GetTresRunMins())}, {Key: "group_minutes", Value: minutes(share.GetGrpTresMins())}, {Key: "usage", Value: minutes(share.GetTresMins())}}},
-			{Key: "effective_usage", Value: render.Fraction(share.GetEffectiveUsage(), false)}, {Key: "usage_normalized", Value: render.Fraction(share.GetNormUsage(), false)}, {Key: "usage", Value: share.GetRawUsage()},
-			{Key: "fairshare", Value: tree.Object{{Key: "factor", Value: render.Fraction(share.GetFactor(), false)}, {Key: "level", Value: render.Fraction(share.GetLevelFs(), share.GetLevelInfinite())}}},
-			{Key: "type", Value: tree.List{kind}}})
+		list = append(
+			list,
+			tree.Object{
+				{Key: "id", Value: share.GetAssoc()},
+				{Key: "cluster", Value: rep.GetCluster()},
+				{Key: "name", Value: name},
+				{Key: "parent", Value: share.GetAccount()},
+				{
+					Key:   "partition",
+					Value: share.GetPartition(),
+				},
+				{Key: "shares_normalized", Value: render.Fraction(share.GetNormShares(), false)},
+				{
+					Key:   "shares",
+					Value: render.Number(share.GetRawShares(), !share.GetSharesParent(), false),
+				},
+				{
+					Key: "tres",
+					Value: tree.Object{
+						{Key: "run_seconds", Value: minutes(share.GetTresRunMins())},
+						{Key: "group_minutes", Value: minutes(share.GetGrpTresMins())},
+						{Key: "usage", Value: minutes(share.GetTresMins())},
+					},
+				},
+				{
+					Key:   "effective_usage",
+					Value: render.Fraction(share.GetEffectiveUsage(), false),
+				},
+				{Key: "usage_normalized", Value: render.Fraction(share.GetNormUsage(), false)},
+				{Key: "usage", Value: share.GetRawUsage()},
+				{
+					Key: "fairshare",
+					Value: tree.Object{
+						{Key: "factor", Value: render.Fraction(share.GetFactor(), false)},
+						{
+							Key:   "level",
+							Value: render.Fraction(share.GetLevelFs(), share.GetLevelInfinite()),
+						},
+					},
+				},
+				{Key: "type", Value: tree.List{kind}},
+			},
+		)
 	}
-	return render.Answer(call, "openapi_shares_resp", tree.Member{Key: "shares", Value: tree.Object{{Key: "shares", Value: list}, {Key: "total_shares", Value: len(rep.GetShares())}}})
+	return render.Answer(
+		call,
+		"openapi_shares_resp",
+		tree.Member{
+			Key: "shares",
+			Value: tree.Object{
+				{Key: "shares", Value: list},
+				{Key: "total_shares", Value: len(rep.GetShares())},
+			},
+		},
+	)
 }

@@ -17,10 +17,28 @@ func Token() *tool.Command {
 		About: `The token is valid once, for this host, until it expires. Pass it to the agent in a file or on
 standard input, never on the command line. Only administrators can create tokens, on the controller's host.
 muster hosts lists the machines that have joined.`,
-		Options: []opt.Option{{Long: "lifetime", Short: "l", Arg: "<1h|1d|...>", Help: "validity period (default: 1d)"},
-			{Long: "login", Help: "for a login host, whose agent forwards the commands of its users; the host need not be in slurm.conf"}},
-		Example: []tool.Example{{Line: "muster token n7 | ssh n7 muster-agent --enrol --token-file -", What: "a node of slurm.conf"},
-			{Line: "muster token --login l1 | ssh l1 muster-agent --login --enrol --controller ctl --token-file -", What: "a login host"}},
+		Options: []opt.Option{
+			{
+				Long:  "lifetime",
+				Short: "l",
+				Arg:   "<1h|1d|...>",
+				Help:  "validity period (default: 1d)",
+			},
+			{
+				Long: "login",
+				Help: "for a login host, whose agent forwards the commands of its users; the host need not be in slurm.conf",
+			},
+		},
+		Example: []tool.Example{
+			{
+				Line: "muster token n7 | ssh n7 muster-agent --enrol --token-file -",
+				What: "a node of slurm.conf",
+			},
+			{
+				Line: "muster token --login l1 | ssh l1 muster-agent --login --enrol --controller ctl --token-file -",
+				What: "a login host",
+			},
+		},
 		Run: func(call *tool.Call) error {
 			if len(call.Operands) != 1 {
 				return &opt.UsageError{Command: "muster token", Text: "name one node"}
@@ -29,7 +47,10 @@ muster hosts lists the machines that have joined.`,
 			if call.Opts.On("lifetime") {
 				span, ok := tool.ParseWindow(call.Opts.Text("lifetime"))
 				if !ok {
-					return call.Errorf("--lifetime=%s: expected a number with m, h, d or w, such as 12h", call.Opts.Text("lifetime"))
+					return call.Errorf(
+						"--lifetime=%s: expected a number with m, h, d or w, such as 12h",
+						call.Opts.Text("lifetime"),
+					)
 				}
 				req.Lifetime = span
 			}
@@ -37,7 +58,12 @@ muster hosts lists the machines that have joined.`,
 			if err := call.RPC(tool.MethodCreateToken, req, &rep); err != nil {
 				return err
 			}
-			fmt.Fprintf(call.Stderr, "token for %s, good once until %s\n", req.GetNode(), render.FormatTime(call, rep.GetExpires()))
+			fmt.Fprintf(
+				call.Stderr,
+				"token for %s, good once until %s\n",
+				req.GetNode(),
+				render.FormatTime(call, rep.GetExpires()),
+			)
 			return call.WriteOut([]byte(rep.GetToken() + "\n"))
 		},
 	}

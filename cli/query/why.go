@@ -22,17 +22,29 @@ func Why() *tool.Command {
 		Options: []opt.Option{
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
-			{Long: "watch", Short: "w", Arg: "<seconds>", Maybe: true, Help: "repeat until the job starts; interval in seconds (default: 2)"},
+			{
+				Long:  "watch",
+				Short: "w",
+				Arg:   "<seconds>",
+				Maybe: true,
+				Help:  "repeat until the job starts; interval in seconds (default: 2)",
+			},
 		},
-		Env:     []tool.Variable{{Name: "NO_COLOR", Help: "disable colours"}},
-		Example: []tool.Example{{Line: "muster why 22", What: "explains job 22"}, {Line: "muster why 36_7 --json", What: "gives a script the same as data"}},
-		Run:     runWhy,
+		Env: []tool.Variable{{Name: "NO_COLOR", Help: "disable colours"}},
+		Example: []tool.Example{
+			{Line: "muster why 22", What: "explains job 22"},
+			{Line: "muster why 36_7 --json", What: "gives a script the same as data"},
+		},
+		Run: runWhy,
 	}
 }
 
 func runWhy(call *tool.Call) error {
 	if len(call.Operands) != 1 || !tool.ValidTarget(call.Operands[0]) {
-		return &opt.UsageError{Command: "muster why", Text: "name one job: 12, 36_7, or 12+1 of a heterogeneous job"}
+		return &opt.UsageError{
+			Command: "muster why",
+			Text:    "name one job: 12, 36_7, or 12+1 of a heterogeneous job",
+		}
 	}
 	every := int64(2)
 	if text := call.Opts.Text("watch"); text != "" {
@@ -75,12 +87,24 @@ func runWhy(call *tool.Call) error {
 // writeWhy prints an explanation; missing says why its history is not whole.
 func writeWhy(call *tool.Call, rep *apiv1.WhyReply, missing string) error {
 	if render.WantsDocument(call) {
-		return render.Structured(call, call.Opts.On("json"), append(render.WhyTree(rep), tree.Member{Key: "history_missing", Value: missing}))
+		return render.Structured(
+			call,
+			call.Opts.On("json"),
+			append(render.WhyTree(rep), tree.Member{Key: "history_missing", Value: missing}),
+		)
 	}
 	if missing != "" {
-		fmt.Fprintf(call.Stderr, "muster why: warning: the reasons so far are not shown: %s\n", missing)
+		fmt.Fprintf(
+			call.Stderr,
+			"muster why: warning: the reasons so far are not shown: %s\n",
+			missing,
+		)
 	}
-	view := &render.WhyView{JobView: render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}, Asked: call.Operands[0], Colour: call.Terminal(call.Stdout) && call.Getenv("NO_COLOR") == ""}
+	view := &render.WhyView{
+		JobView: render.JobView{Clock: render.NewClock(call.Env), Env: call.Env},
+		Asked:   call.Operands[0],
+		Colour:  call.Terminal(call.Stdout) && call.Getenv("NO_COLOR") == "",
+	}
 	view.Now = rep.GetNow()
 	text := view.Screen(rep)
 	if call.Opts.On("watch") && call.Terminal(call.Stdout) {

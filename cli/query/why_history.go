@@ -29,7 +29,11 @@ func askWhy(call *tool.Call) (rep *apiv1.WhyReply, missing string, err error) {
 	case forgotten && past.GetRun() == nil:
 		return nil, "", err
 	case forgotten:
-		rep = &apiv1.WhyReply{Job: fetch.JobOfRow(past.GetRun()), Now: past.GetNow(), Seq: past.GetSeq()}
+		rep = &apiv1.WhyReply{
+			Job: fetch.JobOfRow(past.GetRun()),
+			Now: past.GetNow(),
+			Seq: past.GetSeq(),
+		}
 	case past.GetBehind() > 0:
 		missing = fmt.Sprintf("the accounting store is %d events behind", past.GetBehind())
 	}

@@ -34,7 +34,11 @@ func (k Clock) TimeOr(ns int64, zero string) string {
 	if ns == 0 {
 		return zero
 	}
-	text, ok := format.TimeAs(k.layout, ns/tool.Second, format.Moment{Now: k.Now / tool.Second, Loc: k.Loc})
+	text, ok := format.TimeAs(
+		k.layout,
+		ns/tool.Second,
+		format.Moment{Now: k.Now / tool.Second, Loc: k.Loc},
+	)
 	if !ok {
 		return format.Time(ns/tool.Second, k.Loc)
 	}
@@ -52,7 +56,8 @@ func Elapsed(job *apiv1.JobInfo, now int64) int64 {
 	if spec.JobState(job.GetState()).Terminal() {
 		end = job.GetEnd()
 	}
-	if job.GetStart() == 0 || spec.JobState(job.GetState()) == spec.Pending || end < job.GetStart() {
+	if job.GetStart() == 0 || spec.JobState(job.GetState()) == spec.Pending ||
+		end < job.GetStart() {
 		return 0
 	}
 	if at := job.GetSuspendedAt(); at != 0 {
@@ -66,7 +71,14 @@ func Elapsed(job *apiv1.JobInfo, now int64) int64 {
 func ArrayTasks(env *tool.Env, job *apiv1.JobInfo) string {
 	array := format.Array{Throttle: job.GetArrayThrottle()}
 	for _, r := range job.GetArrayTasks() {
-		array.Ranges = append(array.Ranges, format.Range{First: uint32(r.GetFirst()), Last: uint32(r.GetLast()), Step: uint32(max(r.GetStep(), 1))})
+		array.Ranges = append(
+			array.Ranges,
+			format.Range{
+				First: uint32(r.GetFirst()),
+				Last:  uint32(r.GetLast()),
+				Step:  uint32(max(r.GetStep(), 1)),
+			},
+		)
 	}
 	most := 64
 	if text, ok := env.Lookup("SLURM_BITSTR_LEN"); ok {

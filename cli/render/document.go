@@ -31,7 +31,11 @@ func Fraction(f float64, infinite bool) tree.Object {
 	if infinite {
 		f = 0
 	}
-	return tree.Object{{Key: "set", Value: !infinite}, {Key: "infinite", Value: infinite}, {Key: "number", Value: math.Round(f*1e9) / 1e9}}
+	return tree.Object{
+		{Key: "set", Value: !infinite},
+		{Key: "infinite", Value: infinite},
+		{Key: "number", Value: math.Round(f*1e9) / 1e9},
+	}
 }
 
 // documentForm is json or yaml, whichever was asked for last: the command line
@@ -61,15 +65,33 @@ func meta(call *tool.Call, version schema.Version) tree.Object {
 	plugin := tree.Object{{Key: "data_parser", Value: "data_parser/" + version.String()}}
 	if call.API != nil {
 		user = call.API.User
-		plugin = tree.Object{{Key: "type", Value: "openapi/" + call.API.Plugin}, {Key: "name", Value: "Muster " + call.API.Plugin}, {Key: "data_parser", Value: "data_parser/" + version.String()},
-			{Key: "accounting_storage", Value: "accounting_storage/muster"}}
+		plugin = tree.Object{
+			{Key: "type", Value: "openapi/" + call.API.Plugin},
+			{Key: "name", Value: "Muster " + call.API.Plugin},
+			{Key: "data_parser", Value: "data_parser/" + version.String()},
+			{Key: "accounting_storage", Value: "accounting_storage/muster"},
+		}
 	}
 	return tree.Object{
 		{Key: "plugin", Value: plugin},
-		{Key: "client", Value: tree.Object{{Key: "source", Value: call.Host}, {Key: "user", Value: user}, {Key: "group", Value: ""}}},
+		{
+			Key: "client",
+			Value: tree.Object{
+				{Key: "source", Value: call.Host},
+				{Key: "user", Value: user},
+				{Key: "group", Value: ""},
+			},
+		},
 		{Key: "command", Value: tree.Strings(call.Args)},
 		{Key: "slurm", Value: tree.Object{
-			{Key: "version", Value: tree.Object{{Key: "major", Value: "25"}, {Key: "micro", Value: "0"}, {Key: "minor", Value: "11"}}},
+			{
+				Key: "version",
+				Value: tree.Object{
+					{Key: "major", Value: "25"},
+					{Key: "micro", Value: "0"},
+					{Key: "minor", Value: "11"},
+				},
+			},
 			{Key: "release", Value: tool.SlurmVersion}, {Key: "cluster", Value: call.Cluster()}}},
 	}
 }
@@ -81,8 +103,15 @@ func Document(c *tool.Call, members ...tree.Member) tree.Object {
 }
 
 func document(c *tool.Call, v schema.Version, members []tree.Member) tree.Object {
-	return append(tree.Object(members), tree.Member{Key: "meta", Value: meta(c, v)},
-		tree.Member{Key: "errors", Value: tree.List{}}, tree.Member{Key: "warnings", Value: warnings(c)})
+	return append(
+		tree.Object(members),
+		tree.Member{Key: "meta", Value: meta(c, v)},
+		tree.Member{
+			Key:   "errors",
+			Value: tree.List{},
+		},
+		tree.Member{Key: "warnings", Value: warnings(c)},
+	)
 }
 
 // warnings are what the command has said on standard error by the time they are
@@ -93,7 +122,12 @@ func warnings(call *tool.Call) any {
 	}
 	return tree.Seq(func(yield func(any) bool) {
 		for _, text := range call.API.Warnings() {
-			if !yield(tree.Object{{Key: "description", Value: text}, {Key: "source", Value: call.API.Path}}) {
+			if !yield(
+				tree.Object{
+					{Key: "description", Value: text},
+					{Key: "source", Value: call.API.Path},
+				},
+			) {
 				return
 			}
 		}
@@ -109,9 +143,17 @@ func Answer(call *tool.Call, name string, members ...tree.Member) error {
 	}
 	shape := schema.Of(version).Type(name)
 	if shape == nil {
-		return call.Errorf("data parser %s has no document for this: use %s", version, schema.Versions()[len(schema.Versions())-1])
+		return call.Errorf(
+			"data parser %s has no document for this: use %s",
+			version,
+			schema.Versions()[len(schema.Versions())-1],
+		)
 	}
-	return Structured(call, documentForm(call) == "json", shape.Conform(document(call, version, members)))
+	return Structured(
+		call,
+		documentForm(call) == "json",
+		shape.Conform(document(call, version, members)),
+	)
 }
 
 // Structured prints a document as JSON or YAML.
@@ -137,8 +179,14 @@ func ExitTree(code, signal int32) tree.Object {
 		name = format.Signal(int(signal))
 	}
 	return tree.Object{
-		{Key: "status", Value: tree.List{status}}, {Key: "return_code", Value: Number(int64(code), signal == 0, false)},
-		{Key: "signal", Value: tree.Object{{Key: "id", Value: Some(signal)}, {Key: "name", Value: name}}},
+		{
+			Key:   "status",
+			Value: tree.List{status},
+		}, {Key: "return_code", Value: Number(int64(code), signal == 0, false)},
+		{
+			Key:   "signal",
+			Value: tree.Object{{Key: "id", Value: Some(signal)}, {Key: "name", Value: name}},
+		},
 	}
 }
 

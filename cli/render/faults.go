@@ -41,11 +41,19 @@ func FaultText(fault *apiv1.GpuFault) string {
 func (v *WhyView) faultLines(rep *apiv1.WhyReply) []string {
 	var out []string
 	for _, fault := range rep.GetGpuFaults() {
-		text := fmt.Sprintf("%s on %s: %s, last %s ago.", fault.GetUuid(), fault.GetNode(), FaultText(fault), Span(max(v.Now-fault.GetAt(), 0)))
+		text := fmt.Sprintf(
+			"%s on %s: %s, last %s ago.",
+			fault.GetUuid(),
+			fault.GetNode(),
+			FaultText(fault),
+			Span(max(v.Now-fault.GetAt(), 0)),
+		)
 		switch {
 		case !fault.GetWarned():
 		case fault.GetCancel() > v.Now:
-			text += " Others wait for it: the job is cancelled in " + Span(fault.GetCancel()-v.Now) + " unless it begins to use the GPU."
+			text += " Others wait for it: the job is cancelled in " + Span(
+				fault.GetCancel()-v.Now,
+			) + " unless it begins to use the GPU."
 		default:
 			text += " Others wait for it: use it, or end the job."
 		}

@@ -27,7 +27,11 @@ func BarLevels(call *tool.Call) (steps []rune, empty rune) {
 
 // DrawLine draws values as a line, a blank where there is none, with their mean and
 // the largest. full is the whole height; 0 = the largest.
-func DrawLine(values []*float64, full float64, steps []rune) (out []rune, mean, most float64, ok bool) {
+func DrawLine(
+	values []*float64,
+	full float64,
+	steps []rune,
+) (out []rune, mean, most float64, ok bool) {
 	n := 0
 	for _, v := range values {
 		if v != nil {

@@ -30,7 +30,18 @@ type filterTerm struct {
 
 // filterKeys are the keys that a filter knows.
 func filterKeys() []string {
-	return []string{"user", "account", "partition", "qos", "state", "reason", "name", "node", "job", "is"}
+	return []string{
+		"user",
+		"account",
+		"partition",
+		"qos",
+		"state",
+		"reason",
+		"name",
+		"node",
+		"job",
+		"is",
+	}
 }
 
 // ParseJobFilter reads what was typed. What it does not know as a key is a word, so
@@ -44,7 +55,11 @@ func ParseJobFilter(text string) JobFilter {
 			filter.words = append(filter.words, strings.ToLower(part))
 			continue
 		}
-		t := filterTerm{key: plain, not: plain != key, values: strings.Split(strings.ToLower(value), ",")}
+		t := filterTerm{
+			key:    plain,
+			not:    plain != key,
+			values: strings.Split(strings.ToLower(value), ","),
+		}
 		filter.Over = filter.Over || t.wantsOver()
 		filter.terms = append(filter.terms, t)
 	}
@@ -105,7 +120,18 @@ func (f JobFilter) Matches(job *apiv1.JobInfo, text *JobView) bool {
 		return true
 	}
 	s := job.GetSpec()
-	all := strings.ToLower(strings.Join([]string{text.ID(JobRow{JobInfo: job, Task: -1}), s.GetName(), job.GetUser(), s.GetAccount(), job.GetPartition()}, "\n"))
+	all := strings.ToLower(
+		strings.Join(
+			[]string{
+				text.ID(JobRow{JobInfo: job, Task: -1}),
+				s.GetName(),
+				job.GetUser(),
+				s.GetAccount(),
+				job.GetPartition(),
+			},
+			"\n",
+		),
+	)
 	for _, w := range f.words {
 		if !strings.Contains(all, w) {
 			return false
@@ -128,7 +154,10 @@ func (t filterTerm) fits(job *apiv1.JobInfo, text *JobView) bool {
 	case "reason":
 		return spec.JobState(job.GetState()) == spec.Pending && is(job.GetReason().GetCode())
 	case "name":
-		return slices.ContainsFunc(t.values, func(v string) bool { return strings.Contains(strings.ToLower(job.GetSpec().GetName()), v) })
+		return slices.ContainsFunc(
+			t.values,
+			func(v string) bool { return strings.Contains(strings.ToLower(job.GetSpec().GetName()), v) },
+		)
 	case "job":
 		return is(text.ID(JobRow{JobInfo: job, Task: -1}))
 	case "node":
@@ -139,8 +168,11 @@ func (t filterTerm) fits(job *apiv1.JobInfo, text *JobView) bool {
 		return is(long) || is(compact)
 	}
 	state := spec.JobState(job.GetState())
-	return is("held") && state == spec.Pending && job.GetHold() != 0 || is("over") && state.Terminal() || is("planned") && job.GetPlannedStart() != 0 ||
-		is("gpu") && GPUs(job) > 0 || is("cpu") && GPUs(job) == 0
+	return is("held") && state == spec.Pending && job.GetHold() != 0 ||
+		is("over") && state.Terminal() ||
+		is("planned") && job.GetPlannedStart() != 0 ||
+		is("gpu") && GPUs(job) > 0 ||
+		is("cpu") && GPUs(job) == 0
 }
 
 // GPUs is how many GPUs a job holds, or asks for while it waits.
@@ -229,7 +261,11 @@ func WhyLine(job *apiv1.JobInfo, text *JobView) (word, more, title string) {
 		title = Clean(strings.Join(sentences, " "))
 		more = title
 		if at := job.GetPlannedStart(); at > text.Now {
-			more = "planned in " + ShortSpan(at-text.Now) + " on " + Clean(cmp.Or(job.GetPlannedNodes(), "nodes not chosen yet"))
+			more = "planned in " + ShortSpan(
+				at-text.Now,
+			) + " on " + Clean(
+				cmp.Or(job.GetPlannedNodes(), "nodes not chosen yet"),
+			)
 		}
 		return Clean(Reason(job)), more, title
 	case state.Terminal() && !job.GetCompleting():

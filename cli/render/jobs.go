@@ -63,7 +63,9 @@ func (v *JobView) ID(row JobRow) string {
 // Configuring tells a job that has its nodes and has not begun: they boot, or
 // the site's PrologSlurmctld runs.
 func Configuring(j *apiv1.JobInfo) bool {
-	return j.GetConfiguring() || spec.JobState(j.GetState()) == spec.Running && j.GetReason().GetCode() == string(spec.ReasonProlog)
+	return j.GetConfiguring() ||
+		spec.JobState(j.GetState()) == spec.Running &&
+			j.GetReason().GetCode() == string(spec.ReasonProlog)
 }
 
 // StateNames are the long and the short name that squeue shows.
@@ -248,9 +250,31 @@ func ParseStates(list string) (states []uint32, completing, all bool, bad string
 		case "COMPLETING", "CG":
 			completing = true
 		case "CONFIGURING", "CF":
-			states = append(states, uint32(spec.Running)) // who asks leaves out the others: see onlyConfiguring
-		case "EXPEDITING", "RESIZING", "RS", "REQUEUED", "RQ", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH",
-			"RESV_DEL_HOLD", "RD", "REVOKED", "RV", "SIGNALING", "SI", "SPECIAL_EXIT", "SE", "STAGE_OUT", "SO", "STOPPED", "ST":
+			states = append(
+				states,
+				uint32(spec.Running),
+			) // who asks leaves out the others: see onlyConfiguring
+		case "EXPEDITING",
+			"RESIZING",
+			"RS",
+			"REQUEUED",
+			"RQ",
+			"REQUEUE_FED",
+			"RF",
+			"REQUEUE_HOLD",
+			"RH",
+			"RESV_DEL_HOLD",
+			"RD",
+			"REVOKED",
+			"RV",
+			"SIGNALING",
+			"SI",
+			"SPECIAL_EXIT",
+			"SE",
+			"STAGE_OUT",
+			"SO",
+			"STOPPED",
+			"ST":
 			states = append(states, 0) // a state that no job of this release is ever in
 		default:
 			s, ok := spec.ParseJobState(word)

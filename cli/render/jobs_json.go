@@ -21,8 +21,16 @@ func JobsAnswer(call *tool.Call, jobs []*apiv1.JobInfo, now int64) error {
 			}
 		}
 	})
-	return Answer(call, "openapi_job_info_resp", tree.Member{Key: "jobs", Value: list},
-		tree.Member{Key: "last_backfill", Value: Instant(0)}, tree.Member{Key: "last_update", Value: Instant(now)})
+	return Answer(
+		call,
+		"openapi_job_info_resp",
+		tree.Member{Key: "jobs", Value: list},
+		tree.Member{
+			Key:   "last_backfill",
+			Value: Instant(0),
+		},
+		tree.Member{Key: "last_update", Value: Instant(now)},
+	)
 }
 
 func jobStates(job *apiv1.JobInfo) tree.List {
@@ -68,7 +76,13 @@ func GresOfNode(node *apiv1.NodeAlloc) string {
 		text := CountsText([]*apiv1.Count{g}, "", ":")
 		if i := slices.IndexFunc(node.GetShares(), func(s *apiv1.GpuShare) bool { return s.GetName() == g.GetName() }); i >= 0 {
 			s := node.GetShares()[i]
-			text += "(IDX:" + tool.Itoa(s.GetIndex()) + "," + CountText(s.GetN()) + "/" + CountText(s.GetOf()) + ")"
+			text += "(IDX:" + tool.Itoa(
+				s.GetIndex(),
+			) + "," + CountText(
+				s.GetN(),
+			) + "/" + CountText(
+				s.GetOf(),
+			) + ")"
 		}
 		parts = append(parts, text)
 	}
@@ -85,20 +99,51 @@ func resourcesTree(call *tool.Call, job *apiv1.JobInfo) any {
 		cpus := spec.Bitset(node.GetCpus())
 		cores := make(tree.List, 0, cpus.Count())
 		for k := cpus.Next(0); k >= 0; k = cpus.Next(k + 1) {
-			cores = append(cores, tree.Object{{Key: "index", Value: k}, {Key: "status", Value: allocated}})
+			cores = append(
+				cores,
+				tree.Object{{Key: "index", Value: k}, {Key: "status", Value: allocated}},
+			)
 		}
 		nodes = append(nodes, tree.Object{
 			{Key: "index", Value: i}, {Key: "name", Value: node.GetName()},
-			{Key: "cpus", Value: tree.Object{{Key: "count", Value: cpus.Count()}, {Key: "used", Value: 0}}},
-			{Key: "memory", Value: tree.Object{{Key: "used", Value: 0}, {Key: "allocated", Value: node.GetMem()}}},
-			{Key: "sockets", Value: tree.List{tree.Object{{Key: "index", Value: 0}, {Key: "cores", Value: cores}}}},
+			{
+				Key:   "cpus",
+				Value: tree.Object{{Key: "count", Value: cpus.Count()}, {Key: "used", Value: 0}},
+			},
+			{
+				Key: "memory",
+				Value: tree.Object{
+					{Key: "used", Value: 0},
+					{Key: "allocated", Value: node.GetMem()},
+				},
+			},
+			{
+				Key: "sockets",
+				Value: tree.List{
+					tree.Object{{Key: "index", Value: 0}, {Key: "cores", Value: cores}},
+				},
+			},
 		})
 	}
 	return tree.Object{
 		{Key: "select_type", Value: tree.List{"CPU", "MEMORY"}},
-		{Key: "nodes", Value: tree.Object{{Key: "count", Value: len(nodes)}, {Key: "select_type", Value: tree.List{"AVAILABLE"}},
-			{Key: "list", Value: job.GetNodes()}, {Key: "whole", Value: false}, {Key: "allocation", Value: nodes}}},
-		{Key: "cpus", Value: job.GetNumCpus()}, {Key: "threads_per_core", Value: Some(job.GetSpec().GetThreadsPerCore())},
+		{
+			Key: "nodes",
+			Value: tree.Object{
+				{Key: "count", Value: len(nodes)},
+				{Key: "select_type", Value: tree.List{"AVAILABLE"}},
+				{
+					Key:   "list",
+					Value: job.GetNodes(),
+				},
+				{Key: "whole", Value: false},
+				{Key: "allocation", Value: nodes},
+			},
+		},
+		{
+			Key:   "cpus",
+			Value: job.GetNumCpus(),
+		}, {Key: "threads_per_core", Value: Some(job.GetSpec().GetThreadsPerCore())},
 	}
 }
 

@@ -30,7 +30,8 @@ func (s nodeState) isBusy() bool {
 
 // Out tells a node that takes no jobs.
 func (s nodeState) Out() bool {
-	return s.base == "DOWN" || s.base == "UNKNOWN" || s.base == "FUTURE" || s.Has("DRAIN") || s.Has("FAIL")
+	return s.base == "DOWN" || s.base == "UNKNOWN" || s.base == "FUTURE" || s.Has("DRAIN") ||
+		s.Has("FAIL")
 }
 
 // Words are the long and the short name that sinfo shows, by Slurm's
@@ -89,7 +90,10 @@ func (s nodeState) Suffix() string {
 
 // Rank orders states as Slurm's numbers do: flags weigh more than the base.
 func (s nodeState) Rank() int {
-	n := slices.Index([]string{"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE"}, s.base)
+	n := slices.Index(
+		[]string{"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE"},
+		s.base,
+	)
 	for i, f := range [...]string{"DRAIN", "COMPLETING", "NOT_RESPONDING", "POWERED_DOWN", "FAIL", "MAINTENANCE", "REBOOT_REQUESTED", "PLANNED", "INVALID_REG", "POWER_DOWN", "POWERING_DOWN", "POWERING_UP",
 		"REBOOT_ISSUED", "CLOUD", "DYNAMIC_NORM"} {
 		if s.Has(f) {
@@ -132,9 +136,48 @@ func (s nodeState) Matches(word string) bool {
 // NodeStateWords are the states that -t knows; those that no node of this
 // release is ever in match nothing.
 func NodeStateWords() []string {
-	return []string{"all", "alloc", "allocated", "blocked", "cloud", "comp", "completing", "down", "drain", "drained", "draining", "drng", "external",
-		"fail", "failg", "failing", "futr", "future", "idle", "inval", "maint", "mix", "mixed", "no_respond", "not_responding", "planned", "plnd",
-		"pow_dn", "pow_up", "power_down", "power_up", "powered_down", "powering_down", "powering_up", "reboot", "boot", "reserved", "resv", "unk", "unknown"}
+	return []string{
+		"all",
+		"alloc",
+		"allocated",
+		"blocked",
+		"cloud",
+		"comp",
+		"completing",
+		"down",
+		"drain",
+		"drained",
+		"draining",
+		"drng",
+		"external",
+		"fail",
+		"failg",
+		"failing",
+		"futr",
+		"future",
+		"idle",
+		"inval",
+		"maint",
+		"mix",
+		"mixed",
+		"no_respond",
+		"not_responding",
+		"planned",
+		"plnd",
+		"pow_dn",
+		"pow_up",
+		"power_down",
+		"power_up",
+		"powered_down",
+		"powering_down",
+		"powering_up",
+		"reboot",
+		"boot",
+		"reserved",
+		"resv",
+		"unk",
+		"unknown",
+	}
 }
 
 // NodeReason is why a node is out, with who said so and when, as scontrol
@@ -143,7 +186,12 @@ func NodeReason(node *apiv1.NodeInfo, k Clock) string {
 	if node.GetReason() == "" {
 		return ""
 	}
-	return node.GetReason() + " [" + cmp.Or(node.GetReasonUser(), "unknown") + "@" + k.Time(node.GetReasonTime()) + "]"
+	return node.GetReason() + " [" + cmp.Or(
+		node.GetReasonUser(),
+		"unknown",
+	) + "@" + k.Time(
+		node.GetReasonTime(),
+	) + "]"
 }
 
 // Milli writes thousandths with two digits: 0.78.
@@ -152,7 +200,11 @@ func Milli(n int64) string {
 		return NotAvailable
 	}
 	hundredths := (n + 5) / 10
-	return tool.Itoa(hundredths/100) + "." + string([]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)})
+	return tool.Itoa(
+		hundredths/100,
+	) + "." + string(
+		[]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)},
+	)
 }
 
 // AvailableFeatures are all features that a node may have.

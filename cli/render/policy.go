@@ -96,7 +96,11 @@ func formatWall(ns int64) string {
 }
 
 // formatUsageFactor writes UsageFactor, where 0 stands for one and a negative number for 0.
-func formatUsageFactor(n int64) string { return formatMillionths((&spec.QOS{UsageFactor: n}).Factor()) }
+func formatUsageFactor(
+	n int64,
+) string {
+	return formatMillionths((&spec.QOS{UsageFactor: n}).Factor())
+}
 
 // formatMillionths writes them as a number with six digits.
 func formatMillionths(n int64) string {
@@ -126,10 +130,19 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 	switch what {
 	case "user":
 		users := slices.Clone(policy.GetUsers())
-		slices.SortFunc(users, func(a, b *apiv1.AccountingUser) int { return strings.Compare(a.GetName(), b.GetName()) })
+		slices.SortFunc(
+			users,
+			func(a, b *apiv1.AccountingUser) int { return strings.Compare(a.GetName(), b.GetName()) },
+		)
 		for _, u := range users {
-			if s.Named(u.GetName()) && s.matchesConditions(u.GetDefaultAccount(), u.GetName(), what) {
-				rows = append(rows, s.withAssocs(&PolicyRow{cluster: policy.GetCluster(), user: u}, func(a *apiv1.Association) bool { return a.GetUser() == u.GetName() })...)
+			if s.Named(u.GetName()) &&
+				s.matchesConditions(u.GetDefaultAccount(), u.GetName(), what) {
+				rows = append(
+					rows,
+					s.withAssocs(
+						&PolicyRow{cluster: policy.GetCluster(), user: u},
+						func(a *apiv1.Association) bool { return a.GetUser() == u.GetName() },
+					)...)
 			}
 		}
 		own, hidden := userFields(), hiddenUserFields(s)
@@ -140,13 +153,26 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 		return rows, fields, append(more, hidden...)
 	case "account":
 		accounts := slices.Clone(policy.GetAccounts())
-		slices.SortFunc(accounts, func(a, b *apiv1.Account) int { return strings.Compare(a.GetName(), b.GetName()) })
+		slices.SortFunc(
+			accounts,
+			func(a, b *apiv1.Account) int { return strings.Compare(a.GetName(), b.GetName()) },
+		)
 		for _, acct := range accounts {
 			if s.Named(acct.GetName()) {
-				rows = append(rows, s.withAssocs(&PolicyRow{cluster: policy.GetCluster(), account: acct}, func(a *apiv1.Association) bool { return a.GetAccount() == acct.GetName() })...)
+				rows = append(
+					rows,
+					s.withAssocs(
+						&PolicyRow{cluster: policy.GetCluster(), account: acct},
+						func(a *apiv1.Association) bool { return a.GetAccount() == acct.GetName() },
+					)...)
 			}
 		}
-		own, coords := accountFields(), PolicyField{"Coord Users", 20, []string{"coordinators", "coordusers"}, func(r *PolicyRow) string { return strings.Join(r.account.GetCoordinators(), ",") }}
+		own, coords := accountFields(), PolicyField{
+			"Coord Users",
+			20,
+			[]string{"coordinators", "coordusers"},
+			func(r *PolicyRow) string { return strings.Join(r.account.GetCoordinators(), ",") },
+		}
 		if s.Coords {
 			own = append(own, coords)
 		}
@@ -164,7 +190,16 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 	case "cluster":
 		if s.Named(policy.GetCluster()) {
 			root := s.root()
-			rows = append(rows, &PolicyRow{cluster: policy.GetCluster(), host: s.Host, port: s.Port, Assoc: root, QOSList: s.qosOf(root)})
+			rows = append(
+				rows,
+				&PolicyRow{
+					cluster: policy.GetCluster(),
+					host:    s.Host,
+					port:    s.Port,
+					Assoc:   root,
+					QOSList: s.qosOf(root),
+				},
+			)
 		}
 		return rows, clusterFields(), hiddenClusterFields(s)
 	case "tres":
@@ -176,7 +211,10 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 
 // extended adds the columns of associations where they are shown, else offers
 // them to format=.
-func (s *PolicyView) extended(rows []*PolicyRow, own []PolicyField) ([]*PolicyRow, []PolicyField, []PolicyField) {
+func (s *PolicyView) extended(
+	rows []*PolicyRow,
+	own []PolicyField,
+) ([]*PolicyRow, []PolicyField, []PolicyField) {
 	var extra []PolicyField
 	hidden := append(hiddenAssocFields(), furtherAssocFields(s)...)
 	for _, f := range append(assocFields(), hidden...) {
@@ -192,13 +230,17 @@ func (s *PolicyView) extended(rows []*PolicyRow, own []PolicyField) ([]*PolicyRo
 }
 
 // withAssocs makes a row for each association of an entity, or one without.
-func (s *PolicyView) withAssocs(base *PolicyRow, belongs func(*apiv1.Association) bool) []*PolicyRow {
+func (s *PolicyView) withAssocs(
+	base *PolicyRow,
+	belongs func(*apiv1.Association) bool,
+) []*PolicyRow {
 	if !s.Assocs {
 		return []*PolicyRow{base}
 	}
 	var out []*PolicyRow
 	for _, assoc := range s.Policy.GetAssociations() {
-		if belongs(assoc) && s.matchesConditions(assoc.GetAccount(), assoc.GetUser(), "association") {
+		if belongs(assoc) &&
+			s.matchesConditions(assoc.GetAccount(), assoc.GetUser(), "association") {
 			r := *base
 			r.Assoc, r.QOSList = assoc, s.qosOf(assoc)
 			out = append(out, &r)
@@ -217,7 +259,8 @@ func (s *PolicyView) matchesConditions(account, user, what string) bool {
 		list := tool.SplitList(entry.GetValue())
 		switch entry.GetKey() {
 		case "account", "accounts", "acct", "defaultaccount":
-			if (what != "user" || entry.GetKey() == "defaultaccount" || !s.Assocs) && !slices.Contains(list, account) {
+			if (what != "user" || entry.GetKey() == "defaultaccount" || !s.Assocs) &&
+				!slices.Contains(list, account) {
 				return false
 			}
 		case "user", "users":
@@ -262,7 +305,10 @@ func (s *PolicyView) qosOf(assoc *apiv1.Association) []string {
 			return out
 		}
 	}
-	if slices.ContainsFunc(s.Policy.GetQos(), func(q *apiv1.Qos) bool { return q.GetName() == "normal" }) {
+	if slices.ContainsFunc(
+		s.Policy.GetQos(),
+		func(q *apiv1.Qos) bool { return q.GetName() == "normal" },
+	) {
 		return []string{"normal"}
 	}
 	return nil
@@ -292,8 +338,15 @@ func (s *PolicyView) TreeRows() []*PolicyRow {
 			return int(assoc.GetId()) - int(b.GetId())
 		})
 		for _, assoc := range list {
-			if (len(s.Words.Names) == 0) && s.matchesConditions(assoc.GetAccount(), assoc.GetUser(), "association") && s.inPartition(assoc) {
-				r := &PolicyRow{cluster: s.Policy.GetCluster(), Assoc: assoc, QOSList: s.qosOf(assoc), depth: depth}
+			if (len(s.Words.Names) == 0) &&
+				s.matchesConditions(assoc.GetAccount(), assoc.GetUser(), "association") &&
+				s.inPartition(assoc) {
+				r := &PolicyRow{
+					cluster: s.Policy.GetCluster(),
+					Assoc:   assoc,
+					QOSList: s.qosOf(assoc),
+					depth:   depth,
+				}
 				r.parent, r.lineage = s.Place(assoc)
 				out = append(out, r)
 			}
@@ -359,7 +412,10 @@ func FindPolicyField(all []PolicyField, name string) int {
 		func(s string) bool { return plain(s) == typed },
 		func(s string) bool { return len(typed) >= 2 && strings.HasPrefix(plain(s), typed) },
 	} {
-		i := slices.IndexFunc(all, func(f PolicyField) bool { return match(f.head) || slices.ContainsFunc(f.Names, match) })
+		i := slices.IndexFunc(
+			all,
+			func(f PolicyField) bool { return match(f.head) || slices.ContainsFunc(f.Names, match) },
+		)
 		if i >= 0 {
 			return i
 		}
@@ -393,7 +449,13 @@ func (s *PolicyView) Text(style column.Style, fields []PolicyField, rows []*Poli
 }
 
 func BriefAssoc(cluster string, a *apiv1.Association) tree.Object {
-	return tree.Object{{Key: "account", Value: a.GetAccount()}, {Key: "cluster", Value: cluster}, {Key: "partition", Value: a.GetPartition()}, {Key: "user", Value: a.GetUser()}, {Key: "id", Value: a.GetId()}}
+	return tree.Object{
+		{Key: "account", Value: a.GetAccount()},
+		{Key: "cluster", Value: cluster},
+		{Key: "partition", Value: a.GetPartition()},
+		{Key: "user", Value: a.GetUser()},
+		{Key: "id", Value: a.GetId()},
+	}
 }
 
 func (s *PolicyView) BriefAssocs(belongs func(*apiv1.Association) bool) tree.List {

@@ -17,14 +17,42 @@ import (
 func oldQOSFields() []PolicyField {
 	type list = func(q *apiv1.Qos) []*apiv1.NamedCount
 	one := func(head, tres string, of list, names ...string) PolicyField {
-		return PolicyField{head, max(len(head), 8), names, func(r *PolicyRow) string { return limitOf(of(r.QOS), tres) }}
+		return PolicyField{
+			head,
+			max(len(head), 8),
+			names,
+			func(r *PolicyRow) string { return limitOf(of(r.QOS), tres) },
+		}
 	}
 	return []PolicyField{
-		one("GrpCPUs", "cpu", (*apiv1.Qos).GetGrpTres), one("GrpMem", "mem", (*apiv1.Qos).GetGrpTres, "grpmemory"), one("GrpNodes", "node", (*apiv1.Qos).GetGrpTres),
-		one("GrpCPUMins", "cpu", (*apiv1.Qos).GetGrpTresMins), one("GrpCPURunMins", "cpu", (*apiv1.Qos).GetGrpTresRunMins),
-		one("MaxCPUs", "cpu", (*apiv1.Qos).GetMaxTresPerJob, "maxcpusperjob"), one("MaxNodes", "node", (*apiv1.Qos).GetMaxTresPerJob, "maxnodesperjob"),
-		one("MaxCPUMins", "cpu", (*apiv1.Qos).GetMaxTresMins, "maxcpuminsperjob"), one("MaxCPUsPU", "cpu", (*apiv1.Qos).GetMaxTresPerUser, "maxcpusperuser"),
-		one("MaxNodesPU", "node", (*apiv1.Qos).GetMaxTresPerUser, "maxnodesperuser"), one("MinCPUs", "cpu", (*apiv1.Qos).GetMinTresPerJob, "mincpusperjob"),
+		one(
+			"GrpCPUs",
+			"cpu",
+			(*apiv1.Qos).GetGrpTres,
+		), one("GrpMem", "mem", (*apiv1.Qos).GetGrpTres, "grpmemory"), one("GrpNodes", "node", (*apiv1.Qos).GetGrpTres),
+		one(
+			"GrpCPUMins",
+			"cpu",
+			(*apiv1.Qos).GetGrpTresMins,
+		), one("GrpCPURunMins", "cpu", (*apiv1.Qos).GetGrpTresRunMins),
+		one(
+			"MaxCPUs",
+			"cpu",
+			(*apiv1.Qos).GetMaxTresPerJob,
+			"maxcpusperjob",
+		), one("MaxNodes", "node", (*apiv1.Qos).GetMaxTresPerJob, "maxnodesperjob"),
+		one(
+			"MaxCPUMins",
+			"cpu",
+			(*apiv1.Qos).GetMaxTresMins,
+			"maxcpuminsperjob",
+		), one("MaxCPUsPU", "cpu", (*apiv1.Qos).GetMaxTresPerUser, "maxcpusperuser"),
+		one(
+			"MaxNodesPU",
+			"node",
+			(*apiv1.Qos).GetMaxTresPerUser,
+			"maxnodesperuser",
+		), one("MinCPUs", "cpu", (*apiv1.Qos).GetMinTresPerJob, "mincpusperjob"),
 	}
 }
 
@@ -32,10 +60,19 @@ func oldQOSFields() []PolicyField {
 // entities, and those of the time before TRES.
 func furtherAssocFields(s *PolicyView) []PolicyField {
 	one := func(head, tres string, of func(a *apiv1.Association) []*apiv1.NamedCount, names ...string) PolicyField {
-		return PolicyField{head, max(len(head), 8), names, func(r *PolicyRow) string { return limitOf(of(r.Assoc), tres) }}
+		return PolicyField{
+			head,
+			max(len(head), 8),
+			names,
+			func(r *PolicyRow) string { return limitOf(of(r.Assoc), tres) },
+		}
 	}
 	return []PolicyField{
-		one("GrpCPUMins", "cpu", (*apiv1.Association).GetGrpTresMins), one("GrpCPURunMins", "cpu", (*apiv1.Association).GetGrpTresRunMins),
+		one(
+			"GrpCPUMins",
+			"cpu",
+			(*apiv1.Association).GetGrpTresMins,
+		), one("GrpCPURunMins", "cpu", (*apiv1.Association).GetGrpTresRunMins),
 		one("MaxCPUMins", "cpu", (*apiv1.Association).GetMaxTresMins, "maxcpuminsperjob"),
 		{"QOS_RAW", 20, []string{"qosraw", "qosrawlevel"}, func(row *PolicyRow) string {
 			var ids []string
@@ -96,7 +133,15 @@ func TextFields(heads ...any) []PolicyField {
 	out := make([]PolicyField, 0, len(heads)/2)
 	for i := 0; i+1 < len(heads); i += 2 {
 		at := i / 2
-		out = append(out, PolicyField{heads[i].(string), heads[i+1].(int), nil, func(r *PolicyRow) string { return r.More[at] }})
+		out = append(
+			out,
+			PolicyField{
+				heads[i].(string),
+				heads[i+1].(int),
+				nil,
+				func(r *PolicyRow) string { return r.More[at] },
+			},
+		)
 	}
 	return out
 }
@@ -163,56 +208,151 @@ func hiddenAssocFields() []PolicyField {
 		return PolicyField{head, width, names, func(r *PolicyRow) string { return get(r.Assoc) }}
 	}
 	return []PolicyField{
-		a("ID", 6, func(a *apiv1.Association) string { return tool.Itoa(a.GetId()) }), a("ParentID", 8, func(a *apiv1.Association) string { return tool.Itoa(a.GetParent()) }),
+		a(
+			"ID",
+			6,
+			func(a *apiv1.Association) string { return tool.Itoa(a.GetId()) },
+		), a("ParentID", 8, func(a *apiv1.Association) string { return tool.Itoa(a.GetParent()) }),
 		a("Comment", 20, (*apiv1.Association).GetComment),
-		a("GrpJobsAccrue", 13, func(a *apiv1.Association) string { return OptionalInt(a.GetGrpJobsAccrue()) }),
-		a("MaxJobsAccrue", 13, func(a *apiv1.Association) string { return OptionalInt(a.GetMaxJobsAccrue()) }),
-		a("GuaranteedTRES", 14, func(a *apiv1.Association) string { return LimitsText(a.GetGuaranteedTres()) }, "guaranteed"),
-		a("OverQuotaWeight", 15, func(a *apiv1.Association) string { return OptionalInt(a.GetOverQuota()) }, "overquota"),
-		a("MinPrioThres", 12, func(a *apiv1.Association) string { return OptionalInt(a.GetMinPrio()) }, "minpriothreshold", "minprio"),
-		{"ParentName", 10, nil, func(r *PolicyRow) string { return r.parent }}, {"Lineage", 20, nil, func(r *PolicyRow) string { return r.lineage }},
-		a("GrpCPUs", 8, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "cpu") }), a("GrpMem", 7, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "mem") }),
-		a("GrpNodes", 8, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "node") }), a("MaxCPUs", 8, func(a *apiv1.Association) string { return limitOf(a.GetMaxTresPerJob(), "cpu") }),
-		a("MaxNodes", 8, func(a *apiv1.Association) string { return limitOf(a.GetMaxTresPerJob(), "node") }),
+		a(
+			"GrpJobsAccrue",
+			13,
+			func(a *apiv1.Association) string { return OptionalInt(a.GetGrpJobsAccrue()) },
+		),
+		a(
+			"MaxJobsAccrue",
+			13,
+			func(a *apiv1.Association) string { return OptionalInt(a.GetMaxJobsAccrue()) },
+		),
+		a(
+			"GuaranteedTRES",
+			14,
+			func(a *apiv1.Association) string { return LimitsText(a.GetGuaranteedTres()) },
+			"guaranteed",
+		),
+		a(
+			"OverQuotaWeight",
+			15,
+			func(a *apiv1.Association) string { return OptionalInt(a.GetOverQuota()) },
+			"overquota",
+		),
+		a(
+			"MinPrioThres",
+			12,
+			func(a *apiv1.Association) string { return OptionalInt(a.GetMinPrio()) },
+			"minpriothreshold",
+			"minprio",
+		),
+		{
+			"ParentName",
+			10,
+			nil,
+			func(r *PolicyRow) string { return r.parent },
+		}, {"Lineage", 20, nil, func(r *PolicyRow) string { return r.lineage }},
+		a(
+			"GrpCPUs",
+			8,
+			func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "cpu") },
+		), a("GrpMem", 7, func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "mem") }),
+		a(
+			"GrpNodes",
+			8,
+			func(a *apiv1.Association) string { return limitOf(a.GetGrpTres(), "node") },
+		), a("MaxCPUs", 8, func(a *apiv1.Association) string { return limitOf(a.GetMaxTresPerJob(), "cpu") }),
+		a(
+			"MaxNodes",
+			8,
+			func(a *apiv1.Association) string { return limitOf(a.GetMaxTresPerJob(), "node") },
+		),
 	}
 }
 
 func userFields() []PolicyField {
 	return []PolicyField{
-		{"User", 10, []string{"users", "name"}, func(r *PolicyRow) string { return r.user.GetName() }},
-		{"Def Acct", 10, []string{"defaultaccount", "defacct"}, func(r *PolicyRow) string { return r.user.GetDefaultAccount() }},
-		{"Admin", 9, []string{"adminlevel"}, func(r *PolicyRow) string { return cmp.Or(r.user.GetAdminLevel(), "None") }},
+		{
+			"User",
+			10,
+			[]string{"users", "name"},
+			func(r *PolicyRow) string { return r.user.GetName() },
+		},
+		{
+			"Def Acct",
+			10,
+			[]string{"defaultaccount", "defacct"},
+			func(r *PolicyRow) string { return r.user.GetDefaultAccount() },
+		},
+		{
+			"Admin",
+			9,
+			[]string{"adminlevel"},
+			func(r *PolicyRow) string { return cmp.Or(r.user.GetAdminLevel(), "None") },
+		},
 	}
 }
 
 // hiddenUserFields are columns that only format= or withcoordinator shows.
 func hiddenUserFields(s *PolicyView) []PolicyField {
 	return []PolicyField{
-		{"Def WCKey", 10, []string{"defaultwckey"}, func(r *PolicyRow) string { return r.user.GetDefaultWckey() }},
-		{"Coord Accounts", 20, []string{"coordinators", "coordaccounts"}, func(row *PolicyRow) string {
-			var of []string
-			for _, a := range s.Policy.GetAccounts() {
-				if slices.Contains(a.GetCoordinators(), row.user.GetName()) {
-					of = append(of, a.GetName())
+		{
+			"Def WCKey",
+			10,
+			[]string{"defaultwckey"},
+			func(r *PolicyRow) string { return r.user.GetDefaultWckey() },
+		},
+		{
+			"Coord Accounts",
+			20,
+			[]string{"coordinators", "coordaccounts"},
+			func(row *PolicyRow) string {
+				var of []string
+				for _, a := range s.Policy.GetAccounts() {
+					if slices.Contains(a.GetCoordinators(), row.user.GetName()) {
+						of = append(of, a.GetName())
+					}
 				}
-			}
-			return strings.Join(of, ",")
-		}},
+				return strings.Join(of, ",")
+			},
+		},
 	}
 }
 
 func accountFields() []PolicyField {
 	return []PolicyField{
-		{"Account", 10, []string{"acct", "name"}, func(r *PolicyRow) string { return r.account.GetName() }},
-		{"Descr", 20, []string{"description"}, func(r *PolicyRow) string { return r.account.GetDescription() }},
-		{"Org", 20, []string{"organization"}, func(r *PolicyRow) string { return r.account.GetOrganization() }},
+		{
+			"Account",
+			10,
+			[]string{"acct", "name"},
+			func(r *PolicyRow) string { return r.account.GetName() },
+		},
+		{
+			"Descr",
+			20,
+			[]string{"description"},
+			func(r *PolicyRow) string { return r.account.GetDescription() },
+		},
+		{
+			"Org",
+			20,
+			[]string{"organization"},
+			func(r *PolicyRow) string { return r.account.GetOrganization() },
+		},
 	}
 }
 
 func clusterFields() []PolicyField {
 	out := []PolicyField{
-		{"Cluster", 10, []string{"clusters", "name"}, func(r *PolicyRow) string { return r.cluster }},
-		{"ControlHost", 15, nil, func(r *PolicyRow) string { return r.host }}, {"ControlPort", 12, nil, func(r *PolicyRow) string { return r.port }},
+		{
+			"Cluster",
+			10,
+			[]string{"clusters", "name"},
+			func(r *PolicyRow) string { return r.cluster },
+		},
+		{
+			"ControlHost",
+			15,
+			nil,
+			func(r *PolicyRow) string { return r.host },
+		}, {"ControlPort", 12, nil, func(r *PolicyRow) string { return r.port }},
 		{"RPC", 5, nil, func(*PolicyRow) string { return "" }},
 	}
 	for _, name := range [...]string{"Share", "GrpJobs", "GrpTRES", "GrpSubmit", "MaxJobs", "MaxTRES", "MaxSubmit", "MaxWall", "QOS", "Def QOS"} {
@@ -270,13 +410,47 @@ func hiddenQOSFields() []PolicyField {
 		return PolicyField{head, width, names, func(r *PolicyRow) string { return get(r.QOS) }}
 	}
 	return []PolicyField{
-		q("ID", 6, func(q *apiv1.Qos) string { return tool.Itoa(q.GetId()) }), q("Descr", 20, (*apiv1.Qos).GetDescription, "description"),
-		q("MaxTRESRunMinsPA", 17, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxRunMinsAccount()) }, "maxtresrunminsperaccount"),
-		q("MaxTRESRunMinsPU", 17, func(q *apiv1.Qos) string { return LimitsText(q.GetMaxRunMinsUser()) }, "maxtresrunminsperuser"),
-		q("GrpJobsAccrue", 13, func(q *apiv1.Qos) string { return OptionalInt(q.GetGrpJobsAccrue()) }),
-		q("MaxJobsAccruePA", 15, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxAccruePerAccount()) }, "maxjobsaccrueperaccount"),
-		q("MaxJobsAccruePU", 15, func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxAccruePerUser()) }, "maxjobsaccrueperuser"),
-		q("MinPrioThres", 12, func(q *apiv1.Qos) string { return OptionalInt(q.GetMinPrio()) }, "minpriothreshold", "minprio"),
+		q(
+			"ID",
+			6,
+			func(q *apiv1.Qos) string { return tool.Itoa(q.GetId()) },
+		), q("Descr", 20, (*apiv1.Qos).GetDescription, "description"),
+		q(
+			"MaxTRESRunMinsPA",
+			17,
+			func(q *apiv1.Qos) string { return LimitsText(q.GetMaxRunMinsAccount()) },
+			"maxtresrunminsperaccount",
+		),
+		q(
+			"MaxTRESRunMinsPU",
+			17,
+			func(q *apiv1.Qos) string { return LimitsText(q.GetMaxRunMinsUser()) },
+			"maxtresrunminsperuser",
+		),
+		q(
+			"GrpJobsAccrue",
+			13,
+			func(q *apiv1.Qos) string { return OptionalInt(q.GetGrpJobsAccrue()) },
+		),
+		q(
+			"MaxJobsAccruePA",
+			15,
+			func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxAccruePerAccount()) },
+			"maxjobsaccrueperaccount",
+		),
+		q(
+			"MaxJobsAccruePU",
+			15,
+			func(q *apiv1.Qos) string { return OptionalInt(q.GetMaxAccruePerUser()) },
+			"maxjobsaccrueperuser",
+		),
+		q(
+			"MinPrioThres",
+			12,
+			func(q *apiv1.Qos) string { return OptionalInt(q.GetMinPrio()) },
+			"minpriothreshold",
+			"minprio",
+		),
 		q("LimitFactor", 11, func(qos *apiv1.Qos) string {
 			if qos.GetLimitFactor() == 0 {
 				return ""
@@ -288,7 +462,12 @@ func hiddenQOSFields() []PolicyField {
 
 func TRESFields() []PolicyField {
 	return []PolicyField{
-		{"Type", 8, nil, func(r *PolicyRow) string { return r.TRES[0] }}, {"Name", 15, nil, func(r *PolicyRow) string { return r.TRES[1] }},
+		{
+			"Type",
+			8,
+			nil,
+			func(r *PolicyRow) string { return r.TRES[0] },
+		}, {"Name", 15, nil, func(r *PolicyRow) string { return r.TRES[1] }},
 		{"ID", 6, nil, func(r *PolicyRow) string { return r.TRES[2] }},
 	}
 }

@@ -128,7 +128,15 @@ func TRESList(list []*apiv1.NamedCount) tree.List {
 	out := tree.List{}
 	for _, x := range list {
 		kind, name, _ := strings.Cut(x.GetName(), "/")
-		out = append(out, tree.Object{{Key: "type", Value: kind}, {Key: "name", Value: name}, {Key: "id", Value: TRESNumber(x.GetName())}, {Key: "count", Value: x.GetN()}})
+		out = append(
+			out,
+			tree.Object{
+				{Key: "type", Value: kind},
+				{Key: "name", Value: name},
+				{Key: "id", Value: TRESNumber(x.GetName())},
+				{Key: "count", Value: x.GetN()},
+			},
+		)
 	}
 	return out
 }
@@ -148,7 +156,13 @@ func (s *PolicyView) UserTree(user *apiv1.AccountingUser) tree.Object {
 	for _, account := range s.Policy.GetAccounts() {
 		for _, name := range account.GetCoordinators() {
 			if name == user.GetName() {
-				over = append(over, tree.Object{{Key: "name", Value: account.GetName()}, {Key: "direct", Value: true}})
+				over = append(
+					over,
+					tree.Object{
+						{Key: "name", Value: account.GetName()},
+						{Key: "direct", Value: true},
+					},
+				)
 			}
 		}
 	}
@@ -160,9 +174,20 @@ func (s *PolicyView) UserTree(user *apiv1.AccountingUser) tree.Object {
 	}
 	return tree.Object{
 		{Key: "administrator_level", Value: tree.List{cmp.Or(user.GetAdminLevel(), "None")}},
-		{Key: "associations", Value: s.BriefAssocs(func(a *apiv1.Association) bool { return a.GetUser() == user.GetName() })},
+		{
+			Key: "associations",
+			Value: s.BriefAssocs(
+				func(a *apiv1.Association) bool { return a.GetUser() == user.GetName() },
+			),
+		},
 		{Key: "coordinators", Value: over},
-		{Key: "default", Value: tree.Object{{Key: "account", Value: user.GetDefaultAccount()}, {Key: "wckey", Value: user.GetDefaultWckey()}}},
+		{
+			Key: "default",
+			Value: tree.Object{
+				{Key: "account", Value: user.GetDefaultAccount()},
+				{Key: "wckey", Value: user.GetDefaultWckey()},
+			},
+		},
 		{Key: "flags", Value: tree.List{"NONE"}},
 		{Key: "name", Value: user.GetName()},
 		{Key: "wckeys", Value: keys},
@@ -172,7 +197,12 @@ func (s *PolicyView) UserTree(user *apiv1.AccountingUser) tree.Object {
 // AccountTree is one account.
 func (s *PolicyView) AccountTree(account *apiv1.Account) tree.Object {
 	return tree.Object{
-		{Key: "associations", Value: s.BriefAssocs(func(x *apiv1.Association) bool { return x.GetAccount() == account.GetName() })},
+		{
+			Key: "associations",
+			Value: s.BriefAssocs(
+				func(x *apiv1.Association) bool { return x.GetAccount() == account.GetName() },
+			),
+		},
 		{Key: "coordinators", Value: coordinators(account)},
 		{Key: "description", Value: account.GetDescription()},
 		{Key: "name", Value: account.GetName()},
@@ -182,9 +212,19 @@ func (s *PolicyView) AccountTree(account *apiv1.Account) tree.Object {
 
 // qosFlags are the flags of a QOS as documents have them.
 func qosFlags() map[string]string {
-	return map[string]string{"PartitionMinNodes": "PARTITION_MINIMUM_NODE", "PartitionMaxNodes": "PARTITION_MAXIMUM_NODE", "PartitionTimeLimit": "PARTITION_TIME_LIMIT",
-		"EnforceUsageThreshold": "ENFORCE_USAGE_THRESHOLD", "NoReserve": "NO_RESERVE", "RequiresReservation": "REQUIRED_RESERVATION", "DenyOnLimit": "DENY_LIMIT",
-		"OverPartQOS": "OVERRIDE_PARTITION_QOS", "NoDecay": "NO_DECAY", "UsageFactorSafe": "USAGE_FACTOR_SAFE", "Relative": "RELATIVE"}
+	return map[string]string{
+		"PartitionMinNodes":     "PARTITION_MINIMUM_NODE",
+		"PartitionMaxNodes":     "PARTITION_MAXIMUM_NODE",
+		"PartitionTimeLimit":    "PARTITION_TIME_LIMIT",
+		"EnforceUsageThreshold": "ENFORCE_USAGE_THRESHOLD",
+		"NoReserve":             "NO_RESERVE",
+		"RequiresReservation":   "REQUIRED_RESERVATION",
+		"DenyOnLimit":           "DENY_LIMIT",
+		"OverPartQOS":           "OVERRIDE_PARTITION_QOS",
+		"NoDecay":               "NO_DECAY",
+		"UsageFactorSafe":       "USAGE_FACTOR_SAFE",
+		"Relative":              "RELATIVE",
+	}
 }
 
 // QOSFlag is a flag of sacctmgr for the word of a document, or empty.
@@ -216,21 +256,40 @@ func QOSTree(qos *apiv1.Qos) tree.Object {
 		factor = 0
 	}
 	mode := tree.List{"DISABLED"}
-	if word := strings.ToUpper(qos.GetPreemptMode()); word != "" && word != "OFF" && word != "CLUSTER" {
+	if word := strings.ToUpper(qos.GetPreemptMode()); word != "" && word != "OFF" &&
+		word != "CLUSTER" {
 		mode = tree.List{word}
 	}
-	threshold := Fraction(float64(qos.GetUsageThreshold().GetValue())/1e6, qos.GetUsageThreshold() == nil)
+	threshold := Fraction(
+		float64(qos.GetUsageThreshold().GetValue())/1e6,
+		qos.GetUsageThreshold() == nil,
+	)
 	out := tree.Object{
 		{Key: "description", Value: qos.GetDescription()},
 		{Key: "flags", Value: flags},
 		{Key: "id", Value: qos.GetId()},
 		{Key: "name", Value: qos.GetName()},
-		{Key: "preempt", Value: tree.Object{{Key: "list", Value: tree.Strings(qos.GetPreempt())}, {Key: "mode", Value: mode},
-			{Key: "exempt_time", Value: Some(qos.GetPreemptExempt() / tool.Second)}}},
+		{
+			Key: "preempt",
+			Value: tree.Object{
+				{Key: "list", Value: tree.Strings(qos.GetPreempt())},
+				{Key: "mode", Value: mode},
+				{Key: "exempt_time", Value: Some(qos.GetPreemptExempt() / tool.Second)},
+			},
+		},
 		{Key: "priority", Value: Number(int64(qos.GetPriority()), true, false)},
 		{Key: "usage_factor", Value: Fraction(factor, false)},
 		{Key: "usage_threshold", Value: threshold},
-		{Key: "limits", Value: tree.Object{{Key: "grace_time", Value: qos.GetGraceTime() / tool.Second}, {Key: "factor", Value: Fraction(float64(qos.GetLimitFactor())/1e6, qos.GetLimitFactor() == 0)}}},
+		{
+			Key: "limits",
+			Value: tree.Object{
+				{Key: "grace_time", Value: qos.GetGraceTime() / tool.Second},
+				{
+					Key:   "factor",
+					Value: Fraction(float64(qos.GetLimitFactor())/1e6, qos.GetLimitFactor() == 0),
+				},
+			},
+		},
 	}
 	return putLimits(out, qos, QOSLimits())
 }
@@ -241,12 +300,29 @@ func (s *PolicyView) AssociationTree(row *PolicyRow) tree.Object {
 	parent, lineage := s.Place(assoc)
 	usual := false
 	for _, u := range s.Policy.GetUsers() {
-		usual = usual || (u.GetName() == assoc.GetUser() && u.GetDefaultAccount() == assoc.GetAccount())
+		usual = usual ||
+			(u.GetName() == assoc.GetUser() && u.GetDefaultAccount() == assoc.GetAccount())
 	}
-	out := append(BriefAssoc(s.Policy.GetCluster(), assoc),
-		tree.Member{Key: "comment", Value: assoc.GetComment()}, tree.Member{Key: "default", Value: tree.Object{{Key: "qos", Value: assoc.GetDefaultQos()}}},
-		tree.Member{Key: "is_default", Value: usual}, tree.Member{Key: "lineage", Value: lineage}, tree.Member{Key: "parent_account", Value: parent},
-		tree.Member{Key: "priority", Value: Some(assoc.GetPriority())}, tree.Member{Key: "qos", Value: tree.Strings(row.QOSList)}, tree.Member{Key: "shares_raw", Value: RawShares(assoc)})
+	out := append(
+		BriefAssoc(s.Policy.GetCluster(), assoc),
+		tree.Member{
+			Key:   "comment",
+			Value: assoc.GetComment(),
+		},
+		tree.Member{Key: "default", Value: tree.Object{{Key: "qos", Value: assoc.GetDefaultQos()}}},
+		tree.Member{
+			Key:   "is_default",
+			Value: usual,
+		},
+		tree.Member{Key: "lineage", Value: lineage},
+		tree.Member{Key: "parent_account", Value: parent},
+		tree.Member{
+			Key:   "priority",
+			Value: Some(assoc.GetPriority()),
+		},
+		tree.Member{Key: "qos", Value: tree.Strings(row.QOSList)},
+		tree.Member{Key: "shares_raw", Value: RawShares(assoc)},
+	)
 	return putLimits(out, assoc, AssociationLimits())
 }
 
@@ -263,7 +339,10 @@ func (s *PolicyView) ClusterTree() tree.Object {
 		port = 0 // of a configuration that names a range of ports
 	}
 	return tree.Object{
-		{Key: "controller", Value: tree.Object{{Key: "host", Value: s.Host}, {Key: "port", Value: port}}},
+		{
+			Key:   "controller",
+			Value: tree.Object{{Key: "host", Value: s.Host}, {Key: "port", Value: port}},
+		},
 		{Key: "name", Value: s.Policy.GetCluster()},
 		{Key: "associations", Value: tree.Object{{Key: "root", Value: root}}},
 	}
@@ -271,7 +350,12 @@ func (s *PolicyView) ClusterTree() tree.Object {
 
 // WCKeyTree is one wckey.
 func (s *PolicyView) WCKeyTree(k *apiv1.WcKey) tree.Object {
-	return tree.Object{{Key: "cluster", Value: s.Policy.GetCluster()}, {Key: "id", Value: k.GetId()}, {Key: "name", Value: k.GetName()}, {Key: "user", Value: k.GetUser()}}
+	return tree.Object{
+		{Key: "cluster", Value: s.Policy.GetCluster()},
+		{Key: "id", Value: k.GetId()},
+		{Key: "name", Value: k.GetName()},
+		{Key: "user", Value: k.GetUser()},
+	}
 }
 
 // TRESTree are the resources that are counted.
@@ -282,7 +366,15 @@ func (s *PolicyView) TRESTree() tree.List {
 		if err != nil {
 			id = 0
 		}
-		out = append(out, tree.Object{{Key: "type", Value: row.TRES[0]}, {Key: "name", Value: row.TRES[1]}, {Key: "id", Value: id}, {Key: "count", Value: 0}})
+		out = append(
+			out,
+			tree.Object{
+				{Key: "type", Value: row.TRES[0]},
+				{Key: "name", Value: row.TRES[1]},
+				{Key: "id", Value: id},
+				{Key: "count", Value: 0},
+			},
+		)
 	}
 	return out
 }
@@ -293,7 +385,8 @@ func (s *PolicyView) Documents(what string) (members []tree.Member, schema strin
 	lists := map[string]func() tree.List{
 		"users": func() (out tree.List) {
 			for _, u := range s.Policy.GetUsers() {
-				if s.Named(u.GetName()) && s.matchesConditions(u.GetDefaultAccount(), u.GetName(), "user") {
+				if s.Named(u.GetName()) &&
+					s.matchesConditions(u.GetDefaultAccount(), u.GetName(), "user") {
 					out = append(out, s.UserTree(u))
 				}
 			}

@@ -18,7 +18,10 @@ func (s *PolicyView) smallRows(what string) (rows []*PolicyRow, fields []PolicyF
 				add(k.GetName(), policy.GetCluster(), k.GetUser(), tool.Itoa(k.GetId()))
 			}
 		}
-		fields = WithAliases(TextFields("WCKey", 10, "Cluster", 10, "User", 10, "ID", 6), []string{"WCKey", "name"})
+		fields = WithAliases(
+			TextFields("WCKey", 10, "Cluster", 10, "User", 10, "ID", 6),
+			[]string{"WCKey", "name"},
+		)
 		if format, ok := PolicyWord(s.Words.Where, "format"); ok && format != "" {
 			return rows, fields
 		}
@@ -32,11 +35,53 @@ func (s *PolicyView) smallRows(what string) (rows []*PolicyRow, fields []PolicyF
 			if resource.GetAbsolute() {
 				flags = "Absolute"
 			}
-			add(resource.GetName(), resource.GetServer(), resource.GetType(), tool.Itoa(resource.GetCount()), tool.Itoa(resource.GetAllowed()), resource.GetServerType(), tool.Itoa(resource.GetLastConsumed()), resource.GetDescription(),
-				policy.GetCluster(), tool.Itoa(resource.GetAllowed()), resource.GetManager(), flags)
+			add(
+				resource.GetName(),
+				resource.GetServer(),
+				resource.GetType(),
+				tool.Itoa(resource.GetCount()),
+				tool.Itoa(resource.GetAllowed()),
+				resource.GetServerType(),
+				tool.Itoa(resource.GetLastConsumed()),
+				resource.GetDescription(),
+				policy.GetCluster(),
+				tool.Itoa(resource.GetAllowed()),
+				resource.GetManager(),
+				flags,
+			)
 		}
-		fields = TextFields("Name", 10, "Server", 10, "Type", 8, "Count", 6, "% Allocated", 11, "ServerType", 10, "LastConsumed", 12, "Descr", 20, "Cluster", 10, "Allowed", 10, "Manager", 10, "Flags", 10)
-		WithAliases(fields, []string{"% Allocated", "allocated", "percentallowed"}, []string{"Descr", "description"}, []string{"Cluster", "clusters"})
+		fields = TextFields(
+			"Name",
+			10,
+			"Server",
+			10,
+			"Type",
+			8,
+			"Count",
+			6,
+			"% Allocated",
+			11,
+			"ServerType",
+			10,
+			"LastConsumed",
+			12,
+			"Descr",
+			20,
+			"Cluster",
+			10,
+			"Allowed",
+			10,
+			"Manager",
+			10,
+			"Flags",
+			10,
+		)
+		WithAliases(
+			fields,
+			[]string{"% Allocated", "allocated", "percentallowed"},
+			[]string{"Descr", "description"},
+			[]string{"Cluster", "clusters"},
+		)
 		if format, ok := PolicyWord(s.Words.Where, "format"); ok && format != "" {
 			return rows, fields
 		}
@@ -48,7 +93,8 @@ func (s *PolicyView) smallRows(what string) (rows []*PolicyRow, fields []PolicyF
 		for _, account := range policy.GetAccounts() {
 			used := false
 			for _, as := range policy.GetAssociations() {
-				used = used || (as.GetAccount() == account.GetName() && as.GetUser() != "") || (as.GetUser() == "" && s.ByID(as.GetParent()).GetAccount() == account.GetName())
+				used = used || (as.GetAccount() == account.GetName() && as.GetUser() != "") ||
+					(as.GetUser() == "" && s.ByID(as.GetParent()).GetAccount() == account.GetName())
 			}
 			if !used {
 				add(policy.GetCluster(), account.GetName(), "", "Account has no users")
@@ -65,7 +111,10 @@ func (s *PolicyView) smallRows(what string) (rows []*PolicyRow, fields []PolicyF
 		}
 		return rows, TextFields("Cluster", 10, "Account", 10, "User", 10, "Problem", 40)
 	case "federation": // there is none
-		return nil, WithAliases(TextFields("Federation", 10, "Cluster", 10, "ID", 2, "Features", 20, "FedState", 12), []string{"Federation", "name"})
+		return nil, WithAliases(
+			TextFields("Federation", 10, "Cluster", 10, "ID", 2, "Features", 20, "FedState", 12),
+			[]string{"Federation", "name"},
+		)
 	}
 	return nil, nil
 }

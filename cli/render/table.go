@@ -52,8 +52,12 @@ const BlockLevels = "▁▂▃▄▅▆▇█"
 
 // TableStyle is the style of -p, -P, -n and --delimiter.
 func TableStyle(c *tool.Call) column.Style {
-	return column.Style{Parsable: c.Opts.On("parsable") || c.Opts.On("parsable2"), Trailing: c.Opts.On("parsable") && !c.Opts.On("parsable2"),
-		Delim: c.Opts.Text("delimiter"), NoHeader: c.Opts.On("noheader")}
+	return column.Style{
+		Parsable: c.Opts.On("parsable") || c.Opts.On("parsable2"),
+		Trailing: c.Opts.On("parsable") && !c.Opts.On("parsable2"),
+		Delim:    c.Opts.Text("delimiter"),
+		NoHeader: c.Opts.On("noheader"),
+	}
 }
 
 // FieldHelp is --helpformat: the names in four columns.

@@ -97,7 +97,13 @@ func Limit(ns int64, show func(int64) string) string {
 
 // ToTRES reads a vector.
 func ToTRES(tres *apiv1.Tres) spec.TRES {
-	out := spec.TRES{CPU: tres.GetCpu(), Mem: tres.GetMem(), Node: tres.GetNode(), Billing: tres.GetBilling(), Energy: tres.GetEnergy()}
+	out := spec.TRES{
+		CPU:     tres.GetCpu(),
+		Mem:     tres.GetMem(),
+		Node:    tres.GetNode(),
+		Billing: tres.GetBilling(),
+		Energy:  tres.GetEnergy(),
+	}
 	for _, c := range tres.GetOther() {
 		out = out.With(c.GetName(), c.GetN())
 	}

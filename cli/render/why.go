@@ -60,7 +60,12 @@ func (v *WhyView) Text(rep *apiv1.WhyReply) string {
 	if strings.Contains(v.Asked, "_") && !strings.Contains(v.Asked, "[") {
 		id = v.Asked
 	}
-	head := fmt.Sprintf("Job %s (%s) of %s", id, job.GetSpec().GetName(), cmp.Or(job.GetUser(), tool.Itoa(job.GetUserId())))
+	head := fmt.Sprintf(
+		"Job %s (%s) of %s",
+		id,
+		job.GetSpec().GetName(),
+		cmp.Or(job.GetUser(), tool.Itoa(job.GetUserId())),
+	)
 	var b strings.Builder
 	if spec.JobState(job.GetState()) != spec.Pending {
 		b.WriteString(v.notWaiting(head, job))
@@ -74,7 +79,14 @@ func (v *WhyView) Text(rep *apiv1.WhyReply) string {
 		}
 		return b.String()
 	}
-	fmt.Fprintf(&b, "%s %s in partition %s for %s.\n\n", head, v.bold("waits"), strings.ReplaceAll(job.GetPartition(), ",", " or "), Span(v.Now-job.GetSubmit()))
+	fmt.Fprintf(
+		&b,
+		"%s %s in partition %s for %s.\n\n",
+		head,
+		v.bold("waits"),
+		strings.ReplaceAll(job.GetPartition(), ",", " or "),
+		Span(v.Now-job.GetSubmit()),
+	)
 	for _, part := range v.Parts(rep) {
 		v.part(&b, part.Title, part.Lines)
 	}
@@ -92,7 +104,10 @@ type WhyPart struct {
 // left out.
 func (v *WhyView) Parts(rep *apiv1.WhyReply) []WhyPart {
 	parts := []WhyPart{
-		{"Why", append([]string{v.bold(cmp.Or(rep.GetReason().GetCode(), "None"))}, v.Because(rep)...)},
+		{
+			"Why",
+			append([]string{v.bold(cmp.Or(rep.GetReason().GetCode(), "None"))}, v.Because(rep)...),
+		},
 		{"Start", v.startLines(rep)},
 		{"Needs", []string{v.needs(rep)}},
 		{"Expected", v.expectedLines(rep)},
@@ -135,12 +150,25 @@ func (v *WhyView) notWaiting(head string, job *apiv1.JobInfo) string {
 	state := spec.JobState(job.GetState())
 	switch {
 	case job.GetCompleting():
-		return fmt.Sprintf("%s does not wait: it has ended (%s) and its nodes %s are being cleaned up.\n", head, state, job.GetNodes())
+		return fmt.Sprintf(
+			"%s does not wait: it has ended (%s) and its nodes %s are being cleaned up.\n",
+			head,
+			state,
+			job.GetNodes(),
+		)
 	case job.GetConfiguring():
-		text := fmt.Sprintf("%s has its nodes, %s, and waits for %s to boot: it was given them %s ago, and begins when all are up", head, job.GetNodes(), job.GetBooting(),
-			Span(v.Now-job.GetStart()))
+		text := fmt.Sprintf(
+			"%s has its nodes, %s, and waits for %s to boot: it was given them %s ago, and begins when all are up",
+			head,
+			job.GetNodes(),
+			job.GetBooting(),
+			Span(v.Now-job.GetStart()),
+		)
 		if by := job.GetBootBy(); by != 0 {
-			text += fmt.Sprintf(". What is not up by %s (ResumeTimeout) is set aside, and the job is queued again", v.Time(by))
+			text += fmt.Sprintf(
+				". What is not up by %s (ResumeTimeout) is set aside, and the job is queued again",
+				v.Time(by),
+			)
 		} else {
 			text += ". ResumeProgram has not been told yet (ResumeRate)"
 		}
@@ -148,15 +176,30 @@ func (v *WhyView) notWaiting(head string, job *apiv1.JobInfo) string {
 	case state == spec.Suspended:
 		return fmt.Sprintf("%s does not wait: it is suspended on %s.\n", head, job.GetNodes())
 	case state == spec.Running && job.GetReason().GetCode() == string(spec.ReasonProlog):
-		return fmt.Sprintf("%s has its nodes, %s, and waits for the site's PrologSlurmctld to end: since %s.\n", head, job.GetNodes(), Span(Elapsed(job, v.Now)))
+		return fmt.Sprintf(
+			"%s has its nodes, %s, and waits for the site's PrologSlurmctld to end: since %s.\n",
+			head,
+			job.GetNodes(),
+			Span(Elapsed(job, v.Now)),
+		)
 	case state == spec.Running:
-		text := fmt.Sprintf("%s does not wait: it has run for %s on %s", head, Span(Elapsed(job, v.Now)), job.GetNodes())
+		text := fmt.Sprintf(
+			"%s does not wait: it has run for %s on %s",
+			head,
+			Span(Elapsed(job, v.Now)),
+			job.GetNodes(),
+		)
 		if job.GetTimeLimit() >= 0 {
 			text += fmt.Sprintf(", and has %s left", Span(Left(job, v.Now)))
 		}
 		return text + fmt.Sprintf(". It waited %s.\n", Span(job.GetStart()-job.GetSubmit()))
 	}
-	text := fmt.Sprintf("%s does not wait: it ended %s ago, %s", head, Span(v.Now-job.GetEnd()), state)
+	text := fmt.Sprintf(
+		"%s does not wait: it ended %s ago, %s",
+		head,
+		Span(v.Now-job.GetEnd()),
+		state,
+	)
 	switch {
 	case job.GetExitSignal() != 0:
 		text += fmt.Sprintf(" by signal %d", job.GetExitSignal())
@@ -196,9 +239,17 @@ func (v *WhyView) startLines(rep *apiv1.WhyReply) []string {
 	var out []string
 	switch {
 	case at != 0 && at <= v.Now:
-		out = append(out, "planned for the next pass on "+cmp.Or(rep.GetPlannedNodes(), "free nodes"))
+		out = append(
+			out,
+			"planned for the next pass on "+cmp.Or(rep.GetPlannedNodes(), "free nodes"),
+		)
 	case at != 0:
-		text := "planned for " + v.bold(v.when(at)) + " on " + cmp.Or(rep.GetPlannedNodes(), "nodes not chosen yet")
+		text := "planned for " + v.bold(
+			v.when(at),
+		) + " on " + cmp.Or(
+			rep.GetPlannedNodes(),
+			"nodes not chosen yet",
+		)
 		if rep.GetPlannedEstimate() {
 			text += " (an estimate: jobs that end early or late move it)"
 		} else {
@@ -206,14 +257,22 @@ func (v *WhyView) startLines(rep *apiv1.WhyReply) []string {
 		}
 		out = append(out, text)
 	case rep.GetReason().GetUntil() > v.Now && len(rep.GetBlockers()) > 0:
-		out = append(out, "not planned: enough of the jobs in the way are over by "+v.when(rep.GetReason().GetUntil())+", at their limits")
+		out = append(
+			out,
+			"not planned: enough of the jobs in the way are over by "+v.when(
+				rep.GetReason().GetUntil(),
+			)+", at their limits",
+		)
 	case rep.GetReason().GetUntil() > v.Now:
 		out = append(out, "not before "+v.when(rep.GetReason().GetUntil()))
 	default:
 		out = append(out, unplanned(rep))
 	}
 	if promised := rep.GetPromisedStart(); promised != 0 && at > promised {
-		out = append(out, "first promised for "+v.Time(promised)+", which it has missed by "+Span(at-promised))
+		out = append(
+			out,
+			"first promised for "+v.Time(promised)+", which it has missed by "+Span(at-promised),
+		)
 	}
 	switch n := rep.GetAhead(); {
 	case n == 1:
@@ -239,7 +298,10 @@ func unplanned(rep *apiv1.WhyReply) string {
 		return "not planned until that is so"
 	case spec.ReasonHeldUser, spec.ReasonHeldAdmin, spec.ReasonHoldMaxRequeue:
 		return "not until it is released"
-	case spec.ReasonDependencyNever, spec.ReasonBadConstraints, spec.ReasonPartitionConfig, spec.ReasonDeadLine:
+	case spec.ReasonDependencyNever,
+		spec.ReasonBadConstraints,
+		spec.ReasonPartitionConfig,
+		spec.ReasonDeadLine:
 		return "never, as it is"
 	case spec.ReasonResources:
 		if reason.GetSubject() == "switches" {
@@ -269,7 +331,11 @@ func (v *WhyView) needs(rep *apiv1.WhyReply) string {
 			parts = append(parts, formatQuantity(tres.Name, tres.N))
 		}
 	}
-	if asked.Mem == 0 && slices.ContainsFunc(rep.GetNodes(), func(n *apiv1.NodeVerdict) bool { return n.GetWhy() == "mem" }) {
+	if asked.Mem == 0 &&
+		slices.ContainsFunc(
+			rep.GetNodes(),
+			func(n *apiv1.NodeVerdict) bool { return n.GetWhy() == "mem" },
+		) {
 		parts = append(parts, "all memory of the node (no --mem, and no default here)")
 	}
 	text, whole := strings.Join(parts, ", "), ""
@@ -317,10 +383,30 @@ func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
 		if state == spec.Pending {
 			have = b.GetReqTres()
 		}
-		table = append(table, []string{tableRow + v.ID(JobRow{JobInfo: b, Task: -1}), b.GetSpec().GetName(), b.GetUser(), strings.ToLower(state.String()), short(have), until})
+		table = append(
+			table,
+			[]string{
+				tableRow + v.ID(JobRow{JobInfo: b, Task: -1}),
+				b.GetSpec().GetName(),
+				b.GetUser(),
+				strings.ToLower(state.String()),
+				short(have),
+				until,
+			},
+		)
 	}
 	for _, h := range rep.GetHolds() {
-		table = append(table, []string{tableRow + "pod", h.GetName(), "on " + h.GetNode(), "held", holdText(h.GetMilliCpu(), h.GetMem(), int64(h.GetGpus())), "since " + v.when(h.GetSince())})
+		table = append(
+			table,
+			[]string{
+				tableRow + "pod",
+				h.GetName(),
+				"on " + h.GetNode(),
+				"held",
+				holdText(h.GetMilliCpu(), h.GetMem(), int64(h.GetGpus())),
+				"since " + v.when(h.GetSince()),
+			},
+		)
 	}
 	return splitTable(table)
 }
@@ -342,7 +428,10 @@ func splitTable(table [][]string) []string {
 	if len(table) == 0 {
 		return nil
 	}
-	return strings.Split(strings.TrimSuffix(Aligned(table, func(int) bool { return true }), "\n"), "\n")
+	return strings.Split(
+		strings.TrimSuffix(Aligned(table, func(int) bool { return true }), "\n"),
+		"\n",
+	)
 }
 
 func (v *WhyView) nodeLines(rep *apiv1.WhyReply) []string {
@@ -373,7 +462,11 @@ func nodeVerdict(node *apiv1.NodeVerdict) string {
 	if node.GetNeed() == 0 {
 		return why
 	}
-	return fmt.Sprintf("%s free, %s needed", formatQuantity(why, node.GetFree()), formatQuantity(why, node.GetNeed()))
+	return fmt.Sprintf(
+		"%s free, %s needed",
+		formatQuantity(why, node.GetFree()),
+		formatQuantity(why, node.GetNeed()),
+	)
 }
 
 func (v *WhyView) adviceLines(rep *apiv1.WhyReply) []string {
@@ -537,7 +630,10 @@ func conditionText(kind, id string) string {
 	case "afternotok":
 		text = job + " has failed"
 	case "aftercorr":
-		text = "the task of the same index of job " + strings.TrimSuffix(id, "_*") + " has ended with success"
+		text = "the task of the same index of job " + strings.TrimSuffix(
+			id,
+			"_*",
+		) + " has ended with success"
 	default:
 		return kind + ":" + id
 	}
@@ -601,10 +697,15 @@ func (v *WhyView) fencingText(reason *apiv1.Reason) []string {
 	}
 	text := []string{first + "."}
 	if program := reason.GetSubject(); program != "" {
-		text = append(text, "The controller asks "+program+" to switch "+where+" off; scontrol show node "+where+" shows what it says.")
+		text = append(
+			text,
+			"The controller asks "+program+" to switch "+where+" off; scontrol show node "+where+" shows what it says.",
+		)
 	}
-	return append(text,
-		"That is when "+where+" answers or has rebooted, or when an operator who knows that it is off says so: scontrol update nodename="+where+" state=fenced.")
+	return append(
+		text,
+		"That is when "+where+" answers or has rebooted, or when an operator who knows that it is off says so: scontrol update nodename="+where+" state=fenced.",
+	)
 }
 
 // limitText explains the families of limits: per job, user, account, group.
@@ -616,21 +717,63 @@ func (v *WhyView) limitText(reason *apiv1.Reason, job *apiv1.JobInfo) []string {
 	used := formatQuantity(reason.GetTres(), reason.GetUsed())
 	switch {
 	case has("JobsLimit") || has("JobsPer") || has("SubmitJob"):
-		return []string{fmt.Sprintf("%s allows %d jobs at once, and %d count towards that now. It starts when one of them ends.", subject, reason.GetLimit(), reason.GetUsed())}
+		return []string{
+			fmt.Sprintf(
+				"%s allows %d jobs at once, and %d count towards that now. It starts when one of them ends.",
+				subject,
+				reason.GetLimit(),
+				reason.GetUsed(),
+			),
+		}
 	case has("Wall"):
-		return []string{fmt.Sprintf("It asks for %s; %s allows %s. Waiting does not help: scontrol update jobid=%d timelimit=%s.",
-			Span(reason.GetAsked()*tool.Second), subject, Span(reason.GetLimit()*tool.Second), job.GetJobId(), format.Duration(reason.GetLimit()))}
+		return []string{
+			fmt.Sprintf(
+				"It asks for %s; %s allows %s. Waiting does not help: scontrol update jobid=%d timelimit=%s.",
+				Span(
+					reason.GetAsked()*tool.Second,
+				),
+				subject,
+				Span(reason.GetLimit()*tool.Second),
+				job.GetJobId(),
+				format.Duration(reason.GetLimit()),
+			),
+		}
 	case reason.GetTres() == "":
 		return nil
 	case strings.HasPrefix(reason.GetSubject(), "budget/"):
-		account, tres := strings.TrimPrefix(reason.GetSubject(), "budget/"), strings.TrimSuffix(reason.GetTres(), " minutes")
+		account, tres := strings.TrimPrefix(
+			reason.GetSubject(),
+			"budget/",
+		), strings.TrimSuffix(
+			reason.GetTres(),
+			" minutes",
+		)
 		if reason.GetLimit() == 0 {
-			return []string{"The budget of account " + account + " is spent. muster report budget -A " + account + " shows it; it starts when there is money again."}
+			return []string{
+				"The budget of account " + account + " is spent. muster report budget -A " + account + " shows it; it starts when there is money again.",
+			}
 		}
-		return []string{fmt.Sprintf("The rest of the budget of account %s, less what running jobs may still use, pays for %d minutes of %s at most; this job needs up to %d. muster report budget -A %s shows it. A shorter time limit may fit.",
-			account, max(reason.GetLimit()-reason.GetUsed(), 0), formatQuantity(tres, 1), reason.GetAsked(), account)}
+		return []string{
+			fmt.Sprintf(
+				"The rest of the budget of account %s, less what running jobs may still use, pays for %d minutes of %s at most; this job needs up to %d. muster report budget -A %s shows it. A shorter time limit may fit.",
+				account,
+				max(reason.GetLimit()-reason.GetUsed(), 0),
+				formatQuantity(tres, 1),
+				reason.GetAsked(),
+				account,
+			),
+		}
 	case has("RunMinutes") || has("RunMins"), has("Minutes"):
-		return []string{fmt.Sprintf("%s has a budget of %d %s-minutes; %d are used, and this job needs up to %d.", subject, reason.GetLimit(), strings.TrimSuffix(reason.GetTres(), " minutes"), reason.GetUsed(), reason.GetAsked())}
+		return []string{
+			fmt.Sprintf(
+				"%s has a budget of %d %s-minutes; %d are used, and this job needs up to %d.",
+				subject,
+				reason.GetLimit(),
+				strings.TrimSuffix(reason.GetTres(), " minutes"),
+				reason.GetUsed(),
+				reason.GetAsked(),
+			),
+		}
 	case has("PerJob"), has("PerNode"), has("Min"):
 		word, per := "at most", "a job"
 		if has("PerNode") {
@@ -639,7 +782,16 @@ func (v *WhyView) limitText(reason *apiv1.Reason, job *apiv1.JobInfo) []string {
 		if strings.HasPrefix(code, "QOSMin") {
 			word = "at least"
 		}
-		return []string{fmt.Sprintf("It asks for %s; %s allows %s %s %s. Waiting does not help: ask for another amount, or another QOS.", asked, subject, per, word, limit)}
+		return []string{
+			fmt.Sprintf(
+				"It asks for %s; %s allows %s %s %s. Waiting does not help: ask for another amount, or another QOS.",
+				asked,
+				subject,
+				per,
+				word,
+				limit,
+			),
+		}
 	}
 	whose := "all its jobs together"
 	switch {
@@ -648,9 +800,27 @@ func (v *WhyView) limitText(reason *apiv1.Reason, job *apiv1.JobInfo) []string {
 	case has("PerAccount"):
 		whose = "the jobs of account " + job.GetSpec().GetAccount() + " together"
 	}
-	out := []string{fmt.Sprintf("%s allows %s %s; they hold %s now, and this job asks for %s.", subject, whose, limit, used, asked)}
-	if reason.GetAsked() > reason.GetLimit() {
-		return append(out, "The job alone is over the limit, so waiting does not help: ask for at most "+limit+", or for another QOS.")
+	out := []string{
+		fmt.Sprintf(
+			"%s allows %s %s; they hold %s now, and this job asks for %s.",
+			subject,
+			whose,
+			limit,
+			used,
+			asked,
+		),
 	}
-	return append(out, fmt.Sprintf("It starts when %s of those end.", formatQuantity(reason.GetTres(), reason.GetUsed()+reason.GetAsked()-reason.GetLimit())))
+	if reason.GetAsked() > reason.GetLimit() {
+		return append(
+			out,
+			"The job alone is over the limit, so waiting does not help: ask for at most "+limit+", or for another QOS.",
+		)
+	}
+	return append(
+		out,
+		fmt.Sprintf(
+			"It starts when %s of those end.",
+			formatQuantity(reason.GetTres(), reason.GetUsed()+reason.GetAsked()-reason.GetLimit()),
+		),
+	)
 }

@@ -39,7 +39,9 @@ func (v *WhyView) historyLines(history []*apiv1.ReasonPeriod) []string {
 		last = h
 	}
 	if more := len(table) - historyMost; more > 0 {
-		return append([]string{fmt.Sprintf("%d changes before these (--json prints all)", more)}, splitTable(table[more:])...)
+		return append(
+			[]string{fmt.Sprintf("%d changes before these (--json prints all)", more)},
+			splitTable(table[more:])...)
 	}
 	return splitTable(table)
 }

@@ -10,8 +10,19 @@ import (
 )
 
 func ReasonTree(r *apiv1.Reason) tree.Object {
-	return tree.Object{{Key: "code", Value: r.GetCode()}, {Key: "tres", Value: r.GetTres()}, {Key: "limit", Value: r.GetLimit()}, {Key: "used", Value: r.GetUsed()},
-		{Key: "asked", Value: r.GetAsked()}, {Key: "subject", Value: r.GetSubject()}, {Key: "until", Value: r.GetUntil() / tool.Second}, {Key: "detail", Value: r.GetDetail()}}
+	return tree.Object{
+		{Key: "code", Value: r.GetCode()},
+		{Key: "tres", Value: r.GetTres()},
+		{Key: "limit", Value: r.GetLimit()},
+		{Key: "used", Value: r.GetUsed()},
+		{
+			Key:   "asked",
+			Value: r.GetAsked(),
+		},
+		{Key: "subject", Value: r.GetSubject()},
+		{Key: "until", Value: r.GetUntil() / tool.Second},
+		{Key: "detail", Value: r.GetDetail()},
+	}
 }
 
 // WhyTree is an explanation as data. Times are seconds since 1970, 0 = unknown.
@@ -22,26 +33,75 @@ func WhyTree(rep *apiv1.WhyReply) tree.Object {
 	advice := tree.List{}
 	history := tree.List{}
 	for _, n := range rep.GetNodes() {
-		nodes = append(nodes, tree.Object{{Key: "nodes", Value: n.GetNodes()}, {Key: "count", Value: n.GetCount()}, {Key: "why", Value: n.GetWhy()}, {Key: "free", Value: n.GetFree()}, {Key: "need", Value: n.GetNeed()}})
+		nodes = append(
+			nodes,
+			tree.Object{
+				{Key: "nodes", Value: n.GetNodes()},
+				{Key: "count", Value: n.GetCount()},
+				{Key: "why", Value: n.GetWhy()},
+				{Key: "free", Value: n.GetFree()},
+				{Key: "need", Value: n.GetNeed()},
+			},
+		)
 	}
 	for _, b := range rep.GetBlockers() {
-		blockers = append(blockers, tree.Object{{Key: "job_id", Value: b.GetJobId()}, {Key: "name", Value: b.GetSpec().GetName()}, {Key: "user", Value: b.GetUser()},
-			{Key: "state", Value: spec.JobState(b.GetState()).String()}, {Key: "nodes", Value: b.GetNodes()}, {Key: "tres", Value: TRESText(b.GetAllocTres())}, {Key: "end", Value: b.GetEnd() / tool.Second}})
+		blockers = append(
+			blockers,
+			tree.Object{
+				{Key: "job_id", Value: b.GetJobId()},
+				{Key: "name", Value: b.GetSpec().GetName()},
+				{Key: "user", Value: b.GetUser()},
+				{
+					Key:   "state",
+					Value: spec.JobState(b.GetState()).String(),
+				},
+				{Key: "nodes", Value: b.GetNodes()},
+				{Key: "tres", Value: TRESText(b.GetAllocTres())},
+				{Key: "end", Value: b.GetEnd() / tool.Second},
+			},
+		)
 	}
 	for _, a := range rep.GetAdvice() {
-		advice = append(advice, tree.Object{{Key: "change", Value: a.GetChange()}, {Key: "start", Value: a.GetStart() / tool.Second}, {Key: "gain_seconds", Value: a.GetGain() / tool.Second}})
+		advice = append(
+			advice,
+			tree.Object{
+				{Key: "change", Value: a.GetChange()},
+				{Key: "start", Value: a.GetStart() / tool.Second},
+				{Key: "gain_seconds", Value: a.GetGain() / tool.Second},
+			},
+		)
 	}
 	for _, h := range rep.GetHistory() {
-		history = append(history, tree.Object{{Key: "reason", Value: ReasonTree(h.GetReason())}, {Key: "from", Value: h.GetFrom() / tool.Second}, {Key: "to", Value: h.GetTo() / tool.Second}, {Key: "restarts", Value: int64(h.GetRestarts())}})
+		history = append(
+			history,
+			tree.Object{
+				{Key: "reason", Value: ReasonTree(h.GetReason())},
+				{Key: "from", Value: h.GetFrom() / tool.Second},
+				{Key: "to", Value: h.GetTo() / tool.Second},
+				{Key: "restarts", Value: int64(h.GetRestarts())},
+			},
+		)
 	}
 	view := &WhyView{}
 	view.Now = rep.GetNow()
 	return tree.Object{
-		{Key: "job_id", Value: job.GetJobId()}, {Key: "name", Value: job.GetSpec().GetName()}, {Key: "user", Value: job.GetUser()}, {Key: "state", Value: spec.JobState(job.GetState()).String()},
-		{Key: "partition", Value: job.GetPartition()}, {Key: "submitted", Value: job.GetSubmit() / tool.Second}, {Key: "reason", Value: ReasonTree(rep.GetReason())},
+		{
+			Key:   "job_id",
+			Value: job.GetJobId(),
+		}, {Key: "name", Value: job.GetSpec().GetName()}, {Key: "user", Value: job.GetUser()}, {Key: "state", Value: spec.JobState(job.GetState()).String()},
+		{
+			Key:   "partition",
+			Value: job.GetPartition(),
+		}, {Key: "submitted", Value: job.GetSubmit() / tool.Second}, {Key: "reason", Value: ReasonTree(rep.GetReason())},
 		{Key: "explanation", Value: strings.Join(view.Because(rep), " ")},
-		{Key: "planned_start", Value: rep.GetPlannedStart() / tool.Second}, {Key: "planned_nodes", Value: rep.GetPlannedNodes()}, {Key: "planned_is_estimate", Value: rep.GetPlannedEstimate()},
-		{Key: "ahead", Value: int64(rep.GetAhead())}, {Key: "blockers", Value: blockers}, {Key: "nodes", Value: nodes}, {Key: "advice", Value: advice}, {Key: "history", Value: history},
+		{
+			Key:   "planned_start",
+			Value: rep.GetPlannedStart() / tool.Second,
+		}, {Key: "planned_nodes", Value: rep.GetPlannedNodes()}, {Key: "planned_is_estimate", Value: rep.GetPlannedEstimate()},
+		{
+			Key:   "ahead",
+			Value: int64(rep.GetAhead()),
+		}, {Key: "blockers", Value: blockers}, {Key: "nodes", Value: nodes}, {Key: "advice", Value: advice}, {Key: "history", Value: history},
 		{Key: "guaranteed", Value: tree.Strings(rep.GetGuarantee())},
 		{Key: "promised_start", Value: rep.GetPromisedStart() / tool.Second},
 		{Key: "prediction", Value: predictionTree(rep.GetPrediction())},

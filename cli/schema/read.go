@@ -107,7 +107,10 @@ func (r *Reading) readRecord(t *Type, path string, v any) any {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		field := t.Field(name)
 		if field == nil {
-			r.Warnings = append(r.Warnings, Problem{Path: path + "/" + name, Text: "unknown field, ignored"})
+			r.Warnings = append(
+				r.Warnings,
+				Problem{Path: path + "/" + name, Text: "unknown field, ignored"},
+			)
 			continue
 		}
 		if value := r.read(field.Type, path+"/"+name, object[name]); value != nil {
@@ -157,7 +160,8 @@ func (r *Reading) readList(t *Type, path string, v any) any {
 func (r *Reading) readNumber(t *Type, path string, v any) any {
 	object, ok := v.(map[string]any)
 	if !ok {
-		if word := strings.ToUpper(plainText(v)); word == "INFINITE" || word == "UNLIMITED" || word == "-1" {
+		if word := strings.ToUpper(plainText(v)); word == "INFINITE" || word == "UNLIMITED" ||
+			word == "-1" {
 			return tree.Number{Infinite: true}
 		}
 		n, ok := integer(v)
@@ -168,7 +172,10 @@ func (r *Reading) readNumber(t *Type, path string, v any) any {
 	}
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		if t.Field(name) == nil {
-			r.Warnings = append(r.Warnings, Problem{Path: path + "/" + name, Text: "unknown field, ignored"})
+			r.Warnings = append(
+				r.Warnings,
+				Problem{Path: path + "/" + name, Text: "unknown field, ignored"},
+			)
 		}
 	}
 	if infinite, given := object["infinite"]; given {

@@ -57,7 +57,10 @@ func ParseVersion(text string) (Version, error) {
 			return v, nil
 		}
 	}
-	return 0, fmt.Errorf("data parser %q is not available: expected v0.0.43, v0.0.44 or v0.0.45", text)
+	return 0, fmt.Errorf(
+		"data parser %q is not available: expected v0.0.43, v0.0.44 or v0.0.45",
+		text,
+	)
 }
 
 // Kind is what a value is.
@@ -237,7 +240,11 @@ func (t *Type) add(field Field) {
 
 // path reads a row of the table of paths.
 func (c *Contract) path(cells []string) Path {
-	path := Path{Method: cells[0], Plain: cells[1], Path: strings.Replace(cells[1], "*", c.Version.String(), 1)}
+	path := Path{
+		Method: cells[0],
+		Plain:  cells[1],
+		Path:   strings.Replace(cells[1], "*", c.Version.String(), 1),
+	}
 	path.Tag, _, _ = strings.Cut(strings.TrimPrefix(path.Plain, "/"), "/")
 	path.Request = c.types[strings.TrimPrefix(cells[2], "@")]
 	path.Answer = c.types[strings.TrimPrefix(cells[3], "@")]

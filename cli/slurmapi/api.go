@@ -88,16 +88,33 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	version, found, given, allowed := a.findRoute(r.Method, r.URL.Path)
 	if found == nil {
 		code := http.StatusNotFound
-		err := status.New(status.Unimplemented, "there is nothing at %s; GET /openapi/v3 lists what there is", r.URL.Path)
+		err := status.New(
+			status.Unimplemented,
+			"there is nothing at %s; GET /openapi/v3 lists what there is",
+			r.URL.Path,
+		)
 		if len(allowed) > 0 {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
 			code = http.StatusMethodNotAllowed
-			err = status.New(status.InvalidArgument, "%s %s: use %s", r.Method, r.URL.Path, strings.Join(allowed, " or "))
+			err = status.New(
+				status.InvalidArgument,
+				"%s %s: use %s",
+				r.Method,
+				r.URL.Path,
+				strings.Join(allowed, " or "),
+			)
 		}
 		a.Refuse(w, r, code, err)
 		return
 	}
-	q := &request{api: a, ctx: r.Context(), path: found, version: version, given: given, query: r.URL.Query()}
+	q := &request{
+		api:     a,
+		ctx:     r.Context(),
+		path:    found,
+		version: version,
+		given:   given,
+		query:   r.URL.Query(),
+	}
 	q.user, q.uid = a.host.Caller(r.Context())
 	q.source = r.RemoteAddr
 	if q.source == "@" || q.source == "" {
@@ -122,7 +139,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // findRoute finds the row of the table for a path. allowed are the methods of the path
 // when it has none of this name.
-func (a *API) findRoute(method, path string) (version schema.Version, found *schema.Path, given map[string]string, allowed []string) {
+func (a *API) findRoute(
+	method, path string,
+) (version schema.Version, found *schema.Path, given map[string]string, allowed []string) {
 	words := strings.Split(strings.Trim(path, "/"), "/")
 	if len(words) < 3 {
 		return 0, nil, nil, nil
@@ -222,8 +241,20 @@ func (q *request) readQuery(obeyed []string) error {
 		}
 		for _, value := range values {
 			for word := range strings.SplitSeq(value, ",") {
-				if !slices.ContainsFunc(param.Enum, func(known string) bool { return strings.EqualFold(known, word) }) {
-					wrong = append(wrong, schema.Problem{Path: "?" + name, Text: word + " is not known: expected one of " + strings.Join(param.Enum, ", ")})
+				if !slices.ContainsFunc(
+					param.Enum,
+					func(known string) bool { return strings.EqualFold(known, word) },
+				) {
+					wrong = append(
+						wrong,
+						schema.Problem{
+							Path: "?" + name,
+							Text: word + " is not known: expected one of " + strings.Join(
+								param.Enum,
+								", ",
+							),
+						},
+					)
 				}
 			}
 		}
@@ -238,7 +269,10 @@ func (q *request) readQuery(obeyed []string) error {
 func (q *request) readBody(w http.ResponseWriter, r *http.Request) error {
 	if kind := r.Header.Get("Content-Type"); kind != "" {
 		if name, _, err := mime.ParseMediaType(kind); err != nil || name != "application/json" {
-			return spec.Refuse(spec.CodeQueryInvalid, "Content-Type "+kind+" is not supported: send application/json")
+			return spec.Refuse(
+				spec.CodeQueryInvalid,
+				"Content-Type "+kind+" is not supported: send application/json",
+			)
 		}
 	}
 	text, err := q.api.host.Body(w, r)
@@ -246,7 +280,10 @@ func (q *request) readBody(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
-		return spec.Refuse(spec.CodeQueryInvalid, "the request has no body: send a JSON object, "+q.path.Request.Name)
+		return spec.Refuse(
+			spec.CodeQueryInvalid,
+			"the request has no body: send a JSON object, "+q.path.Request.Name,
+		)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -322,7 +359,13 @@ func (q *request) commandEnv(args []string) *tool.Env {
 		Loc: time.Local, Now: q.api.host.Now, Dial: func(context.Context) (tool.Conn, error) { return conn{q}, nil },
 		Terminal: func(any) bool { return false }, Pause: tool.Pause, UserName: tool.UserName, UserID: tool.LookupUID, FullName: tool.FullName,
 		Rlimits: nil, Umask: func() uint32 { return 0o22 },
-		API: &tool.API{Plugin: pluginOf(q.path.Tag), Path: q.path.Path, User: q.user, Cluster: q.api.host.Cluster, Warnings: func() []string { return nil }},
+		API: &tool.API{
+			Plugin:   pluginOf(q.path.Tag),
+			Path:     q.path.Path,
+			User:     q.user,
+			Cluster:  q.api.host.Cluster,
+			Warnings: func() []string { return nil },
+		},
 	}
 }
 
@@ -395,12 +438,21 @@ func (r receiver) Recv(resp proto.Message) error {
 
 // errorEntry is an error as the API writes it.
 func errorEntry(source, description string, number int32, text string) tree.Object {
-	return tree.Object{{Key: "description", Value: description}, {Key: "error_number", Value: number}, {Key: "error", Value: text}, {Key: "source", Value: source}}
+	return tree.Object{
+		{Key: "description", Value: description},
+		{Key: "error_number", Value: number},
+		{Key: "error", Value: text},
+		{Key: "source", Value: source},
+	}
 }
 
 // makeEnvelope is what every answer has beside what was asked for.
 func (q *request) makeEnvelope(wrong tree.List) tree.Object {
-	return q.api.envelope(asked{tag: q.path.Tag, version: q.version, source: q.source, user: q.user}, q.warnings, wrong)
+	return q.api.envelope(
+		asked{tag: q.path.Tag, version: q.version, source: q.source, user: q.user},
+		q.warnings,
+		wrong,
+	)
 }
 
 // pluginOf is what serves a part of Slurm's API.
@@ -425,17 +477,44 @@ type asked struct {
 func (a *API) envelope(by asked, warnings []schema.Problem, wrong tree.List) tree.Object {
 	list := tree.List{}
 	for _, one := range warnings {
-		list = append(list, tree.Object{{Key: "description", Value: one.Text}, {Key: "source", Value: one.Path}})
+		list = append(
+			list,
+			tree.Object{{Key: "description", Value: one.Text}, {Key: "source", Value: one.Path}},
+		)
 	}
 	return tree.Object{
 		{Key: "meta", Value: tree.Object{
-			{Key: "plugin", Value: tree.Object{{Key: "type", Value: "openapi/" + pluginOf(by.tag)}, {Key: "name", Value: "Muster " + pluginOf(by.tag)}, {Key: "data_parser", Value: "data_parser/" + by.version.String()},
-				{Key: "accounting_storage", Value: "accounting_storage/muster"}}},
-			{Key: "client", Value: tree.Object{{Key: "source", Value: by.source}, {Key: "user", Value: by.user}, {Key: "group", Value: ""}}},
+			{
+				Key: "plugin",
+				Value: tree.Object{
+					{Key: "type", Value: "openapi/" + pluginOf(by.tag)},
+					{Key: "name", Value: "Muster " + pluginOf(by.tag)},
+					{Key: "data_parser", Value: "data_parser/" + by.version.String()},
+					{Key: "accounting_storage", Value: "accounting_storage/muster"},
+				},
+			},
+			{
+				Key: "client",
+				Value: tree.Object{
+					{Key: "source", Value: by.source},
+					{Key: "user", Value: by.user},
+					{Key: "group", Value: ""},
+				},
+			},
 			{Key: "command", Value: tree.List{}},
 			{Key: "slurm", Value: tree.Object{
-				{Key: "version", Value: tree.Object{{Key: "major", Value: "25"}, {Key: "micro", Value: "0"}, {Key: "minor", Value: "11"}}},
-				{Key: "release", Value: tool.SlurmVersion}, {Key: "cluster", Value: a.host.Cluster}}}}},
+				{
+					Key: "version",
+					Value: tree.Object{
+						{Key: "major", Value: "25"},
+						{Key: "micro", Value: "0"},
+						{Key: "minor", Value: "11"},
+					},
+				},
+				{
+					Key:   "release",
+					Value: tool.SlurmVersion,
+				}, {Key: "cluster", Value: a.host.Cluster}}}}},
 		{Key: "errors", Value: wrong}, {Key: "warnings", Value: list},
 	}
 }
@@ -446,7 +525,15 @@ func (q *request) failWith(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &wrong) {
 		list := tree.List{}
 		for _, one := range wrong {
-			list = append(list, errorEntry(one.Path, one.Text, int32(spec.CodeParseFailure), spec.CodeParseFailure.String()))
+			list = append(
+				list,
+				errorEntry(
+					one.Path,
+					one.Text,
+					int32(spec.CodeParseFailure),
+					spec.CodeParseFailure.String(),
+				),
+			)
 		}
 		q.answerError(w, http.StatusBadRequest, list)
 		return

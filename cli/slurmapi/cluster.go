@@ -40,8 +40,18 @@ func updateNodes(q *request) (tree.Object, error) {
 
 // nodeStates are the states that can be set, in Muster's words.
 func nodeStates() map[string]string {
-	return map[string]string{"DRAIN": "drain", "UNDRAIN": "undrain", "RESUME": "resume", "DOWN": "down", "FAIL": "fail", "IDLE": "idle",
-		"POWER_UP": "power_up", "POWER_DOWN": "power_down", "REBOOT_REQUESTED": "reboot", "REBOOT_CANCELED": "cancel_reboot"}
+	return map[string]string{
+		"DRAIN":            "drain",
+		"UNDRAIN":          "undrain",
+		"RESUME":           "resume",
+		"DOWN":             "down",
+		"FAIL":             "fail",
+		"IDLE":             "idle",
+		"POWER_UP":         "power_up",
+		"POWER_DOWN":       "power_down",
+		"REBOOT_REQUESTED": "reboot",
+		"REBOOT_CANCELED":  "cancel_reboot",
+	}
 }
 
 func (q *request) changeNodes(names string) (tree.Object, error) {
@@ -51,7 +61,10 @@ func (q *request) changeNodes(names string) (tree.Object, error) {
 	given := q.body.Texts("state")
 	switch {
 	case len(given) > 1:
-		wrong = append(wrong, schema.Problem{Path: "#/state", Text: "one state can be set at a time"})
+		wrong = append(
+			wrong,
+			schema.Problem{Path: "#/state", Text: "one state can be set at a time"},
+		)
 	case len(given) == 1 && states[given[0]] == "":
 		wrong = append(wrong, schema.Problem{Path: "#/state", Text: given[0] + " cannot be set"})
 	case len(given) == 1:
@@ -86,7 +99,13 @@ func (q *request) changeNodes(names string) (tree.Object, error) {
 			}
 		default:
 			if there && !asksNothing(v) {
-				wrong = append(wrong, schema.Problem{Path: "#/" + field.Name, Text: "it is set in the configuration of the nodes"})
+				wrong = append(
+					wrong,
+					schema.Problem{
+						Path: "#/" + field.Name,
+						Text: "it is set in the configuration of the nodes",
+					},
+				)
 			}
 		}
 	}
@@ -96,7 +115,9 @@ func (q *request) changeNodes(names string) (tree.Object, error) {
 	case req.GetState() == "" && len(req.GetSet()) == 0:
 		return nil, spec.Refuse(spec.CodeQueryInvalid, "the body changes nothing")
 	case slices.Contains([]string{"drain", "down", "fail"}, req.GetState()) && req.GetReason() == "":
-		return nil, problems{{Path: "#/reason", Text: "the field is required to set nodes down, failed or draining"}}
+		return nil, problems{
+			{Path: "#/reason", Text: "the field is required to set nodes down, failed or draining"},
+		}
 	}
 	var rep apiv1.UpdateNodeReply
 	if err := q.callRPC(tool.MethodUpdateNode, req, &rep); err != nil {
@@ -110,19 +131,34 @@ func (q *request) changeNodes(names string) (tree.Object, error) {
 
 // createNode is POST new/node: a line as in slurm.conf.
 func createNode(q *request) (tree.Object, error) {
-	return nil, q.callRPC("/muster.v1.Cluster/ChangeNodes", &apiv1.NodeChange{Create: q.body.Text("node_conf")}, &apiv1.NodeChangeReply{})
+	return nil, q.callRPC(
+		"/muster.v1.Cluster/ChangeNodes",
+		&apiv1.NodeChange{Create: q.body.Text("node_conf")},
+		&apiv1.NodeChangeReply{},
+	)
 }
 
 func deleteNode(q *request) (tree.Object, error) {
-	return nil, q.callRPC(tool.MethodChangeNodes, &apiv1.NodeChange{Delete: q.given["node_name"]}, &apiv1.NodeChangeReply{})
+	return nil, q.callRPC(
+		tool.MethodChangeNodes,
+		&apiv1.NodeChange{Delete: q.given["node_name"]},
+		&apiv1.NodeChangeReply{},
+	)
 }
 
 func deletePartition(q *request) (tree.Object, error) {
-	return nil, q.callRPC(tool.MethodChangePartition, &apiv1.PartitionChange{Name: q.given["partition_name"], Delete: true}, &apiv1.PartitionChangeReply{})
+	return nil, q.callRPC(
+		tool.MethodChangePartition,
+		&apiv1.PartitionChange{Name: q.given["partition_name"], Delete: true},
+		&apiv1.PartitionChangeReply{},
+	)
 }
 
 func deleteReservation(q *request) (tree.Object, error) {
-	req := &apiv1.ReservationChange{Verb: apiv1.ReservationChange_DELETE, Name: q.given["reservation_name"]}
+	req := &apiv1.ReservationChange{
+		Verb: apiv1.ReservationChange_DELETE,
+		Name: q.given["reservation_name"],
+	}
 	return nil, q.callRPC(tool.MethodReserve, req, &apiv1.ReservationChangeReply{})
 }
 
@@ -150,7 +186,10 @@ func (q *request) setReservations(places []place) (tree.Object, error) {
 	var wrong problems
 	for _, at := range places {
 		req, why := reservationChange(at)
-		if slices.ContainsFunc(have.GetReservations(), func(r *apiv1.ReservationInfo) bool { return r.GetName() == req.GetName() }) {
+		if slices.ContainsFunc(
+			have.GetReservations(),
+			func(r *apiv1.ReservationInfo) bool { return r.GetName() == req.GetName() },
+		) {
 			req.Verb = apiv1.ReservationChange_UPDATE
 		}
 		reqs = append(reqs, req)
@@ -221,7 +260,13 @@ func reservationChange(at place) (*apiv1.ReservationChange, problems) {
 			}
 			set("tres", strings.Join(parts, ","))
 		default:
-			wrong = append(wrong, schema.Problem{Path: at.path + "/" + field.Name, Text: "Muster's reservations have no such thing"})
+			wrong = append(
+				wrong,
+				schema.Problem{
+					Path: at.path + "/" + field.Name,
+					Text: "Muster's reservations have no such thing",
+				},
+			)
 		}
 	}
 	return req, wrong
@@ -267,12 +312,35 @@ func getLayout(q *request) (tree.Object, error) {
 				byType[gpu.GetType()] = byType[gpu.GetType()].Set(int(gpu.GetIndex()))
 			}
 			for _, t := range types {
-				gres = append(gres, tree.Object{{Key: "name", Value: "gpu"}, {Key: "type", Value: t}, {Key: "count", Value: byType[t].Count()}, {Key: "index", Value: byType[t].Ranges()}})
+				gres = append(
+					gres,
+					tree.Object{
+						{Key: "name", Value: "gpu"},
+						{Key: "type", Value: t},
+						{Key: "count", Value: byType[t].Count()},
+						{Key: "index", Value: byType[t].Ranges()},
+					},
+				)
 			}
 			for _, g := range node.GetGres() {
-				gres = append(gres, tree.Object{{Key: "name", Value: g.GetName()}, {Key: "type", Value: g.GetType()}, {Key: "count", Value: g.GetN()}})
+				gres = append(
+					gres,
+					tree.Object{
+						{Key: "name", Value: g.GetName()},
+						{Key: "type", Value: g.GetType()},
+						{Key: "count", Value: g.GetN()},
+					},
+				)
 			}
-			list = append(list, tree.Object{{Key: "node", Value: node.GetName()}, {Key: "mem_alloc", Value: node.GetMem()}, {Key: "core_bitmap", Value: spec.Bitset(node.GetCpus()).Ranges()}, {Key: "gres", Value: gres}})
+			list = append(
+				list,
+				tree.Object{
+					{Key: "node", Value: node.GetName()},
+					{Key: "mem_alloc", Value: node.GetMem()},
+					{Key: "core_bitmap", Value: spec.Bitset(node.GetCpus()).Ranges()},
+					{Key: "gres", Value: gres},
+				},
+			)
 		}
 	}
 	return tree.Object{{Key: "nodes", Value: list}}, nil

@@ -253,7 +253,10 @@ func (d *description) applyValues(t *schema.Type) {
 		}
 	}
 	if d.spec.GetMemPerNode() != 0 && d.spec.GetMemPerCpu() != 0 {
-		d.failField("memory_per_cpu", "memory_per_node is given too, and only one of the two can be")
+		d.failField(
+			"memory_per_cpu",
+			"memory_per_node is given too, and only one of the two can be",
+		)
 	}
 }
 
@@ -334,9 +337,18 @@ func setTimeMinimum(d *description, v any) string {
 // flagOptions are the flags of a description that an option of sbatch sets.
 func flagOptions() map[string][2]string {
 	return map[string][2]string{
-		"KILL_INVALID_DEPENDENCY": {"kill-on-invalid-dep", "yes"}, "NO_KILL_INVALID_DEPENDENCY": {"kill-on-invalid-dep", "no"},
-		"SPREAD_JOB": {"spread-job", ""}, "PREFER_MINIMUM_NODE_COUNT": {"use-min-nodes", ""}, "SPREAD_SEGMENTS": {"spread-segments", ""},
-		"CONSOLIDATE_SEGMENTS": {"consolidate-segments", ""}, "EXPEDITED_REQUEUE": {"requeue", "expedite"},
+		"KILL_INVALID_DEPENDENCY": {
+			"kill-on-invalid-dep",
+			"yes",
+		}, "NO_KILL_INVALID_DEPENDENCY": {"kill-on-invalid-dep", "no"},
+		"SPREAD_JOB": {
+			"spread-job",
+			"",
+		}, "PREFER_MINIMUM_NODE_COUNT": {"use-min-nodes", ""}, "SPREAD_SEGMENTS": {"spread-segments", ""},
+		"CONSOLIDATE_SEGMENTS": {
+			"consolidate-segments",
+			"",
+		}, "EXPEDITED_REQUEUE": {"requeue", "expedite"},
 	}
 }
 
@@ -401,7 +413,8 @@ func setPerGPU(option string) func(*description, any) string {
 func setTRESPer(option string) func(*description, any) string {
 	return func(d *description, v any) string {
 		gres, others := gpuCounts(plainValue(v))
-		if len(gres) != 1 || others != nil || (gres[0] != "gpu" && !strings.HasPrefix(gres[0], "gpu:")) {
+		if len(gres) != 1 || others != nil ||
+			(gres[0] != "gpu" && !strings.HasPrefix(gres[0], "gpu:")) {
 			return "expected gres/gpu:N or gres/gpu:TYPE:N: other resources are asked for per node"
 		}
 		count := strings.TrimPrefix(strings.TrimPrefix(gres[0], "gpu"), ":")
@@ -476,7 +489,13 @@ func setImmediate(d *description, v any) string {
 
 // mailWords are Slurm's words for events at a part of the time limit.
 func mailWords() map[string]string {
-	return map[string]string{"TIME=100%": "TIME_LIMIT", "TIME=90%": "TIME_LIMIT_90", "TIME=80%": "TIME_LIMIT_80", "TIME=50%": "TIME_LIMIT_50", "INVALID_DEPENDENCY": "INVALID_DEPEND"}
+	return map[string]string{
+		"TIME=100%":          "TIME_LIMIT",
+		"TIME=90%":           "TIME_LIMIT_90",
+		"TIME=80%":           "TIME_LIMIT_80",
+		"TIME=50%":           "TIME_LIMIT_50",
+		"INVALID_DEPENDENCY": "INVALID_DEPEND",
+	}
 }
 
 // mailTypes are events in sbatch's words.

@@ -36,14 +36,20 @@ func submitJob(q *request) (tree.Object, error) {
 		return nil, spec.Refuse(spec.CodeNoScript, "#/script is empty")
 	}
 	if err := submit.CheckScript([]byte(script)); err != nil {
-		return nil, problems{{Path: "#/script", Text: strings.TrimPrefix(err.Error(), "sbatch: error: ")}}
+		return nil, problems{
+			{Path: "#/script", Text: strings.TrimPrefix(err.Error(), "sbatch: error: ")},
+		}
 	}
 	req.Script = &apiv1.Blob{Data: []byte(script)}
 	var rep apiv1.SubmitReply
 	if err := q.callRPC(tool.MethodSubmit, req, &rep); err != nil {
 		return nil, err
 	}
-	return tree.Object{{Key: "job_id", Value: rep.GetJobId()}, {Key: "step_id", Value: "batch"}, {Key: "job_submit_user_msg", Value: rep.GetMessage()}}, nil
+	return tree.Object{
+		{Key: "job_id", Value: rep.GetJobId()},
+		{Key: "step_id", Value: "batch"},
+		{Key: "job_submit_user_msg", Value: rep.GetMessage()},
+	}, nil
 }
 
 // allocateJob is POST job/allocate: an allocation without a script, which lasts
@@ -63,12 +69,18 @@ func allocateJob(q *request) (tree.Object, error) {
 	if err := q.callRPC(tool.MethodSubmit, req, &rep); err != nil {
 		return nil, err
 	}
-	return tree.Object{{Key: "job_id", Value: rep.GetJobId()}, {Key: "job_submit_user_msg", Value: rep.GetMessage()}}, nil
+	return tree.Object{
+		{Key: "job_id", Value: rep.GetJobId()},
+		{Key: "job_submit_user_msg", Value: rep.GetMessage()},
+	}, nil
 }
 
 // makeSubmission makes a submission of the description in a field of the body, or of the
 // list of them in another. each sees every description first.
-func (q *request) makeSubmission(one, several string, each func(place)) (*apiv1.SubmitRequest, error) {
+func (q *request) makeSubmission(
+	one, several string,
+	each func(place),
+) (*apiv1.SubmitRequest, error) {
 	var places []place
 	if values := q.body.Record(one); values != nil {
 		places = append(places, place{values, "#/" + one})
@@ -80,7 +92,9 @@ func (q *request) makeSubmission(one, several string, each func(place)) (*apiv1.
 	case len(places) == 0:
 		return nil, problems{{Path: "#/" + one, Text: "the job is not described"}}
 	case len(places) > 1 && q.body.Record(one) != nil:
-		return nil, problems{{Path: "#/" + several, Text: one + " is given too: give one of the two"}}
+		return nil, problems{
+			{Path: "#/" + several, Text: one + " is given too: give one of the two"},
+		}
 	}
 	env := q.commandEnv([]string{"REST"})
 	shape := schema.Of(q.version).Type("job_desc_msg")
@@ -88,7 +102,16 @@ func (q *request) makeSubmission(one, several string, each func(place)) (*apiv1.
 	var wrong problems
 	for i, at := range places {
 		each(at)
-		d := &description{env: env, values: at.values, path: at.path, spec: &apiv1.JobSpec{SubmitHost: q.source, SubmitLine: q.path.Method + " " + q.path.Path, Umask: env.Umask()}}
+		d := &description{
+			env:    env,
+			values: at.values,
+			path:   at.path,
+			spec: &apiv1.JobSpec{
+				SubmitHost: q.source,
+				SubmitLine: q.path.Method + " " + q.path.Path,
+				Umask:      env.Umask(),
+			},
+		}
 		d.applyValues(shape)
 		if i == 0 {
 			variables, bad := submit.EnvironmentOf(at.values.Texts("environment"))
@@ -97,7 +120,10 @@ func (q *request) makeSubmission(one, several string, each func(place)) (*apiv1.
 				d.failField("environment", strconv.Quote(text)+" is not NAME=value")
 			}
 			if d.spec.GetWorkDir() == "" {
-				d.failField("current_working_directory", "the field is required: the job's working directory on its nodes")
+				d.failField(
+					"current_working_directory",
+					"the field is required: the job's working directory on its nodes",
+				)
 			}
 			req.Spec = d.spec
 		} else {
@@ -152,7 +178,13 @@ func updateJob(q *request) (tree.Object, error) {
 		case a.ignored != "":
 			q.addWarning("#/"+field.Name, a.ignored)
 		default:
-			wrong = append(wrong, schema.Problem{Path: "#/" + field.Name, Text: "it cannot be changed once the job was submitted"})
+			wrong = append(
+				wrong,
+				schema.Problem{
+					Path: "#/" + field.Name,
+					Text: "it cannot be changed once the job was submitted",
+				},
+			)
 		}
 	}
 	switch {
@@ -163,7 +195,13 @@ func updateJob(q *request) (tree.Object, error) {
 	}
 	results := tree.List{}
 	if len(changes) > 0 {
-		results, err = q.controlJobs(&apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_UPDATE, Jobs: []string{id}, Changes: changes})
+		results, err = q.controlJobs(
+			&apiv1.ControlJobsRequest{
+				Verb:    apiv1.ControlJobsRequest_UPDATE,
+				Jobs:    []string{id},
+				Changes: changes,
+			},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -190,8 +228,19 @@ func (q *request) controlJobs(req *apiv1.ControlJobsRequest) (tree.List, error) 
 		if e != nil && len(req.GetJobs()) == 1 {
 			return nil, jobRefusal(e)
 		}
-		results = append(results, tree.Object{{Key: "job_id", Value: result.GetJobId()}, {Key: "step_id", Value: result.GetJob()},
-			{Key: "error", Value: e.GetText()}, {Key: "error_code", Value: e.GetCode()}, {Key: "why", Value: e.GetDetail()}})
+		results = append(
+			results,
+			tree.Object{
+				{Key: "job_id", Value: result.GetJobId()},
+				{Key: "step_id", Value: result.GetJob()},
+				{
+					Key:   "error",
+					Value: e.GetText(),
+				},
+				{Key: "error_code", Value: e.GetCode()},
+				{Key: "why", Value: e.GetDetail()},
+			},
+		)
 	}
 	return results, nil
 }
@@ -207,7 +256,11 @@ func cancelOne(q *request) (tree.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return q.cancelJobs(&apiv1.JobFilter{Jobs: []string{id}}, q.queryParam("signal"), strings.Split(strings.ToUpper(q.queryParam("flags")), ","))
+	return q.cancelJobs(
+		&apiv1.JobFilter{Jobs: []string{id}},
+		q.queryParam("signal"),
+		strings.Split(strings.ToUpper(q.queryParam("flags")), ","),
+	)
 }
 
 // cancelSeveral is DELETE jobs: what a filter chooses.
@@ -222,7 +275,9 @@ func cancelSeveral(q *request) (tree.Object, error) {
 		}
 	}
 	if q.body.Text("wckey") != "" {
-		return nil, problems{{Path: "#/wckey", Text: "jobs are not chosen by their wckey: name them in jobs"}}
+		return nil, problems{
+			{Path: "#/wckey", Text: "jobs are not chosen by their wckey: name them in jobs"},
+		}
 	}
 	for _, list := range q.body.Texts("nodes") {
 		names, err := hostlist.Expand(list)
@@ -234,7 +289,12 @@ func cancelSeveral(q *request) (tree.Object, error) {
 	for _, word := range q.body.Texts("job_state") {
 		state, ok := spec.ParseJobState(word)
 		if !ok || state.Terminal() {
-			return nil, problems{{Path: "#/job_state", Text: word + ": only jobs that have not ended can be chosen by state"}}
+			return nil, problems{
+				{
+					Path: "#/job_state",
+					Text: word + ": only jobs that have not ended can be chosen by state",
+				},
+			}
 		}
 		filter.States = append(filter.States, uint32(state))
 	}
@@ -244,18 +304,43 @@ func cancelSeveral(q *request) (tree.Object, error) {
 		}
 	}
 	if countChoosing(filter) == 0 {
-		return nil, spec.Refuse(spec.CodeQueryInvalid, "the body chooses no jobs: name jobs, a user, an account, a partition, a QOS, a reservation, a name, a state or nodes")
+		return nil, spec.Refuse(
+			spec.CodeQueryInvalid,
+			"the body chooses no jobs: name jobs, a user, an account, a partition, a QOS, a reservation, a name, a state or nodes",
+		)
 	}
 	return q.cancelJobs(filter, q.body.Text("signal"), q.body.Texts("flags"))
 }
 
 // countChoosing counts what a filter chooses by.
 func countChoosing(f *apiv1.JobFilter) int {
-	return len(f.GetJobs()) + len(f.GetUsers()) + len(f.GetAccounts()) + len(f.GetPartitions()) + len(f.GetStates()) + len(f.GetNames()) +
-		len(f.GetQos()) + len(f.GetNodes()) + len(f.GetReservations())
+	return len(
+		f.GetJobs(),
+	) + len(
+		f.GetUsers(),
+	) + len(
+		f.GetAccounts(),
+	) + len(
+		f.GetPartitions(),
+	) + len(
+		f.GetStates(),
+	) + len(
+		f.GetNames(),
+	) +
+		len(
+			f.GetQos(),
+		) + len(
+		f.GetNodes(),
+	) + len(
+		f.GetReservations(),
+	)
 }
 
-func (q *request) cancelJobs(filter *apiv1.JobFilter, signal string, flags []string) (tree.Object, error) {
+func (q *request) cancelJobs(
+	filter *apiv1.JobFilter,
+	signal string,
+	flags []string,
+) (tree.Object, error) {
 	req := &apiv1.CancelRequest{Filter: filter}
 	for _, flag := range flags {
 		switch flag {
@@ -289,8 +374,24 @@ func (q *request) cancelJobs(filter *apiv1.JobFilter, signal string, flags []str
 		if e != nil && len(filter.GetJobs()) == 1 && len(rep.GetResults()) == 1 {
 			return nil, jobRefusal(e)
 		}
-		status = append(status, tree.Object{{Key: "error", Value: tree.Object{{Key: "string", Value: e.GetText()}, {Key: "code", Value: e.GetCode()}, {Key: "message", Value: e.GetDetail()}}},
-			{Key: "step_id", Value: result.GetJob()}, {Key: "job_id", Value: tree.Number{N: int64(result.GetJobId()), Set: true}}})
+		status = append(
+			status,
+			tree.Object{
+				{
+					Key: "error",
+					Value: tree.Object{
+						{Key: "string", Value: e.GetText()},
+						{Key: "code", Value: e.GetCode()},
+						{Key: "message", Value: e.GetDetail()},
+					},
+				},
+				{
+					Key:   "step_id",
+					Value: result.GetJob(),
+				},
+				{Key: "job_id", Value: tree.Number{N: int64(result.GetJobId()), Set: true}},
+			},
+		)
 	}
 	return tree.Object{{Key: "status", Value: status}}, nil
 }
@@ -301,7 +402,9 @@ func requeueOne(q *request) (tree.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	results, err := q.controlJobs(requeueOf(id, q.hasFlag("Hold"), q.hasFlag("SpecialExit"), q.hasFlag("Incomplete")))
+	results, err := q.controlJobs(
+		requeueOf(id, q.hasFlag("Hold"), q.hasFlag("SpecialExit"), q.hasFlag("Incomplete")),
+	)
 	return tree.Object{{Key: "status", Value: results}}, err
 }
 
@@ -315,7 +418,14 @@ func requeueSeveral(q *request) (tree.Object, error) {
 		}
 	}
 	for _, id := range q.body.Texts("jobs") {
-		results, err := q.controlJobs(requeueOf(id, slices.Contains(flags, "Hold"), slices.Contains(flags, "SpecialExit"), slices.Contains(flags, "Incomplete")))
+		results, err := q.controlJobs(
+			requeueOf(
+				id,
+				slices.Contains(flags, "Hold"),
+				slices.Contains(flags, "SpecialExit"),
+				slices.Contains(flags, "Incomplete"),
+			),
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -326,7 +436,11 @@ func requeueSeveral(q *request) (tree.Object, error) {
 
 // requeueOf is the request of scontrol requeue, or of requeuehold.
 func requeueOf(id string, held, special, incomplete bool) *apiv1.ControlJobsRequest {
-	req := &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_REQUEUE, Jobs: []string{id}, Incomplete: incomplete}
+	req := &apiv1.ControlJobsRequest{
+		Verb:       apiv1.ControlJobsRequest_REQUEUE,
+		Jobs:       []string{id},
+		Incomplete: incomplete,
+	}
 	if held || special {
 		req.Verb = apiv1.ControlJobsRequest_REQUEUE_HOLD
 		req.SpecialExit = special

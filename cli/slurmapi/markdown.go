@@ -49,7 +49,9 @@ may be written as 5, "5" or {"set": true, "number": 5}; null is what is not give
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString(introduction)
-	b.WriteString("## Paths\n\n`*` stands for v0.0.43, v0.0.44 or v0.0.45; a path that not all of them have names its versions.\n\n")
+	b.WriteString(
+		"## Paths\n\n`*` stands for v0.0.43, v0.0.44 or v0.0.45; a path that not all of them have names its versions.\n\n",
+	)
 	b.WriteString("| method and path | answered by |\n|---|---|\n")
 	var refused strings.Builder
 	all := routeTable()
@@ -72,9 +74,13 @@ func Markdown() string {
 		}
 		fmt.Fprintf(&b, "| %s | %s |\n", name, strings.Join(how, "; "))
 	}
-	b.WriteString("\n## Paths that are refused\n\nThey answer with status 404 and the reason in `errors`.\n\n| method and path | why |\n|---|---|\n" + refused.String())
-	b.WriteString("\n## Description of a job\n\nThe fields of `job_desc_msg`, for `job/submit`, `job/allocate` and an update. A field that is refused makes the request fail;\n" +
-		"a field that changes nothing is named in `warnings`. Values that ask for nothing (empty, 0, false) are accepted.\n\n| field | means | update |\n|---|---|---|\n")
+	b.WriteString(
+		"\n## Paths that are refused\n\nThey answer with status 404 and the reason in `errors`.\n\n| method and path | why |\n|---|---|\n" + refused.String(),
+	)
+	b.WriteString(
+		"\n## Description of a job\n\nThe fields of `job_desc_msg`, for `job/submit`, `job/allocate` and an update. A field that is refused makes the request fail;\n" +
+			"a field that changes nothing is named in `warnings`. Values that ask for nothing (empty, 0, false) are accepted.\n\n| field | means | update |\n|---|---|---|\n",
+	)
 	table := descriptionAspects()
 	for _, f := range fieldsOfJobs() {
 		a := table[f]
@@ -96,7 +102,9 @@ func Markdown() string {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", f, means, update)
 	}
-	b.WriteString("\n## Fields of Muster's own\n\nAnswers have these fields beside Slurm's.\n\n| schema | fields |\n|---|---|\n")
+	b.WriteString(
+		"\n## Fields of Muster's own\n\nAnswers have these fields beside Slurm's.\n\n| schema | fields |\n|---|---|\n",
+	)
 	contract := schema.Of(schema.Default)
 	for _, name := range contract.Names() {
 		var own []string

@@ -48,7 +48,13 @@ func (a *API) OpenAPI() tree.Object {
 	for _, version := range schema.Versions() {
 		contract := schema.Of(version)
 		for _, name := range contract.Names() {
-			schemas = append(schemas, tree.Member{Key: schemaPrefix(version) + name, Value: describeBody(version, contract.Type(name))})
+			schemas = append(
+				schemas,
+				tree.Member{
+					Key:   schemaPrefix(version) + name,
+					Value: describeBody(version, contract.Type(name)),
+				},
+			)
 		}
 		byPath := map[string]int{}
 		for i := range contract.Paths {
@@ -64,31 +70,88 @@ func (a *API) OpenAPI() tree.Object {
 				paths = append(paths, tree.Member{Key: path.Path, Value: tree.Object{}})
 			}
 			operations, _ := paths[place].Value.(tree.Object)
-			paths[place].Value = append(operations, tree.Member{Key: strings.ToLower(path.Method), Value: describePath(version, path, at)})
+			paths[place].Value = append(
+				operations,
+				tree.Member{
+					Key:   strings.ToLower(path.Method),
+					Value: describePath(version, path, at),
+				},
+			)
 		}
 	}
 	return tree.Object{
 		{Key: "openapi", Value: "3.0.3"},
-		{Key: "info", Value: tree.Object{{Key: "title", Value: "Muster: Slurm's REST API"}, {Key: "version", Value: a.host.Version}}},
+		{
+			Key: "info",
+			Value: tree.Object{
+				{Key: "title", Value: "Muster: Slurm's REST API"},
+				{Key: "version", Value: a.host.Version},
+			},
+		},
 		{Key: "paths", Value: paths},
-		{Key: "components", Value: tree.Object{{Key: "schemas", Value: schemas}, {Key: "securitySchemes", Value: tree.Object{
-			{Key: "user", Value: tree.Object{{Key: "type", Value: "apiKey"}, {Key: "in", Value: "header"}, {Key: "name", Value: "X-SLURM-USER-NAME"}}},
-			{Key: "token", Value: tree.Object{{Key: "type", Value: "apiKey"}, {Key: "in", Value: "header"}, {Key: "name", Value: "X-SLURM-USER-TOKEN"}}},
-			{Key: "bearerAuth", Value: tree.Object{{Key: "type", Value: "http"}, {Key: "scheme", Value: "bearer"}, {Key: "bearerFormat", Value: "JWT"}}},
-		}}}},
+		{
+			Key: "components",
+			Value: tree.Object{
+				{Key: "schemas", Value: schemas},
+				{Key: "securitySchemes", Value: tree.Object{
+					{
+						Key: "user",
+						Value: tree.Object{
+							{Key: "type", Value: "apiKey"},
+							{Key: "in", Value: "header"},
+							{Key: "name", Value: "X-SLURM-USER-NAME"},
+						},
+					},
+					{
+						Key: "token",
+						Value: tree.Object{
+							{Key: "type", Value: "apiKey"},
+							{Key: "in", Value: "header"},
+							{Key: "name", Value: "X-SLURM-USER-TOKEN"},
+						},
+					},
+					{
+						Key: "bearerAuth",
+						Value: tree.Object{
+							{Key: "type", Value: "http"},
+							{Key: "scheme", Value: "bearer"},
+							{Key: "bearerFormat", Value: "JWT"},
+						},
+					},
+				}},
+			},
+		},
 		{Key: "security", Value: tree.List{
-			tree.Object{{Key: "user", Value: tree.List{}}, {Key: "token", Value: tree.List{}}}, tree.Object{{Key: "token", Value: tree.List{}}}, tree.Object{{Key: "bearerAuth", Value: tree.List{}}}}},
+			tree.Object{
+				{Key: "user", Value: tree.List{}},
+				{Key: "token", Value: tree.List{}},
+			}, tree.Object{{Key: "token", Value: tree.List{}}}, tree.Object{{Key: "bearerAuth", Value: tree.List{}}}}},
 	}
 }
 
 // operationID names an operation for clients that are generated: slurm_v0044_get_jobs.
 func operationID(v schema.Version, p *schema.Path) string {
-	words := strings.FieldsFunc(strings.TrimPrefix(p.Plain, "/"+p.Tag+"/*"), func(r rune) bool { return strings.ContainsRune("/{}", r) })
-	return p.Tag + "_" + strings.ReplaceAll(v.String(), ".", "") + "_" + strings.ToLower(p.Method) + "_" + strings.Join(words, "_")
+	words := strings.FieldsFunc(
+		strings.TrimPrefix(p.Plain, "/"+p.Tag+"/*"),
+		func(r rune) bool { return strings.ContainsRune("/{}", r) },
+	)
+	return p.Tag + "_" + strings.ReplaceAll(
+		v.String(),
+		".",
+		"",
+	) + "_" + strings.ToLower(
+		p.Method,
+	) + "_" + strings.Join(
+		words,
+		"_",
+	)
 }
 
 func describePath(version schema.Version, path *schema.Path, at route) tree.Object {
-	out := tree.Object{{Key: "operationId", Value: operationID(version, path)}, {Key: "tags", Value: tree.List{path.Tag}}}
+	out := tree.Object{
+		{Key: "operationId", Value: operationID(version, path)},
+		{Key: "tags", Value: tree.List{path.Tag}},
+	}
 	if at.note != "" {
 		out = append(out, tree.Member{Key: "description", Value: at.note})
 	}
@@ -100,24 +163,67 @@ func describePath(version schema.Version, path *schema.Path, at route) tree.Obje
 			place = "path"
 		}
 		if one.Enum != nil { // words may be joined by commas
-			kind = tree.Object{{Key: "type", Value: "array"}, {Key: "items", Value: tree.Object{{Key: "type", Value: "string"}, {Key: "enum", Value: tree.Strings(one.Enum)}}}}
+			kind = tree.Object{
+				{Key: "type", Value: "array"},
+				{
+					Key: "items",
+					Value: tree.Object{
+						{Key: "type", Value: "string"},
+						{Key: "enum", Value: tree.Strings(one.Enum)},
+					},
+				},
+			}
 		}
-		param := tree.Object{{Key: "name", Value: one.Name}, {Key: "in", Value: place}, {Key: "required", Value: one.InPath || one.Required}}
+		param := tree.Object{
+			{Key: "name", Value: one.Name},
+			{Key: "in", Value: place},
+			{Key: "required", Value: one.InPath || one.Required},
+		}
 		if one.Enum != nil {
-			param = append(param, tree.Member{Key: "style", Value: "form"}, tree.Member{Key: "explode", Value: false})
+			param = append(
+				param,
+				tree.Member{Key: "style", Value: "form"},
+				tree.Member{Key: "explode", Value: false},
+			)
 		}
 		params = append(params, append(param, tree.Member{Key: "schema", Value: kind}))
 	}
 	out = append(out, tree.Member{Key: "parameters", Value: params})
 	body := func(t *schema.Type) tree.Object {
-		return tree.Object{{Key: "application/json", Value: tree.Object{{Key: "schema", Value: typeReference(version, t)}}}}
+		return tree.Object{
+			{
+				Key:   "application/json",
+				Value: tree.Object{{Key: "schema", Value: typeReference(version, t)}},
+			},
+		}
 	}
 	if path.Request != nil {
-		out = append(out, tree.Member{Key: "requestBody", Value: tree.Object{{Key: "required", Value: true}, {Key: "content", Value: body(path.Request)}}})
+		out = append(
+			out,
+			tree.Member{
+				Key: "requestBody",
+				Value: tree.Object{
+					{Key: "required", Value: true},
+					{Key: "content", Value: body(path.Request)},
+				},
+			},
+		)
 	}
 	return append(out, tree.Member{Key: "responses", Value: tree.Object{
-		{Key: "200", Value: tree.Object{{Key: "description", Value: "the answer"}, {Key: "content", Value: body(path.Answer)}}},
-		{Key: "default", Value: tree.Object{{Key: "description", Value: "an error, in errors"}, {Key: "content", Value: body(path.Answer)}}},
+		{
+			Key: "200",
+			Value: tree.Object{
+				{Key: "description", Value: "the answer"},
+				{Key: "content", Value: body(path.Answer)},
+			},
+		},
+		{
+			Key: "default",
+			Value: tree.Object{
+				{Key: "description", Value: "an error, in errors"},
+				{Key: "content", Value: body(path.Answer)},
+			},
+		},
 	}})
 }
 
@@ -126,7 +232,9 @@ func typeReference(version schema.Version, t *schema.Type) tree.Object {
 	if t.Name == "" {
 		return describeBody(version, t)
 	}
-	return tree.Object{{Key: "$ref", Value: "#/components/schemas/" + schemaPrefix(version) + t.Name}}
+	return tree.Object{
+		{Key: "$ref", Value: "#/components/schemas/" + schemaPrefix(version) + t.Name},
+	}
 }
 
 // describeBody is a type where it is defined.
@@ -147,13 +255,19 @@ func describeBody(version schema.Version, t *schema.Type) tree.Object {
 	case schema.Decimal:
 		return tree.Object{{Key: "type", Value: "number"}, {Key: "format", Value: "double"}}
 	case schema.List:
-		return tree.Object{{Key: "type", Value: "array"}, {Key: "items", Value: typeReference(version, t.Elem)}}
+		return tree.Object{
+			{Key: "type", Value: "array"},
+			{Key: "items", Value: typeReference(version, t.Elem)},
+		}
 	case schema.Record:
 	}
 	var fields tree.Object
 	required := tree.List{}
 	for _, field := range t.Fields {
-		fields = append(fields, tree.Member{Key: field.Name, Value: typeReference(version, field.Type)})
+		fields = append(
+			fields,
+			tree.Member{Key: field.Name, Value: typeReference(version, field.Type)},
+		)
 		if field.Required {
 			required = append(required, field.Name)
 		}

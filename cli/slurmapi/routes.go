@@ -43,8 +43,20 @@ func firsts(pairs [][2]string) []string {
 // mootParams are parameters that ask for what every answer has, or for what only their
 // client must know.
 func mootParams() []string {
-	return []string{"update_time", "flags", "with_assocs", "with_coords", "with_wckeys", "WithAssociations", "WithCoordinators", "format",
-		"disable_truncate_usage_time", "whole_hetjob", "disable_wait_for_result", "usage_time_as_submit_time"}
+	return []string{
+		"update_time",
+		"flags",
+		"with_assocs",
+		"with_coords",
+		"with_wckeys",
+		"WithAssociations",
+		"WithCoordinators",
+		"format",
+		"disable_truncate_usage_time",
+		"whole_hetjob",
+		"disable_wait_for_result",
+		"usage_time_as_submit_time",
+	}
 }
 
 // fixedRoute is a path that shows the same whatever its parameters are.

@@ -33,7 +33,10 @@ func entityRoute(what string, where map[string]string) route {
 }
 
 func associationRoute() route {
-	return entityRoute("association", map[string]string{"account": "account", "user": "user", "partition": "partition"})
+	return entityRoute(
+		"association",
+		map[string]string{"account": "account", "user": "user", "partition": "partition"},
+	)
 }
 
 // showPast is GET jobs of slurmdb.
@@ -61,9 +64,27 @@ func showPast(q *request) ([]string, error) {
 // pastParams are the parameters of GET jobs with the options of sacct that do the
 // same.
 func pastParams() [][2]string {
-	return [][2]string{{"account", "accounts"}, {"association", "associations"}, {"cluster", "clusters"}, {"constraints", "constraints"}, {"groups", "group"},
-		{"job_name", "name"}, {"partition", "partition"}, {"qos", "qos"}, {"reason", "reason"}, {"state", "state"}, {"step", "jobs"}, {"end_time", "endtime"},
-		{"start_time", "starttime"}, {"node", "nodelist"}, {"users", "user"}, {"wckey", "wckeys"}}
+	return [][2]string{
+		{"account", "accounts"},
+		{"association", "associations"},
+		{"cluster", "clusters"},
+		{"constraints", "constraints"},
+		{"groups", "group"},
+		{
+			"job_name",
+			"name",
+		},
+		{"partition", "partition"},
+		{"qos", "qos"},
+		{"reason", "reason"},
+		{"state", "state"},
+		{"step", "jobs"},
+		{"end_time", "endtime"},
+		{"start_time", "starttime"},
+		{"node", "nodelist"},
+		{"users", "user"},
+		{"wckey", "wckeys"},
+	}
 }
 
 // formatMoment writes seconds since 1970 as sacct reads a time; anything else stays.
@@ -90,8 +111,13 @@ func pingPast(q *request) (tree.Object, error) {
 	if up {
 		state = "UP"
 	}
-	ping := tree.Object{{Key: "hostname", Value: rep.GetStore()}, {Key: "responding", Value: up}, {Key: "latency", Value: q.api.host.Now().Sub(began).Microseconds()},
-		{Key: "primary", Value: true}, {Key: "status", Value: state}}
+	ping := tree.Object{
+		{Key: "hostname", Value: rep.GetStore()},
+		{Key: "responding", Value: up},
+		{Key: "latency", Value: q.api.host.Now().Sub(began).Microseconds()},
+		{Key: "primary", Value: true},
+		{Key: "status", Value: state},
+	}
 	return tree.Object{{Key: "pings", Value: tree.List{ping}}}, nil
 }
 
@@ -118,8 +144,15 @@ func showConfig(q *request) (tree.Object, error) {
 			conf = append(conf, tree.Member{Key: f.Name, Value: toDocument(v)})
 		}
 	}
-	meta := tree.Object{{Key: "LastUpdate", Value: rep.GetNow() / tool.Second}, {Key: "BOOT_TIME", Value: rep.GetBootTime() / tool.Second},
-		{Key: "NEXT_JOB_ID", Value: tree.Number{N: int64(rep.GetNextJobId()), Set: true}}, {Key: "SLURM_VERSION", Value: tool.SlurmVersion}}
+	meta := tree.Object{
+		{Key: "LastUpdate", Value: rep.GetNow() / tool.Second},
+		{Key: "BOOT_TIME", Value: rep.GetBootTime() / tool.Second},
+		{
+			Key:   "NEXT_JOB_ID",
+			Value: tree.Number{N: int64(rep.GetNextJobId()), Set: true},
+		},
+		{Key: "SLURM_VERSION", Value: tool.SlurmVersion},
+	}
 	return tree.Object{{Key: "slurm_conf", Value: conf}, {Key: "slurm_conf_meta", Value: meta}}, nil
 }
 
@@ -211,7 +244,12 @@ func addLimits[T any](s *settings, values schema.Values, table []render.PolicyLi
 
 // upsertEntity adds an entity, or changes one that exists.
 func (q *request) upsertEntity(what, name string, exists bool, set settings) error {
-	req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: what, Names: []string{name}, Set: set}
+	req := &apiv1.PolicyChangeRequest{
+		Verb:   apiv1.PolicyChangeRequest_ADD,
+		Entity: what,
+		Names:  []string{name},
+		Set:    set,
+	}
 	if exists {
 		if len(set) == 0 {
 			return nil
@@ -233,18 +271,29 @@ func setAccounts(q *request) (tree.Object, error) {
 		var set settings
 		set.text(values, "description", "description")
 		set.text(values, "organization", "organization")
-		exists := slices.ContainsFunc(have.GetAccounts(), func(a *apiv1.Account) bool { return a.GetName() == name })
+		exists := slices.ContainsFunc(
+			have.GetAccounts(),
+			func(a *apiv1.Account) bool { return a.GetName() == name },
+		)
 		if err := q.upsertEntity("account", name, exists, set); err != nil {
 			return nil, err
 		}
 		for _, c := range values.Records("coordinators") {
-			req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: "coordinator", Names: []string{c.Text("name")}, Set: settings{{Key: "account", Value: name}}}
+			req := &apiv1.PolicyChangeRequest{
+				Verb:   apiv1.PolicyChangeRequest_ADD,
+				Entity: "coordinator",
+				Names:  []string{c.Text("name")},
+				Set:    settings{{Key: "account", Value: name}},
+			}
 			if _, err := q.makeChange(req); err != nil {
 				return nil, err
 			}
 		}
 		if len(values.Records("associations")) > 0 {
-			q.addWarning("#/accounts/"+tool.Itoa(i)+"/associations", "they are set with POST associations; ignored")
+			q.addWarning(
+				"#/accounts/"+tool.Itoa(i)+"/associations",
+				"they are set with POST associations; ignored",
+			)
 		}
 	}
 	return nil, nil
@@ -259,7 +308,10 @@ func setUsers(q *request) (tree.Object, error) {
 	}
 	for i, values := range q.body.Records("users") {
 		name := values.Text("name")
-		exists := slices.ContainsFunc(have.GetUsers(), func(u *apiv1.AccountingUser) bool { return u.GetName() == name })
+		exists := slices.ContainsFunc(
+			have.GetUsers(),
+			func(u *apiv1.AccountingUser) bool { return u.GetName() == name },
+		)
 		accounts := []string{}
 		for _, a := range values.Records("associations") {
 			accounts = append(accounts, a.Text("account"))
@@ -271,9 +323,17 @@ func setUsers(q *request) (tree.Object, error) {
 		var set settings
 		switch {
 		case exists && len(values.Records("associations")) > 0:
-			q.addWarning("#/users/"+tool.Itoa(i)+"/associations", "those of a user who exists are set with POST associations; ignored")
+			q.addWarning(
+				"#/users/"+tool.Itoa(i)+"/associations",
+				"those of a user who exists are set with POST associations; ignored",
+			)
 		case !exists && len(accounts) == 0:
-			return nil, problems{{Path: "#/users/" + tool.Itoa(i) + "/default/account", Text: "a new user needs an account, here or in associations"}}
+			return nil, problems{
+				{
+					Path: "#/users/" + tool.Itoa(i) + "/default/account",
+					Text: "a new user needs an account, here or in associations",
+				},
+			}
 		case !exists:
 			set.add("account", strings.Join(accounts, ","))
 		}
@@ -327,7 +387,10 @@ func setQOS(q *request) (tree.Object, error) {
 			set.add("usagefactor", tool.Itoa(n.N))
 		}
 		addLimits(&set, values, render.QOSLimits())
-		exists := slices.ContainsFunc(have.GetQos(), func(o *apiv1.Qos) bool { return o.GetName() == name })
+		exists := slices.ContainsFunc(
+			have.GetQos(),
+			func(o *apiv1.Qos) bool { return o.GetName() == name },
+		)
 		if err := q.upsertEntity("qos", name, exists, set); err != nil {
 			return nil, err
 		}
@@ -346,7 +409,12 @@ func setAssociations(q *request) (tree.Object, error) {
 		user := values.Text("user")
 		partition := values.Text("partition")
 		if account == "" {
-			return nil, problems{{Path: "#/associations/" + tool.Itoa(i) + "/account", Text: "the field is required"}}
+			return nil, problems{
+				{
+					Path: "#/associations/" + tool.Itoa(i) + "/account",
+					Text: "the field is required",
+				},
+			}
 		}
 		var set settings
 		set.text(values, "comment", "comment")
@@ -373,9 +441,20 @@ func setAssociations(q *request) (tree.Object, error) {
 		}
 		place := settings{{Key: "account", Value: account}}
 		place.text(values, "partition", "partition")
-		req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: "user", Names: []string{user}, Set: append(place, set...)}
+		req := &apiv1.PolicyChangeRequest{
+			Verb:   apiv1.PolicyChangeRequest_ADD,
+			Entity: "user",
+			Names:  []string{user},
+			Set:    append(place, set...),
+		}
 		if exists {
-			req = &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_MODIFY, Entity: "user", Names: []string{user}, Where: place, Set: set}
+			req = &apiv1.PolicyChangeRequest{
+				Verb:   apiv1.PolicyChangeRequest_MODIFY,
+				Entity: "user",
+				Names:  []string{user},
+				Where:  place,
+				Set:    set,
+			}
 		}
 		if exists && len(set) == 0 {
 			continue
@@ -428,23 +507,41 @@ func recordSettings(shape *schema.Type, values schema.Values) settings {
 // addAccounts is POST accounts_association.
 func addAccounts(q *request) (tree.Object, error) {
 	condition := q.body.Record("association_condition")
-	set := recordSettings(schema.Of(q.version).Type("assoc_rec_set"), condition.Record("association"))
+	set := recordSettings(
+		schema.Of(q.version).Type("assoc_rec_set"),
+		condition.Record("association"),
+	)
 	set.text(q.body.Record("account"), "description", "description")
 	set.text(q.body.Record("account"), "organization", "organization")
-	added, err := q.makeChange(&apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: "account", Names: condition.Texts("accounts"), Set: set})
+	added, err := q.makeChange(
+		&apiv1.PolicyChangeRequest{
+			Verb:   apiv1.PolicyChangeRequest_ADD,
+			Entity: "account",
+			Names:  condition.Texts("accounts"),
+			Set:    set,
+		},
+	)
 	return tree.Object{{Key: "added_accounts", Value: strings.Join(added, "\n")}}, err
 }
 
 // addUsers is POST users_association.
 func addUsers(q *request) (tree.Object, error) {
 	condition, user := q.body.Record("association_condition"), q.body.Record("user")
-	set := recordSettings(schema.Of(q.version).Type("assoc_rec_set"), condition.Record("association"))
+	set := recordSettings(
+		schema.Of(q.version).Type("assoc_rec_set"),
+		condition.Record("association"),
+	)
 	accounts := condition.Texts("accounts")
 	if len(accounts) == 0 && user.Text("defaultaccount") != "" {
 		accounts = []string{user.Text("defaultaccount")}
 	}
 	if len(accounts) == 0 {
-		return nil, problems{{Path: "#/association_condition/accounts", Text: "the field is required: the accounts of the users"}}
+		return nil, problems{
+			{
+				Path: "#/association_condition/accounts",
+				Text: "the field is required: the accounts of the users",
+			},
+		}
 	}
 	set.add("account", strings.Join(accounts, ","))
 	if list := condition.Texts("partitions"); len(list) > 0 {
@@ -458,14 +555,26 @@ func addUsers(q *request) (tree.Object, error) {
 	if level := user.Texts("adminlevel"); len(level) == 1 && level[0] != "Not Set" {
 		set.add("adminlevel", level[0])
 	}
-	added, err := q.makeChange(&apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: "user", Names: condition.Texts("users"), Set: set})
+	added, err := q.makeChange(
+		&apiv1.PolicyChangeRequest{
+			Verb:   apiv1.PolicyChangeRequest_ADD,
+			Entity: "user",
+			Names:  condition.Texts("users"),
+			Set:    set,
+		},
+	)
 	return tree.Object{{Key: "added_users", Value: strings.Join(added, "\n")}}, err
 }
 
 // setWCKeys is POST wckeys.
 func setWCKeys(q *request) (tree.Object, error) {
 	for _, values := range q.body.Records("wckeys") {
-		req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: "wckey", Names: []string{values.Text("name")}, Set: settings{{Key: "user", Value: values.Text("user")}}}
+		req := &apiv1.PolicyChangeRequest{
+			Verb:   apiv1.PolicyChangeRequest_ADD,
+			Entity: "wckey",
+			Names:  []string{values.Text("name")},
+			Set:    settings{{Key: "user", Value: values.Text("user")}},
+		}
 		if _, err := q.makeChange(req); err != nil {
 			return nil, err
 		}
@@ -476,12 +585,21 @@ func setWCKeys(q *request) (tree.Object, error) {
 // removeEntity deletes an entity by the name in the path.
 func removeEntity(what, param, list string) func(q *request) (tree.Object, error) {
 	return func(q *request) (tree.Object, error) {
-		removed, err := q.makeChange(&apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_DELETE, Entity: what, Names: []string{q.given[param]}})
+		removed, err := q.makeChange(
+			&apiv1.PolicyChangeRequest{
+				Verb:   apiv1.PolicyChangeRequest_DELETE,
+				Entity: what,
+				Names:  []string{q.given[param]},
+			},
+		)
 		if err != nil {
 			return nil, err
 		}
 		if len(removed) == 0 {
-			return nil, spec.Refuse(spec.CodeNothingFound, what+" "+q.given[param]+" does not exist")
+			return nil, spec.Refuse(
+				spec.CodeNothingFound,
+				what+" "+q.given[param]+" does not exist",
+			)
 		}
 		return tree.Object{{Key: list, Value: tree.Strings(removed)}}, nil
 	}
@@ -495,7 +613,12 @@ func removeWCKey(q *request) (tree.Object, error) {
 	}
 	for _, key := range have.GetWckeys() {
 		if id := q.given["id"]; tool.Itoa(key.GetId()) == id || key.GetName() == id {
-			req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_DELETE, Entity: "wckey", Names: []string{key.GetName()}, Where: settings{{Key: "user", Value: key.GetUser()}}}
+			req := &apiv1.PolicyChangeRequest{
+				Verb:   apiv1.PolicyChangeRequest_DELETE,
+				Entity: "wckey",
+				Names:  []string{key.GetName()},
+				Where:  settings{{Key: "user", Value: key.GetUser()}},
+			}
 			removed, err := q.makeChange(req)
 			return tree.Object{{Key: "deleted_wckeys", Value: tree.Strings(removed)}}, err
 		}
@@ -508,9 +631,18 @@ func removeWCKey(q *request) (tree.Object, error) {
 func removeAssociations(q *request) (tree.Object, error) {
 	user, account := q.queryParam("user"), q.queryParam("account")
 	if user == "" && account == "" {
-		return nil, problems{{Path: "?account", Text: "name a user, an account, or both: everything at once is not deleted"}}
+		return nil, problems{
+			{
+				Path: "?account",
+				Text: "name a user, an account, or both: everything at once is not deleted",
+			},
+		}
 	}
-	req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_DELETE, Entity: "account", Names: tool.SplitList(account)}
+	req := &apiv1.PolicyChangeRequest{
+		Verb:   apiv1.PolicyChangeRequest_DELETE,
+		Entity: "account",
+		Names:  tool.SplitList(account),
+	}
 	if user != "" {
 		req.Entity = "user"
 		req.Names = tool.SplitList(user)

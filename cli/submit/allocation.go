@@ -48,7 +48,12 @@ func allocateJob(call *tool.Call, specs []*apiv1.JobSpec) (*allocation, error) {
 	for line := range strings.Lines(rep.GetMessage()) {
 		fmt.Fprintf(call.Stderr, "%s: %s\n", call.Command.Name, strings.TrimRight(line, "\n"))
 	}
-	a := &allocation{c: call, uid: rep.GetUid(), id: rep.GetJobId(), news: make(chan *apiv1.JobInfo, 16)}
+	a := &allocation{
+		c:    call,
+		uid:  rep.GetUid(),
+		id:   rep.GetJobId(),
+		news: make(chan *apiv1.JobInfo, 16),
+	}
 	var ctx context.Context
 	ctx, a.stop = context.WithCancel(call.Ctx)
 	go a.attendJob(ctx, specs[0].GetAttended())
@@ -66,11 +71,23 @@ func allocateJob(call *tool.Call, specs []*apiv1.JobSpec) (*allocation, error) {
 // does.
 func (a *allocation) findOthers(size int) error {
 	var rep apiv1.ListJobsReply
-	err := askAgain(a.c, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{tool.Itoa(a.id)}}}, &rep)
+	err := askAgain(
+		a.c,
+		tool.MethodListJobs,
+		&apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{tool.Itoa(a.id)}}},
+		&rep,
+	)
 	a.all = rep.GetJobs()
-	slices.SortFunc(a.all, func(x, y *apiv1.JobInfo) int { return cmp.Compare(x.GetHetOffset(), y.GetHetOffset()) })
-	if err == nil && (len(a.all) != size || slices.ContainsFunc(a.all, func(j *apiv1.JobInfo) bool { return spec.JobState(j.GetState()) != spec.Running })) {
-		err = tool.Fail(1, fmt.Sprintf("%s: error: not all components of job %d run", a.c.Command.Name, a.id))
+	slices.SortFunc(
+		a.all,
+		func(x, y *apiv1.JobInfo) int { return cmp.Compare(x.GetHetOffset(), y.GetHetOffset()) },
+	)
+	if err == nil &&
+		(len(a.all) != size || slices.ContainsFunc(a.all, func(j *apiv1.JobInfo) bool { return spec.JobState(j.GetState()) != spec.Running })) {
+		err = tool.Fail(
+			1,
+			fmt.Sprintf("%s: error: not all components of job %d run", a.c.Command.Name, a.id),
+		)
 	}
 	if err != nil {
 		a.endAllocation(1, 0)
@@ -85,7 +102,12 @@ func allocationFailed(call *tool.Call, err error) error {
 	if n, nerr := strconv.Atoi(call.Getenv("SLURM_EXIT_ERROR")); nerr == nil {
 		code = n
 	}
-	return tool.Fail(code, append(refusal.Preamble(call.Command.Name), fmt.Sprintf("%s: error: %s: %s", call.Command.Name, unable(call), refusal.Text))...)
+	return tool.Fail(
+		code,
+		append(
+			refusal.Preamble(call.Command.Name),
+			fmt.Sprintf("%s: error: %s: %s", call.Command.Name, unable(call), refusal.Text),
+		)...)
 }
 
 func unable(call *tool.Call) string {
@@ -117,7 +139,11 @@ func (a *allocation) followJob(ctx context.Context, attended bool) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
-	s, err := conn.Stream(ctx, tool.MethodWatchJob, &apiv1.WatchJobRequest{Uid: a.uid, Attend: attended})
+	s, err := conn.Stream(
+		ctx,
+		tool.MethodWatchJob,
+		&apiv1.WatchJobRequest{Uid: a.uid, Attend: attended},
+	)
 	if err != nil {
 		return err
 	}
@@ -163,7 +189,14 @@ func (a *allocation) awaitNodes() error {
 			switch {
 			case !ok || spec.JobState(job.GetState()).Terminal():
 				a.stop()
-				return tool.Fail(1, fmt.Sprintf("%s: error: Job allocation %d has been revoked", call.Command.Name, a.id))
+				return tool.Fail(
+					1,
+					fmt.Sprintf(
+						"%s: error: Job allocation %d has been revoked",
+						call.Command.Name,
+						a.id,
+					),
+				)
 			case spec.JobState(job.GetState()) == spec.Running && !job.GetConfiguring():
 				a.job = job
 				if told {
@@ -183,10 +216,20 @@ func (a *allocation) awaitNodes() error {
 			a.sayQueued()
 		case <-limit:
 			a.endAllocation(1, 0)
-			return tool.Fail(1, fmt.Sprintf("%s: error: Unable to allocate resources: %s", call.Command.Name, spec.CodeCannotStartNow))
+			return tool.Fail(
+				1,
+				fmt.Sprintf(
+					"%s: error: Unable to allocate resources: %s",
+					call.Command.Name,
+					spec.CodeCannotStartNow,
+				),
+			)
 		case s := <-signals:
 			a.endAllocation(1, int32(s.(syscall.Signal)))
-			return tool.Fail(1, fmt.Sprintf("%s: Job allocation %d has been revoked.", call.Command.Name, a.id))
+			return tool.Fail(
+				1,
+				fmt.Sprintf("%s: Job allocation %d has been revoked.", call.Command.Name, a.id),
+			)
 		}
 	}
 }
@@ -200,8 +243,17 @@ func (a *allocation) sayQueued() {
 
 // cannotStart tells that a job cannot start as it is, however long it waits.
 func cannotStart(j *apiv1.JobInfo) bool {
-	return slices.Contains([]spec.ReasonCode{spec.ReasonPartitionNodeLimit, spec.ReasonPartitionTimeLimit, spec.ReasonPartitionConfig, spec.ReasonBadConstraints,
-		spec.ReasonAccountNotAllowed, spec.ReasonQOSNotAllowed}, spec.ReasonCode(j.GetReason().GetCode()))
+	return slices.Contains(
+		[]spec.ReasonCode{
+			spec.ReasonPartitionNodeLimit,
+			spec.ReasonPartitionTimeLimit,
+			spec.ReasonPartitionConfig,
+			spec.ReasonBadConstraints,
+			spec.ReasonAccountNotAllowed,
+			spec.ReasonQOSNotAllowed,
+		},
+		spec.ReasonCode(j.GetReason().GetCode()),
+	)
 }
 
 // immediateTimer is --immediate: how long to wait; nil is for ever.
@@ -246,10 +298,21 @@ func askAgain(call *tool.Call, method string, req, resp proto.Message) error {
 
 // endAllocation gives the allocation back, with the exit of what ran in it.
 func (a *allocation) endAllocation(code, sig int32) {
-	err := askAgain(a.c, tool.MethodEndJob, &apiv1.EndJobRequest{Job: tool.Itoa(a.id), ExitCode: code, ExitSignal: sig}, &apiv1.EndJobReply{})
+	err := askAgain(
+		a.c,
+		tool.MethodEndJob,
+		&apiv1.EndJobRequest{Job: tool.Itoa(a.id), ExitCode: code, ExitSignal: sig},
+		&apiv1.EndJobReply{},
+	)
 	a.stop()
 	if err != nil && tool.ExplainError(err).Code != spec.CodeInvalidJobID {
-		fmt.Fprintf(a.c.Stderr, "%s: error: job %d: %s\n", a.c.Command.Name, a.id, tool.ExplainError(err).Text)
+		fmt.Fprintf(
+			a.c.Stderr,
+			"%s: error: job %d: %s\n",
+			a.c.Command.Name,
+			a.id,
+			tool.ExplainError(err).Text,
+		)
 	}
 }
 
@@ -291,7 +354,11 @@ func (a *allocation) variablesOf(job *apiv1.JobInfo, cluster string) []string {
 	put(job.GetQos(), "SLURM_JOB_QOS")
 	put(s.GetName(), "SLURM_JOB_NAME")
 	put(job.GetUser(), "SLURM_JOB_USER")
-	out = append(out, "SLURM_JOB_UID="+tool.Itoa(job.GetUserId()), "SLURM_JOB_GID="+tool.Itoa(job.GetGroupId()))
+	out = append(
+		out,
+		"SLURM_JOB_UID="+tool.Itoa(job.GetUserId()),
+		"SLURM_JOB_GID="+tool.Itoa(job.GetGroupId()),
+	)
 	put(job.GetGroup(), "SLURM_JOB_GROUP")
 	put(s.GetReservation(), "SLURM_JOB_RESERVATION")
 	put(tool.Itoa(uint32(job.GetStart()/int64(spec.Second))), "SLURM_JOB_START_TIME")

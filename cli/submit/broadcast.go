@@ -17,13 +17,23 @@ import (
 
 // compressOption is that of sbcast and srun --bcast.
 func compressOption(env string) opt.Option {
-	return opt.Option{Long: "compress", Short: compressLetter(env), Arg: "library", Maybe: true, Env: env, Help: "accepted: none; files are copied uncompressed"}
+	return opt.Option{
+		Long:  "compress",
+		Short: compressLetter(env),
+		Arg:   "library",
+		Maybe: true,
+		Env:   env,
+		Help:  "accepted: none; files are copied uncompressed",
+	}
 }
 
 // checkCompress refuses what would be another way than none.
 func checkCompress(call *tool.Call, opts *opt.Values) error {
 	if v, ok := opts.Get("compress"); ok && !strings.EqualFold(v.Text, "none") {
-		return call.Errorf("--compress=%s is not supported in this release: files are copied as they are, with --compress=none", v.Text)
+		return call.Errorf(
+			"--compress=%s is not supported in this release: files are copied as they are, with --compress=none",
+			v.Text,
+		)
 	}
 	return nil
 }
@@ -41,7 +51,10 @@ func castNodes(call *tool.Call, job *string) (string, error) {
 	}
 	var made apiv1.StepCreated
 	if err := call.RPC(tool.MethodAttachStep, &apiv1.AttachStepRequest{Job: id, Step: step}, &made); err != nil {
-		return "", tool.Fail(1, fmt.Sprintf("sbcast: error: step %s: %s", *job, tool.ExplainError(err).Text))
+		return "", tool.Fail(
+			1,
+			fmt.Sprintf("sbcast: error: step %s: %s", *job, tool.ExplainError(err).Text),
+		)
 	}
 	*job = id
 	if nodes == "" {
@@ -75,9 +88,26 @@ func (b *broadcast) sendFile(call *tool.Call) (int, error) {
 	if err != nil || !info.Mode().IsRegular() {
 		return 0, call.Errorf("`%s` is no regular file", b.source)
 	}
-	step := &apiv1.StepSpec{Name: "sbcast", Argv: []string{castProgram}, WorkDir: call.Dir, Umask: currentUmask(call), Rlimits: call.Rlimits(), TasksPerNode: 1, External: true, Nodes: b.nodes,
-		InputTask: spec.InputAll, Mpi: "none", KeepOnBadExit: true, Wait: -1,
-		Cast: &apiv1.Cast{Path: program(call, b.dest), Size: info.Size(), Mode: uint32(info.Mode().Perm()), Force: b.force}}
+	step := &apiv1.StepSpec{
+		Name:          "sbcast",
+		Argv:          []string{castProgram},
+		WorkDir:       call.Dir,
+		Umask:         currentUmask(call),
+		Rlimits:       call.Rlimits(),
+		TasksPerNode:  1,
+		External:      true,
+		Nodes:         b.nodes,
+		InputTask:     spec.InputAll,
+		Mpi:           "none",
+		KeepOnBadExit: true,
+		Wait:          -1,
+		Cast: &apiv1.Cast{
+			Path:  program(call, b.dest),
+			Size:  info.Size(),
+			Mode:  uint32(info.Mode().Perm()),
+			Force: b.force,
+		},
+	}
 	if b.preserve {
 		step.Cast.Modified = info.ModTime().UnixNano()
 	} else {
@@ -92,7 +122,10 @@ func (b *broadcast) sendFile(call *tool.Call) (int, error) {
 	}
 	part := *call
 	env := *call.Env
-	part.Env, env.Stdin = &env, &castInput{file: io.LimitReader(file, info.Size()), sum: sha256.New()}
+	part.Env, env.Stdin = &env, &castInput{
+		file: io.LimitReader(file, info.Size()),
+		sum:  sha256.New(),
+	}
 	return runStep(&part, []stepAsk{{job: b.job, step: step, opts: opt.New()}}, false)
 }
 
@@ -107,9 +140,13 @@ func broadcastProgram(call *tool.Call, asks []stepAsk) error {
 	step := asks[0].step
 	switch {
 	case len(asks) > 1:
-		return call.Errorf("--bcast is not supported for steps in several components in this release: call sbcast for each")
+		return call.Errorf(
+			"--bcast is not supported for steps in several components in this release: call sbcast for each",
+		)
 	case len(step.GetArgv()) == 0:
-		return call.Errorf("--bcast is not supported with --multi-prog in this release: call sbcast for the programs")
+		return call.Errorf(
+			"--bcast is not supported with --multi-prog in this release: call sbcast for the programs",
+		)
 	}
 	if err := checkCompress(call, opts); err != nil {
 		return err
@@ -125,7 +162,9 @@ func broadcastProgram(call *tool.Call, asks []stepAsk) error {
 	if strings.HasSuffix(dest, "/") {
 		dest += fmt.Sprintf("slurm_bcast_%s.%x", asks[0].job, newTicket()[:4])
 	}
-	code, err := (&broadcast{job: asks[0].job, source: from, dest: dest, force: true, preserve: true}).sendFile(call)
+	code, err := (&broadcast{job: asks[0].job, source: from, dest: dest, force: true, preserve: true}).sendFile(
+		call,
+	)
 	if err == nil && code != 0 {
 		err = call.Errorf("--bcast: %s is not on all nodes", dest)
 	}

@@ -49,7 +49,11 @@ func splitComponents(call *tool.Call) ([]component, error) {
 
 // forComponent is the call as if a component alone were asked for; lookup finds its
 // variables.
-func forComponent(call *tool.Call, p component, lookup func(string) (string, bool)) (*tool.Call, error) {
+func forComponent(
+	call *tool.Call,
+	p component,
+	lookup func(string) (string, bool),
+) (*tool.Call, error) {
 	out := *call
 	out.Operands, out.Opts = p.args, opt.New()
 	if err := call.Command.Set().FromEnviron(lookup, tool.IsNo, out.Opts); err != nil {
@@ -60,7 +64,10 @@ func forComponent(call *tool.Call, p component, lookup func(string) (string, boo
 }
 
 // liveJobs are the jobs of all components.
-func liveJobs(call *tool.Call, list []component) (calls []*tool.Call, specs []*apiv1.JobSpec, err error) {
+func liveJobs(
+	call *tool.Call,
+	list []component,
+) (calls []*tool.Call, specs []*apiv1.JobSpec, err error) {
 	for i := range list {
 		part, jobSpec := call, (*apiv1.JobSpec)(nil)
 		if len(list) > 1 {
@@ -91,7 +98,8 @@ func ofGroup(call *tool.Call, n int) []string {
 	var out []string
 	suffix := hetGroup + strconv.Itoa(n)
 	for _, kv := range call.Environ {
-		if name, value, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, "SLURM_") && strings.HasSuffix(name, suffix) {
+		if name, value, ok := strings.Cut(kv, "="); ok && strings.HasPrefix(name, "SLURM_") &&
+			strings.HasSuffix(name, suffix) {
 			out = append(out, strings.TrimSuffix(name, suffix)+"="+value)
 		}
 	}
@@ -101,7 +109,16 @@ func ofGroup(call *tool.Call, n int) []string {
 // groupLookup finds the variables for a step in a component: those of sizes that
 // the leader has are not the others'.
 func groupLookup(call *tool.Call, n int) func(string) (string, bool) {
-	sizes := []string{"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SRUN_CPUS_PER_TASK", "SLURM_OVERCOMMIT"}
+	sizes := []string{
+		"SLURM_NTASKS",
+		"SLURM_NPROCS",
+		"SLURM_NNODES",
+		"SLURM_JOB_NUM_NODES",
+		"SLURM_NTASKS_PER_NODE",
+		"SLURM_CPUS_PER_TASK",
+		"SRUN_CPUS_PER_TASK",
+		"SLURM_OVERCOMMIT",
+	}
 	return func(name string) (string, bool) {
 		if v, ok := call.Lookup(name + hetGroup + strconv.Itoa(n)); ok {
 			return v, true
@@ -164,10 +181,17 @@ func stepsWithin(call *tool.Call, job string, list []component) ([]stepAsk, erro
 		}
 		for _, n := range groups {
 			if most, err := strconv.Atoi(size); inHet && err == nil && n >= most {
-				return nil, call.Errorf("there is no component %d: the heterogeneous job has %d, and the first is 0", n, most)
+				return nil, call.Errorf(
+					"there is no component %d: the heterogeneous job has %d, and the first is 0",
+					n,
+					most,
+				)
 			}
 			if seen[n] {
-				return nil, call.Errorf("component %d of the heterogeneous job is named more than once", n)
+				return nil, call.Errorf(
+					"component %d of the heterogeneous job is named more than once",
+					n,
+				)
 			}
 			seen[n] = true
 			part, err := forComponent(call, list[i], groupLookup(call, n))
@@ -194,7 +218,8 @@ func hetVariables(list [][]string) []string {
 	for i, vars := range list {
 		for _, kv := range vars {
 			name, value, _ := strings.Cut(kv, "=")
-			if name != "SLURM_SUBMIT_DIR" && name != "SLURM_SUBMIT_HOST" && name != "SLURM_CLUSTER_NAME" {
+			if name != "SLURM_SUBMIT_DIR" && name != "SLURM_SUBMIT_HOST" &&
+				name != "SLURM_CLUSTER_NAME" {
 				out = append(out, name+hetGroup+strconv.Itoa(i)+"="+value)
 			}
 		}

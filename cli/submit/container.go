@@ -36,7 +36,10 @@ func applyMounts(x *apiv1.Container, text string) error {
 	}
 	x.Mounts = nil
 	for _, m := range list {
-		x.Mounts = append(x.Mounts, &apiv1.ContainerMount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+		x.Mounts = append(
+			x.Mounts,
+			&apiv1.ContainerMount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly},
+		)
 	}
 	return nil
 }

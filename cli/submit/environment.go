@@ -45,7 +45,8 @@ func validName(s string) bool { return s != "" && !strings.ContainsAny(s, "=\x00
 func (e *environment) inheritFrom(environ []string, all bool) {
 	for _, kv := range environ {
 		name, value, ok := strings.Cut(kv, "=")
-		if ok && validName(name) && (all || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "SPANK_") || strings.HasPrefix(name, "MUSTER_JOB_")) {
+		if ok && validName(name) &&
+			(all || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "SPANK_") || strings.HasPrefix(name, "MUSTER_JOB_")) {
 			e.setVariable(name, value)
 		}
 	}
@@ -92,7 +93,10 @@ func jobEnvironment(call *tool.Call) (*environment, error) {
 func exportList(call *tool.Call, e *environment, list string) error {
 	words, err := exportWords(list)
 	if err != nil {
-		return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --export specification: %v", call.Command.Name, err))
+		return tool.Fail(
+			255,
+			fmt.Sprintf("%s: error: Invalid --export specification: %v", call.Command.Name, err),
+		)
 	}
 	e.inheritFrom(call.Environ, false)
 	for _, w := range words {
@@ -101,7 +105,14 @@ func exportList(call *tool.Call, e *environment, list string) error {
 		case strings.EqualFold(w, "ALL"):
 			e.inheritFrom(call.Environ, true)
 		case !validName(name):
-			return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --export specification: %q has no name", call.Command.Name, w))
+			return tool.Fail(
+				255,
+				fmt.Sprintf(
+					"%s: error: Invalid --export specification: %q has no name",
+					call.Command.Name,
+					w,
+				),
+			)
 		case sets:
 			e.setVariable(name, value)
 		default:
@@ -166,7 +177,10 @@ func exportFile(call *tool.Call, e *environment, name string) error {
 		data, err = tool.ReadFile((&jobRequest{env: call.Env}).absolutePath(name), maxScript)
 	}
 	if err != nil {
-		return tool.Fail(1, fmt.Sprintf("%s: error: --export-file=%s: %v", call.Command.Name, name, err))
+		return tool.Fail(
+			1,
+			fmt.Sprintf("%s: error: --export-file=%s: %v", call.Command.Name, name, err),
+		)
 	}
 	for _, kv := range bytes.Split(data, []byte{0}) {
 		if n, v, ok := strings.Cut(string(kv), "="); ok && validName(n) {

@@ -25,27 +25,73 @@ command runs in place of this one. Without --gpu-bind, --gpus-per-task=N means p
 its node is what its launcher says of it: Open MPI, MPICH, MVAPICH, Intel MPI, PMIx, torchrun and Slurm's own variables are known.
 Near which CPUs a GPU is comes from the node, and where the task runs from its own CPU affinity.`,
 		Options: []opt.Option{
-			{Long: "gpu-bind", Arg: "[verbose,]<type>", Help: "binding of tasks to GPUs, overriding the job's: closest, none, single:N, per_task:N, map_gpu:0,1, mask_gpu:0x3,0xc"},
-			{Long: "local-id", Arg: "N", Help: "number of the task on its node, if the launcher does not set it"},
+			{
+				Long: "gpu-bind",
+				Arg:  "[verbose,]<type>",
+				Help: "binding of tasks to GPUs, overriding the job's: closest, none, single:N, per_task:N, map_gpu:0,1, mask_gpu:0x3,0xc",
+			},
+			{
+				Long: "local-id",
+				Arg:  "N",
+				Help: "number of the task on its node, if the launcher does not set it",
+			},
 		},
-		Env: []tool.Variable{{Name: "SLURM_GPU_BIND", Help: "the job's --gpu-bind"}, {Name: "SLURM_TRES_PER_TASK, SLURM_NTASKS_PER_GPU", Help: "defaults if not set"},
-			{Name: "MUSTER_GPU_CPUS", Help: "the CPUs near each GPU of the job on this node, set by the agent"}},
-		Example: []tool.Example{{Line: "mpirun -n 8 muster gpu-bind ./train", What: "starts eight tasks, each with its GPUs"},
-			{Line: "mpirun -n 4 muster gpu-bind --gpu-bind=verbose,single:1 ./train", What: "gives each one GPU and says which"}},
-		Exits: []tool.Variable{{Name: "126", Help: "the command cannot be executed"}, {Name: "127", Help: "the command does not exist"}, {Name: "any other", Help: "what the command ends with"}},
-		Run:   runGPUBind,
+		Env: []tool.Variable{
+			{Name: "SLURM_GPU_BIND", Help: "the job's --gpu-bind"},
+			{Name: "SLURM_TRES_PER_TASK, SLURM_NTASKS_PER_GPU", Help: "defaults if not set"},
+			{
+				Name: "MUSTER_GPU_CPUS",
+				Help: "the CPUs near each GPU of the job on this node, set by the agent",
+			},
+		},
+		Example: []tool.Example{
+			{
+				Line: "mpirun -n 8 muster gpu-bind ./train",
+				What: "starts eight tasks, each with its GPUs",
+			},
+			{
+				Line: "mpirun -n 4 muster gpu-bind --gpu-bind=verbose,single:1 ./train",
+				What: "gives each one GPU and says which",
+			},
+		},
+		Exits: []tool.Variable{
+			{Name: "126", Help: "the command cannot be executed"},
+			{Name: "127", Help: "the command does not exist"},
+			{Name: "any other", Help: "what the command ends with"},
+		},
+		Run: runGPUBind,
 	}
 }
 
 // localIDs are the variables in which launchers tell a task its number on the
 // node. Slurm's is last: a batch script has one, which its children inherit.
-var localIDs = [...]string{"OMPI_COMM_WORLD_LOCAL_RANK", "PMIX_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "PALS_LOCAL_RANKID", "LOCAL_RANK", "SLURM_LOCALID"}
+var localIDs = [...]string{
+	"OMPI_COMM_WORLD_LOCAL_RANK",
+	"PMIX_LOCAL_RANK",
+	"MPI_LOCALRANKID",
+	"MV2_COMM_WORLD_LOCAL_RANK",
+	"PALS_LOCAL_RANKID",
+	"LOCAL_RANK",
+	"SLURM_LOCALID",
+}
 
 // visibleGPUs are the variables that name the GPUs of the job, all in one
 // order, and taskGPUs those that name a task's.
 var (
-	visibleGPUs = [...]string{"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "SLURM_JOB_GPUS"}
-	taskGPUs    = [...]string{"CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "SLURM_STEP_GPUS"}
+	visibleGPUs = [...]string{
+		"CUDA_VISIBLE_DEVICES",
+		"GPU_DEVICE_ORDINAL",
+		"ROCR_VISIBLE_DEVICES",
+		"ZE_AFFINITY_MASK",
+		"SLURM_JOB_GPUS",
+	}
+	taskGPUs = [...]string{
+		"CUDA_VISIBLE_DEVICES",
+		"GPU_DEVICE_ORDINAL",
+		"ROCR_VISIBLE_DEVICES",
+		"ZE_AFFINITY_MASK",
+		"SLURM_STEP_GPUS",
+	}
 )
 
 func runGPUBind(call *tool.Call) error {
@@ -91,19 +137,39 @@ func boundEnv(call *tool.Call, cpus spec.Bitset) (env, told []string, err error)
 	}
 	places, missed := bind.Devices(spec.BoundTask{Local: local, CPUs: cpus}, gpus)
 	if missed {
-		told = append(told, fmt.Sprintf("%s names devices that task %d of this node cannot have; it has those of the job that are left, at least the first", text, local))
+		told = append(
+			told,
+			fmt.Sprintf(
+				"%s names devices that task %d of this node cannot have; it has those of the job that are left, at least the first",
+				text,
+				local,
+			),
+		)
 	}
 	env = slices.Clone(call.Environ)
 	for i, name := range visibleGPUs {
 		to := taskGPUs[i]
 		if v := narrowToPlaces(call, name, places); v != "" {
-			env = slices.DeleteFunc(env, func(e string) bool { return strings.HasPrefix(e, to+"=") })
+			env = slices.DeleteFunc(
+				env,
+				func(e string) bool { return strings.HasPrefix(e, to+"=") },
+			)
 			env = append(env, to+"="+v)
 		}
 	}
 	if bind.Verbose {
-		told = append(told, fmt.Sprintf("%s: task %d of this node, on CPUs %s, has %d of %d GPUs: CUDA_VISIBLE_DEVICES=%s", text, local, cpus.Ranges(), len(places), len(gpus),
-			narrowToPlaces(call, visibleGPUs[0], places)))
+		told = append(
+			told,
+			fmt.Sprintf(
+				"%s: task %d of this node, on CPUs %s, has %d of %d GPUs: CUDA_VISIBLE_DEVICES=%s",
+				text,
+				local,
+				cpus.Ranges(),
+				len(places),
+				len(gpus),
+				narrowToPlaces(call, visibleGPUs[0], places),
+			),
+		)
 	}
 	return env, told, nil
 }
@@ -118,7 +184,8 @@ func gpuBinding(call *tool.Call) (spec.GPUBind, string, error) {
 	if text == "" {
 		each := call.Getenv("SLURM_TRES_PER_TASK")
 		for item := range strings.SplitSeq(each, ",") {
-			if name, n, _ := strings.Cut(item, "="); name == "gres/gpu" || strings.HasPrefix(name, "gres/gpu:") {
+			if name, n, _ := strings.Cut(item, "="); name == "gres/gpu" ||
+				strings.HasPrefix(name, "gres/gpu:") {
 				text = "per_task:" + n
 			}
 		}
@@ -145,7 +212,10 @@ func localID(call *tool.Call) (int, error) {
 		from = localIDs[i]
 	}
 	if text == "" {
-		return 0, call.Errorf("the task's number on this node is not known: no launcher says it (%s); give --local-id", strings.Join(localIDs[:], ", "))
+		return 0, call.Errorf(
+			"the task's number on this node is not known: no launcher says it (%s); give --local-id",
+			strings.Join(localIDs[:], ", "),
+		)
 	}
 	n, err := strconv.ParseUint(text, 10, 20)
 	if err != nil {
@@ -178,7 +248,10 @@ func jobGPUs(call *tool.Call) ([]spec.BindableGPU, error) {
 		if len(lists) == len(out) {
 			cpus, ok := spec.ParseRanges(lists[i], 1<<16)
 			if !ok {
-				return nil, call.Errorf("MUSTER_GPU_CPUS=%s: expected a list of CPUs for each GPU", near)
+				return nil, call.Errorf(
+					"MUSTER_GPU_CPUS=%s: expected a list of CPUs for each GPU",
+					near,
+				)
 			}
 			out[i].CPUs = cpus
 		}

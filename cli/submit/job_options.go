@@ -59,7 +59,15 @@ func countTo(long string, field func(s *apiv1.JobSpec) *uint32) applier {
 	return func(request *jobRequest, value opt.Value) error {
 		n, err := strconv.ParseUint(value.Text, 10, 31)
 		if err != nil || n == 0 {
-			return tool.Fail(1, fmt.Sprintf("%s: error: Invalid numeric value %q for --%s.", request.name, value.Text, long))
+			return tool.Fail(
+				1,
+				fmt.Sprintf(
+					"%s: error: Invalid numeric value %q for --%s.",
+					request.name,
+					value.Text,
+					long,
+				),
+			)
 		}
 		*field(request.spec) = uint32(n)
 		return nil
@@ -72,7 +80,10 @@ func countTo(long string, field func(s *apiv1.JobSpec) *uint32) applier {
 func applyAcctgFreq(request *jobRequest, value opt.Value) error {
 	every, err := acctgFreq(value.Text)
 	if err != nil {
-		return tool.Fail(1, request.name+": error: Invalid --acctg-freq specification: "+err.Error())
+		return tool.Fail(
+			1,
+			request.name+": error: Invalid --acctg-freq specification: "+err.Error(),
+		)
 	}
 	request.spec.SampleEvery = every
 	return nil
@@ -94,7 +105,10 @@ func acctgFreq(text string) (every int64, err error) {
 		case err != nil:
 			return 0, fmt.Errorf("%s: want a number of seconds, or 0 for never", part)
 		case kind == "energy" && n > 0:
-			return 0, fmt.Errorf("%s: energy is counted from start to end and not sampled job by job", part)
+			return 0, fmt.Errorf(
+				"%s: energy is counted from start to end and not sampled job by job",
+				part,
+			)
 		case kind != "task" && n > 0:
 			return 0, fmt.Errorf("%s: what a job does to the %s is not sampled", part, kind)
 		case kind != "task":
@@ -138,9 +152,16 @@ func spanTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
 // momentTo reads a point in time.
 func momentTo(long string, field func(s *apiv1.JobSpec) *int64) applier {
 	return func(request *jobRequest, value opt.Value) error {
-		sec, err := format.ParseTime(value.Text, format.Moment{Now: request.env.Now().Unix(), Loc: request.env.Loc})
+		sec, err := format.ParseTime(
+			value.Text,
+			format.Moment{Now: request.env.Now().Unix(), Loc: request.env.Loc},
+		)
 		if err != nil {
-			return tool.Fail(255, tool.BadTimeText(value.Text), fmt.Sprintf("%s: error: Invalid --%s specification", request.name, long))
+			return tool.Fail(
+				255,
+				tool.BadTimeText(value.Text),
+				fmt.Sprintf("%s: error: Invalid --%s specification", request.name, long),
+			)
 		}
 		*field(request.spec) = sec * int64(spec.Second)
 		return nil
@@ -172,8 +193,11 @@ func applyNodes(request *jobRequest, value opt.Value) error {
 		most, err = format.ParseCount(hi)
 	}
 	if err != nil || least < 1 || most < least || most > 1<<30 {
-		return tool.Fail(1, fmt.Sprintf("%s: error: \"%s\" is not a valid node count", request.name, value.Text),
-			fmt.Sprintf("%s: error: invalid node count `%s'", request.name, value.Text))
+		return tool.Fail(
+			1,
+			fmt.Sprintf("%s: error: \"%s\" is not a valid node count", request.name, value.Text),
+			fmt.Sprintf("%s: error: invalid node count `%s'", request.name, value.Text),
+		)
 	}
 	request.spec.MinNodes, request.spec.MaxNodes = uint32(least), 0
 	if ranged {
@@ -189,7 +213,10 @@ func applyArray(request *jobRequest, value opt.Value) error {
 	}
 	request.spec.Array, request.spec.ArrayThrottle = nil, array.Throttle
 	for _, x := range array.Ranges {
-		request.spec.Array = append(request.spec.Array, &apiv1.TaskRange{First: int64(x.First), Last: int64(x.Last), Step: int64(x.Step)})
+		request.spec.Array = append(
+			request.spec.Array,
+			&apiv1.TaskRange{First: int64(x.First), Last: int64(x.Last), Step: int64(x.Step)},
+		)
 	}
 	return nil
 }
@@ -203,7 +230,13 @@ func applyDependency(request *jobRequest, value opt.Value) error {
 }
 
 func applyExclusive(request *jobRequest, value opt.Value) error {
-	kinds := map[string]spec.Sharing{"": spec.Exclusive, "exclusive": spec.Exclusive, "user": spec.ExclusiveUser, "mcs": spec.ExclusiveMCS, "topo": spec.ExclusiveTopo}
+	kinds := map[string]spec.Sharing{
+		"":          spec.Exclusive,
+		"exclusive": spec.Exclusive,
+		"user":      spec.ExclusiveUser,
+		"mcs":       spec.ExclusiveMCS,
+		"topo":      spec.ExclusiveTopo,
+	}
 	kind, ok := kinds[strings.ToLower(value.Text)]
 	if !ok {
 		return request.badOption("exclusive")
@@ -226,9 +259,18 @@ func applyHosts(long string, field func(s *apiv1.JobSpec) *string) applier {
 func applyNodeFile(request *jobRequest, value opt.Value) error {
 	data, err := tool.ReadFile(request.absolutePath(value.Text), 1<<20)
 	if err != nil {
-		return tool.Fail(255, fmt.Sprintf("%s: error: Invalid --nodefile specification: %v", request.name, err))
+		return tool.Fail(
+			255,
+			fmt.Sprintf("%s: error: Invalid --nodefile specification: %v", request.name, err),
+		)
 	}
-	list := strings.Join(strings.FieldsFunc(string(data), func(c rune) bool { return c == '\n' || c == ' ' || c == '\t' || c == ',' }), ",")
+	list := strings.Join(
+		strings.FieldsFunc(
+			string(data),
+			func(c rune) bool { return c == '\n' || c == ' ' || c == '\t' || c == ',' },
+		),
+		",",
+	)
 	if _, err := hostlist.Count(list); err != nil || list == "" {
 		return request.badOption("nodefile")
 	}
@@ -261,8 +303,21 @@ func applyLicenses(request *jobRequest, value opt.Value) error {
 }
 
 func applyMailType(request *jobRequest, value opt.Value) error {
-	known := []string{"NONE", "BEGIN", "END", "FAIL", "REQUEUE", "ALL", "INVALID_DEPEND", "STAGE_OUT", "TIME_LIMIT",
-		"TIME_LIMIT_50", "TIME_LIMIT_80", "TIME_LIMIT_90", "ARRAY_TASKS"}
+	known := []string{
+		"NONE",
+		"BEGIN",
+		"END",
+		"FAIL",
+		"REQUEUE",
+		"ALL",
+		"INVALID_DEPEND",
+		"STAGE_OUT",
+		"TIME_LIMIT",
+		"TIME_LIMIT_50",
+		"TIME_LIMIT_80",
+		"TIME_LIMIT_90",
+		"ARRAY_TASKS",
+	}
 	request.spec.MailTypes = nil
 	for part := range strings.SplitSeq(value.Text, ",") {
 		part = strings.ToUpper(part)
@@ -281,7 +336,11 @@ func applySignal(request *jobRequest, value opt.Value) error {
 	if err != nil {
 		return request.badOption("signal")
 	}
-	request.spec.Signal, request.spec.SignalBefore = int32(signal.Number), signal.Before*int64(spec.Second)
+	request.spec.Signal, request.spec.SignalBefore = int32(
+		signal.Number,
+	), signal.Before*int64(
+		spec.Second,
+	)
 	request.spec.SignalBatch, request.spec.SignalResv = signal.Batch, signal.Overlap
 	return nil
 }
@@ -300,7 +359,13 @@ func applyNice(request *jobRequest, value opt.Value) error {
 
 func applyPriority(request *jobRequest, value opt.Value) error {
 	if strings.EqualFold(value.Text, "top") {
-		return tool.Fail(255, fmt.Sprintf("%s: error: --priority=TOP is not supported in this release: give a number", request.name))
+		return tool.Fail(
+			255,
+			fmt.Sprintf(
+				"%s: error: --priority=TOP is not supported in this release: give a number",
+				request.name,
+			),
+		)
 	}
 	n, err := strconv.ParseUint(value.Text, 10, 32)
 	if err != nil || n >= 1<<32-2 {
@@ -329,7 +394,14 @@ func applyOpenMode(request *jobRequest, value opt.Value) error {
 // applyRequeue lets the later of --requeue and --no-requeue win.
 func applyRequeue(request *jobRequest, value opt.Value) error {
 	if value.Text != "" {
-		return tool.Fail(255, fmt.Sprintf("%s: error: --requeue=%s is not supported in this release: plain --requeue is", request.name, value.Text))
+		return tool.Fail(
+			255,
+			fmt.Sprintf(
+				"%s: error: --requeue=%s is not supported in this release: plain --requeue is",
+				request.name,
+				value.Text,
+			),
+		)
 	}
 	if no, ok := request.opts.Get("no-requeue"); !ok || no.Order < value.Order {
 		request.spec.Requeue = apiv1.Tri_TRI_YES
@@ -532,7 +604,10 @@ func applyHint(request *jobRequest, value opt.Value) error {
 		request.spec.ThreadsPerCore = 1
 	case "multithread":
 	case "memory_bound":
-		return tool.Fail(1, request.name+": error: --hint=memory_bound asks for one core of each socket, and tasks are not bound to sockets here: request the memory with --mem, and fewer tasks on a node with --ntasks-per-node or --ntasks-per-socket")
+		return tool.Fail(
+			1,
+			request.name+": error: --hint=memory_bound asks for one core of each socket, and tasks are not bound to sockets here: request the memory with --mem, and fewer tasks on a node with --ntasks-per-node or --ntasks-per-socket",
+		)
 	default:
 		return request.badOption("hint")
 	}
@@ -542,7 +617,11 @@ func applyHint(request *jobRequest, value opt.Value) error {
 // applyNodeInfo reads -B: sockets, cores of each, threads of each, of which *
 // leaves one open.
 func applyNodeInfo(request *jobRequest, value opt.Value) error {
-	fields := [...]*uint32{&request.spec.SocketsPerNode, &request.spec.CoresPerSocket, &request.spec.ThreadsPerCore}
+	fields := [...]*uint32{
+		&request.spec.SocketsPerNode,
+		&request.spec.CoresPerSocket,
+		&request.spec.ThreadsPerCore,
+	}
 	list := strings.Split(value.Text, ":")
 	if len(list) > len(fields) {
 		return request.badOption("extra-node-info")

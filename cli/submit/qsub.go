@@ -65,8 +65,13 @@ func Qsub() *tool.Command {
 		About: `Reads the options of PBS on the command line and on #PBS lines of the script, and submits the script
 as sbatch does. #SBATCH lines count too. The job has PBS_O_WORKDIR, PBS_O_HOST and PBS_O_QUEUE, and otherwise the variables that
 sbatch gives; PBS_JOBID and PBS_NODEFILE are absent. Resources that cannot be honoured are refused.`,
-		Example: []tool.Example{{Line: "qsub -N train -q gpu -l select=2:ncpus=8:ngpus=1 -l walltime=1:00:00 train.pbs", What: "submits train.pbs"}},
-		Run:     runQsub,
+		Example: []tool.Example{
+			{
+				Line: "qsub -N train -q gpu -l select=2:ncpus=8:ngpus=1 -l walltime=1:00:00 train.pbs",
+				What: "submits train.pbs",
+			},
+		},
+		Run: runQsub,
 	}
 	for _, o := range qsubOptions() {
 		command.Options = append(command.Options, o.Option)
@@ -83,7 +88,11 @@ func runQsub(call *tool.Call) error {
 		return call.Errorf("one script is submitted at a time: %s", strings.Join(operands, " "))
 	}
 	env := *call.Env
-	env.Environ = append(slices.Clone(call.Environ), "PBS_O_WORKDIR="+call.Dir, "PBS_O_HOST="+call.Host)
+	env.Environ = append(
+		slices.Clone(call.Environ),
+		"PBS_O_WORKDIR="+call.Dir,
+		"PBS_O_HOST="+call.Host,
+	)
 	if call.Opts.On("interactive") {
 		env.Args = append([]string{"salloc"}, typed...)
 		return tool.Execute(call.Ctx, &env, Salloc(), env.Args[1:])
@@ -114,7 +123,10 @@ func runQsub(call *tool.Call) error {
 	}
 	words := append(append([]string{"--parsable"}, written...), typed...)
 	if slices.Contains(words, joined) { // whether -e stands before -j or behind it
-		words = slices.DeleteFunc(words, func(w string) bool { return strings.HasPrefix(w, joined) })
+		words = slices.DeleteFunc(
+			words,
+			func(w string) bool { return strings.HasPrefix(w, joined) },
+		)
 	}
 	if slices.Contains(words, "--quiet") {
 		env.Stdout = io.Discard
@@ -176,7 +188,10 @@ func pbsWords(call *tool.Call, args []string) (words, operands []string, err err
 			has = value != ""
 		}
 		if option == nil {
-			return nil, nil, &opt.UsageError{Command: "qsub", Text: fmt.Sprintf("unrecognized option '%s'", arg)}
+			return nil, nil, &opt.UsageError{
+				Command: "qsub",
+				Text:    fmt.Sprintf("unrecognized option '%s'", arg),
+			}
 		}
 		if option.Arg == "" && has { // -hV
 			args[i] = "-" + value
@@ -186,7 +201,10 @@ func pbsWords(call *tool.Call, args []string) (words, operands []string, err err
 		if option.Arg != "" && !has {
 			i++
 			if i == len(args) {
-				return nil, nil, &opt.UsageError{Command: "qsub", Text: fmt.Sprintf("option requires an argument -- '%s'", option.Short)}
+				return nil, nil, &opt.UsageError{
+					Command: "qsub",
+					Text:    fmt.Sprintf("option requires an argument -- '%s'", option.Short),
+				}
 			}
 			value = args[i]
 		}
@@ -231,12 +249,16 @@ func pbsBegin(value string) ([]string, error) {
 	case 4:
 		return []string{"--begin=" + digits[:2] + ":" + digits[2:]}, nil
 	case 8:
-		return []string{"--begin=" + digits[:2] + "/" + digits[2:4] + "-" + digits[4:6] + ":" + digits[6:] + ":" + seconds}, nil
+		return []string{
+			"--begin=" + digits[:2] + "/" + digits[2:4] + "-" + digits[4:6] + ":" + digits[6:] + ":" + seconds,
+		}, nil
 	case 10, 12:
 		if n == 10 {
 			digits = "20" + digits
 		}
-		return []string{"--begin=" + digits[:4] + "-" + digits[4:6] + "-" + digits[6:8] + "T" + digits[8:10] + ":" + digits[10:] + ":" + seconds}, nil
+		return []string{
+			"--begin=" + digits[:4] + "-" + digits[4:6] + "-" + digits[6:8] + "T" + digits[8:10] + ":" + digits[10:] + ":" + seconds,
+		}, nil
 	}
 	return nil, fmt.Errorf("expected [[CC]YY]MMDDhhmm[.SS]")
 }
@@ -271,7 +293,9 @@ func pbsPriority(value string) ([]string, error) {
 	case err != nil || n < -1024 || n > 1023:
 		return nil, fmt.Errorf("expected a number from -1024 to 1023")
 	case n > 0:
-		return nil, fmt.Errorf("a priority cannot be raised; scontrol top puts a job before one's others")
+		return nil, fmt.Errorf(
+			"a priority cannot be raised; scontrol top puts a job before one's others",
+		)
 	}
 	return []string{"--nice=" + strconv.Itoa(-n)}, nil
 }
@@ -297,7 +321,10 @@ func pbsAttributes(value string) ([]string, error) {
 	for part := range strings.SplitSeq(list, ",") {
 		kind, jobs, _ := strings.Cut(part, ":")
 		if !slices.Contains([]string{"after", "afterok", "afternotok", "afterany"}, kind) {
-			return nil, fmt.Errorf("%s is not supported: after, afterok, afternotok and afterany are", kind)
+			return nil, fmt.Errorf(
+				"%s is not supported: after, afterok, afternotok and afterany are",
+				kind,
+			)
 		}
 		for id := range strings.SplitSeq(jobs, ":") {
 			number, _, _ := strings.Cut(id, ".") // 12.host
@@ -384,7 +411,9 @@ func pbsSize(text string) (string, error) {
 // pbsChunk reads a number of nodes, or their names, and what each of them gives: 2:ppn=8:gpus=1.
 func pbsChunk(text, cpus string) ([]string, error) {
 	if strings.Contains(text, "+") {
-		return nil, fmt.Errorf("several kinds of nodes (+) are not supported: use a heterogeneous job, srun --help")
+		return nil, fmt.Errorf(
+			"several kinds of nodes (+) are not supported: use a heterogeneous job, srun --help",
+		)
 	}
 	parts := strings.Split(text, ":")
 	var out []string
@@ -414,7 +443,11 @@ func pbsChunk(text, cpus string) ([]string, error) {
 			}
 			number[name] = n
 		default:
-			return nil, fmt.Errorf("%s is not supported of nodes; %s, mpiprocs, ompthreads, mem and ngpus are", name, cpus)
+			return nil, fmt.Errorf(
+				"%s is not supported of nodes; %s, mpiprocs, ompthreads, mem and ngpus are",
+				name,
+				cpus,
+			)
 		}
 	}
 	switch tasks := number["mpiprocs"]; {
@@ -424,7 +457,11 @@ func pbsChunk(text, cpus string) ([]string, error) {
 		return nil, fmt.Errorf("ncpus=%d is not a multiple of mpiprocs=%d", number["ncpus"], tasks)
 	case number["ncpus"] > 0:
 		tasks = max(tasks, 1)
-		out = append(out, fmt.Sprintf("--ntasks-per-node=%d", tasks), fmt.Sprintf("--cpus-per-task=%d", number["ncpus"]/tasks))
+		out = append(
+			out,
+			fmt.Sprintf("--ntasks-per-node=%d", tasks),
+			fmt.Sprintf("--cpus-per-task=%d", number["ncpus"]/tasks),
+		)
 	case tasks > 0:
 		out = append(out, fmt.Sprintf("--ntasks-per-node=%d", tasks))
 	}

@@ -26,7 +26,13 @@ func applyOptions(call *tool.Call, jobSpec *apiv1.JobSpec, final *opt.Values) er
 			return err
 		}
 		if option.Warn != "" && !final.On("quiet") && !strings.EqualFold(value.Text, "none") {
-			fmt.Fprintf(call.Stderr, "%s: warning: --%s: %s\n", call.Command.Name, option.Long, option.Warn)
+			fmt.Fprintf(
+				call.Stderr,
+				"%s: warning: --%s: %s\n",
+				call.Command.Name,
+				option.Long,
+				option.Warn,
+			)
 		}
 	}
 	if err := request.memoryOptions(); err != nil {
@@ -85,9 +91,15 @@ func submitFailed(call *tool.Call, err error, testOnly bool) error {
 	case testOnly:
 		lines = append(lines, "allocation failure: "+refusal.Text)
 	case refusal.Code == spec.CodeInvalidGRES:
-		lines = append(lines, call.Command.Name+": error: "+refusal.Text) // Slurm finds this one before it submits
+		lines = append(
+			lines,
+			call.Command.Name+": error: "+refusal.Text,
+		) // Slurm finds this one before it submits
 	default:
-		lines = append(lines, call.Command.Name+": error: Batch job submission failed: "+refusal.Text)
+		lines = append(
+			lines,
+			call.Command.Name+": error: Batch job submission failed: "+refusal.Text,
+		)
 	}
 	if refusal.Lost {
 		lines = append(lines, call.Command.Name+": error: "+unknownOutcome)
@@ -104,7 +116,18 @@ const (
 // liveOptions are the options of a command whose user waits for the job: those
 // of sbatch without those of batch scripts, and more.
 func liveOptions(prefix, clusters string, more []opt.Option) []opt.Option {
-	batch := []string{"array", "batch", "export-file", "ignore-pbs", "no-requeue", "parsable", "requeue", "wait", "wait-all-nodes", "wrap"}
+	batch := []string{
+		"array",
+		"batch",
+		"export-file",
+		"ignore-pbs",
+		"no-requeue",
+		"parsable",
+		"requeue",
+		"wait",
+		"wait-all-nodes",
+		"wrap",
+	}
 	var out []opt.Option
 	for _, option := range JobOptions() {
 		own := func(m opt.Option) bool { return m.Long == option.Long }
@@ -122,7 +145,14 @@ func liveOptions(prefix, clusters string, more []opt.Option) []opt.Option {
 
 // immediateOption is -I of srun and salloc.
 func immediateOption(env string) opt.Option {
-	return opt.Option{Long: "immediate", Short: "I", Arg: "seconds", Maybe: true, Env: env, Help: "exit if the resources are not available within this number of seconds (default: 1)"}
+	return opt.Option{
+		Long:  "immediate",
+		Short: "I",
+		Arg:   "seconds",
+		Maybe: true,
+		Env:   env,
+		Help:  "exit if the resources are not available within this number of seconds (default: 1)",
+	}
 }
 
 func testOnly(call *tool.Call, list []component) error {
@@ -142,7 +172,15 @@ func testOnly(call *tool.Call, list []component) error {
 
 // liveJob is the job of an srun or salloc: without a script, and over with it.
 func liveJob(call *tool.Call, argv []string) (*apiv1.JobSpec, error) {
-	jobSpec := &apiv1.JobSpec{WorkDir: call.Dir, SubmitLine: submitLine(call), SubmitHost: call.Host, Umask: currentUmask(call), Rlimits: call.Rlimits(), Shell: true, Attended: true}
+	jobSpec := &apiv1.JobSpec{
+		WorkDir:    call.Dir,
+		SubmitLine: submitLine(call),
+		SubmitHost: call.Host,
+		Umask:      currentUmask(call),
+		Rlimits:    call.Rlimits(),
+		Shell:      true,
+		Attended:   true,
+	}
 	if len(argv) > 0 {
 		jobSpec.Name, jobSpec.Command, jobSpec.Args = tool.BaseName(argv[0]), argv[0], argv[1:]
 	}
@@ -160,6 +198,17 @@ func sayTested(call *tool.Call, rep *apiv1.SubmitReply) {
 	for line := range strings.Lines(rep.GetMessage()) {
 		fmt.Fprintf(call.Stderr, "%s: %s\n", call.Command.Name, strings.TrimRight(line, "\n"))
 	}
-	fmt.Fprintf(call.Stderr, "%s: Job %d to start at %s using %d processors on nodes %s in partition %s\n", call.Command.Name, rep.GetJobId(),
-		render.FormatTime(call, rep.GetPlannedStart()), rep.GetPlannedCpus(), rep.GetPlannedNodes(), rep.GetPlannedPartition())
+	fmt.Fprintf(
+		call.Stderr,
+		"%s: Job %d to start at %s using %d processors on nodes %s in partition %s\n",
+		call.Command.Name,
+		rep.GetJobId(),
+		render.FormatTime(
+			call,
+			rep.GetPlannedStart(),
+		),
+		rep.GetPlannedCpus(),
+		rep.GetPlannedNodes(),
+		rep.GetPlannedPartition(),
+	)
 }

@@ -22,20 +22,40 @@ func Salloc() *tool.Command {
 	command := &tool.Command{
 		Name: "salloc", Slurm: true, OwnVerbose: true, BadUsage: 255,
 		Summary: "allocate nodes for a shell or a command on this host",
-		Usage:   []string{"[OPTIONS] [COMMAND [ARGUMENTS]]", "[OPTIONS] : [OPTIONS] ... [COMMAND [ARGUMENTS]]"},
+		Usage: []string{
+			"[OPTIONS] [COMMAND [ARGUMENTS]]",
+			"[OPTIONS] : [OPTIONS] ... [COMMAND [ARGUMENTS]]",
+		},
 		About: `Waits until the job has its nodes and then runs the command, or your shell, on this host with the
 job's environment variables; srun in it starts steps on the job's nodes. The allocation is released when the
 command or salloc ends, also if salloc is killed; with --no-shell, when the job is cancelled. A : between
 options starts the next component of a heterogeneous job.`,
-		Env:   []tool.Variable{{Name: "SHELL", Help: "the shell that runs without a command"}, {Name: "SLURM_EXIT_ERROR", Help: "exit code when there is no allocation, instead of 1"}, {Name: "SALLOC_WAIT4SWITCH", Help: "the time of --switches"}},
-		Exits: []tool.Variable{{Name: "255", Help: "invalid option"}, {Name: "as the command", Help: "its exit code; 128 and the signal when one ended it"}},
+		Env: []tool.Variable{
+			{Name: "SHELL", Help: "the shell that runs without a command"},
+			{Name: "SLURM_EXIT_ERROR", Help: "exit code when there is no allocation, instead of 1"},
+			{Name: "SALLOC_WAIT4SWITCH", Help: "the time of --switches"},
+		},
+		Exits: []tool.Variable{
+			{Name: "255", Help: "invalid option"},
+			{Name: "as the command", Help: "its exit code; 128 and the signal when one ended it"},
+		},
 		Example: []tool.Example{
-			{Line: "salloc -N 2 --gres=gpu:8 -t 1:00:00", What: "opens a shell with an allocation of two nodes"},
-			{Line: "salloc -n 16 mpirun ./solver", What: "runs mpirun on what it was given, and gives it back"},
+			{
+				Line: "salloc -N 2 --gres=gpu:8 -t 1:00:00",
+				What: "opens a shell with an allocation of two nodes",
+			},
+			{
+				Line: "salloc -n 16 mpirun ./solver",
+				What: "runs mpirun on what it was given, and gives it back",
+			},
 		},
 		Run: runSalloc,
 	}
-	command.Options = liveOptions("SALLOC_", "SALLOC_CLUSTERS SLURM_CLUSTERS", append(sallocOptions(), ofSteps()...))
+	command.Options = liveOptions(
+		"SALLOC_",
+		"SALLOC_CLUSTERS SLURM_CLUSTERS",
+		append(sallocOptions(), ofSteps()...),
+	)
 	return command
 }
 
@@ -72,7 +92,10 @@ func runSalloc(call *tool.Call) error {
 	call.Operands = list[len(list)-1].args
 	for _, p := range list {
 		if !slices.Equal(p.args, call.Operands) {
-			return call.Errorf("one command runs in the allocation, and it stands last: %s", strings.Join(p.args, " "))
+			return call.Errorf(
+				"one command runs in the allocation, and it stands last: %s",
+				strings.Join(p.args, " "),
+			)
 		}
 	}
 	if call.Opts.On("test-only") {
@@ -144,7 +167,10 @@ func inAllocation(call *tool.Call, a *allocation, sig syscall.Signal) (int, erro
 		}
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = call.Stdin, call.Stdout, call.Stderr, call.Dir, allocationEnv(call, a)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = call.Stdin, call.Stdout, call.Stderr, call.Dir, allocationEnv(
+		call,
+		a,
+	)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	tty := -1
 	if f, ok := call.Stdin.(*os.File); ok && call.Terminal(f) {
@@ -158,7 +184,15 @@ func inAllocation(call *tool.Call, a *allocation, sig syscall.Signal) (int, erro
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	signal.Notify(
+		signals,
+		syscall.SIGINT,
+		syscall.SIGTERM,
+		syscall.SIGHUP,
+		syscall.SIGQUIT,
+		syscall.SIGUSR1,
+		syscall.SIGUSR2,
+	)
 	defer signal.Stop(signals)
 	if tty >= 0 {
 		defer func() { _ = unix.IoctlSetPointerInt(tty, unix.TIOCSPGRP, unix.Getpgrp()) }()

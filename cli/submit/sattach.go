@@ -27,10 +27,19 @@ it; root can attach to the steps of other users. Input is sent to the tasks unle
 Ctrl-C ends sattach only. Any number of sattach commands can attach to a step; one that reads too slowly
 loses output and reports it.`,
 		Options: sattachOptions(),
-		Exits:   []tool.Variable{{Name: "1", Help: "the step does not exist, or belongs to another user"}, {Name: "as the tasks", Help: "the highest exit code of the tasks that ended meanwhile; 128 and the signal for one that a signal ended"}},
+		Exits: []tool.Variable{
+			{Name: "1", Help: "the step does not exist, or belongs to another user"},
+			{
+				Name: "as the tasks",
+				Help: "the highest exit code of the tasks that ended meanwhile; 128 and the signal for one that a signal ended",
+			},
+		},
 		Example: []tool.Example{
 			{Line: "sattach 12.0", What: "shows what step 0 of job 12 writes"},
-			{Line: "sattach --label --output-filter=3 12.0", What: "only the standard output of task 3, with its number"},
+			{
+				Line: "sattach --label --output-filter=3 12.0",
+				What: "only the standard output of task 3, with its number",
+			},
 			{Line: "sattach --layout 12.0", What: "shows on which nodes its tasks run"},
 		},
 		Run: runSattach,
@@ -39,12 +48,23 @@ loses output and reports it.`,
 
 func sattachOptions() []opt.Option {
 	return []opt.Option{
-		{Long: "error-filter", Arg: "<task number>", Help: "show the standard error of this task alone"},
+		{
+			Long: "error-filter",
+			Arg:  "<task number>",
+			Help: "show the standard error of this task alone",
+		},
 		{Long: "input-filter", Arg: "<task number>", Help: "send standard input to this task only"},
 		{Long: "label", Short: "l", Help: "prefix each line with the task number"},
 		{Long: "layout", Help: "print which tasks would run on which nodes, and exit"},
-		{Long: "output-filter", Arg: "<task number>", Help: "show the standard output of this task alone"},
-		{Long: "pty", Refused: "a terminal is bound to the srun that requested it: use srun --overlap --pty"},
+		{
+			Long: "output-filter",
+			Arg:  "<task number>",
+			Help: "show the standard output of this task alone",
+		},
+		{
+			Long:    "pty",
+			Refused: "a terminal is bound to the srun that requested it: use srun --overlap --pty",
+		},
 		{Long: "quiet", Short: "Q", Help: "do not report how tasks ended"},
 		{Long: "usage", Short: "u", Help: "print a short form of this help"},
 	}
@@ -61,7 +81,12 @@ func runSattach(call *tool.Call) error {
 	var made apiv1.StepCreated
 	if err := call.RPC(tool.MethodAttachStep, &apiv1.AttachStepRequest{Job: job, Step: step}, &made); err != nil {
 		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble(call.Command.Name), fmt.Sprintf("sattach: error: step %s: %s", call.Operands[0], r.Text))...)
+		return tool.Fail(
+			1,
+			append(
+				r.Preamble(call.Command.Name),
+				fmt.Sprintf("sattach: error: step %s: %s", call.Operands[0], r.Text),
+			)...)
 	}
 	if call.Opts.On("layout") {
 		return call.WriteOut([]byte(stepLayout(&made)))
@@ -80,11 +105,23 @@ func stepLayout(made *apiv1.StepCreated) string {
 			for i, r := range node.GetRanks() {
 				ranks[i] = tool.Itoa(r)
 			}
-			fmt.Fprintf(&b, "  Node %d (%s), %d task(s): %s\n", len(names), node.GetName(), len(ranks), strings.Join(ranks, " "))
+			fmt.Fprintf(
+				&b,
+				"  Node %d (%s), %d task(s): %s\n",
+				len(names),
+				node.GetName(),
+				len(ranks),
+				strings.Join(ranks, " "),
+			)
 			names = append(names, node.GetName())
 		}
 	}
-	return fmt.Sprintf("Job step layout:\n  %d tasks, %d nodes (%s)\n\n", tasks, len(names), strings.Join(names, ",")) + b.String()
+	return fmt.Sprintf(
+		"Job step layout:\n  %d tasks, %d nodes (%s)\n\n",
+		tasks,
+		len(names),
+		strings.Join(names, ","),
+	) + b.String()
 }
 
 // attachStep shows a step until it is over.

@@ -22,7 +22,12 @@ func Sbatch() *tool.Command {
 	command := &tool.Command{
 		Name: "sbatch", Slurm: true, OwnVerbose: true, BadUsage: 255, OwnPrecedence: true,
 		Summary: "submit a batch script",
-		Usage:   []string{"[OPTIONS] SCRIPT [ARGUMENTS]", "[OPTIONS] : [OPTIONS] SCRIPT [ARGUMENTS]", "[OPTIONS] --wrap=COMMAND", "[OPTIONS] < SCRIPT"},
+		Usage: []string{
+			"[OPTIONS] SCRIPT [ARGUMENTS]",
+			"[OPTIONS] : [OPTIONS] SCRIPT [ARGUMENTS]",
+			"[OPTIONS] --wrap=COMMAND",
+			"[OPTIONS] < SCRIPT",
+		},
 		About: `Options can also be given on #SBATCH lines before the first command of the script, or in
 environment variables. The command line overrides environment variables, which override the script.
 Arguments after the script are passed to the script.
@@ -32,15 +37,33 @@ have their own resources and start together; the script runs in the first.
 
 The job id is printed only after the job is on disk: a crash of the controller does not lose it.`,
 		Env: []tool.Variable{
-			{Name: "SLURM_EXIT_ERROR", Help: "exit code when the job cannot be submitted, instead of 1"},
+			{
+				Name: "SLURM_EXIT_ERROR",
+				Help: "exit code when the job cannot be submitted, instead of 1",
+			},
 			{Name: "SBATCH_WAIT4SWITCH", Help: "the time of --switches"},
 			{Name: "SLURM_UMASK", Help: "the job's umask, in octal, instead of this shell's"},
 		},
-		Exits: []tool.Variable{{Name: "255", Help: "invalid option"}, {Name: "with --wait", Help: "exit code of the job; 1 if a signal ended it; for an array, the largest"}},
+		Exits: []tool.Variable{
+			{Name: "255", Help: "invalid option"},
+			{
+				Name: "with --wait",
+				Help: "exit code of the job; 1 if a signal ended it; for an array, the largest",
+			},
+		},
 		Example: []tool.Example{
-			{Line: "sbatch -p gpu --gres=gpu:1 -t 1:00:00 train.sh --epochs 10", What: "submits train.sh with its arguments"},
-			{Line: "sbatch --parsable -a 0-99%10 --wrap 'work $SLURM_ARRAY_TASK_ID'", What: "submits an array of which ten run at a time, and prints only its number"},
-			{Line: "sbatch --test-only -N 4 --gres=gpu:8 big.sh", What: "prints when and where it would start"},
+			{
+				Line: "sbatch -p gpu --gres=gpu:1 -t 1:00:00 train.sh --epochs 10",
+				What: "submits train.sh with its arguments",
+			},
+			{
+				Line: "sbatch --parsable -a 0-99%10 --wrap 'work $SLURM_ARRAY_TASK_ID'",
+				What: "submits an array of which ten run at a time, and prints only its number",
+			},
+			{
+				Line: "sbatch --test-only -N 4 --gres=gpu:8 big.sh",
+				What: "prints when and where it would start",
+			},
 		},
 		Run: runSbatch,
 	}
@@ -71,7 +94,14 @@ func runSbatch(call *tool.Call) error {
 	if call.Opts.On("verbose") {
 		printOptions(call)
 	}
-	req := &apiv1.SubmitRequest{Spec: sub.spec, Rest: sub.rest, Script: &apiv1.Blob{Data: sub.script}, Environment: &apiv1.Blob{Data: sub.env}, TestOnly: call.Opts.On("test-only"), Request: call.RequestNumber()}
+	req := &apiv1.SubmitRequest{
+		Spec:        sub.spec,
+		Rest:        sub.rest,
+		Script:      &apiv1.Blob{Data: sub.script},
+		Environment: &apiv1.Blob{Data: sub.env},
+		TestOnly:    call.Opts.On("test-only"),
+		Request:     call.RequestNumber(),
+	}
 	var rep apiv1.SubmitReply
 	if err := call.RPC(tool.MethodSubmit, req, &rep); err != nil {
 		return submitFailed(call, err, req.GetTestOnly())
@@ -153,8 +183,15 @@ func newSubmission(call *tool.Call) (*submission, error) {
 		if i == 0 {
 			first = final
 		}
-		jobSpec := &apiv1.JobSpec{Name: name, WorkDir: call.Dir, Command: command, SubmitLine: submitLine(call), SubmitHost: call.Host,
-			Umask: currentUmask(call), Rlimits: call.Rlimits()}
+		jobSpec := &apiv1.JobSpec{
+			Name:       name,
+			WorkDir:    call.Dir,
+			Command:    command,
+			SubmitLine: submitLine(call),
+			SubmitHost: call.Host,
+			Umask:      currentUmask(call),
+			Rlimits:    call.Rlimits(),
+		}
 		if len(call.Operands) > 0 && !call.Opts.On("wrap") {
 			jobSpec.Args = call.Operands[1:]
 		}
@@ -216,7 +253,10 @@ func switchWait(call *tool.Call, jobSpec *apiv1.JobSpec) error {
 func readScript(call *tool.Call) (script []byte, command, name string, err error) {
 	switch {
 	case call.Opts.On("wrap") && len(call.Operands) > 0:
-		return nil, "", "", tool.Fail(1, call.Command.Name+": error: Script arguments not permitted with --wrap option")
+		return nil, "", "", tool.Fail(
+			1,
+			call.Command.Name+": error: Script arguments not permitted with --wrap option",
+		)
 	case call.Opts.On("wrap"):
 		return wrapScript(call.Opts.Text("wrap")), "", "wrap", nil
 	case len(call.Operands) > 0:
@@ -225,9 +265,24 @@ func readScript(call *tool.Call) (script []byte, command, name string, err error
 		case errors.Is(err, errHome):
 			return nil, "", "", err
 		case errors.Is(err, errNotFound):
-			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: Unable to open file %s", call.Command.Name, call.Operands[0]))
+			return nil, "", "", tool.Fail(
+				1,
+				fmt.Sprintf(
+					"%s: error: Unable to open file %s",
+					call.Command.Name,
+					call.Operands[0],
+				),
+			)
 		case err != nil:
-			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: Unable to open file %s: %v", call.Command.Name, call.Operands[0], err))
+			return nil, "", "", tool.Fail(
+				1,
+				fmt.Sprintf(
+					"%s: error: Unable to open file %s: %v",
+					call.Command.Name,
+					call.Operands[0],
+					err,
+				),
+			)
 		}
 		name = tool.BaseName(command)
 	case call.Relay != nil:
@@ -235,11 +290,18 @@ func readScript(call *tool.Call) (script []byte, command, name string, err error
 		return nil, "", "", errHome
 	default:
 		if call.Terminal(call.Stdin) {
-			fmt.Fprintf(call.Stderr, "%s: reading the script from the terminal; end it with Ctrl-D\n", call.Command.Name)
+			fmt.Fprintf(
+				call.Stderr,
+				"%s: reading the script from the terminal; end it with Ctrl-D\n",
+				call.Command.Name,
+			)
 		}
 		script, err = tool.ReadAll(call.Stdin, maxScript)
 		if err != nil {
-			return nil, "", "", tool.Fail(1, fmt.Sprintf("%s: error: reading the script: %v", call.Command.Name, err))
+			return nil, "", "", tool.Fail(
+				1,
+				fmt.Sprintf("%s: error: reading the script: %v", call.Command.Name, err),
+			)
 		}
 		name = "sbatch"
 	}
@@ -294,11 +356,20 @@ func waitForJob(call *tool.Call, rep *apiv1.SubmitReply, array bool) error {
 			}
 		}
 		if !fetch.ControllerGone(err) {
-			return call.Errorf("waiting for job %d: %s", rep.GetJobId(), tool.ExplainError(err).Text)
+			return call.Errorf(
+				"waiting for job %d: %s",
+				rep.GetJobId(),
+				tool.ExplainError(err).Text,
+			)
 		}
 		if !told {
 			told = true
-			fmt.Fprintf(call.Stderr, "%s: the controller went away; waiting for it, job %d is safe\n", call.Command.Name, rep.GetJobId())
+			fmt.Fprintf(
+				call.Stderr,
+				"%s: the controller went away; waiting for it, job %d is safe\n",
+				call.Command.Name,
+				rep.GetJobId(),
+			)
 		}
 		call.Conn = nil
 		call.Pause(call.Ctx, wait)
@@ -309,9 +380,16 @@ func waitForJob(call *tool.Call, rep *apiv1.SubmitReply, array bool) error {
 	jobs := []*apiv1.JobInfo{last}
 	if array {
 		var list apiv1.ListJobsReply
-		filter := &apiv1.JobFilter{Jobs: []string{strconv.FormatUint(uint64(rep.GetJobId()), 10)}, AllStates: true}
+		filter := &apiv1.JobFilter{
+			Jobs:      []string{strconv.FormatUint(uint64(rep.GetJobId()), 10)},
+			AllStates: true,
+		}
 		if err := call.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: filter}, &list); err != nil {
-			return call.Errorf("waiting for job %d: %s", rep.GetJobId(), tool.ExplainError(err).Text)
+			return call.Errorf(
+				"waiting for job %d: %s",
+				rep.GetJobId(),
+				tool.ExplainError(err).Text,
+			)
 		}
 		jobs = append(jobs, list.GetJobs()...)
 	}

@@ -23,10 +23,21 @@ is written as the job's user, in a step that allocates no resources; it is renam
 its checksum has been verified. A DESTINATION that ends with / is a folder. Files of any size are sent
 uncompressed and are not removed when the job ends.`,
 		Options: sbcastOptions(),
-		Exits:   []tool.Variable{{Name: "1", Help: "the file is not on all nodes: what each of the others says is printed"}},
+		Exits: []tool.Variable{
+			{
+				Name: "1",
+				Help: "the file is not on all nodes: what each of the others says is printed",
+			},
+		},
 		Example: []tool.Example{
-			{Line: "sbcast --preserve model.bin /tmp/model.bin", What: "in a batch script: each of the job's nodes has the file"},
-			{Line: "sbcast -f -j 12 -w n[1-2] a.out /tmp/", What: "copies it to two nodes of job 12, overwriting existing files"},
+			{
+				Line: "sbcast --preserve model.bin /tmp/model.bin",
+				What: "in a batch script: each of the job's nodes has the file",
+			},
+			{
+				Line: "sbcast -f -j 12 -w n[1-2] a.out /tmp/",
+				What: "copies it to two nodes of job 12, overwriting existing files",
+			},
 		},
 		Run: runSbcast,
 	}
@@ -41,13 +52,55 @@ func sbcastOptions() []opt.Option {
 		{Long: "exclude", Arg: "<path>", Env: "SBCAST_EXCLUDE", Refused: noLibraries},
 		{Long: "force", Short: "f", Env: "SBCAST_FORCE", Help: "overwrite an existing file"},
 		{Long: "jobid", Short: "j", Arg: "<job>", Help: "job or step whose nodes receive the file"},
-		{Long: "no-allocation", Short: "Z", Refused: "everything that runs on a node requires an allocation"},
-		{Long: "nodelist", Short: "w", Arg: "<hostlist>", Help: "restrict to these nodes of the job"},
-		{Long: "preserve", Short: "p", Env: "SBCAST_PRESERVE", Help: "preserve permissions and times"},
-		{Long: "send-libs", Arg: "yes|no", Maybe: true, Env: "SBCAST_SEND_LIBS", Refused: noLibraries},
-		{Long: "size", Short: "s", Arg: "<bytes>", Env: "SBCAST_SIZE", Help: "size of the blocks to send", Always: oneStream},
-		{Long: "timeout", Short: "t", Arg: "<seconds>", Env: "SBCAST_TIMEOUT", Help: "time to wait for an answer of the nodes", Always: "it waits as long as the nodes need"},
-		{Long: "treewidth", Also: "fanout", Short: "F", Arg: "<number>", Env: "SBCAST_TREE_WIDTH SBCAST_FANOUT", Help: "fan-out of messages", Always: oneStream},
+		{
+			Long:    "no-allocation",
+			Short:   "Z",
+			Refused: "everything that runs on a node requires an allocation",
+		},
+		{
+			Long:  "nodelist",
+			Short: "w",
+			Arg:   "<hostlist>",
+			Help:  "restrict to these nodes of the job",
+		},
+		{
+			Long:  "preserve",
+			Short: "p",
+			Env:   "SBCAST_PRESERVE",
+			Help:  "preserve permissions and times",
+		},
+		{
+			Long:    "send-libs",
+			Arg:     "yes|no",
+			Maybe:   true,
+			Env:     "SBCAST_SEND_LIBS",
+			Refused: noLibraries,
+		},
+		{
+			Long:   "size",
+			Short:  "s",
+			Arg:    "<bytes>",
+			Env:    "SBCAST_SIZE",
+			Help:   "size of the blocks to send",
+			Always: oneStream,
+		},
+		{
+			Long:   "timeout",
+			Short:  "t",
+			Arg:    "<seconds>",
+			Env:    "SBCAST_TIMEOUT",
+			Help:   "time to wait for an answer of the nodes",
+			Always: "it waits as long as the nodes need",
+		},
+		{
+			Long:   "treewidth",
+			Also:   "fanout",
+			Short:  "F",
+			Arg:    "<number>",
+			Env:    "SBCAST_TREE_WIDTH SBCAST_FANOUT",
+			Help:   "fan-out of messages",
+			Always: oneStream,
+		},
 	}
 }
 
@@ -61,7 +114,10 @@ func compressLetter(env string) string {
 
 func runSbcast(call *tool.Call) error {
 	if len(call.Operands) != 2 {
-		return tool.Fail(1, fmt.Sprintf("sbcast: error: Need two file names, have %d names", len(call.Operands)))
+		return tool.Fail(
+			1,
+			fmt.Sprintf("sbcast: error: Need two file names, have %d names", len(call.Operands)),
+		)
 	}
 	if err := checkCompress(call, call.Opts); err != nil {
 		return err
@@ -71,7 +127,10 @@ func runSbcast(call *tool.Call) error {
 		job = call.Getenv("SLURM_JOB_ID")
 	}
 	if job == "" {
-		return tool.Fail(1, "sbcast: error: Command only valid from within a job: name one with --jobid")
+		return tool.Fail(
+			1,
+			"sbcast: error: Command only valid from within a job: name one with --jobid",
+		)
 	}
 	nodes, err := castNodes(call, &job)
 	if err != nil {
@@ -131,7 +190,8 @@ func findProgram(name, path string) (string, error) {
 	}
 	for dir := range strings.SplitSeq(path, ":") {
 		full := cmp.Or(dir, ".") + "/" + name
-		if info, err := os.Stat(full); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		if info, err := os.Stat(full); err == nil && info.Mode().IsRegular() &&
+			info.Mode()&0o111 != 0 {
 			return full, nil
 		}
 	}

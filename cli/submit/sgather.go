@@ -25,22 +25,50 @@ func Sgather() *tool.Command {
 DESTINATION.NODE on this host, with a step for each node, and then removes SOURCE from the node unless --keep is given. A
 copy appears under its name only once it is whole. A node that fails does not stop the others.`,
 		Options: []opt.Option{
-			{Long: "compress", Short: "C", Help: "compress what is sent", Always: "nodes send what they read"},
-			{Long: "fanout", Short: "F", Arg: "<number>", Help: "fan-out of messages", Always: "each node sends to this host"},
+			{
+				Long:   "compress",
+				Short:  "C",
+				Help:   "compress what is sent",
+				Always: "nodes send what they read",
+			},
+			{
+				Long:   "fanout",
+				Short:  "F",
+				Arg:    "<number>",
+				Help:   "fan-out of messages",
+				Always: "each node sends to this host",
+			},
 			{Long: "force", Short: "f", Help: "replace files that exist here"},
 			{Long: "keep", Short: "k", Help: "keep the file on the nodes"},
 			{Long: "preserve", Short: "p", Help: "preserve permissions and modification times"},
-			{Long: "recursive", Short: "r", Refused: "folders are not copied: pack them with tar first"},
-			{Long: "timeout", Short: "t", Arg: "<seconds>", Help: "time to wait for an answer of the nodes", Always: "it waits as long as the nodes need"},
+			{
+				Long:    "recursive",
+				Short:   "r",
+				Refused: "folders are not copied: pack them with tar first",
+			},
+			{
+				Long:   "timeout",
+				Short:  "t",
+				Arg:    "<seconds>",
+				Help:   "time to wait for an answer of the nodes",
+				Always: "it waits as long as the nodes need",
+			},
 		},
-		Example: []tool.Example{{Line: "sgather -k /tmp/profile.out profiles/run1", What: "makes profiles/run1.n1, profiles/run1.n2 and so on"}},
-		Run:     runSgather,
+		Example: []tool.Example{
+			{
+				Line: "sgather -k /tmp/profile.out profiles/run1",
+				What: "makes profiles/run1.n1, profiles/run1.n2 and so on",
+			},
+		},
+		Run: runSgather,
 	}
 }
 
 func runSgather(call *tool.Call) error {
 	if len(call.Operands) != 2 {
-		return call.Errorf("name the file on the nodes and the file here: sgather SOURCE DESTINATION")
+		return call.Errorf(
+			"name the file on the nodes and the file here: sgather SOURCE DESTINATION",
+		)
 	}
 	source, dest := call.Operands[0], call.Operands[1]
 	if !filepath.IsAbs(dest) {
@@ -51,7 +79,10 @@ func runSgather(call *tool.Call) error {
 	}
 	nodes, err := hostlist.Expand(call.Getenv("SLURM_JOB_NODELIST"))
 	if err != nil || len(nodes) == 0 {
-		return call.Errorf("SLURM_JOB_NODELIST=%s names no nodes", call.Getenv("SLURM_JOB_NODELIST"))
+		return call.Errorf(
+			"SLURM_JOB_NODELIST=%s names no nodes",
+			call.Getenv("SLURM_JOB_NODELIST"),
+		)
 	}
 	failed := 0
 	for _, node := range nodes {
@@ -127,7 +158,19 @@ func onNode(call *tool.Call, node string, out io.Writer, argv ...string) error {
 	env := *call.Env
 	env.Stdout = out
 	env.Terminal = func(any) bool { return false } // the bytes as they are
-	env.Args = append([]string{"srun", "--overlap", "--quiet", "--input=none", "--mpi=none", "--nodes=1", "--ntasks=1", "--nodelist=" + node, "--"}, argv...)
+	env.Args = append(
+		[]string{
+			"srun",
+			"--overlap",
+			"--quiet",
+			"--input=none",
+			"--mpi=none",
+			"--nodes=1",
+			"--ntasks=1",
+			"--nodelist=" + node,
+			"--",
+		},
+		argv...)
 	err := tool.Execute(call.Ctx, &env, Srun(), env.Args[1:])
 	var code tool.ExitCode
 	if errors.As(err, &code) {

@@ -11,7 +11,9 @@ import (
 // srunAlone makes a job for one step.
 func srunAlone(call *tool.Call, list []component) error {
 	if call.Opts.On("het-group") {
-		return call.Errorf("--het-group names components of a heterogeneous job, and this is not in one")
+		return call.Errorf(
+			"--het-group names components of a heterogeneous job, and this is not in one",
+		)
 	}
 	calls, specs, err := liveJobs(call, list)
 	if err != nil {
@@ -19,7 +21,11 @@ func srunAlone(call *tool.Call, list []component) error {
 	}
 	asks := make([]stepAsk, len(specs))
 	for i, part := range calls {
-		step, err := makeStep(part, specs[i], part.Opts) // before anything is asked for: it may be wrong
+		step, err := makeStep(
+			part,
+			specs[i],
+			part.Opts,
+		) // before anything is asked for: it may be wrong
 		if err != nil {
 			return err
 		}
@@ -72,7 +78,11 @@ func Srun() *tool.Command {
 	command := &tool.Command{
 		Name: "srun", Slurm: true, OwnVerbose: true, BadUsage: 255,
 		Summary: "run a command on the nodes of a job, or in a job of its own",
-		Usage:   []string{"[OPTIONS] COMMAND [ARGUMENTS]", "[OPTIONS] [COMMAND [ARGUMENTS]] : [OPTIONS] COMMAND [ARGUMENTS] ...", "--test-only [OPTIONS] COMMAND [ARGUMENTS]"},
+		Usage: []string{
+			"[OPTIONS] COMMAND [ARGUMENTS]",
+			"[OPTIONS] [COMMAND [ARGUMENTS]] : [OPTIONS] COMMAND [ARGUMENTS] ...",
+			"--test-only [OPTIONS] COMMAND [ARGUMENTS]",
+		},
 		About: `In a batch script or in the shell of salloc, srun starts a step: the command runs once per task on
 the job's nodes, and srun prints the output of the tasks and exits with the highest of their exit codes.
 Elsewhere it requests an allocation, runs the step and releases the allocation. With --test-only it only
@@ -86,14 +96,41 @@ job with options before each command; a component without a command runs the nex
 The first Ctrl-C shows which tasks are running, a second one within a second is forwarded to them, a third
 one ends the step. SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM and SIGCONT are forwarded. A step ends with
 its srun, also if srun is killed.`,
-		Env:   []tool.Variable{{Name: "SLURM_EXIT_ERROR", Help: "exit code when the step or the job cannot start, instead of 1"}, {Name: "SLURM_WAIT4SWITCH", Help: "the time of --switches"}},
-		Exits: []tool.Variable{{Name: "255", Help: "invalid option"}, {Name: "as the tasks", Help: "the highest of their exit codes; 128 and the signal for one that a signal ended"}},
+		Env: []tool.Variable{
+			{
+				Name: "SLURM_EXIT_ERROR",
+				Help: "exit code when the step or the job cannot start, instead of 1",
+			},
+			{Name: "SLURM_WAIT4SWITCH", Help: "the time of --switches"},
+		},
+		Exits: []tool.Variable{
+			{Name: "255", Help: "invalid option"},
+			{
+				Name: "as the tasks",
+				Help: "the highest of their exit codes; 128 and the signal for one that a signal ended",
+			},
+		},
 		Example: []tool.Example{
-			{Line: "srun -n 8 --label hostname", What: "in a batch script: eight tasks on the job's nodes, each line with the number of its task"},
-			{Line: "srun --exact -n 1 --gpus=1 train 1 & srun --exact -n 1 --gpus=1 train 2 & wait", What: "two steps side by side, a GPU each"},
-			{Line: "srun -p gpu --gres=gpu:1 -t 30 --pty bash", What: "a shell on a node with a GPU"},
-			{Line: "srun -n 1 -c 8 server : -n 16 client", What: "a heterogeneous job of two components, and one step in both"},
-			{Line: "srun --test-only -N 4 --gres=gpu:8 train", What: "prints when and where it would start"},
+			{
+				Line: "srun -n 8 --label hostname",
+				What: "in a batch script: eight tasks on the job's nodes, each line with the number of its task",
+			},
+			{
+				Line: "srun --exact -n 1 --gpus=1 train 1 & srun --exact -n 1 --gpus=1 train 2 & wait",
+				What: "two steps side by side, a GPU each",
+			},
+			{
+				Line: "srun -p gpu --gres=gpu:1 -t 30 --pty bash",
+				What: "a shell on a node with a GPU",
+			},
+			{
+				Line: "srun -n 1 -c 8 server : -n 16 client",
+				What: "a heterogeneous job of two components, and one step in both",
+			},
+			{
+				Line: "srun --test-only -N 4 --gres=gpu:8 train",
+				What: "prints when and where it would start",
+			},
 		},
 		Run: runSrun,
 	}

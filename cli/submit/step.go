@@ -146,7 +146,13 @@ func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1
 			}
 		}
 	}
-	s.TaskProlog, s.TaskEpilog = program(call, opts.Text("task-prolog")), program(call, opts.Text("task-epilog"))
+	s.TaskProlog, s.TaskEpilog = program(
+		call,
+		opts.Text("task-prolog"),
+	), program(
+		call,
+		opts.Text("task-epilog"),
+	)
 	if opts.On("pty") {
 		s.Pty = true
 		if f, ok := call.Stdin.(*os.File); ok {
@@ -178,7 +184,10 @@ func readMPI(call *tool.Call, s *apiv1.StepSpec, text string) error {
 		s.Mpi = text
 		return nil
 	}
-	return call.Errorf("--mpi=%s is not supported in this release: use --mpi=pmi2, or mpirun in the allocation, which starts its daemons by srun", text)
+	return call.Errorf(
+		"--mpi=%s is not supported in this release: use --mpi=pmi2, or mpirun in the allocation, which starts its daemons by srun",
+		text,
+	)
 }
 
 // readCPUBind checks the words; the node carries them out.
@@ -188,14 +197,20 @@ func readCPUBind(call *tool.Call, s *apiv1.StepSpec, text string) error {
 	for word := range strings.SplitSeq(lower, ",") {
 		switch kind, _, hasList := strings.Cut(word, ":"); {
 		case hasList && (kind == "map_cpu" || kind == "mask_cpu"):
-			s.CpuBind = strings.Join(append(kept, lower[strings.Index(lower, kind):]), ",") // the rest is its list
+			s.CpuBind = strings.Join(
+				append(kept, lower[strings.Index(lower, kind):]),
+				",",
+			) // the rest is its list
 			return nil
 		case word == "no":
 			kept = append(kept, "none")
 		case slices.Contains([]string{"none", "cores", "threads", "rank", "quiet", "q", "verbose", "v"}, word):
 			kept = append(kept, word)
 		case word != "":
-			return call.Errorf("--cpu-bind=%s is not supported in this release: none, cores, threads, rank, map_cpu and mask_cpu are", text)
+			return call.Errorf(
+				"--cpu-bind=%s is not supported in this release: none, cores, threads, rank, map_cpu and mask_cpu are",
+				text,
+			)
 		}
 	}
 	s.CpuBind = strings.Join(kept, ",")
@@ -239,7 +254,12 @@ func readPrograms(call *tool.Call, s *apiv1.StepSpec, _ string) error {
 		}
 		words, err := tool.ShellWords(line)
 		if err != nil || len(words) < 2 {
-			return call.Errorf("Configuration line %d of %s: it has no ranks or no program: %s", number, call.Operands[0], line)
+			return call.Errorf(
+				"Configuration line %d of %s: it has no ranks or no program: %s",
+				number,
+				call.Operands[0],
+				line,
+			)
 		}
 		p := &apiv1.TaskProgram{Argv: words[1:]}
 		if words[0] != "*" {
@@ -248,7 +268,14 @@ func readPrograms(call *tool.Call, s *apiv1.StepSpec, _ string) error {
 				return call.Errorf("Configuration line %d of %s: %v", number, call.Operands[0], err)
 			}
 			for _, r := range set.Ranges {
-				p.Ranks = append(p.Ranks, &apiv1.TaskRange{First: int64(r.First), Last: int64(r.Last), Step: int64(r.Step)})
+				p.Ranks = append(
+					p.Ranks,
+					&apiv1.TaskRange{
+						First: int64(r.First),
+						Last:  int64(r.Last),
+						Step:  int64(r.Step),
+					},
+				)
 			}
 		}
 		s.Programs = append(s.Programs, p)
@@ -302,7 +329,12 @@ func isFile(mode string) bool {
 
 // stepEnvironment is what the tasks get of the caller's variables, with those
 // of the step's options.
-func stepEnvironment(call *tool.Call, s *apiv1.StepSpec, opts *opt.Values, job []string) ([]byte, error) {
+func stepEnvironment(
+	call *tool.Call,
+	s *apiv1.StepSpec,
+	opts *opt.Values,
+	job []string,
+) ([]byte, error) {
 	e := newEnvironment()
 	text := opts.Text("export")
 	switch {

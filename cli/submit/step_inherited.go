@@ -15,7 +15,15 @@ var taskDeviceOptions = []string{"gpus-per-task", "tres-per-task", "ntasks-per-g
 // stepGPUOptions size the GPUs of a step. Any of them on srun's command line
 // replaces what the job's variables say: the job's request for each task need
 // not fit the smaller step that the user asks for.
-var stepGPUOptions = []string{"gpus", "gpus-per-node", "gpus-per-socket", "gpus-per-task", "gres", "ntasks-per-gpu", "tres-per-task"}
+var stepGPUOptions = []string{
+	"gpus",
+	"gpus-per-node",
+	"gpus-per-socket",
+	"gpus-per-task",
+	"gres",
+	"ntasks-per-gpu",
+	"tres-per-task",
+}
 
 // inheritedTaskDevices returns the part of a job's per-task variable that a step
 // inherits, or "" for nothing.
@@ -36,7 +44,8 @@ func inheritedTaskDevices(call *tool.Call, option, text string) string {
 	_, gpusCounted := call.Opts.Get("gpus-per-task")
 	var inherited []string
 	for item := range strings.SplitSeq(text, ",") {
-		isGPU := item == "gres/gpu" || strings.HasPrefix(item, "gres/gpu:") || strings.HasPrefix(item, "gres/gpu=")
+		isGPU := item == "gres/gpu" || strings.HasPrefix(item, "gres/gpu:") ||
+			strings.HasPrefix(item, "gres/gpu=")
 		if strings.HasPrefix(item, "cpu=") || strings.HasPrefix(item, "cpu:") {
 			continue
 		}

@@ -51,8 +51,19 @@ type sink struct {
 
 // newStepOutput opens the files that srun itself writes. Of two options that
 // name one file it is opened once.
-func newStepOutput(call *tool.Call, opts *opt.Values, facts *plan.FileFacts, tasks uint32) (*stepOutput, error) {
-	output := &stepOutput{label: opts.On("label") && !opts.On("pty"), raw: opts.On("unbuffered") || opts.On("pty"), digits: len(strconv.Itoa(int(max(tasks, 1) - 1))), held: map[taskStream][]byte{}, now: call.Now}
+func newStepOutput(
+	call *tool.Call,
+	opts *opt.Values,
+	facts *plan.FileFacts,
+	tasks uint32,
+) (*stepOutput, error) {
+	output := &stepOutput{
+		label:  opts.On("label") && !opts.On("pty"),
+		raw:    opts.On("unbuffered") || opts.On("pty"),
+		digits: len(strconv.Itoa(int(max(tasks, 1) - 1))),
+		held:   map[taskStream][]byte{},
+		now:    call.Now,
+	}
 	output.sinks = [2]sink{{to: call.Stdout, only: -1}, {to: call.Stderr, only: -1}}
 	names := [2]string{opts.Text("output"), opts.Text("error")}
 	for i, mode := range names {
@@ -73,7 +84,11 @@ func newStepOutput(call *tool.Call, opts *opt.Values, facts *plan.FileFacts, tas
 		}
 		f, err := os.OpenFile(program(call, plan.ExpandFile(mode, facts)), flags, 0o666)
 		if err != nil {
-			return nil, call.Errorf("Could not open %s file: %v", [2]string{"stdout", "stderr"}[i], err)
+			return nil, call.Errorf(
+				"Could not open %s file: %v",
+				[2]string{"stdout", "stderr"}[i],
+				err,
+			)
 		}
 		output.sinks[i] = sink{to: f, only: -1, file: f}
 	}
@@ -117,7 +132,8 @@ func (o *stepOutput) take(rank uint32, fd uint8, data []byte) error {
 	}
 	key := taskStream{rank, fd}
 	before, waits := o.held[key]
-	if cut := bytes.LastIndexByte(data, '\n') + 1; !waits && cut > 0 && !o.raw && len(data)-cut <= mostHeld {
+	if cut := bytes.LastIndexByte(data, '\n') + 1; !waits && cut > 0 && !o.raw &&
+		len(data)-cut <= mostHeld {
 		if cut < len(data) {
 			o.held[key] = slices.Clone(data[cut:])
 		}
@@ -181,7 +197,10 @@ func (o *stepOutput) close() error {
 	for k := range o.held {
 		keys = append(keys, k)
 	}
-	slices.SortFunc(keys, func(a, b taskStream) int { return int(a.rank)*2 + int(a.fd) - int(b.rank)*2 - int(b.fd) })
+	slices.SortFunc(
+		keys,
+		func(a, b taskStream) int { return int(a.rank)*2 + int(a.fd) - int(b.rank)*2 - int(b.fd) },
+	)
 	for _, k := range keys {
 		keep(o.take(k.rank, k.fd, nil))
 	}
@@ -220,7 +239,10 @@ func (e *exits) describeExits() []string {
 		for ; k < len(e.list) && e.list[k].node == e.list[i].node && e.list[k].what == e.list[i].what; k++ {
 			ranks = append(ranks, int(e.list[k].rank))
 		}
-		out = append(out, fmt.Sprintf("%s: %s: %s", e.list[i].node, tasksText(ranks), e.list[i].what))
+		out = append(
+			out,
+			fmt.Sprintf("%s: %s: %s", e.list[i].node, tasksText(ranks), e.list[i].what),
+		)
 		i = k
 	}
 	e.list = nil
@@ -237,5 +259,8 @@ func tasksText(ranks []int) string {
 	for i, r := range ranks {
 		names[i] = "t" + strconv.Itoa(r)
 	}
-	return "tasks " + strings.TrimSuffix(strings.TrimPrefix(strings.TrimPrefix(hostlist.Fold(names), "t"), "["), "]")
+	return "tasks " + strings.TrimSuffix(
+		strings.TrimPrefix(strings.TrimPrefix(hostlist.Fold(names), "t"), "["),
+		"]",
+	)
 }

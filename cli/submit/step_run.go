@@ -65,7 +65,12 @@ type stepEvent func(r *stepRun)
 // made the job. A step in several components is one for each.
 func runStep(call *tool.Call, asks []stepAsk, own bool) (int, error) {
 	opts := asks[0].opts
-	req := &apiv1.RunStepRequest{Job: asks[0].job, Step: asks[0].step, Ticket: newTicket(), Host: call.Host}
+	req := &apiv1.RunStepRequest{
+		Job:    asks[0].job,
+		Step:   asks[0].step,
+		Ticket: newTicket(),
+		Host:   call.Host,
+	}
 	for i, ask := range asks {
 		env, err := stepEnvironment(call, ask.step, ask.opts, ask.vars)
 		if err != nil {
@@ -78,7 +83,8 @@ func runStep(call *tool.Call, asks []stepAsk, own bool) (int, error) {
 		}
 	}
 	run := &stepRun{c: call, opts: opts, req: req, running: map[uint32]string{}}
-	if value, ok := opts.Get("immediate"); ok && !own { // in a job of its own it is the job that must start at once
+	if value, ok := opts.Get("immediate"); ok &&
+		!own { // in a job of its own it is the job that must start at once
 		req.Immediate = value.Text == ""
 		if !req.Immediate {
 			var err error
@@ -100,14 +106,31 @@ func runStep(call *tool.Call, asks []stepAsk, own bool) (int, error) {
 	news := make(chan error, 1)
 	go func() { news <- run.followNews(ctx, tell) }()
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGCONT, syscall.SIGWINCH)
+	signal.Notify(
+		signals,
+		syscall.SIGINT,
+		syscall.SIGQUIT,
+		syscall.SIGTERM,
+		syscall.SIGHUP,
+		syscall.SIGUSR1,
+		syscall.SIGUSR2,
+		syscall.SIGALRM,
+		syscall.SIGCONT,
+		syscall.SIGWINCH,
+	)
 	defer signal.Stop(signals)
 	signal.Ignore(syscall.SIGTTIN)
 	return run.watchStep(ctx, events, news, signals, tell)
 }
 
 // watchStep acts on what happens until the step is over.
-func (r *stepRun) watchStep(ctx context.Context, events <-chan stepEvent, news <-chan error, signals <-chan os.Signal, tell func(stepEvent)) (int, error) {
+func (r *stepRun) watchStep(
+	ctx context.Context,
+	events <-chan stepEvent,
+	news <-chan error,
+	signals <-chan os.Signal,
+	tell func(stepEvent),
+) (int, error) {
 	var done chan error // the nodes have told all
 	var exitsDue, giveUp <-chan time.Time
 	restore := func() {}
@@ -157,7 +180,12 @@ func (r *stepRun) watchStep(ctx context.Context, events <-chan stepEvent, news <
 			}
 		case s := <-signals:
 			if r.created == nil && s != syscall.SIGCONT && s != syscall.SIGWINCH {
-				return 0, tool.Fail(1, "srun: Cancelled pending job step with signal "+fmt.Sprint(int(s.(syscall.Signal))))
+				return 0, tool.Fail(
+					1,
+					"srun: Cancelled pending job step with signal "+fmt.Sprint(
+						int(s.(syscall.Signal)),
+					),
+				)
 			}
 			r.handleSignal(s)
 		case <-r.deadline:
@@ -166,7 +194,8 @@ func (r *stepRun) watchStep(ctx context.Context, events <-chan stepEvent, news <
 			r.sayTasks()
 			r.terminateStep()
 		case <-giveUp:
-			if done != nil && !r.killed && r.out.isBusy(r.c.Now(), lastOutput) { // who reads it takes its time
+			if done != nil && !r.killed &&
+				r.out.isBusy(r.c.Now(), lastOutput) { // who reads it takes its time
 				giveUp = time.After(lastOutput)
 				continue
 			}
@@ -188,9 +217,24 @@ func (r *stepRun) lost(err error) (int, error) {
 		}
 	}
 	if r.created != nil {
-		return 0, tool.Fail(code, append(x.Preamble(r.c.Command.Name), fmt.Sprintf("srun: error: %s: %s", placeName(r.created), x.Text))...)
+		return 0, tool.Fail(
+			code,
+			append(
+				x.Preamble(r.c.Command.Name),
+				fmt.Sprintf("srun: error: %s: %s", placeName(r.created), x.Text),
+			)...)
 	}
-	return 0, tool.Fail(code, append(x.Preamble(r.c.Command.Name), fmt.Sprintf("%s: error: Unable to create step for job %s: %s", r.c.Command.Name, r.req.GetJob(), x.Text))...)
+	return 0, tool.Fail(
+		code,
+		append(
+			x.Preamble(r.c.Command.Name),
+			fmt.Sprintf(
+				"%s: error: Unable to create step for job %s: %s",
+				r.c.Command.Name,
+				r.req.GetJob(),
+				x.Text,
+			),
+		)...)
 }
 
 // finishStep ends with the worst exit of the tasks.
@@ -210,27 +254,43 @@ func (r *stepRun) finishStep(events <-chan stepEvent) (int, error) {
 	}
 	if r.over != nil {
 		if spec.JobState(r.over.GetState()) == spec.TimedOut {
-			fmt.Fprintf(r.c.Stderr, "srun: error: %s exceeded its time limit\n", placeName(r.created))
+			fmt.Fprintf(
+				r.c.Stderr,
+				"srun: error: %s exceeded its time limit\n",
+				placeName(r.created),
+			)
 		}
 		code := int(r.over.GetExitCode())
 		if code == 0 && r.over.GetExitSignal() != 0 {
 			code = 128 + int(r.over.GetExitSignal())
 		}
 		if r.over.GetDetail() != "" && r.worst == 0 {
-			fmt.Fprintf(r.c.Stderr, "srun: error: %s: %s\n", placeName(r.created), r.over.GetDetail())
+			fmt.Fprintf(
+				r.c.Stderr,
+				"srun: error: %s: %s\n",
+				placeName(r.created),
+				r.over.GetDetail(),
+			)
 			code = max(code, 1)
 		}
 		r.worst = max(r.worst, code)
 	}
-	if !r.told && r.worst == 0 && r.over != nil && spec.JobState(r.over.GetState()) == spec.Completed {
+	if !r.told && r.worst == 0 && r.over != nil &&
+		spec.JobState(r.over.GetState()) == spec.Completed {
 		why := ""
 		if r.failed != nil {
 			why = ": " + r.failed.Error()
 		}
-		fmt.Fprintf(r.c.Stderr, "srun: error: %s has ended well, but not all of its output has come%s\n", placeName(r.created), why)
+		fmt.Fprintf(
+			r.c.Stderr,
+			"srun: error: %s has ended well, but not all of its output has come%s\n",
+			placeName(r.created),
+			why,
+		)
 		return 1, err
 	}
-	if r.failed != nil && r.worst == 0 && (r.over == nil || spec.JobState(r.over.GetState()) != spec.Completed) {
+	if r.failed != nil && r.worst == 0 &&
+		(r.over == nil || spec.JobState(r.over.GetState()) != spec.Completed) {
 		return 1, tool.Fail(1, "srun: error: "+r.failed.Error())
 	}
 	return r.worst, err
@@ -260,7 +320,11 @@ func (r *stepRun) followNews(ctx context.Context, tell func(stepEvent)) error {
 	}
 }
 
-func (r *stepRun) follow(ctx context.Context, req *apiv1.RunStepRequest, tell func(stepEvent)) (over bool, err error) {
+func (r *stepRun) follow(
+	ctx context.Context,
+	req *apiv1.RunStepRequest,
+	tell func(stepEvent),
+) (over bool, err error) {
 	conn, err := r.c.Dial(ctx)
 	if err != nil {
 		return false, err
@@ -296,7 +360,11 @@ func (r *stepRun) follow(ctx context.Context, req *apiv1.RunStepRequest, tell fu
 func (r *stepRun) handleNews(news *apiv1.StepNews) {
 	switch {
 	case news.GetQueued() != nil:
-		r.printLine("Job %d step creation temporarily disabled, retrying (%s)", news.GetQueued().GetJobId(), news.GetQueued().GetWhy())
+		r.printLine(
+			"Job %d step creation temporarily disabled, retrying (%s)",
+			news.GetQueued().GetJobId(),
+			news.GetQueued().GetWhy(),
+		)
 		r.presses = -1 // it is told when it goes on
 	case news.GetCreated() != nil && r.created == nil:
 		r.created = news.GetCreated()
@@ -310,9 +378,20 @@ func (r *stepRun) handleNews(news *apiv1.StepNews) {
 }
 
 // beginStep connects to the nodes and lets input and output flow.
-func (r *stepRun) beginStep(ctx context.Context, tell func(stepEvent), done chan<- error) (restore func(), err error) {
+func (r *stepRun) beginStep(
+	ctx context.Context,
+	tell func(stepEvent),
+	done chan<- error,
+) (restore func(), err error) {
 	n := r.created
-	facts := &plan.FileFacts{JobID: uint64(n.GetJobId()), ArrayJob: uint64(n.GetJob().GetArrayJobId()), ArrayTask: spec.NoTask, Step: n.GetStep(), User: n.GetJob().GetUser(), JobName: n.GetJob().GetSpec().GetName()}
+	facts := &plan.FileFacts{
+		JobID:     uint64(n.GetJobId()),
+		ArrayJob:  uint64(n.GetJob().GetArrayJobId()),
+		ArrayTask: spec.NoTask,
+		Step:      n.GetStep(),
+		User:      n.GetJob().GetUser(),
+		JobName:   n.GetJob().GetSpec().GetName(),
+	}
 	if facts.ArrayJob != 0 {
 		facts.ArrayTask = n.GetJob().GetArrayTask()
 	}
@@ -349,7 +428,16 @@ func (r *stepRun) stepNodes() (cfg stepclient.Config, tasks uint32) {
 		tasks += part.GetTasks()
 		run := plan.Key(part.GetJobUid(), part.GetAttempt(), part.GetStep())
 		for _, node := range part.GetNodes() {
-			cfg.Nodes = append(cfg.Nodes, stepclient.Node{Name: node.GetName(), Address: node.GetAddress(), Ranks: node.GetRanks(), Run: run, Credential: part.GetCredential()})
+			cfg.Nodes = append(
+				cfg.Nodes,
+				stepclient.Node{
+					Name:       node.GetName(),
+					Address:    node.GetAddress(),
+					Ranks:      node.GetRanks(),
+					Run:        run,
+					Credential: part.GetCredential(),
+				},
+			)
 			for _, rank := range node.GetRanks() {
 				r.running[rank] = node.GetName()
 			}
@@ -368,7 +456,8 @@ func (r *stepRun) dialNode(ctx context.Context, node string) (net.Conn, error) {
 		nodes = append(nodes, part.GetNodes()...)
 	}
 	for _, n := range nodes {
-		if info, err := os.Stat(n.GetSocket()); n.GetSocket() == "" || err != nil || info.Mode()&os.ModeSocket == 0 {
+		if info, err := os.Stat(n.GetSocket()); n.GetSocket() == "" || err != nil ||
+			info.Mode()&os.ModeSocket == 0 {
 			continue
 		}
 		if n.GetName() == node {
@@ -385,7 +474,11 @@ func (r *stepRun) dialNode(ctx context.Context, node string) (net.Conn, error) {
 	}
 	conn, err := d.DialContext(ctx, "unix", relay)
 	if err != nil {
-		return nil, fmt.Errorf("no agent on this machine passes the input and output of node %s on: start muster-agent, or muster-agent --login, here (%w)", node, err)
+		return nil, fmt.Errorf(
+			"no agent on this machine passes the input and output of node %s on: start muster-agent, or muster-agent --login, here (%w)",
+			node,
+			err,
+		)
 	}
 	return conn, nil
 }
@@ -512,7 +605,12 @@ func (r *stepRun) terminateStep() {
 // endStep asks the controller to end the step.
 func (r *stepRun) endStep() {
 	for _, part := range partsOf(r.created) {
-		err := askAgain(r.c, tool.MethodEndStep, &apiv1.EndStepRequest{Job: tool.Itoa(part.GetJobId()), Step: part.GetStep()}, &apiv1.EndStepReply{})
+		err := askAgain(
+			r.c,
+			tool.MethodEndStep,
+			&apiv1.EndStepRequest{Job: tool.Itoa(part.GetJobId()), Step: part.GetStep()},
+			&apiv1.EndStepReply{},
+		)
 		if err != nil && tool.ExplainError(err).Code != spec.CodeAlreadyDone && r.client != nil {
 			r.client.Signal(int32(syscall.SIGKILL)) // the nodes can still be reached
 		}
@@ -566,7 +664,12 @@ func (r *stepRun) handleInterrupt() {
 				ranks = append(ranks, int(rank))
 			}
 			slices.Sort(ranks)
-			fmt.Fprintf(r.c.Stderr, "srun: %s %s: running\n", placeName(r.created), tasksText(ranks))
+			fmt.Fprintf(
+				r.c.Stderr,
+				"srun: %s %s: running\n",
+				placeName(r.created),
+				tasksText(ranks),
+			)
 		}
 	}
 }

@@ -19,7 +19,13 @@ func ignoreTuning(*jobRequest, opt.Value) error { return nil }
 // applyGRESFlags checks the words of --gres-flags. Those that only tune are accepted
 // with the option's warning; one-task-per-sharing holds here in any case.
 func applyGRESFlags(request *jobRequest, value opt.Value) error {
-	known := []string{"enforce-binding", "disable-binding", "allow-task-sharing", "multiple-tasks-per-sharing", "one-task-per-sharing"}
+	known := []string{
+		"enforce-binding",
+		"disable-binding",
+		"allow-task-sharing",
+		"multiple-tasks-per-sharing",
+		"one-task-per-sharing",
+	}
 	for word := range strings.SplitSeq(strings.ToLower(value.Text), ",") {
 		if !slices.Contains(known, word) {
 			return request.badOption("gres-flags")
@@ -36,7 +42,15 @@ func applyTRESBind(request *jobRequest, value opt.Value) error {
 			return request.badOption("tres-bind")
 		}
 		if name != "gres/gpu" {
-			return tool.Fail(1, fmt.Sprintf("%s: error: --tres-bind=%s: tasks are bound to GPUs only (gres/gpu:%s)", request.name, value.Text, kind))
+			return tool.Fail(
+				1,
+				fmt.Sprintf(
+					"%s: error: --tres-bind=%s: tasks are bound to GPUs only (gres/gpu:%s)",
+					request.name,
+					value.Text,
+					kind,
+				),
+			)
 		}
 		if err := applyGPUBind(request, opt.Value{Text: kind, Has: true, From: value.From}); err != nil {
 			return err
@@ -52,7 +66,16 @@ func applyUser(request *jobRequest, value opt.Value) error {
 	if value.Text == own || tool.LookupUID(value.Text) == own {
 		return nil
 	}
-	return tool.Fail(1, fmt.Sprintf("%s: error: --uid=%s: jobs belong to the user who submits them; as root, use runuser -u %s -- %s ...", request.name, value.Text, value.Text, request.name))
+	return tool.Fail(
+		1,
+		fmt.Sprintf(
+			"%s: error: --uid=%s: jobs belong to the user who submits them; as root, use runuser -u %s -- %s ...",
+			request.name,
+			value.Text,
+			value.Text,
+			request.name,
+		),
+	)
 }
 
 // applyDistribution reads -m of a job: its steps distribute their tasks so.
@@ -94,7 +117,9 @@ func parseDistribution(text, planeSize string) (string, error) {
 	case strings.HasPrefix(nodes, "plane="):
 		return readPlane(nodes, text)
 	case nodes == "arbitrary":
-		return "", fmt.Errorf("--distribution=arbitrary is not supported in this release: name the nodes with -w")
+		return "", fmt.Errorf(
+			"--distribution=arbitrary is not supported in this release: name the nodes with -w",
+		)
 	default:
 		return "", fmt.Errorf("Invalid --distribution specification: %s", text)
 	}

@@ -57,8 +57,14 @@ func Typed(ctx context.Context, in *apiv1.TypedCommand, host TypedHost) *apiv1.T
 	t := &typed{in: in, ctx: ctx, host: host}
 	var out, errOut bytes.Buffer
 	env := &tool.Env{
-		Args: append([]string{"sbatch"}, splitAtNUL(in.GetArgs())...), Environ: splitAtNUL(in.GetEnvironment()), Stdin: bytes.NewReader(nil), Stdout: &out, Stderr: &errOut,
-		Dir: string(in.GetDir()), Host: string(in.GetHost()), Version: host.Version, Loc: time.Local, Now: time.Now,
+		Args: append(
+			[]string{"sbatch"},
+			splitAtNUL(
+				in.GetArgs(),
+			)...), Environ: splitAtNUL(in.GetEnvironment()), Stdin: bytes.NewReader(nil), Stdout: &out, Stderr: &errOut,
+		Dir: string(
+			in.GetDir(),
+		), Host: string(in.GetHost()), Version: host.Version, Loc: time.Local, Now: time.Now,
 		Dial:     func(context.Context) (tool.Conn, error) { return typedConn{t}, nil },
 		Terminal: func(any) bool { return false }, Pause: tool.Pause, UserName: tool.UserName, FullName: tool.FullName, Beside: tool.Beside,
 		Rlimits: in.GetRlimits, Umask: in.GetUmask, Relay: t,
@@ -77,7 +83,8 @@ const maxWords = 4096
 // isElaborate tells whether a command has so many options that whoever typed it
 // must read them himself.
 func isElaborate(in *apiv1.TypedCommand) bool {
-	return bytes.Count(in.GetArgs(), []byte{0}) > maxWords || bytes.Count(in.GetScript(), []byte(directiveMark)) > maxWords ||
+	return bytes.Count(in.GetArgs(), []byte{0}) > maxWords ||
+		bytes.Count(in.GetScript(), []byte(directiveMark)) > maxWords ||
 		longestDirective(in.GetScript()) > maxDirective
 }
 
@@ -170,7 +177,10 @@ func (c typedConn) Start(context.Context, string, proto.Message) (tool.Pending, 
 
 // Stream implements Conn.
 func (c typedConn) Stream(context.Context, string, proto.Message) (tool.Receiver, error) {
-	return nil, status.New(status.Unimplemented, "a command that was typed elsewhere has no streams")
+	return nil, status.New(
+		status.Unimplemented,
+		"a command that was typed elsewhere has no streams",
+	)
 }
 
 // Close implements Conn.

@@ -24,7 +24,8 @@ func (c *Call) Patiently(ctx context.Context, do func() error) error {
 	until := c.Now().Add(backoffPatience)
 	for wait := firstBackoff; ; wait = min(2*wait, longestBackoff) {
 		err := do()
-		if err == nil || ExplainError(err).Code != spec.CodeBackoff || c.Now().Add(wait).After(until) {
+		if err == nil || ExplainError(err).Code != spec.CodeBackoff ||
+			c.Now().Add(wait).After(until) {
 			return err
 		}
 		c.Pause(ctx, wait/2+rand.N(wait))

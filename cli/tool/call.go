@@ -81,7 +81,14 @@ func Execute(ctx context.Context, env *Env, cmd *Command, args []string) error {
 	if env.Terminal == nil || !env.Terminal(env.Stdout) {
 		screen.Exact() // for the program that reads it
 	}
-	call := &Call{Env: env, Ctx: ctx, Command: cmd, Opts: opt.New(), Out: bufio.NewWriterSize(screen, 8<<10), screen: screen}
+	call := &Call{
+		Env:     env,
+		Ctx:     ctx,
+		Command: cmd,
+		Opts:    opt.New(),
+		Out:     bufio.NewWriterSize(screen, 8<<10),
+		screen:  screen,
+	}
 	err := call.run(args)
 	for _, conn := range [...]Conn{call.Conn, call.Past} {
 		if conn == nil {
@@ -164,7 +171,8 @@ func Report(env *Env, err error, name string, badUsage int) int {
 	for _, line := range refusal.Preamble(name) {
 		fmt.Fprintln(env.Stderr, plain.Text(line))
 	}
-	if refusal.Code != spec.CodeBadRequest || refusal.Detail == "" { // what is not valid about it was said
+	if refusal.Code != spec.CodeBadRequest ||
+		refusal.Detail == "" { // what is not valid about it was said
 		fmt.Fprintf(env.Stderr, "%s: error: %s\n", name, plain.Text(refusal.Text))
 	}
 	return 1
@@ -229,8 +237,15 @@ func (c *Call) Trace(method string, began time.Time, req, resp proto.Message) {
 	if !c.trace {
 		return
 	}
-	fmt.Fprintf(c.Stderr, "%s: %s: %d bytes asked, %d answered, %v\n", c.Command.Name, method, proto.Size(req), proto.Size(resp),
-		c.Now().Sub(began).Round(10*time.Microsecond))
+	fmt.Fprintf(
+		c.Stderr,
+		"%s: %s: %d bytes asked, %d answered, %v\n",
+		c.Command.Name,
+		method,
+		proto.Size(req),
+		proto.Size(resp),
+		c.Now().Sub(began).Round(10*time.Microsecond),
+	)
 }
 
 // Request is one of several calls that are sent together.

@@ -81,7 +81,13 @@ func (c *Command) AllOptions() []opt.Option {
 	}
 	add(opt.Option{Long: "help", Short: "h", Help: "print this help"})
 	add(opt.Option{Long: "usage", Help: "print a short form of this help"})
-	add(opt.Option{Long: "verbose", Short: "v", Help: "print requests to the controller on standard error"})
+	add(
+		opt.Option{
+			Long:  "verbose",
+			Short: "v",
+			Help:  "print requests to the controller on standard error",
+		},
+	)
 	add(opt.Option{Long: "version", Short: "V", Help: "print the version"})
 	return out
 }
@@ -109,7 +115,8 @@ func (c *Command) FirstVerb(word string, least int) string {
 		if strings.EqualFold(verb.Name, word) {
 			return verb.Name
 		}
-		if len(word) >= least && len(word) < len(verb.Name) && strings.EqualFold(verb.Name[:len(word)], word) {
+		if len(word) >= least && len(word) < len(verb.Name) &&
+			strings.EqualFold(verb.Name[:len(word)], word) {
 			if found != "" && found != verb.Name {
 				return ""
 			}

@@ -112,14 +112,21 @@ func (c framedConn) Start(ctx context.Context, method string, req proto.Message)
 	return c.Client.Start(ctx, method, req)
 }
 
-func (c framedConn) Stream(ctx context.Context, method string, req proto.Message) (Receiver, error) {
+func (c framedConn) Stream(
+	ctx context.Context,
+	method string,
+	req proto.Message,
+) (Receiver, error) {
 	return c.Client.Stream(ctx, method, req)
 }
 
 // DialController connects to the controller of this host.
 func (e *Env) DialController(ctx context.Context) (Conn, error) {
 	if server := e.Getenv("MUSTER_SERVER"); server != "" {
-		return nil, fmt.Errorf("MUSTER_SERVER=%s is set, but commands reach the controller through the socket of this host: unset it and run muster-agent --login here, or name a socket in MUSTER_SOCKET", server)
+		return nil, fmt.Errorf(
+			"MUSTER_SERVER=%s is set, but commands reach the controller through the socket of this host: unset it and run muster-agent --login here, or name a socket in MUSTER_SOCKET",
+			server,
+		)
 	}
 	path, _, err := e.Sockets()
 	if err != nil {
@@ -176,8 +183,12 @@ func (u *Unreachable) Error() string {
 	case denied(u.socket):
 		why = "this user may not open it"
 	}
-	return fmt.Sprintf("%s: %s at %s; start the controller (muster up, or its service), on another machine its agent (muster-agent --login), or name the socket in MUSTER_SOCKET",
-		spec.CodeUnreachable, why, u.socket)
+	return fmt.Sprintf(
+		"%s: %s at %s; start the controller (muster up, or its service), on another machine its agent (muster-agent --login), or name the socket in MUSTER_SOCKET",
+		spec.CodeUnreachable,
+		why,
+		u.socket,
+	)
 }
 
 func (u *Unreachable) Unwrap() error { return u.err }
@@ -230,7 +241,11 @@ func socketsIn(yaml, path string) (controller, past string, err error) {
 			val = val[1 : n-1]
 		}
 		if strings.ContainsAny(val, "\"'\\&*|>{[") {
-			return "", "", fmt.Errorf("%s: %s: only a plain value is understood by the tools: write it without YAML's marks, or set MUSTER_SOCKET", path, key)
+			return "", "", fmt.Errorf(
+				"%s: %s: only a plain value is understood by the tools: write it without YAML's marks, or set MUSTER_SOCKET",
+				path,
+				key,
+			)
 		}
 		found[key] = val
 	}

@@ -23,7 +23,14 @@ func handOver(env *Env, cmd *Command, args []string) error {
 	argv := append(append([]string{path}, cmd.Program[1:]...), args...)
 	err = syscall.Exec(path, argv, env.Environ)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Fail(1, fmt.Sprintf("muster: error: %s is not installed beside muster (%s)", cmd.Program[0], path))
+		return Fail(
+			1,
+			fmt.Sprintf(
+				"muster: error: %s is not installed beside muster (%s)",
+				cmd.Program[0],
+				path,
+			),
+		)
 	}
 	return Fail(1, fmt.Sprintf("muster: error: %s: %v", path, err))
 }

@@ -150,7 +150,8 @@ func ValidTarget(id string) bool {
 	if !ok {
 		return ValidJob(id)
 	}
-	return LeadingDigits(whole) == len(whole) && ValidJob(whole) && part != "" && LeadingDigits(part) == len(part)
+	return LeadingDigits(whole) == len(whole) && ValidJob(whole) && part != "" &&
+		LeadingDigits(part) == len(part)
 }
 
 // ShellWords splits a line as a shell does: blanks separate, quotes hold

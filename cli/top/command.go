@@ -23,12 +23,20 @@ func Top() *tool.Command {
 		About: `The screen is read again when the cluster has changed, at most once in the interval. ? lists the keys: / filters, s sorts, Enter opens a job with the figures of its GPUs over time, w explains why it waits, c cancels it after a question. A filter is words, or keys such as user:alice, state:pending, reason:priority and is:held; docs/console.md lists them.`,
 		Mixed: true,
 		Options: []opt.Option{
-			{Long: "interval", Short: "i", Arg: "<seconds>", Help: "refresh interval in seconds (default: 2)"},
+			{
+				Long:  "interval",
+				Short: "i",
+				Arg:   "<seconds>",
+				Help:  "refresh interval in seconds (default: 2)",
+			},
 			{Long: "me", Help: "begin with the jobs of this user"},
 		},
-		Env:     []tool.Variable{{Name: "NO_COLOR", Help: "disable colours"}},
-		Example: []tool.Example{{Line: "muster top", What: "watches the cluster"}, {Line: "muster top --me state:pending", What: "watches your jobs that wait"}},
-		Run:     run,
+		Env: []tool.Variable{{Name: "NO_COLOR", Help: "disable colours"}},
+		Example: []tool.Example{
+			{Line: "muster top", What: "watches the cluster"},
+			{Line: "muster top --me state:pending", What: "watches your jobs that wait"},
+		},
+		Run: run,
 	}
 }
 
@@ -171,8 +179,16 @@ func (s *session) readLists() lists {
 	if ping.GetSeq() == s.seq && time.Since(s.at) < oldest {
 		return lists{same: true}
 	}
-	out := lists{jobs: &apiv1.ListJobsReply{}, nodes: &apiv1.ListNodesReply{}, name: ping.GetCluster()}
-	out.err = fetch.Jobs(s.call, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}}, out.jobs)
+	out := lists{
+		jobs:  &apiv1.ListJobsReply{},
+		nodes: &apiv1.ListNodesReply{},
+		name:  ping.GetCluster(),
+	}
+	out.err = fetch.Jobs(
+		s.call,
+		&apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}},
+		out.jobs,
+	)
 	if out.err != nil {
 		return out
 	}
@@ -226,7 +242,8 @@ func (s *session) open(id string) told {
 	}
 	job := jobs.GetJobs()[0]
 	history, out := &apiv1.GpuHistoryReply{}, told{}
-	if job.GetStart() != 0 && spec.JobState(job.GetState()) != spec.Pending && render.GPUs(job) > 0 {
+	if job.GetStart() != 0 && spec.JobState(job.GetState()) != spec.Pending &&
+		render.GPUs(job) > 0 {
 		if err := s.call.RPC(tool.MethodAcctGPUHistory, &apiv1.GpuHistoryQuery{Job: id, Points: s.model.chartPoints()}, history); err != nil {
 			out = refusal(err)
 			out.message = "no figures of its GPUs: " + out.message
@@ -242,9 +259,16 @@ func (s *session) change(e effect) told {
 	defer s.mu.Unlock()
 	var results apiv1.JobResults
 	var err error
-	verbs := map[string]apiv1.ControlJobsRequest_Verb{"hold": apiv1.ControlJobsRequest_HOLD, "release": apiv1.ControlJobsRequest_RELEASE}
+	verbs := map[string]apiv1.ControlJobsRequest_Verb{
+		"hold":    apiv1.ControlJobsRequest_HOLD,
+		"release": apiv1.ControlJobsRequest_RELEASE,
+	}
 	if e.verb == "cancel" {
-		err = s.call.RPC(tool.MethodCancel, &apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{e.target}}}, &results)
+		err = s.call.RPC(
+			tool.MethodCancel,
+			&apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{e.target}}},
+			&results,
+		)
 	} else {
 		err = s.call.RPC(tool.MethodControlJobs, &apiv1.ControlJobsRequest{Verb: verbs[e.verb], Jobs: []string{e.target}}, &results)
 	}

@@ -70,8 +70,21 @@ type detail struct {
 }
 
 func newModel(env *tool.Env, user string) *model {
-	return &model{user: user, width: 80, height: 24, env: env, cursor: map[page]int{}, first: map[page]int{}, column: map[page]int{}, reversed: map[page]bool{},
-		bars: []rune(render.BlockLevels), jobs: &apiv1.ListJobsReply{}, nodes: &apiv1.ListNodesReply{}}
+	return &model{
+		user:     user,
+		width:    80,
+		height:   24,
+		env:      env,
+		cursor:   map[page]int{},
+		first:    map[page]int{},
+		column:   map[page]int{},
+		reversed: map[page]bool{},
+		bars: []rune(
+			render.BlockLevels,
+		),
+		jobs:  &apiv1.ListJobsReply{},
+		nodes: &apiv1.ListNodesReply{},
+	}
 }
 
 // text writes jobs as the other commands do.
@@ -115,11 +128,17 @@ func (m *model) jobOrder() func(a, b *apiv1.JobInfo) int {
 	case "user":
 		return then(func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetUser(), b.GetUser()) })
 	case "time":
-		return then(func(a, b *apiv1.JobInfo) int { return cmp.Compare(render.Spent(b, now), render.Spent(a, now)) })
+		return then(
+			func(a, b *apiv1.JobInfo) int { return cmp.Compare(render.Spent(b, now), render.Spent(a, now)) },
+		)
 	case "gpus":
-		return then(func(a, b *apiv1.JobInfo) int { return cmp.Compare(render.GPUs(b), render.GPUs(a)) })
+		return then(
+			func(a, b *apiv1.JobInfo) int { return cmp.Compare(render.GPUs(b), render.GPUs(a)) },
+		)
 	case "name":
-		return then(func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetSpec().GetName(), b.GetSpec().GetName()) })
+		return then(
+			func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetSpec().GetName(), b.GetSpec().GetName()) },
+		)
 	}
 	return render.QueueOrder
 }
@@ -134,7 +153,14 @@ func (m *model) shownNodes() []*apiv1.NodeInfo {
 	words := strings.Fields(strings.ToLower(m.filter))
 	var out []*apiv1.NodeInfo
 	for _, node := range m.nodes.GetNodes() {
-		all := strings.ToLower(strings.Join(append([]string{node.GetName(), node.GetState(), node.GetReason()}, node.GetPartitions()...), "\n"))
+		all := strings.ToLower(
+			strings.Join(
+				append(
+					[]string{node.GetName(), node.GetState(), node.GetReason()},
+					node.GetPartitions()...),
+				"\n",
+			),
+		)
 		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(all, w) }) {
 			out = append(out, node)
 		}
@@ -207,7 +233,12 @@ func (m *model) chosen() (string, *apiv1.JobInfo) {
 	case gpusPage:
 		rows := m.shownGPUs()
 		if at := m.cursor[gpusPage]; at < len(rows) && rows[at].gpu.GetJobId() != 0 {
-			return strconv.FormatUint(uint64(rows[at].gpu.GetJobId()), 10), m.findJob(rows[at].gpu.GetJobId())
+			return strconv.FormatUint(
+					uint64(rows[at].gpu.GetJobId()),
+					10,
+				), m.findJob(
+					rows[at].gpu.GetJobId(),
+				)
 		}
 	case nodesPage:
 	}

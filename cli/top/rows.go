@@ -84,10 +84,32 @@ func (m *model) rest(columns []column) int {
 func (m *model) wide() bool { return m.width >= 130 }
 
 func (m *model) jobList() []string {
-	columns := []column{{" JOB", 13, false}, {"NAME", 16, false}, {"USER", 9, false}, {"ST", 2, false}, {"TIME", 6, true}, {"GPU", 4, true}}
+	columns := []column{
+		{" JOB", 13, false},
+		{"NAME", 16, false},
+		{"USER", 9, false},
+		{"ST", 2, false},
+		{"TIME", 6, true},
+		{"GPU", 4, true},
+	}
 	if m.wide() {
-		columns = []column{{" JOB", 16, false}, {"NAME", 26, false}, {"USER", 12, false}, {"ST", 2, false}, {"TIME", 7, true}, {"GPU", 4, true},
-			{"CPU", 5, true}, {"LIMIT", 7, true}, {"PRIO", 7, true}, {"ACCOUNT", 12, false}, {"PARTITION", 12, false}}
+		columns = []column{
+			{" JOB", 16, false},
+			{"NAME", 26, false},
+			{"USER", 12, false},
+			{"ST", 2, false},
+			{"TIME", 7, true},
+			{"GPU", 4, true},
+			{
+				"CPU",
+				5,
+				true,
+			},
+			{"LIMIT", 7, true},
+			{"PRIO", 7, true},
+			{"ACCOUNT", 12, false},
+			{"PARTITION", 12, false},
+		}
 	}
 	columns = append(columns, column{"WHY OR WHERE", m.rest(columns), false})
 	jobs, text := m.shownJobs(), m.text()
@@ -99,15 +121,30 @@ func (m *model) jobList() []string {
 		if n := render.GPUs(job); n > 0 {
 			gpus = strconv.FormatInt(n, 10)
 		}
-		row := []cellText{{" " + text.ID(render.JobRow{JobInfo: job, Task: -1}), plain}, {safeText(job.GetSpec().GetName()), plain}, {safeText(job.GetUser()), plain}, {state, stateStyle(job)},
-			{render.ShortSpan(render.Spent(job, text.Now)), plain}, {gpus, plain}}
+		row := []cellText{
+			{" " + text.ID(render.JobRow{JobInfo: job, Task: -1}), plain},
+			{safeText(job.GetSpec().GetName()), plain},
+			{safeText(job.GetUser()), plain},
+			{state, stateStyle(job)},
+			{render.ShortSpan(render.Spent(job, text.Now)), plain},
+			{gpus, plain},
+		}
 		if m.wide() {
 			limit := "none"
 			if job.GetTimeLimit() >= 0 {
 				limit = render.ShortSpan(job.GetTimeLimit())
 			}
-			row = append(row, cellText{strconv.FormatUint(uint64(job.GetNumCpus()), 10), plain}, cellText{limit, plain}, cellText{strconv.FormatUint(uint64(job.GetPriority()), 10), plain},
-				cellText{safeText(job.GetSpec().GetAccount()), plain}, cellText{safeText(job.GetPartition()), plain})
+			row = append(
+				row,
+				cellText{strconv.FormatUint(uint64(job.GetNumCpus()), 10), plain},
+				cellText{limit, plain},
+				cellText{strconv.FormatUint(uint64(job.GetPriority()), 10), plain},
+				cellText{
+					safeText(job.GetSpec().GetAccount()),
+					plain,
+				},
+				cellText{safeText(job.GetPartition()), plain},
+			)
 		}
 		return append(row, cellText{safeText(strings.TrimSpace(word + " " + more)), dim})
 	})
@@ -128,9 +165,20 @@ func stateStyle(job *apiv1.JobInfo) string {
 }
 
 func (m *model) nodeList() []string {
-	columns := []column{{" NODE", 14, false}, {"STATE", 11, false}, {"GPUS", 18, false}, {"CPUS", 20, false}}
+	columns := []column{
+		{" NODE", 14, false},
+		{"STATE", 11, false},
+		{"GPUS", 18, false},
+		{"CPUS", 20, false},
+	}
 	if m.wide() {
-		columns = append(columns, column{"MEMORY", 18, true}, column{"LOAD", 7, true}, column{"JOBS", 5, true}, column{"PARTITIONS", 14, false})
+		columns = append(
+			columns,
+			column{"MEMORY", 18, true},
+			column{"LOAD", 7, true},
+			column{"JOBS", 5, true},
+			column{"PARTITIONS", 14, false},
+		)
 	}
 	columns = append(columns, column{"REASON", m.rest(columns), false})
 	nodes := m.shownNodes()
@@ -149,23 +197,52 @@ func (m *model) nodeList() []string {
 		if all := len(node.GetGpus()); all > 0 {
 			gpus = drawMeter(heldGPUs(node), all, 8) + fmt.Sprintf(" %d/%d", heldGPUs(node), all)
 		}
-		row := []cellText{{" " + safeText(node.GetName()), plain}, {long + state.Suffix(), style}, {gpus, plain},
-			{drawMeter(int(node.GetCpusAlloc()), int(node.GetCpus()), 8) + fmt.Sprintf(" %d/%d", node.GetCpusAlloc(), node.GetCpus()), plain}}
+		row := []cellText{
+			{" " + safeText(node.GetName()), plain},
+			{long + state.Suffix(), style},
+			{gpus, plain},
+			{
+				drawMeter(
+					int(node.GetCpusAlloc()),
+					int(node.GetCpus()),
+					8,
+				) + fmt.Sprintf(
+					" %d/%d",
+					node.GetCpusAlloc(),
+					node.GetCpus(),
+				),
+				plain,
+			},
+		}
 		if m.wide() {
 			load := "-"
 			if node.GetLoadMilli() >= 0 {
 				load = render.Milli(node.GetLoadMilli())
 			}
 			v := m.text()
-			row = append(row, cellText{v.Memory(node.GetMemAlloc()) + "/" + v.Memory(node.GetMem()), plain}, cellText{load, plain},
-				cellText{strconv.FormatUint(uint64(node.GetJobsRunning()), 10), plain}, cellText{safeText(strings.Join(node.GetPartitions(), ",")), plain})
+			row = append(
+				row,
+				cellText{v.Memory(node.GetMemAlloc()) + "/" + v.Memory(node.GetMem()), plain},
+				cellText{load, plain},
+				cellText{
+					strconv.FormatUint(uint64(node.GetJobsRunning()), 10),
+					plain,
+				},
+				cellText{safeText(strings.Join(node.GetPartitions(), ",")), plain},
+			)
 		}
 		return append(row, cellText{safeText(node.GetReason()), dim})
 	})
 }
 
 func (m *model) gpuList() []string {
-	columns := []column{{" NODE", 14, false}, {"GPU", 3, true}, {"STATE", 8, false}, {"JOB", 12, false}, {"USER", 10, false}}
+	columns := []column{
+		{" NODE", 14, false},
+		{"GPU", 3, true},
+		{"STATE", 8, false},
+		{"JOB", 12, false},
+		{"USER", 10, false},
+	}
 	if m.wide() {
 		columns = append(columns, column{"MODEL", 22, false}, column{"UUID", 41, false})
 	}
@@ -192,9 +269,19 @@ func (m *model) gpuList() []string {
 		if fault := lastFault(rows[i].node, gpu.GetUuid()); fault != "" {
 			name, style = strings.TrimSpace(fault+" "+name), red
 		}
-		row := []cellText{{" " + safeText(rows[i].node.GetName()), plain}, {strconv.FormatUint(uint64(gpu.GetIndex()), 10), plain}, {state, style}, {id, plain}, {safeText(user), plain}}
+		row := []cellText{
+			{" " + safeText(rows[i].node.GetName()), plain},
+			{strconv.FormatUint(uint64(gpu.GetIndex()), 10), plain},
+			{state, style},
+			{id, plain},
+			{safeText(user), plain},
+		}
 		if m.wide() {
-			row = append(row, cellText{safeText(gpu.GetModel()), plain}, cellText{safeText(gpu.GetUuid()), dim})
+			row = append(
+				row,
+				cellText{safeText(gpu.GetModel()), plain},
+				cellText{safeText(gpu.GetUuid()), dim},
+			)
 		}
 		return append(row, cellText{safeText(name), plain})
 	})
@@ -208,7 +295,8 @@ func lastFault(node *apiv1.NodeInfo, uuid string) string {
 			last = f
 		}
 	}
-	if last == nil || spec.GPUFaultKind(last.GetKind()) == spec.GPUReturned || spec.GPUFaultKind(last.GetKind()) == spec.GPUMIGChanged {
+	if last == nil || spec.GPUFaultKind(last.GetKind()) == spec.GPUReturned ||
+		spec.GPUFaultKind(last.GetKind()) == spec.GPUMIGChanged {
 		return ""
 	}
 	return render.FaultText(last)
@@ -250,11 +338,29 @@ func (m *model) wrapped(title, line string) []string {
 }
 
 // jobText is one job with the figures of its GPUs over time.
-func (m *model) jobText(id string, job *apiv1.JobInfo, now int64, history *apiv1.GpuHistoryReply) *detail {
+func (m *model) jobText(
+	id string,
+	job *apiv1.JobInfo,
+	now int64,
+	history *apiv1.GpuHistoryReply,
+) *detail {
 	view := m.text()
 	view.Now = now
 	state, _ := render.StateNames(job)
-	lines := []string{"", "  " + m.paintText(bold, safeText("Job "+view.ID(render.JobRow{JobInfo: job, Task: -1})+" "+job.GetSpec().GetName())) + " of " + safeText(job.GetUser()) + "  " + m.paintText(stateStyle(job), state)}
+	lines := []string{
+		"",
+		"  " + m.paintText(
+			bold,
+			safeText(
+				"Job "+view.ID(render.JobRow{JobInfo: job, Task: -1})+" "+job.GetSpec().GetName(),
+			),
+		) + " of " + safeText(
+			job.GetUser(),
+		) + "  " + m.paintText(
+			stateStyle(job),
+			state,
+		),
+	}
 	add := func(name, value string) {
 		if value != "" {
 			lines = append(lines, "  "+fitColumn(name, 12, false)+" "+safeText(value))
@@ -269,7 +375,15 @@ func (m *model) jobText(id string, job *apiv1.JobInfo, now int64, history *apiv1
 		add("planned", view.Time(job.GetPlannedStart())+" on "+job.GetPlannedNodes())
 	}
 	if spec.JobState(job.GetState()).Terminal() {
-		add("ended", fmt.Sprintf("%s, exit %d:%d", view.Time(job.GetEnd()), job.GetExitCode(), job.GetExitSignal()))
+		add(
+			"ended",
+			fmt.Sprintf(
+				"%s, exit %d:%d",
+				view.Time(job.GetEnd()),
+				job.GetExitCode(),
+				job.GetExitSignal(),
+			),
+		)
 	} else if job.GetEnd() != 0 {
 		add("ends by", view.Time(job.GetEnd())+", in "+render.Span(job.GetEnd()-now))
 	}
@@ -279,7 +393,10 @@ func (m *model) jobText(id string, job *apiv1.JobInfo, now int64, history *apiv1
 	} else if word != "" {
 		add("reason", word+" "+more)
 	}
-	add("account", job.GetSpec().GetAccount()+", partition "+job.GetPartition()+", QOS "+render.QOSOf(job))
+	add(
+		"account",
+		job.GetSpec().GetAccount()+", partition "+job.GetPartition()+", QOS "+render.QOSOf(job),
+	)
 	add("asked for", render.TRESText(job.GetReqTres()))
 	for _, node := range job.GetAllocation() {
 		var gpus []string
@@ -312,10 +429,28 @@ func (m *model) charts(history *apiv1.GpuHistoryReply) []string {
 			}
 			line, mean, most, ok := render.DrawLine(values, full, m.bars)
 			if ok {
-				lines = append(lines, fmt.Sprintf("  %s %s  mean %.0f %s, most %.0f %s", fitColumn(name, 12, false), m.paintText(green, string(line)), mean, unit, most, unit))
+				lines = append(
+					lines,
+					fmt.Sprintf(
+						"  %s %s  mean %.0f %s, most %.0f %s",
+						fitColumn(name, 12, false),
+						m.paintText(green, string(line)),
+						mean,
+						unit,
+						most,
+						unit,
+					),
+				)
 			}
 		}
-		lines = append(lines, "", "  "+m.paintText(bold, safeText(gpu.GetNode())+" GPU "+strconv.FormatUint(uint64(gpu.GetIndex()), 10)))
+		lines = append(
+			lines,
+			"",
+			"  "+m.paintText(
+				bold,
+				safeText(gpu.GetNode())+" GPU "+strconv.FormatUint(uint64(gpu.GetIndex()), 10),
+			),
+		)
 		figure("utilisation", "%", 100, func(p *apiv1.GpuPoint) *float64 { return p.Util })
 		figure("memory", "MiB", 0, func(p *apiv1.GpuPoint) *float64 { return p.MemoryMib })
 		figure("power", "W", 0, func(p *apiv1.GpuPoint) *float64 { return p.Power })

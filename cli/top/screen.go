@@ -108,7 +108,12 @@ func (m *model) summary() string {
 	if now := m.jobs.GetNow(); now != 0 {
 		at = time.Unix(0, now).In(m.env.Loc).Format("15:04:05")
 	}
-	parts := []string{m.paintText(bold, safeText(m.cluster)), at, m.paintText(green, fmt.Sprint(running)) + " running", m.paintText(yellow, fmt.Sprint(pending)) + " pending"}
+	parts := []string{
+		m.paintText(bold, safeText(m.cluster)),
+		at,
+		m.paintText(green, fmt.Sprint(running)) + " running",
+		m.paintText(yellow, fmt.Sprint(pending)) + " pending",
+	}
 	if all > 0 {
 		parts = append(parts, fmt.Sprintf("GPUs %d/%d %s", held, all, drawMeter(held, all, 12)))
 	}
@@ -169,13 +174,36 @@ func (m *model) tabs() string {
 func (m *model) foot() string {
 	switch {
 	case m.asking.verb != "":
-		return ansi.Truncate(m.paintText(yellow, fmt.Sprintf("%s job %s? y = yes, any other key = no   (%s)", m.asking.verb, m.asking.target, commandOf(m.asking))), m.width, "…")
+		return ansi.Truncate(
+			m.paintText(
+				yellow,
+				fmt.Sprintf(
+					"%s job %s? y = yes, any other key = no   (%s)",
+					m.asking.verb,
+					m.asking.target,
+					commandOf(m.asking),
+				),
+			),
+			m.width,
+			"…",
+		)
 	case m.message != "":
 		return ansi.Truncate(m.paintText(cyan, safeText(m.message)), m.width, "…")
 	case m.detail != nil:
-		return ansi.Truncate(m.paintText(dim, "esc back  j/k scroll  w why  c cancel  r again"), m.width, "…")
+		return ansi.Truncate(
+			m.paintText(dim, "esc back  j/k scroll  w why  c cancel  r again"),
+			m.width,
+			"…",
+		)
 	}
-	return ansi.Truncate(m.paintText(dim, "/ filter  s sort  u mine  enter open  w why  c cancel  h hold  ? keys  q quit"), m.width, "…")
+	return ansi.Truncate(
+		m.paintText(
+			dim,
+			"/ filter  s sort  u mine  enter open  w why  c cancel  h hold  ? keys  q quit",
+		),
+		m.width,
+		"…",
+	)
 }
 
 // commandOf is the command line that does the same.

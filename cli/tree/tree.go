@@ -43,7 +43,11 @@ type Number struct {
 
 // object is the number as it is written.
 func (n Number) object() Object {
-	return Object{{Key: "set", Value: n.Set}, {Key: "infinite", Value: n.Infinite}, {Key: "number", Value: n.N}}
+	return Object{
+		{Key: "set", Value: n.Set},
+		{Key: "infinite", Value: n.Infinite},
+		{Key: "number", Value: n.N},
+	}
 }
 
 // Seq is a List whose elements are made while they are written, so that a long
@@ -243,7 +247,15 @@ func quote(b []byte, s string) []byte {
 			r, n := utf8.DecodeRuneInString(s[i:])
 			i += n
 			if r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffe || r == 0xffff {
-				b = append(b, '\\', 'u', hex[r>>12&15], hex[r>>8&15], hex[r>>4&15], hex[r&15]) // not printable: YAML refuses them
+				b = append(
+					b,
+					'\\',
+					'u',
+					hex[r>>12&15],
+					hex[r>>8&15],
+					hex[r>>4&15],
+					hex[r&15],
+				) // not printable: YAML refuses them
 			} else {
 				b = utf8.AppendRune(b, r)
 			}

@@ -36,7 +36,9 @@ func translate(err error) error {
 		return nil
 	case errors.Is(err, runtime.ErrNotFound):
 		return fmt.Errorf("%w: %w", daemon.ErrNoRun, err)
-	case errors.Is(err, runtime.ErrDown), errors.Is(err, runtime.ErrClosed), errors.Is(err, runtime.ErrNoAnswer):
+	case errors.Is(err, runtime.ErrDown),
+		errors.Is(err, runtime.ErrClosed),
+		errors.Is(err, runtime.ErrNoAnswer):
 		return fmt.Errorf("%w: %w", daemon.ErrDown, err)
 	}
 	return err
@@ -147,7 +149,9 @@ func lookUpAccount(uid uint32) (home, shell string) {
 	shell = "/bin/sh"
 	if b, err := os.ReadFile("/etc/passwd"); err == nil {
 		for line := range strings.Lines(string(b)) {
-			if f := strings.Split(strings.TrimSpace(line), ":"); len(f) == 7 && f[0] == u.Username && f[6] != "" {
+			if f := strings.Split(strings.TrimSpace(line), ":"); len(f) == 7 &&
+				f[0] == u.Username &&
+				f[6] != "" {
 				shell = f[6]
 			}
 		}
@@ -216,7 +220,14 @@ func (p simulatedGPUs) Assign(now spec.Instant, jobs []daemon.Assignment) error 
 			errs = append(errs, fmt.Errorf("job %d: %w", j.Job, err))
 			load = simulated.LoadOf(j.Job)
 		}
-		list[i] = simulated.Assignment{Job: j.Job, Attempt: j.Attempt, From: j.From, Load: load, UUIDs: j.UUIDs, Share: j.Share}
+		list[i] = simulated.Assignment{
+			Job:     j.Job,
+			Attempt: j.Attempt,
+			From:    j.From,
+			Load:    load,
+			UUIDs:   j.UUIDs,
+			Share:   j.Share,
+		}
 	}
 	return errors.Join(append(errs, p.SetJobs(now, list))...)
 }
@@ -248,8 +259,17 @@ func (m metrics) SetJobs(jobs []daemon.JobOnNode) {
 	out := make([]telemetry.JobOnNode, len(jobs))
 	for i := range jobs {
 		job := &jobs[i]
-		out[i] = telemetry.JobOnNode{UID: job.UID, Attempt: job.Attempt, ID: job.ID, User: job.User, Account: job.Account, Partition: job.Partition,
-			From: job.From, CPUs: job.CPUs, Memory: job.MemoryMiB << 20}
+		out[i] = telemetry.JobOnNode{
+			UID:       job.UID,
+			Attempt:   job.Attempt,
+			ID:        job.ID,
+			User:      job.User,
+			Account:   job.Account,
+			Partition: job.Partition,
+			From:      job.From,
+			CPUs:      job.CPUs,
+			Memory:    job.MemoryMiB << 20,
+		}
 		for _, g := range job.GPUs {
 			out[i].GPUs = append(out[i].GPUs, telemetry.GPUShare{UUID: g})
 		}
@@ -265,8 +285,18 @@ func (m metrics) SetUsage(list []daemon.JobUsage) {
 	out := make([]telemetry.JobUsage, len(list))
 	for i := range list {
 		u := &list[i]
-		out[i] = telemetry.JobUsage{UID: u.UID, Attempt: u.Attempt, UserNS: int64(u.UserCPU), SystemNS: int64(u.SystemCPU), MemoryBytes: u.RSS,
-			PeakBytes: u.PeakRSS, ReadBytes: u.ReadB, WriteBytes: u.WriteB, OOMKills: u.OOMKills, Processes: int64(u.Procs)}
+		out[i] = telemetry.JobUsage{
+			UID:         u.UID,
+			Attempt:     u.Attempt,
+			UserNS:      int64(u.UserCPU),
+			SystemNS:    int64(u.SystemCPU),
+			MemoryBytes: u.RSS,
+			PeakBytes:   u.PeakRSS,
+			ReadBytes:   u.ReadB,
+			WriteBytes:  u.WriteB,
+			OOMKills:    u.OOMKills,
+			Processes:   int64(u.Procs),
+		}
 	}
 	m.t.SetUsage(out)
 }

@@ -87,7 +87,9 @@ func readSettings(o options) (*settings, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.slurmConf, err)
 	}
-	s.stateDir, err = filepath.Abs(orElse(o.stateDir, filepath.Join(s.cfg.StateDir, "agent", s.node.Name)))
+	s.stateDir, err = filepath.Abs(
+		orElse(o.stateDir, filepath.Join(s.cfg.StateDir, "agent", s.node.Name)),
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -129,14 +131,21 @@ func findNode(nodes []spec.NodeSpec, name, hostname string) (*spec.NodeSpec, err
 	if name != "" {
 		return nil, fmt.Errorf("there is no node %s; there is %s", name, someNodes(nodes))
 	}
-	return nil, fmt.Errorf("no node has this host's name %s as its NodeName or NodeHostname (there is %s): name one with --node", hostname, someNodes(nodes))
+	return nil, fmt.Errorf(
+		"no node has this host's name %s as its NodeName or NodeHostname (there is %s): name one with --node",
+		hostname,
+		someNodes(nodes),
+	)
 }
 
 // describeNode makes the node's own description, for -Z: what the machine has, with
 // what --describe says instead or besides.
 func (s *settings) describeNode() error {
 	name := orElse(s.options.node, s.host.Hostname)
-	if slices.ContainsFunc(s.cluster.Config.Nodes, func(n spec.NodeSpec) bool { return n.Name == name }) {
+	if slices.ContainsFunc(
+		s.cluster.Config.Nodes,
+		func(n spec.NodeSpec) bool { return n.Name == name },
+	) {
 		return fmt.Errorf("node %s is in the file: start its agent without -Z", name)
 	}
 	said := map[string]bool{}
@@ -150,7 +159,10 @@ func (s *settings) describeNode() error {
 		n   int64
 	}{{"CPUs", int64(s.host.CPUs)}, {"Sockets", int64(s.host.Sockets)}, {"CoresPerSocket", int64(s.host.CoresPerSocket)},
 		{"ThreadsPerCore", int64(s.host.ThreadsPerCore)}, {"RealMemory", s.host.RealMemoryMiB}}
-	shape := said["cpus"] || said["sockets"] || said["corespersocket"] || said["threadspercore"] || said["boards"] || said["socketsperboard"] || said["procs"]
+	shape := said["cpus"] || said["sockets"] || said["corespersocket"] || said["threadspercore"] ||
+		said["boards"] ||
+		said["socketsperboard"] ||
+		said["procs"]
 	for _, f := range found {
 		if f.n > 0 && !said[strings.ToLower(f.key)] && (f.key == "RealMemory" || !shape) {
 			line += fmt.Sprintf(" %s=%d", f.key, f.n)
@@ -194,11 +206,19 @@ func (s *settings) planNode() plan.Node {
 		Name: s.node.Name, Host: s.host.Hostname, Cluster: s.cluster.Config.ClusterName, SlurmConf: s.slurmConf, MemoryMiB: s.host.RealMemoryMiB,
 		MPSEach: mpsEach(s.node.GRES),
 		Append:  limits.JobFileAppend, Affinity: file.Agent.TaskAffinity, Parts: map[string]plan.MemoryDefault{},
-		Memory: plan.MemoryDefault{PerCPU: limits.DefMemPerCPU, PerNode: limits.DefMemPerNode, PerGPU: limits.DefMemPerGPU},
+		Memory: plan.MemoryDefault{
+			PerCPU:  limits.DefMemPerCPU,
+			PerNode: limits.DefMemPerNode,
+			PerGPU:  limits.DefMemPerGPU,
+		},
 	}
 	for i := range s.cluster.Config.Partitions {
 		p := &s.cluster.Config.Partitions[i]
-		node.Parts[p.Name] = plan.MemoryDefault{PerCPU: p.DefMemPerCPU, PerNode: p.DefMemPerNode, PerGPU: p.DefMemPerGPU}
+		node.Parts[p.Name] = plan.MemoryDefault{
+			PerCPU:  p.DefMemPerCPU,
+			PerNode: p.DefMemPerNode,
+			PerGPU:  p.DefMemPerGPU,
+		}
 	}
 	node.TaskProlog, node.TaskEpilog = file.Agent.TaskProlog, file.Agent.TaskEpilog
 	node.Space = s.space()
@@ -210,8 +230,19 @@ func (s *settings) planNode() plan.Node {
 		node.CPUs = node.CPUs.Set(c)
 	}
 	if c := s.cluster.Cgroup; file.Agent.TaskCgroup && c.Plugin != "disabled" {
-		node.Confine = plan.Confine{Cores: c.ConstrainCores, Devices: c.ConstrainDevices, RAM: c.ConstrainRAM, Swap: c.ConstrainSwap,
-			AllowedRAM: int64(c.AllowedRAM), AllowedSwap: int64(c.AllowedSwap), MaxRAM: int64(c.MaxRAM), MinRAM: c.MinRAM, Tasks: c.MaxTasks}
+		node.Confine = plan.Confine{
+			Cores:   c.ConstrainCores,
+			Devices: c.ConstrainDevices,
+			RAM:     c.ConstrainRAM,
+			Swap:    c.ConstrainSwap,
+			AllowedRAM: int64(
+				c.AllowedRAM,
+			),
+			AllowedSwap: int64(c.AllowedSwap),
+			MaxRAM:      int64(c.MaxRAM),
+			MinRAM:      c.MinRAM,
+			Tasks:       c.MaxTasks,
+		}
 	}
 	return node
 }
@@ -266,14 +297,20 @@ func (s *settings) usageEvery() spec.Span {
 	return max(every, wholeSeconds(s.cfg.Telemetry.Interval))
 }
 
-func wholeSeconds(d spec.Span) spec.Span { return (d + spec.Second - 1) / spec.Second * spec.Second }
+func wholeSeconds(
+	d spec.Span,
+) spec.Span {
+	return (d + spec.Second - 1) / spec.Second * spec.Second
+}
 
 // nodeInventory is what the node registers of the machine. With config_overrides
 // a node keeps its declared size where the machine is smaller.
 func (s *settings) nodeInventory(found host.Inventory) spec.Inventory {
 	inv := spec.Inventory{
 		BootID: found.BootID, BootedAt: found.BootTime, Hostname: found.Hostname, OS: found.OS, Arch: found.Arch,
-		CPUs: int64(found.CPUs), Sockets: int64(found.Sockets), CoresPerSocket: int64(found.CoresPerSocket), ThreadsPerCore: int64(found.ThreadsPerCore),
+		CPUs: int64(
+			found.CPUs,
+		), Sockets: int64(found.Sockets), CoresPerSocket: int64(found.CoresPerSocket), ThreadsPerCore: int64(found.ThreadsPerCore),
 		Mem: found.RealMemoryMiB, TmpDisk: found.TmpDiskMiB, Degraded: strings.Join(found.Notes, "; "),
 	}
 	if !s.cluster.Config.ConfigOverrides {
@@ -282,7 +319,15 @@ func (s *settings) nodeInventory(found host.Inventory) spec.Inventory {
 	var weak []string
 	keep := func(what string, have *int64, declared int64) {
 		if declared > *have {
-			weak = append(weak, fmt.Sprintf("%s is declared as %d and is %d (config_overrides)", what, declared, *have))
+			weak = append(
+				weak,
+				fmt.Sprintf(
+					"%s is declared as %d and is %d (config_overrides)",
+					what,
+					declared,
+					*have,
+				),
+			)
 			*have = declared
 		}
 	}
@@ -298,7 +343,10 @@ func (s *settings) nodeInventory(found host.Inventory) spec.Inventory {
 
 // mpsEach tells that several GPUs of a node may be shared by MPS at a time.
 func mpsEach(gres []spec.GRESSpec) bool {
-	return slices.ContainsFunc(gres, func(g spec.GRESSpec) bool { return g.Name == "mps" && g.HasFlag("all_sharing") })
+	return slices.ContainsFunc(
+		gres,
+		func(g spec.GRESSpec) bool { return g.Name == "mps" && g.HasFlag("all_sharing") },
+	)
 }
 
 // declaredGPUs are the GPUs of the node's line, for the provider that
@@ -375,7 +423,10 @@ func (s *settings) controllerAddresses() ([]string, error) {
 		out = append(out, withPort(orElse(h.Addr, h.Name), port))
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("%s names no SlurmctldHost: name the controller with --controller", s.slurmConf)
+		return nil, fmt.Errorf(
+			"%s names no SlurmctldHost: name the controller with --controller",
+			s.slurmConf,
+		)
 	}
 	return out, nil
 }

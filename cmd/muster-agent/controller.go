@@ -47,7 +47,10 @@ func dialController(address string, source *mtls.Source) (*grpc.ClientConn, erro
 	if err != nil {
 		return nil, fmt.Errorf("controller %s: %w", address, err)
 	}
-	return grpcx.DialTLS(address, func() *tls.Config { return source.Client(name, identity.Controller, channel.ALPNGRPC) })
+	return grpcx.DialTLS(
+		address,
+		func() *tls.Config { return source.Client(name, identity.Controller, channel.ALPNGRPC) },
+	)
 }
 
 // currentClient gives a client of the controller to use now.
@@ -175,8 +178,19 @@ func (v *verifier) Verify(raw []byte, now spec.Instant) (credentials.Claims, err
 	if err != nil {
 		return credentials.Claims{}, err
 	}
-	claims := credentials.Claims{Cluster: c.Cluster, Job: c.Job, Attempt: c.Attempt, Step: c.Step, UID: c.UID, GID: c.GID, Groups: c.Groups,
-		Issued: c.Issued, Expires: c.Expires, Launch: c.Launch, Epoch: c.Epoch}
+	claims := credentials.Claims{
+		Cluster: c.Cluster,
+		Job:     c.Job,
+		Attempt: c.Attempt,
+		Step:    c.Step,
+		UID:     c.UID,
+		GID:     c.GID,
+		Groups:  c.Groups,
+		Issued:  c.Issued,
+		Expires: c.Expires,
+		Launch:  c.Launch,
+		Epoch:   c.Epoch,
+	}
 	copy(claims.Run[:], c.Run)
 	return claims, nil
 }

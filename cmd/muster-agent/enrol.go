@@ -35,7 +35,12 @@ type party struct {
 
 // nodeParty is the node.
 func (s *settings) nodeParty() party {
-	return party{name: s.node.Name, role: identity.Agent, tls: filepath.Join(s.stateDir, "tls"), tokenFile: s.tokenFile}
+	return party{
+		name:      s.node.Name,
+		role:      identity.Agent,
+		tls:       filepath.Join(s.stateDir, "tls"),
+		tokenFile: s.tokenFile,
+	}
 }
 
 // describeHost is what people call such a host, and how a token for it is made.
@@ -57,7 +62,12 @@ func (p party) openCertificates(ctx context.Context, addresses []string) (*mtls.
 	_, err := os.Stat(filepath.Join(p.tls, pki.HostFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		if p.tokenFile == "" {
-			return nil, fmt.Errorf("this %s has no certificate in %s: make a token on the controller with `%s` and give it with --token-file", what, p.tls, command)
+			return nil, fmt.Errorf(
+				"this %s has no certificate in %s: make a token on the controller with `%s` and give it with --token-file",
+				what,
+				p.tls,
+				command,
+			)
 		}
 		if err := p.enrolAt(ctx, remote); err != nil {
 			return nil, err
@@ -68,14 +78,23 @@ func (p party) openCertificates(ctx context.Context, addresses []string) (*mtls.
 		return nil, fmt.Errorf("this %s's certificate: %w", what, err)
 	}
 	if self := source.Self(); self.Kind != p.role || self.Node != p.name {
-		return nil, fmt.Errorf("the certificate in %s is of %s, not of %s %s: give each its own --state-dir", p.tls, self, what, p.name)
+		return nil, fmt.Errorf(
+			"the certificate in %s is of %s, not of %s %s: give each its own --state-dir",
+			p.tls,
+			self,
+			what,
+			p.name,
+		)
 	}
 	return source, nil
 }
 
 // remoteAddresses are the addresses that are not a socket on this host.
 func remoteAddresses(addresses []string) []string {
-	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool { return strings.Contains(a, "/") })
+	return slices.DeleteFunc(
+		slices.Clone(addresses),
+		func(a string) bool { return strings.Contains(a, "/") },
+	)
 }
 
 // enrolAt trades the token for a certificate at the first controller that
@@ -117,21 +136,28 @@ func (p party) enrol(ctx context.Context, address, text string) error {
 	if err != nil {
 		return err
 	}
-	conn, err := grpcx.DialTLS(address, func() *tls.Config { return mtls.Pinned(pin, channel.ALPNGRPC) })
+	conn, err := grpcx.DialTLS(
+		address,
+		func() *tls.Config { return mtls.Pinned(pin, channel.ALPNGRPC) },
+	)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	reply, err := service.NewAgentsClient(conn).Enrol(ctx, &apiv1.EnrolRequest{Token: text, Node: p.name, Csr: csr})
+	reply, err := service.NewAgentsClient(conn).
+		Enrol(ctx, &apiv1.EnrolRequest{Token: text, Node: p.name, Csr: csr})
 	if err != nil {
 		return err
 	}
 	if err := pki.Dir(p.tls).SaveEnrolled(pki.Pair{Cert: reply.GetCertificate(), Key: key}); err != nil {
 		return err
 	}
-	return errors.Join(os.Remove(filepath.Join(p.tls, enrolKey)), os.Remove(filepath.Join(p.tls, enrolRequest)))
+	return errors.Join(
+		os.Remove(filepath.Join(p.tls, enrolKey)),
+		os.Remove(filepath.Join(p.tls, enrolRequest)),
+	)
 }
 
 // signingRequest gives the signing request to send: that of an unfinished enrolment,
@@ -190,7 +216,13 @@ func readToken(path string) (string, error) {
 
 // renewCertificate keeps the certificate young. A failure is tried again: there is a
 // third of the certificate's life left when it begins.
-func renewCertificate(ctx context.Context, source *mtls.Source, dir pki.Dir, c *controllers, log *slog.Logger) {
+func renewCertificate(
+	ctx context.Context,
+	source *mtls.Source,
+	dir pki.Dir,
+	c *controllers,
+	log *slog.Logger,
+) {
 	const retry = 10 * time.Minute
 	for {
 		wait := max(time.Until(source.RenewAfter()), 0)
@@ -207,7 +239,13 @@ func renewCertificate(ctx context.Context, source *mtls.Source, dir pki.Dir, c *
 				log.Info("this host's certificate was renewed", "until", source.Self().NotAfter)
 				break
 			}
-			log.Warn("this host's certificate could not be renewed; trying again", "error", err, "ends", source.Self().NotAfter)
+			log.Warn(
+				"this host's certificate could not be renewed; trying again",
+				"error",
+				err,
+				"ends",
+				source.Self().NotAfter,
+			)
 			wait = retry
 		}
 	}

@@ -29,13 +29,20 @@ type gate struct {
 
 // openGate listens. A socket that is served already is an error that wraps
 // listen.ErrBusy.
-func openGate(path string, addresses []string, source *mtls.Source, log *slog.Logger) (*gate, error) {
+func openGate(
+	path string,
+	addresses []string,
+	source *mtls.Source,
+	log *slog.Logger,
+) (*gate, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
 	self := source.Self()
 	_, command := party{name: self.Node, role: self.Kind}.describeHost()
-	passing, err := transport.New(transport.Config{Addresses: addresses, Source: source, Enrol: command, Log: log})
+	passing, err := transport.New(
+		transport.Config{Addresses: addresses, Source: source, Enrol: command, Log: log},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +58,13 @@ func (g *gate) serveCommands(ctx context.Context, wg *sync.WaitGroup) {
 	if g == nil {
 		return
 	}
-	g.log.Info("commands on this host are passed on", "socket", g.socket.Addr().String(), "controllers", strings.Join(g.addresses, " "))
+	g.log.Info(
+		"commands on this host are passed on",
+		"socket",
+		g.socket.Addr().String(),
+		"controllers",
+		strings.Join(g.addresses, " "),
+	)
 	wg.Go(func() {
 		if err := g.Serve(ctx, g.socket); err != nil {
 			g.log.Error("commands on this host are not served any more", "error", err)
@@ -67,13 +80,21 @@ func (a *assembled) gateHere(addresses []string, source *mtls.Source) *gate {
 		return nil
 	}
 	if _, err := os.Stat(filepath.Join(loginDir(a.s.cfg.StateDir), "tls")); err == nil {
-		a.log.Info("this is a login host too: its agent (muster-agent --login) serves the commands here")
+		a.log.Info(
+			"this is a login host too: its agent (muster-agent --login) serves the commands here",
+		)
 		return nil
 	}
 	g, err := openGate(a.s.cfg.Socket, addresses, source, a.log)
 	switch {
 	case errors.Is(err, listen.ErrBusy):
-		a.log.Info("the commands on this host are served by somebody else", "socket", a.s.cfg.Socket, "who", err)
+		a.log.Info(
+			"the commands on this host are served by somebody else",
+			"socket",
+			a.s.cfg.Socket,
+			"who",
+			err,
+		)
 		return nil
 	case err != nil:
 		a.noteWeakness(fmt.Errorf("commands on this host do not reach the controller: %w", err))
@@ -114,7 +135,11 @@ func onThisHost(address string) bool {
 // reached over a network can reach this one; empty where none is.
 func nearestAddress(addresses []string) string {
 	for _, a := range remoteAddresses(addresses) {
-		c, err := net.DialTimeout("udp", a, 2*time.Second) // asks the routing table, and sends nothing
+		c, err := net.DialTimeout(
+			"udp",
+			a,
+			2*time.Second,
+		) // asks the routing table, and sends nothing
 		if err != nil {
 			continue
 		}

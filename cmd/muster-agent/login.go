@@ -66,7 +66,9 @@ func (p party) readEnrolment() (e enrolled, err error) {
 func (p party) enrolHost(ctx context.Context, e enrolled, out io.Writer) error {
 	e.Controllers = remoteAddresses(e.Controllers)
 	if len(e.Controllers) == 0 {
-		return errors.New("--enrol: name the controller with --controller HOST[:PORT]; over its socket no certificate is needed")
+		return errors.New(
+			"--enrol: name the controller with --controller HOST[:PORT]; over its socket no certificate is needed",
+		)
 	}
 	if err := p.enrolAt(ctx, e.Controllers); err != nil {
 		return err
@@ -84,7 +86,13 @@ func (p party) noteWelcome(ctx context.Context, e enrolled, out io.Writer) error
 		return err
 	}
 	self := source.Self()
-	_, err = fmt.Fprintf(out, "%s of cluster %s has its certificate, good until %s and renewed by itself\n", self, self.Cluster, self.NotAfter.Format("2006-01-02"))
+	_, err = fmt.Fprintf(
+		out,
+		"%s of cluster %s has its certificate, good until %s and renewed by itself\n",
+		self,
+		self.Cluster,
+		self.NotAfter.Format("2006-01-02"),
+	)
 	return err
 }
 
@@ -123,7 +131,10 @@ func readLogin(o options) (*loginSettings, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &loginSettings{cfg: cfg, party: party{name: o.node, role: identity.Login, tokenFile: o.tokenFile}}
+	s := &loginSettings{
+		cfg:   cfg,
+		party: party{name: o.node, role: identity.Login, tokenFile: o.tokenFile},
+	}
 	s.party.tls = filepath.Join(orElse(o.stateDir, loginDir(cfg.StateDir)), "tls")
 	known, err := s.party.readEnrolment()
 	if err != nil {
@@ -157,7 +168,9 @@ func (s *loginSettings) controllerAddresses(o options, known enrolled) ([]string
 	}
 	conf := orElse(o.conf, s.cfg.SlurmConf)
 	if _, err := os.Stat(conf); err != nil {
-		return nil, errors.New("where is the controller? Name it with --controller HOST[:PORT] when this host enrols; it is remembered")
+		return nil, errors.New(
+			"where is the controller? Name it with --controller HOST[:PORT] when this host enrols; it is remembered",
+		)
 	}
 	cluster, problems := conffile.ReadSlurm(conf)
 	if err := problems.Err(); err != nil {
@@ -173,7 +186,9 @@ func controllersOf(cluster *slurmconf.Cluster) ([]string, error) {
 		out = append(out, withPort(orElse(h.Addr, h.Name), cluster.Control.Port))
 	}
 	if len(out) == 0 {
-		return nil, errors.New("slurm.conf names no SlurmctldHost: name the controller with --controller")
+		return nil, errors.New(
+			"slurm.conf names no SlurmctldHost: name the controller with --controller",
+		)
 	}
 	return out, nil
 }
@@ -186,7 +201,11 @@ func serveLogin(ctx context.Context, o options, out, errOut io.Writer) error {
 		return err
 	}
 	if o.enrol {
-		return s.party.enrolHost(ctx, enrolled{Controllers: s.addresses, Accounting: s.accounting}, out)
+		return s.party.enrolHost(
+			ctx,
+			enrolled{Controllers: s.addresses, Accounting: s.accounting},
+			out,
+		)
 	}
 	log := newLogger(s.cfg.Log, errOut).With("login", s.party.name)
 	if err := os.MkdirAll(filepath.Dir(s.party.tls), 0o755); err != nil {
@@ -202,7 +221,9 @@ func serveLogin(ctx context.Context, o options, out, errOut io.Writer) error {
 		return err
 	}
 	if source == nil {
-		return errors.New("on the controller's own host its socket serves the commands: a login host is another machine")
+		return errors.New(
+			"on the controller's own host its socket serves the commands: a login host is another machine",
+		)
 	}
 	if err := s.party.rememberEnrolment(enrolled{Controllers: remoteAddresses(s.addresses), Accounting: s.accounting}); err != nil {
 		return err

@@ -21,7 +21,12 @@ func (i imageCache) Fetch(ctx context.Context, name string) (*plan.Unpacked, err
 	if err != nil {
 		return nil, err
 	}
-	return &plan.Unpacked{Root: got.Root, Digest: got.Digest, WorkDir: got.WorkDir, Env: got.Env}, nil
+	return &plan.Unpacked{
+		Root:    got.Root,
+		Digest:  got.Digest,
+		WorkDir: got.WorkDir,
+		Env:     got.Env,
+	}, nil
 }
 
 // space is what job_container.conf gives each job on this node for itself; nil
@@ -34,7 +39,13 @@ func (s *settings) space() *plan.Space {
 	if private.Base == "" {
 		return nil
 	}
-	return &plan.Space{Base: private.Base, Auto: private.Auto, Dirs: private.Dirs, Shared: private.Shared, Init: private.Init}
+	return &plan.Space{
+		Base:   private.Base,
+		Auto:   private.Auto,
+		Dirs:   private.Dirs,
+		Shared: private.Shared,
+		Init:   private.Init,
+	}
 }
 
 // spaceBase is where private folders are made; empty where there are none.
@@ -55,12 +66,23 @@ func (s *settings) unable() string {
 	}
 	var wrong []string
 	if os.Geteuid() != 0 {
-		wrong = append(wrong, fmt.Sprintf("the agent is not root (uid %d) and cannot mount anything", os.Geteuid()))
+		wrong = append(
+			wrong,
+			fmt.Sprintf("the agent is not root (uid %d) and cannot mount anything", os.Geteuid()),
+		)
 	}
 	for _, own := range []struct{ what, path string }{{"BasePath", sp.Base}, {"the agent's state folder", s.stateDir}, {"muster-shepherd", s.shepherd}} {
 		for _, dir := range sp.Dirs {
 			if slurmconf.Within(own.path, dir) {
-				wrong = append(wrong, fmt.Sprintf("%s %s lies in %s, which is private to each job: put it elsewhere", own.what, own.path, dir))
+				wrong = append(
+					wrong,
+					fmt.Sprintf(
+						"%s %s lies in %s, which is private to each job: put it elsewhere",
+						own.what,
+						own.path,
+						dir,
+					),
+				)
 			}
 		}
 	}
@@ -76,7 +98,10 @@ func (s *settings) unable() string {
 	}
 	if sp.Init != "" {
 		if st, err := os.Stat(sp.Init); err != nil || st.IsDir() || st.Mode()&0o111 == 0 {
-			wrong = append(wrong, fmt.Sprintf("InitScript %s is not a program of this node", sp.Init))
+			wrong = append(
+				wrong,
+				fmt.Sprintf("InitScript %s is not a program of this node", sp.Init),
+			)
 		}
 	}
 	if len(wrong) == 0 {

@@ -79,7 +79,11 @@ func (s *sampleStore) connTo(address string) (*grpc.ClientConn, error) {
 		return c, nil
 	}
 	if s.source == nil && !strings.Contains(address, "/") {
-		return nil, fmt.Errorf("telemetry.samples_to: %w: this agent has no certificate for %s", errNoStore, address)
+		return nil, fmt.Errorf(
+			"telemetry.samples_to: %w: this agent has no certificate for %s",
+			errNoStore,
+			address,
+		)
 	}
 	c, err := dialController(address, s.source)
 	if err == nil {

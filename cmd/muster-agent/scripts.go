@@ -62,7 +62,12 @@ func (n *nodeScripts) Check(ctx context.Context) error {
 
 // run runs the programs of some patterns one after the other, those of one
 // pattern in Slurm's order, from z to a, until one fails.
-func (n *nodeScripts) run(ctx context.Context, patterns []string, timeout spec.Span, env []string) error {
+func (n *nodeScripts) run(
+	ctx context.Context,
+	patterns []string,
+	timeout spec.Span,
+	env []string,
+) error {
 	if n.conf.Serial {
 		n.serial.Lock()
 		defer n.serial.Unlock()

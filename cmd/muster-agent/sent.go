@@ -43,7 +43,8 @@ func fetchConfig(ctx context.Context, o options, log *slog.Logger) (options, err
 	if err != nil {
 		return o, err
 	}
-	if _, err := os.Stat(orElse(o.conf, cfg.SlurmConf)); o.conf != "" || !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(orElse(o.conf, cfg.SlurmConf)); o.conf != "" ||
+		!errors.Is(err, fs.ErrNotExist) {
 		return o, nil
 	}
 	p := party{name: o.node, role: identity.Agent, tokenFile: o.tokenFile}
@@ -71,7 +72,10 @@ func fetchConfig(ctx context.Context, o options, log *slog.Logger) (options, err
 	if err != nil || len(addresses) == 0 {
 		return o, err // without --controller there is no configuration, as will be said
 	}
-	o.node, o.stateDir, o.sent = p.name, state, &sent{root: filepath.Join(state, sentDir), controllers: addresses}
+	o.node, o.stateDir, o.sent = p.name, state, &sent{
+		root:        filepath.Join(state, sentDir),
+		controllers: addresses,
+	}
 	if o.enrol {
 		if err := p.enrolAt(ctx, addresses); err != nil {
 			return o, err
@@ -99,7 +103,12 @@ func enrolledNode(stateDir string) string {
 }
 
 // fetchFiles gets the files, or does with those of the last time.
-func (s *sent) fetchFiles(ctx context.Context, state string, source *mtls.Source, log *slog.Logger) error {
+func (s *sent) fetchFiles(
+	ctx context.Context,
+	state string,
+	source *mtls.Source,
+	log *slog.Logger,
+) error {
 	rep, err := askControllers(ctx, s.controllers, source)
 	if err == nil {
 		err = s.keepFiles(state, rep)
@@ -112,13 +121,21 @@ func (s *sent) fetchFiles(ctx context.Context, state string, source *mtls.Source
 	if rerr != nil {
 		return fmt.Errorf("the controller does not send the configuration: %w", err)
 	}
-	log.Warn("the controller does not send the configuration; that of the last time is used", "error", err)
+	log.Warn(
+		"the controller does not send the configuration; that of the last time is used",
+		"error",
+		err,
+	)
 	s.name = strings.TrimSpace(string(last))
 	return conffile.CheckFileName(s.name)
 }
 
 // askControllers asks the controllers in turn.
-func askControllers(ctx context.Context, addresses []string, source *mtls.Source) (*apiv1.ConfigurationReply, error) {
+func askControllers(
+	ctx context.Context,
+	addresses []string,
+	source *mtls.Source,
+) (*apiv1.ConfigurationReply, error) {
 	var errs []error
 	for _, a := range addresses {
 		conn, err := dialController(a, source)
@@ -126,7 +143,8 @@ func askControllers(ctx context.Context, addresses []string, source *mtls.Source
 			return nil, err
 		}
 		patience, cancel := context.WithTimeout(ctx, 10*time.Second)
-		rep, err := service.NewAgentsClient(conn).Configuration(patience, &apiv1.ConfigurationRequest{})
+		rep, err := service.NewAgentsClient(conn).
+			Configuration(patience, &apiv1.ConfigurationRequest{})
 		cancel()
 		_ = conn.Close()
 		if err == nil {
@@ -143,7 +161,10 @@ func (s *sent) keepFiles(state string, rep *apiv1.ConfigurationReply) error {
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(rep.GetFiles(), func(f *apiv1.ConfFile) bool { return f.GetName() == rep.GetName() }) {
+	if !slices.ContainsFunc(
+		rep.GetFiles(),
+		func(f *apiv1.ConfFile) bool { return f.GetName() == rep.GetName() },
+	) {
 		return fmt.Errorf("%s is not among the files that were sent", rep.GetName())
 	}
 	for _, file := range rep.GetFiles() {

@@ -97,7 +97,10 @@ func lockDir(dir string) (unlock func(), err error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("%s is in use by another muster-agent: give each agent its own --state-dir", dir)
+		return nil, fmt.Errorf(
+			"%s is in use by another muster-agent: give each agent its own --state-dir",
+			dir,
+		)
 	}
 	return func() { _ = f.Close() }, nil
 }
@@ -128,7 +131,14 @@ func (a *assembled) noteWeakness(err error) {
 const maxSocket = 107
 
 // assembleAgent makes the agent, without starting anything but the GPU library.
-func assembleAgent(ctx context.Context, s *settings, ctl daemon.Controller, addresses []string, source *mtls.Source, log *slog.Logger) (*assembled, error) {
+func assembleAgent(
+	ctx context.Context,
+	s *settings,
+	ctl daemon.Controller,
+	addresses []string,
+	source *mtls.Source,
+	log *slog.Logger,
+) (*assembled, error) {
 	a := &assembled{s: s, log: log, keeper: &kept{base: s.spaceBase()}}
 	if err := checkShepherd(s); err != nil {
 		return nil, err
@@ -148,8 +158,15 @@ func assembleAgent(ctx context.Context, s *settings, ctl daemon.Controller, addr
 	if err != nil {
 		return nil, err
 	}
-	opts := telemetry.Options{Cluster: s.cluster.Config.ClusterName, Node: s.node.Name, Version: version, JobLabels: labels, JobAlias: s.cfg.Telemetry.JobLabelName,
-		ClusterLabel: s.cfg.Telemetry.ClusterLabel, Private: s.hidesJobs()}
+	opts := telemetry.Options{
+		Cluster:      s.cluster.Config.ClusterName,
+		Node:         s.node.Name,
+		Version:      version,
+		JobLabels:    labels,
+		JobAlias:     s.cfg.Telemetry.JobLabelName,
+		ClusterLabel: s.cfg.Telemetry.ClusterLabel,
+		Private:      s.hidesJobs(),
+	}
 	opts.Counters, err = readCounters(s.cfg.Telemetry.CountersFile)
 	if err != nil {
 		a.noteWeakness(fmt.Errorf("the default GPU fields are exported: %w", err))
@@ -176,14 +193,18 @@ func assembleAgent(ctx context.Context, s *settings, ctl daemon.Controller, addr
 		return nil, err
 	}
 	cfg := s.agentConfig(sys.Now())
-	if a.gpus == nil && slices.ContainsFunc(s.node.GRES, func(g spec.GRESSpec) bool { return g.Name == "gpu" }) {
+	if a.gpus == nil &&
+		slices.ContainsFunc(s.node.GRES, func(g spec.GRESSpec) bool { return g.Name == "gpu" }) {
 		a.troubles = append(a.troubles, choice.Reason)
 	}
 	if p, ok := a.gpus.(interface{ Note() string }); ok && p.Note() != "" {
 		a.troubles = append(a.troubles, p.Note())
 	}
 	if os.Geteuid() != 0 {
-		why := fmt.Sprintf("the agent is not root (uid %d): it runs jobs of that user only, and cannot hold them to their limits", os.Geteuid())
+		why := fmt.Sprintf(
+			"the agent is not root (uid %d): it runs jobs of that user only, and cannot hold them to their limits",
+			os.Geteuid(),
+		)
 		log.Warn("running without root", "effect", why)
 		a.troubles = append(a.troubles, why)
 	}
@@ -192,7 +213,10 @@ func assembleAgent(ctx context.Context, s *settings, ctl daemon.Controller, addr
 	scripts := newNodeScripts(&s.cluster.File.Agent, s.node.Name)
 	deps := daemon.Deps{
 		Shepherd: a.keeper, Controller: ctl, Clocks: tuner, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
-		Samples: newSampleStore(s, ctl), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, BootClock: runtime.BootClock, Jitter: rand.Int64N, Logger: log, Reboot: newRebooter(s, log),
+		Samples: newSampleStore(
+			s,
+			ctl,
+		), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, BootClock: runtime.BootClock, Jitter: rand.Int64N, Logger: log, Reboot: newRebooter(s, log),
 		Revoked: a.steps.dropRevoked,
 	}
 	if os.Geteuid() == 0 {
@@ -231,7 +255,12 @@ func (s *settings) hidesJobs() bool {
 // checkShepherd finds what would keep the shepherd from starting.
 func checkShepherd(s *settings) error {
 	if p := runtime.Socket(s.shepherdDir(), shepherdRelease()); len(p) > maxSocket {
-		return fmt.Errorf("the path of the shepherd's socket is %d characters long, and the kernel takes %d: choose a shorter --state-dir (%s)", len(p), maxSocket, p)
+		return fmt.Errorf(
+			"the path of the shepherd's socket is %d characters long, and the kernel takes %d: choose a shorter --state-dir (%s)",
+			len(p),
+			maxSocket,
+			p,
+		)
 	}
 	if _, err := os.Stat(s.shepherd); err != nil {
 		return fmt.Errorf("the shepherd: %w (name it with --shepherd)", err)
@@ -258,13 +287,24 @@ func chooseGPUs(ctx context.Context, s *settings, sys clock.Clock) (gpu.Choice, 
 	if err != nil {
 		return gpu.Choice{}, fmt.Errorf("the GPUs of node %s: %w", s.node.Name, err)
 	}
-	candidates, err := auto.Candidates(auto.Config{Node: s.node.Name, Start: sys.Now(), AutoDetect: s.cluster.Gres.Detect(s.node.Name), Declared: declared,
-		Period: s.cfg.Telemetry.Interval, Simulate: s.cfg.Telemetry.Provider == "simulated"})
+	candidates, err := auto.Candidates(
+		auto.Config{
+			Node:       s.node.Name,
+			Start:      sys.Now(),
+			AutoDetect: s.cluster.Gres.Detect(s.node.Name),
+			Declared:   declared,
+			Period:     s.cfg.Telemetry.Interval,
+			Simulate:   s.cfg.Telemetry.Provider == "simulated",
+		},
+	)
 	if err != nil {
 		return gpu.Choice{}, err
 	}
 	if want := s.cfg.Telemetry.Provider; want != "auto" && want != "" {
-		candidates = slices.DeleteFunc(candidates, func(c gpu.Candidate) bool { return c.Name != want })
+		candidates = slices.DeleteFunc(
+			candidates,
+			func(c gpu.Candidate) bool { return c.Name != want },
+		)
 	}
 	return gpu.Choose(ctx, candidates)
 }
@@ -349,8 +389,13 @@ func answer(w http.ResponseWriter, ok bool, health daemon.Health) {
 		}
 		return bad
 	}
-	fmt.Fprintf(w, "shepherd: %s\ncontroller: %s\nreports waiting: %d\n", says(health.Shepherd, "answers", "does not answer"),
-		says(health.Connected, "connected", "not connected, jobs go on"), health.Pending)
+	fmt.Fprintf(
+		w,
+		"shepherd: %s\ncontroller: %s\nreports waiting: %d\n",
+		says(health.Shepherd, "answers", "does not answer"),
+		says(health.Connected, "connected", "not connected, jobs go on"),
+		health.Pending,
+	)
 }
 
 // run starts or finds the shepherd and runs the agent until the context ends;
@@ -359,8 +404,14 @@ func (a *assembled) run(ctx context.Context) error {
 	if a.gpus != nil {
 		defer func() { _ = a.gpus.Close() }()
 	}
-	cfg := runtime.Config{Binary: a.s.shepherd, Dir: a.s.shepherdDir(), Node: a.s.node.Name, Release: shepherdRelease(), Env: a.s.shepherdEnv,
-		CallTimeout: time.Duration(a.s.cluster.Config.Timing.MessageTimeout)}
+	cfg := runtime.Config{
+		Binary:      a.s.shepherd,
+		Dir:         a.s.shepherdDir(),
+		Node:        a.s.node.Name,
+		Release:     shepherdRelease(),
+		Env:         a.s.shepherdEnv,
+		CallTimeout: time.Duration(a.s.cluster.Config.Timing.MessageTimeout),
+	}
 	switch a.s.cluster.Cgroup.Plugin {
 	case "cgroup/v1":
 		cfg.Args = append(cfg.Args, "--cgroup-mode", "v1")

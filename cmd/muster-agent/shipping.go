@@ -75,7 +75,12 @@ func (a *assembled) openShipping() (err error) {
 	if t.JobMappingDir == "" {
 		return nil
 	}
-	a.jobs = &jobFiles{t: a.metrics, path: t.JobMappingDir, wake: make(chan struct{}, 1), log: a.log}
+	a.jobs = &jobFiles{
+		t:    a.metrics,
+		path: t.JobMappingDir,
+		wake: make(chan struct{}, 1),
+		log:  a.log,
+	}
 	a.jobs.dir, err = jobmap.Open(t.JobMappingDir)
 	if err != nil {
 		a.noteWeakness(fmt.Errorf("telemetry.job_mapping_dir: %w", err))
@@ -92,14 +97,19 @@ func (a *assembled) startShipping(ctx context.Context, wg *sync.WaitGroup) {
 	if t.PushURL == "" {
 		return
 	}
-	push := telemetry.Push{URL: t.PushURL, Headers: a.headers, Interval: t.PushInterval, First: spec.Span(rand.Int64N(int64(t.PushInterval))),
+	push := telemetry.Push{
+		URL:      t.PushURL,
+		Headers:  a.headers,
+		Interval: t.PushInterval,
+		First:    spec.Span(rand.Int64N(int64(t.PushInterval))),
 		Changed: func(err error) {
 			if err != nil {
 				a.log.Warn("the metrics cannot be pushed", "url", t.PushURL, "error", err)
 				return
 			}
 			a.log.Info("the metrics are pushed again", "url", t.PushURL)
-		}}
+		},
+	}
 	wg.Go(func() { a.metrics.PushUntil(ctx, push) })
 }
 

@@ -60,7 +60,11 @@ type stepServer struct {
 // openSteps opens the listeners; controllers are where the cluster's are, which
 // tells under which address this host is known. Without the one of this machine no steps are
 // started here, and the node says so.
-func (a *assembled) openSteps(ctx context.Context, controllers []string, source *mtls.Source) *stepServer {
+func (a *assembled) openSteps(
+	ctx context.Context,
+	controllers []string,
+	source *mtls.Source,
+) *stepServer {
 	server := &stepServer{node: a.s.node.Name, source: source, log: a.log}
 	path := filepath.Join(a.s.stateDir, stepsSocket)
 	var err error
@@ -89,7 +93,9 @@ func (a *assembled) openSteps(ctx context.Context, controllers []string, source 
 		a.log.Warn("srun on other machines cannot reach the steps of this node", "error", err)
 		return server
 	case err != nil:
-		a.noteWeakness(fmt.Errorf("srun on other machines cannot reach the steps of this node: %w", err))
+		a.noteWeakness(
+			fmt.Errorf("srun on other machines cannot reach the steps of this node: %w", err),
+		)
 		return server
 	}
 	server.tcp = tls.NewListener(plain, source.Server(true, alpnSteps))
@@ -107,7 +113,8 @@ func (a *assembled) reachedAt(l net.Listener, controllers []string) string {
 	}
 	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
 		host = orElse(a.s.node.Addr, a.s.host.Hostname)
-		if own := nearestAddress(controllers); own != "" && (host == a.s.node.Name || host == orElse(a.s.node.Hostname, a.s.host.Hostname)) {
+		if own := nearestAddress(controllers); own != "" &&
+			(host == a.s.node.Name || host == orElse(a.s.node.Hostname, a.s.host.Hostname)) {
 			host = own
 		}
 	}
@@ -190,7 +197,8 @@ func (s *stepServer) relayedUser(sock net.Conn) (uid uint32, direct bool, err er
 		return 0, false, errors.New("no certificate")
 	}
 	id, err := identity.FromCertificate(certs[0], s.source.Self().Cluster)
-	if err == nil && id.Kind != identity.Agent && id.Kind != identity.Login && id.Kind != identity.Controller {
+	if err == nil && id.Kind != identity.Agent && id.Kind != identity.Login &&
+		id.Kind != identity.Controller {
 		err = fmt.Errorf("%s may not ask for others", id)
 	}
 	return 0, false, err
@@ -274,7 +282,10 @@ func (s *stepServer) dropRevoked(serials []string) {
 
 // isRevoked tells whether the other side's certificate is revoked.
 func (s *stepServer) isRevoked(c *tls.Conn) bool {
-	id, err := identity.FromCertificate(c.ConnectionState().PeerCertificates[0], s.source.Self().Cluster)
+	id, err := identity.FromCertificate(
+		c.ConnectionState().PeerCertificates[0],
+		s.source.Self().Cluster,
+	)
 	return err != nil || s.source.Revoked(id.Serial)
 }
 
@@ -282,7 +293,16 @@ func (s *stepServer) isRevoked(c *tls.Conn) bool {
 func (s *stepServer) admitUser(sock net.Conn, uid uint32) (leave func(), ok bool) {
 	leave, ok = s.callers.enterCaller(uid)
 	if !ok {
-		refuse(sock, &refused{stepio.Unreachable, fmt.Errorf("you have %d connections to steps by way of this node, and no more are possible", maxOfUser)})
+		refuse(
+			sock,
+			&refused{
+				stepio.Unreachable,
+				fmt.Errorf(
+					"you have %d connections to steps by way of this node, and no more are possible",
+					maxOfUser,
+				),
+			},
+		)
 	}
 	return leave, ok
 }
@@ -296,7 +316,11 @@ type refused struct {
 func (r *refused) Error() string { return r.err.Error() }
 
 // serveConn is one client.
-func (s *stepServer) serveConn(ctx context.Context, sock net.Conn, user func(net.Conn) (uint32, bool, error)) {
+func (s *stepServer) serveConn(
+	ctx context.Context,
+	sock net.Conn,
+	user func(net.Conn) (uint32, bool, error),
+) {
 	uid, direct, err := user(sock)
 	if err != nil {
 		s.log.Warn("a client of steps is sent away", "error", err)
@@ -343,13 +367,26 @@ func (s *stepServer) serveConn(ctx context.Context, sock net.Conn, user func(net
 
 func refuse(sock net.Conn, why *refused) {
 	_ = sock.SetWriteDeadline(time.Now().Add(openWait))
-	_, _ = sock.Write(stepio.Append(nil, &stepio.Message{Kind: stepio.Refused, Code: why.code, Text: why.Error()}))
+	_, _ = sock.Write(
+		stepio.Append(
+			nil,
+			&stepio.Message{Kind: stepio.Refused, Code: why.code, Text: why.Error()},
+		),
+	)
 }
 
 // relayClient passes a client on to the agent of another node.
-func (s *stepServer) relayClient(ctx context.Context, sock net.Conn, from io.Reader, open *stepio.Message) error {
+func (s *stepServer) relayClient(
+	ctx context.Context,
+	sock net.Conn,
+	from io.Reader,
+	open *stepio.Message,
+) error {
 	if s.source == nil {
-		return &refused{stepio.Unreachable, fmt.Errorf("node %s is on another machine, and this one has no certificate", open.Node)}
+		return &refused{
+			stepio.Unreachable,
+			fmt.Errorf("node %s is on another machine, and this one has no certificate", open.Node),
+		}
 	}
 	address := open.Address
 	if address == "" {
@@ -358,7 +395,10 @@ func (s *stepServer) relayClient(ctx context.Context, sock net.Conn, from io.Rea
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		address = net.JoinHostPort(strings.Trim(address, "[]"), s.port)
 	}
-	d := tls.Dialer{NetDialer: transport.Patient(), Config: s.source.Client(open.Node, identity.Agent, alpnSteps)}
+	d := tls.Dialer{
+		NetDialer: transport.Patient(),
+		Config:    s.source.Client(open.Node, identity.Agent, alpnSteps),
+	}
 	dialing, cancel := context.WithTimeout(ctx, openWait)
 	defer cancel()
 	to, err := d.DialContext(dialing, "tcp", address)
@@ -380,7 +420,13 @@ func (s *stepServer) relayClient(ctx context.Context, sock net.Conn, from io.Rea
 // attachClient connects a client to a step on this node: its user's, or this
 // machine's root. A client of another machine counts as its user's once its
 // credential has shown whose it is.
-func (s *stepServer) attachClient(ctx context.Context, sock net.Conn, reader *stepio.Reader, open *stepio.Message, counted, root bool) error {
+func (s *stepServer) attachClient(
+	ctx context.Context,
+	sock net.Conn,
+	reader *stepio.Reader,
+	open *stepio.Message,
+	counted, root bool,
+) error {
 	if open.Node != s.node {
 		return &refused{stepio.Over, fmt.Errorf("this is node %s, not %s", s.node, open.Node)}
 	}
@@ -393,7 +439,15 @@ func (s *stepServer) attachClient(ctx context.Context, sock net.Conn, reader *st
 		err = mayAttach(open, owner, root)
 	}
 	if err != nil {
-		s.log.Warn("a client of a step is refused", "run", open.Run.String(), "uid", open.UID, "error", err)
+		s.log.Warn(
+			"a client of a step is refused",
+			"run",
+			open.Run.String(),
+			"uid",
+			open.UID,
+			"error",
+			err,
+		)
 		return &refused{stepio.Denied, err}
 	}
 	if !counted {
@@ -483,7 +537,8 @@ func (c *stepConn) feedInput(ctx context.Context) {
 		for waits && more && len(message.Data) > 0 {
 			select {
 			case next, more = <-c.inputs:
-				if more && next.Rank == message.Rank && len(next.Data) > 0 && next.Offset == message.Offset+uint64(len(data)) {
+				if more && next.Rank == message.Rank && len(next.Data) > 0 &&
+					next.Offset == message.Offset+uint64(len(data)) {
 					data, next = append(data, next.Data...), nil
 				} else {
 					waits = false
@@ -527,7 +582,10 @@ func (c *stepConn) readClient(ctx context.Context, reader *stepio.Reader) error 
 		case stepio.Merged:
 			err = c.step.Merged(ctx, message.Fence)
 		default:
-			return &refused{stepio.Bad, fmt.Errorf("message of kind %s is not a client's", strconv.Itoa(int(message.Kind)))}
+			return &refused{
+				stepio.Bad,
+				fmt.Errorf("message of kind %s is not a client's", strconv.Itoa(int(message.Kind))),
+			}
 		}
 		if errors.Is(err, runtime.ErrClosed) {
 			return err // it ends with its last acknowledgement
@@ -545,7 +603,8 @@ func (c *stepConn) readClient(ctx context.Context, reader *stepio.Reader) error 
 // queueInput has a piece of input wait for the tasks. A client that sends more than
 // there may be without waiting for the answers is none of ours.
 func (c *stepConn) queueInput(message *stepio.Message) error {
-	if len(message.Data) <= stepio.MaxInput && c.waits.Add(int64(len(message.Data))) <= stepio.MaxWindow {
+	if len(message.Data) <= stepio.MaxInput &&
+		c.waits.Add(int64(len(message.Data))) <= stepio.MaxWindow {
 		select {
 		case c.inputs <- message:
 			return nil

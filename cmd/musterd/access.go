@@ -40,7 +40,11 @@ type access struct {
 func openAccess(tlsDir, stateDir, cluster string, now spec.Instant) (*access, error) {
 	ca, err := pki.Dir(tlsDir).CA()
 	if err != nil {
-		return nil, fmt.Errorf("the cluster's certificate authority in %s: %w (`muster init` makes one)", tlsDir, err)
+		return nil, fmt.Errorf(
+			"the cluster's certificate authority in %s: %w (`muster init` makes one)",
+			tlsDir,
+			err,
+		)
 	}
 	path := filepath.Join(stateDir, "credential.keys")
 	ring, err := credential.LoadRing(path)
@@ -67,11 +71,18 @@ func (a *access) setTokens(cfg conffile.Tokens) error {
 	a.tokens = cfg
 	switch {
 	case cfg.JWKS == "" && (cfg.UserClaim != "" || cfg.Audience != ""):
-		return errors.New("tokens.user_claim and tokens.audience are of no use without tokens.jwks, the issuer's keys")
+		return errors.New(
+			"tokens.user_claim and tokens.audience are of no use without tokens.jwks, the issuer's keys",
+		)
 	case cfg.JWKS == "":
 		return nil
 	}
-	issuer := &usertoken.Issuer{File: cfg.JWKS, UserClaim: cfg.UserClaim, Audience: cfg.Audience, User: hostUser}
+	issuer := &usertoken.Issuer{
+		File:      cfg.JWKS,
+		UserClaim: cfg.UserClaim,
+		Audience:  cfg.Audience,
+		User:      hostUser,
+	}
 	a.user.Trust(issuer)
 	return issuer.Load()
 }
@@ -101,8 +112,20 @@ func encodeKey(key credential.PublicKey) []byte {
 
 // Sign implements daemon.Access.
 func (a *access) Sign(c credentials.Claims) ([]byte, error) {
-	claims := credential.Claims{Cluster: c.Cluster, Job: c.Job, Attempt: c.Attempt, Step: c.Step, UID: c.UID, GID: c.GID,
-		Groups: c.Groups, Nodes: hostlist.Fold(c.Nodes), Issued: c.Issued, Expires: c.Expires, Launch: c.Launch, Epoch: c.Epoch}
+	claims := credential.Claims{
+		Cluster: c.Cluster,
+		Job:     c.Job,
+		Attempt: c.Attempt,
+		Step:    c.Step,
+		UID:     c.UID,
+		GID:     c.GID,
+		Groups:  c.Groups,
+		Nodes:   hostlist.Fold(c.Nodes),
+		Issued:  c.Issued,
+		Expires: c.Expires,
+		Launch:  c.Launch,
+		Epoch:   c.Epoch,
+	}
 	if !c.Run.IsZero() {
 		claims.Run = c.Run[:]
 	}
@@ -119,19 +142,44 @@ func (a *access) Keys() [][]byte {
 }
 
 // UserToken implements daemon.Access.
-func (a *access) UserToken(ctx context.Context, user string, uid, gid uint32, from, until spec.Instant) (string, error) {
+func (a *access) UserToken(
+	ctx context.Context,
+	user string,
+	uid, gid uint32,
+	from, until spec.Instant,
+) (string, error) {
 	switch {
 	case a.tokens.DisableCreation:
-		return "", spec.Refuse(spec.CodeDisabled, "this site makes no tokens (tokens.disable_creation of muster.yaml): use those of its identity provider")
+		return "", spec.Refuse(
+			spec.CodeDisabled,
+			"this site makes no tokens (tokens.disable_creation of muster.yaml): use those of its identity provider",
+		)
 	case a.tokens.MaxLifespan != spec.Infinite && until.Sub(from) > a.tokens.MaxLifespan:
-		return "", spec.Refuse(spec.CodeInvalidTime, fmt.Sprintf("a token lives for %d seconds at most here (tokens.max_lifespan of muster.yaml): ask for lifespan=%d",
-			a.tokens.MaxLifespan/spec.Second, a.tokens.MaxLifespan/spec.Second))
+		return "", spec.Refuse(
+			spec.CodeInvalidTime,
+			fmt.Sprintf(
+				"a token lives for %d seconds at most here (tokens.max_lifespan of muster.yaml): ask for lifespan=%d",
+				a.tokens.MaxLifespan/spec.Second,
+				a.tokens.MaxLifespan/spec.Second,
+			),
+		)
 	}
-	return a.user.Issue(user, uid, gid, identity.From(ctx).Serial, time.Unix(0, int64(from)), time.Unix(0, int64(until)))
+	return a.user.Issue(
+		user,
+		uid,
+		gid,
+		identity.From(ctx).Serial,
+		time.Unix(0, int64(from)),
+		time.Unix(0, int64(until)),
+	)
 }
 
 // NewToken implements daemon.Access.
-func (a *access) NewToken(node string, login bool, expires spec.Instant) (string, spec.Hash, error) {
+func (a *access) NewToken(
+	node string,
+	login bool,
+	expires spec.Instant,
+) (string, spec.Hash, error) {
 	role := identity.Agent
 	if login {
 		role = identity.Login
@@ -152,7 +200,13 @@ func (s tokenStore) Token(_ context.Context, secret pki.Hash) (pki.Token, error)
 	if !ok {
 		return pki.Token{}, pki.ErrTokenUnknown
 	}
-	out := pki.Token{Hash: secret, Role: identity.Agent, Node: token.Node, Expires: time.Unix(0, int64(token.Expires)), UsedBy: pki.Hash(token.Key)}
+	out := pki.Token{
+		Hash:    secret,
+		Role:    identity.Agent,
+		Node:    token.Node,
+		Expires: time.Unix(0, int64(token.Expires)),
+		UsedBy:  pki.Hash(token.Key),
+	}
 	if token.Role == identity.Login.String() {
 		out.Role = identity.Login
 	}
@@ -165,8 +219,19 @@ func (s tokenStore) Spend(ctx context.Context, secret, publicKey pki.Hash) error
 }
 
 // Enrol implements daemon.Access.
-func (a *access) Enrol(ctx context.Context, token, node string, csr []byte, tokens daemon.Tokens) (daemon.Certificate, error) {
-	issued, err := pki.Enrol(ctx, a.ca, tokenStore{tokens, node}, pki.Request{Token: token, Node: node, CSR: csr}, time.Now())
+func (a *access) Enrol(
+	ctx context.Context,
+	token, node string,
+	csr []byte,
+	tokens daemon.Tokens,
+) (daemon.Certificate, error) {
+	issued, err := pki.Enrol(
+		ctx,
+		a.ca,
+		tokenStore{tokens, node},
+		pki.Request{Token: token, Node: node, CSR: csr},
+		time.Now(),
+	)
 	if err != nil {
 		return daemon.Certificate{}, spec.Refuse(spec.CodeBadCredential, err.Error())
 	}
@@ -185,7 +250,14 @@ func (a *access) Renew(ctx context.Context, csr []byte) (daemon.Certificate, err
 }
 
 func certificate(i pki.Issued, ca *pki.CA) daemon.Certificate {
-	return daemon.Certificate{Role: i.Role.String(), Name: i.Node, PEM: i.CertPEM, CA: ca.CertPEM(), Serial: i.Serial, Expires: spec.Instant(i.NotAfter.UnixNano())}
+	return daemon.Certificate{
+		Role:    i.Role.String(),
+		Name:    i.Node,
+		PEM:     i.CertPEM,
+		CA:      ca.CertPEM(),
+		Serial:  i.Serial,
+		Expires: spec.Instant(i.NotAfter.UnixNano()),
+	}
 }
 
 // clusterUUID makes the identity of a new ledger.

@@ -54,7 +54,10 @@ func (s *server) openAccounting(from ledgerAccess) (*accounting, error) {
 
 // openAccountingWith is openAccounting for a history that something else than a
 // ledger feeds.
-func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Context, stored func(tally.Position), failed func(error))) (*accounting, error) {
+func (s *server) openAccountingWith(
+	from ledgerAccess,
+	feed func(ctx context.Context, stored func(tally.Position), failed func(error)),
+) (*accounting, error) {
 	codec, err := event.NewCodec()
 	if err != nil {
 		return nil, err
@@ -64,10 +67,20 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		return nil, err
 	}
 	if len(rates.Budgets) > 0 && len(rates.Prices) == 0 {
-		s.log.Warn("cost.budgets stand in muster.yaml without cost.prices: nothing is counted against them")
+		s.log.Warn(
+			"cost.budgets stand in muster.yaml without cost.prices: nothing is counted against them",
+		)
 	}
-	if e := s.cluster.Enforce; slices.ContainsFunc(rates.Budgets, func(b kpi.Budget) bool { return b.Enforce }) && !e.Limits {
-		s.log.Warn("cost.budgets says enforce, and slurm.conf enforces no limits: no job waits for money", "cure", "AccountingStorageEnforce=associations,limits")
+	if e := s.cluster.Enforce; slices.ContainsFunc(
+		rates.Budgets,
+		func(b kpi.Budget) bool { return b.Enforce },
+	) &&
+		!e.Limits {
+		s.log.Warn(
+			"cost.budgets says enforce, and slurm.conf enforces no limits: no job waits for money",
+			"cure",
+			"AccountingStorageEnforce=associations,limits",
+		)
 	}
 	objectives, err := s.cfg.Objectives()
 	if err != nil {
@@ -75,7 +88,9 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 	}
 	a := &accounting{cfg: s.cfg.ClickHouse.Embedded, own: s.cfg.UsesEmbedded(), log: s.log}
 	if a.own && s.cfg.ClickHouse.Cluster != "" {
-		s.log.Warn("clickhouse.cluster has no effect without clickhouse.dsn: the embedded engine is one server")
+		s.log.Warn(
+			"clickhouse.cluster has no effect without clickhouse.dsn: the embedded engine is one server",
+		)
 	}
 	opts, err := s.storeOptions()
 	if err != nil {
@@ -100,7 +115,11 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		Confirm: from.confirm, Lost: from.lost,
 		Identify: func(ctx context.Context) acctd.Caller {
 			c := identify(ctx)
-			return acctd.Caller{User: c.User, Admin: c.Admin || (c.UID == 0 && c.User != ""), Limited: c.Limited}
+			return acctd.Caller{
+				User:    c.User,
+				Admin:   c.Admin || (c.UID == 0 && c.User != ""),
+				Limited: c.Limited,
+			}
 		},
 		Objectives: objectives, Rates: rates, Enforce: from.enforce(&rates),
 		MayPut: authz.SpeaksForNode, SampleKeep: s.cfg.Accounting.SamplesKeep,
@@ -108,7 +127,13 @@ func (s *server) openAccountingWith(from ledgerAccess, feed func(ctx context.Con
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
 	})
 	a.service = a.daemon.Service()
-	a.mail, err = mailing.New(s.cfg, s.config, func() mailing.Role { return mailing.RoleOf(a.daemon.Status()) }, time.Now, s.log)
+	a.mail, err = mailing.New(
+		s.cfg,
+		s.config,
+		func() mailing.Role { return mailing.RoleOf(a.daemon.Status()) },
+		time.Now,
+		s.log,
+	)
 	if err != nil {
 		s.log.Error("no reports are mailed", "error", err) // jobs run without them
 	}
@@ -124,7 +149,10 @@ func (s *server) storeOptions() (clickhouse.Options, error) {
 	if err != nil {
 		return clickhouse.Options{}, fmt.Errorf("clickhouse.dsn: %w", err)
 	}
-	return clickhouse.Options{DSN: dsn.Reveal(), Layout: clickhouse.Layout{Cluster: s.cfg.ClickHouse.Cluster}}, nil
+	return clickhouse.Options{
+		DSN:    dsn.Reveal(),
+		Layout: clickhouse.Layout{Cluster: s.cfg.ClickHouse.Cluster},
+	}, nil
 }
 
 // run keeps the embedded engine up, if it is ours, and serves.
@@ -151,13 +179,21 @@ func (a *accounting) run(ctx context.Context) error {
 
 // engineOptions are those of the embedded engine as it is configured.
 func engineOptions(c *conffile.Embedded, log *slog.Logger) embedded.Options {
-	o := embedded.Options{Data: c.DataDir, Library: c.Library, Socket: c.Socket, Memory: int(c.MaxMemory / conffile.MiB), Log: log}
+	o := embedded.Options{
+		Data:    c.DataDir,
+		Library: c.Library,
+		Socket:  c.Socket,
+		Memory:  int(c.MaxMemory / conffile.MiB),
+		Log:     log,
+	}
 	if c.Listen.Off() {
 		return o
 	}
 	o.TCP, o.TCPOptional = c.ReaderAddress(), true
 	o.TLSCert, o.TLSKey = c.ListenCert, c.ListenKey
-	o.Logins = []embedded.Login{{Name: c.ListenUser, PasswordFile: c.ListenPasswordFile, ReadOnly: true}}
+	o.Logins = []embedded.Login{
+		{Name: c.ListenUser, PasswordFile: c.ListenPasswordFile, ReadOnly: true},
+	}
 	o.Readers = int(c.ListenMaxQueries)
 	o.Reading = embedded.DefaultReading()
 	o.Reading["max_execution_time"] = strconv.FormatInt(int64(c.ListenMaxTime/spec.Second), 10)
@@ -180,7 +216,13 @@ func (a *accounting) keepEngine(ctx context.Context) *embedded.Supervisor {
 		}
 		a.daemon.Waits(err)
 		if errors.Is(err, embedded.ErrNoLibrary) {
-			a.log.Error("accounting waits for the ClickHouse engine: jobs run, and nothing is lost", "error", err, "cure", "run deploy/engine/fetch.sh, or set clickhouse.embedded.library or clickhouse.dsn in muster.yaml")
+			a.log.Error(
+				"accounting waits for the ClickHouse engine: jobs run, and nothing is lost",
+				"error",
+				err,
+				"cure",
+				"run deploy/engine/fetch.sh, or set clickhouse.embedded.library or clickhouse.dsn in muster.yaml",
+			)
 		} else {
 			a.log.Error("the ClickHouse engine does not start: jobs run, and nothing is lost", "error", err)
 		}
@@ -201,8 +243,15 @@ func (a *accounting) close() {
 // currentLag is how far the store is behind, for /metrics.
 func (a *accounting) currentLag() collector.AccountingLag {
 	status := a.daemon.Status()
-	lag := collector.AccountingLag{Up: status.Up, Seq: status.Seq, Seconds: float64(status.Lag) / float64(spec.Second),
-		SamplesStored: status.SamplesStored, SamplesRefused: status.SamplesRefused, SamplesLeftOut: status.SamplesLeftOut, SamplesWaiting: status.SamplesWaiting}
+	lag := collector.AccountingLag{
+		Up:             status.Up,
+		Seq:            status.Seq,
+		Seconds:        float64(status.Lag) / float64(spec.Second),
+		SamplesStored:  status.SamplesStored,
+		SamplesRefused: status.SamplesRefused,
+		SamplesLeftOut: status.SamplesLeftOut,
+		SamplesWaiting: status.SamplesWaiting,
+	}
 	if a.mail != nil {
 		lag.ReportsMailed, lag.ReportsFailed = a.mail.Sent.Load(), a.mail.Failed.Load()
 	}
@@ -267,7 +316,12 @@ func (l ledgerSource) identity() ([16]byte, string) {
 	return st.UUID, st.ClusterName
 }
 
-func (l ledgerSource) content(_ context.Context, h spec.Hash) ([]byte, error) { return l.blobs.Get(h) }
+func (l ledgerSource) content(
+	_ context.Context,
+	h spec.Hash,
+) ([]byte, error) {
+	return l.blobs.Get(h)
+}
 
 func (l ledgerSource) private(ctx context.Context) []string { return l.ctl.Private(ctx) }
 
@@ -289,7 +343,10 @@ func (l ledgerSource) enforce(rates *kpi.Rates) func(context.Context, []kpi.Spen
 func wireBudgets(list []kpi.Spent, rates *kpi.Rates) *apiv1.BudgetsLeft {
 	out := &apiv1.BudgetsLeft{}
 	for _, s := range list {
-		out.Budgets = append(out.Budgets, &apiv1.BudgetLeft{Account: s.Account, Left: wire.Limits(s.Left(rates.Prices))})
+		out.Budgets = append(
+			out.Budgets,
+			&apiv1.BudgetLeft{Account: s.Account, Left: wire.Limits(s.Left(rates.Prices))},
+		)
 	}
 	return out
 }
@@ -312,7 +369,11 @@ func (c ledgerCursor) Next(ctx context.Context) (acctd.Entry, error) {
 			return acctd.Entry{}, err
 		}
 		if record.LastSeq >= record.FirstSeq {
-			return acctd.Entry{First: record.FirstSeq, Last: record.LastSeq, Events: append([]byte(nil), record.Batch...)}, nil
+			return acctd.Entry{
+				First:  record.FirstSeq,
+				Last:   record.LastSeq,
+				Events: append([]byte(nil), record.Batch...),
+			}, nil
 		}
 	}
 }

@@ -30,7 +30,12 @@ type logMachine struct {
 	complete func() error
 }
 
-func (l logMachine) Apply(pos log.Position, batch []byte) error { return l.m.Apply(uint64(pos), batch) }
+func (l logMachine) Apply(
+	pos log.Position,
+	batch []byte,
+) error {
+	return l.m.Apply(uint64(pos), batch)
+}
 
 func (l logMachine) Restore(r io.Reader) error {
 	if err := l.m.Restore(r); err != nil {
@@ -155,7 +160,11 @@ func (d *directory) User(_ context.Context, name string) (uid, gid uint32, ok bo
 }
 
 func lookUp(name string, gid uint32) groups {
-	g := groups{primary: strconv.FormatUint(uint64(gid), 10), ids: []uint32{gid}, until: time.Now().Add(groupsTTL)}
+	g := groups{
+		primary: strconv.FormatUint(uint64(gid), 10),
+		ids:     []uint32{gid},
+		until:   time.Now().Add(groupsTTL),
+	}
 	if pg, err := user.LookupGroupId(g.primary); err == nil {
 		g.primary = pg.Name
 	}
@@ -191,7 +200,14 @@ func newCallerFunc(self uint32) func(ctx context.Context) daemon.Caller {
 		case identity.Login:
 			return daemon.Caller{Login: id.Node}
 		case identity.Admin:
-			return daemon.Caller{UID: identity.NoID, GID: identity.NoID, NoUID: true, User: id.User, Admin: true, Host: "tls"}
+			return daemon.Caller{
+				UID:   identity.NoID,
+				GID:   identity.NoID,
+				NoUID: true,
+				User:  id.User,
+				Admin: true,
+				Host:  "tls",
+			}
 		}
 		return daemon.Caller{}
 	}

@@ -46,8 +46,14 @@ func (s *server) runApart(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close()
-	ledger := &remoteLedger{ledger: service.NewLedgerClient(conn), cluster: service.NewClusterClient(conn), name: s.cluster.ClusterName, log: s.log,
-		hide: s.cluster.Private, who: newCallerFunc(uint32(os.Getuid()))}
+	ledger := &remoteLedger{
+		ledger:  service.NewLedgerClient(conn),
+		cluster: service.NewClusterClient(conn),
+		name:    s.cluster.ClusterName,
+		log:     s.log,
+		hide:    s.cluster.Private,
+		who:     newCallerFunc(uint32(os.Getuid())),
+	}
 	s.apart = ledger
 	s.acct, err = s.openAccounting(ledger)
 	if err != nil {
@@ -72,11 +78,28 @@ func (s *server) runApart(ctx context.Context) error {
 		if err := ledger.awaitController(ctx); err != nil {
 			return err
 		}
-		s.log.Info("accounting reads the ledger", "cluster", ledger.name, "controller", s.controllerName())
-		g.spawnPart("report to the controller", func(ctx context.Context) error { return ledger.reportProgress(ctx, s.acct.daemon.Status) })
+		s.log.Info(
+			"accounting reads the ledger",
+			"cluster",
+			ledger.name,
+			"controller",
+			s.controllerName(),
+		)
+		g.spawnPart(
+			"report to the controller",
+			func(ctx context.Context) error { return ledger.reportProgress(ctx, s.acct.daemon.Status) },
+		)
 		return s.acct.run(ctx)
 	})
-	s.log.Info("accounting is ready", "socket", s.cfg.AccountingSocket, "api", s.cfg.Listen.AccountingAPI, "metrics", s.cfg.Listen.AccountingMetrics)
+	s.log.Info(
+		"accounting is ready",
+		"socket",
+		s.cfg.AccountingSocket,
+		"api",
+		s.cfg.Listen.AccountingAPI,
+		"metrics",
+		s.cfg.Listen.AccountingMetrics,
+	)
 	select {
 	case err := <-g.errs:
 		return err
@@ -109,32 +132,50 @@ func (s *server) dialController() (*mtls.Source, *grpc.ClientConn, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("accounting.controller: %w", err)
 	}
-	conn, err := grpcx.DialTLS(address, func() *tls.Config { return source.Client(host, identity.Controller, channel.ALPNGRPC) })
+	conn, err := grpcx.DialTLS(
+		address,
+		func() *tls.Config { return source.Client(host, identity.Controller, channel.ALPNGRPC) },
+	)
 	return source, conn, err
 }
 
 // accountingPages are the pages of an accounting of its own: the KPIs, and
 // whether it stores.
 func (s *server) accountingPages(ledger *remoteLedger) *http.ServeMux {
-	return s.kpiPages(collector.Source{Now: clock.NewSystem().Now, Version: version, KPIs: s.acct.currentKPIs, Private: s.hidesUsers(), View: func() *view.View {
-		head, at := ledger.Head()
-		if head == 0 {
-			return nil
-		}
-		st := state.New()
-		st.Seq, st.At, st.ClusterName = head, at, s.cluster.ClusterName
-		return &view.View{State: st}
-	}})
+	return s.kpiPages(
+		collector.Source{
+			Now:     clock.NewSystem().Now,
+			Version: version,
+			KPIs:    s.acct.currentKPIs,
+			Private: s.hidesUsers(),
+			View: func() *view.View {
+				head, at := ledger.Head()
+				if head == 0 {
+					return nil
+				}
+				st := state.New()
+				st.Seq, st.At, st.ClusterName = head, at, s.cluster.ClusterName
+				return &view.View{State: st}
+			},
+		},
+	)
 }
 
 // kpiPages are /metrics with the KPIs, and whether the store takes rows.
 func (s *server) kpiPages(src collector.Source) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", collector.AccountingHandler(src))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc(
+		"GET /livez",
+		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") },
+	)
 	ready := func(w http.ResponseWriter, _ *http.Request) {
 		if st := s.acct.daemon.Status(); !st.Up {
-			http.Error(w, fmt.Sprintf("the store takes no rows: %v", st.Error), http.StatusServiceUnavailable)
+			http.Error(
+				w,
+				fmt.Sprintf("the store takes no rows: %v", st.Error),
+				http.StatusServiceUnavailable,
+			)
 			return
 		}
 		fmt.Fprintln(w, "ok")
@@ -165,7 +206,9 @@ type remoteLedger struct {
 }
 
 // errOtherLedger tells that the controller serves another ledger than it did.
-var errOtherLedger = errors.New("the controller serves another ledger: start accounting again if that is meant")
+var errOtherLedger = errors.New(
+	"the controller serves another ledger: start accounting again if that is meant",
+)
 
 // pingController asks the controller who it is and how far.
 func (l *remoteLedger) pingController(ctx context.Context) error {
@@ -183,7 +226,12 @@ func (l *remoteLedger) pingController(ctx context.Context) error {
 	id := [16]byte(rep.GetClusterUuid())
 	switch {
 	case rep.GetCluster() != l.name:
-		return fmt.Errorf("%w: of cluster %q, slurm.conf says %q", errOtherLedger, rep.GetCluster(), l.name)
+		return fmt.Errorf(
+			"%w: of cluster %q, slurm.conf says %q",
+			errOtherLedger,
+			rep.GetCluster(),
+			l.name,
+		)
 	case l.uuid != [16]byte{} && l.uuid != id:
 		return errOtherLedger
 	}
@@ -240,8 +288,11 @@ func (l *remoteLedger) Epochs(ctx context.Context) ([]state.Epoch, uint64, error
 
 // lost tells the controller of a position that its ledger does not hold.
 func (l *remoteLedger) lost(ctx context.Context, seen event.Position) error {
-	_, err := l.ledger.Confirm(ctx, &apiv1.ConfirmRequest{Lost: &apiv1.LedgerPosition{Epoch: seen.Epoch, Seq: seen.Seq,
-		NextJobUid: uint64(seen.NextUID), NextJobId: uint32(seen.NextID)}})
+	_, err := l.ledger.Confirm(
+		ctx,
+		&apiv1.ConfirmRequest{Lost: &apiv1.LedgerPosition{Epoch: seen.Epoch, Seq: seen.Seq,
+			NextJobUid: uint64(seen.NextUID), NextJobId: uint32(seen.NextID)}},
+	)
 	return err
 }
 
@@ -262,7 +313,10 @@ func (l *remoteLedger) Open(ctx context.Context, seq uint64) (acctd.Cursor, erro
 	if err := l.pingController(ctx); err != nil {
 		return nil, err
 	}
-	stream, err := l.ledger.Subscribe(ctx, &apiv1.SubscribeRequest{FromSeq: max(seq, 1), Follow: true})
+	stream, err := l.ledger.Subscribe(
+		ctx,
+		&apiv1.SubscribeRequest{FromSeq: max(seq, 1), Follow: true},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -284,7 +338,11 @@ func (c remoteCursor) Next(context.Context) (acctd.Entry, error) {
 		}
 		c.l.noteHead(max(batch.GetHeadSeq(), batch.GetLastSeq()), 0)
 		if batch.GetLastSeq() >= batch.GetFirstSeq() {
-			return acctd.Entry{First: batch.GetFirstSeq(), Last: batch.GetLastSeq(), Events: batch.GetEvents()}, nil
+			return acctd.Entry{
+				First:  batch.GetFirstSeq(),
+				Last:   batch.GetLastSeq(),
+				Events: batch.GetEvents(),
+			}, nil
 		}
 	}
 }
@@ -356,7 +414,12 @@ func (l *remoteLedger) reportProgress(ctx context.Context, status func() acctd.S
 		l.changed = changed
 		l.mu.Unlock()
 		st := status()
-		req := &apiv1.ConfirmRequest{Seq: progress.Seq, Keep: progress.Keep, Up: st.Up, Budgets: budgets}
+		req := &apiv1.ConfirmRequest{
+			Seq:     progress.Seq,
+			Keep:    progress.Keep,
+			Up:      st.Up,
+			Budgets: budgets,
+		}
 		if st.Error != nil {
 			req.Error = st.Error.Error()
 		}
@@ -389,7 +452,10 @@ func (a absentAccounting) away() error {
 	if _, err := os.Stat(a.socket); err == nil {
 		where = "ask it at " + a.socket
 	}
-	return spec.Refuse(spec.CodeDatabaseUnreachable, "accounting runs in a process of its own: "+where)
+	return spec.Refuse(
+		spec.CodeDatabaseUnreachable,
+		"accounting runs in a process of its own: "+where,
+	)
 }
 
 // Jobs refuses.
@@ -408,15 +474,26 @@ func (a absentAccounting) JobRows(*apiv1.AcctQuery, service.Accounting_JobRowsSe
 }
 
 // Scripts refuses.
-func (a absentAccounting) Scripts(context.Context, *apiv1.AcctScriptQuery) (*apiv1.AcctScriptReply, error) {
+func (a absentAccounting) Scripts(
+	context.Context,
+	*apiv1.AcctScriptQuery,
+) (*apiv1.AcctScriptReply, error) {
 	return nil, a.away()
 }
 
 // Sql refuses.
-func (a absentAccounting) Sql(*apiv1.SqlQuery, service.Accounting_SqlServer) error { return a.away() }
+func (a absentAccounting) Sql(
+	*apiv1.SqlQuery,
+	service.Accounting_SqlServer,
+) error {
+	return a.away()
+}
 
 // JobReport refuses.
-func (a absentAccounting) JobReport(context.Context, *apiv1.JobReportQuery) (*apiv1.JobReportReply, error) {
+func (a absentAccounting) JobReport(
+	context.Context,
+	*apiv1.JobReportQuery,
+) (*apiv1.JobReportReply, error) {
 	return nil, a.away()
 }
 
@@ -426,21 +503,36 @@ func (a absentAccounting) Advise(context.Context, *apiv1.AdviceQuery) (*apiv1.Ad
 }
 
 // Reasons refuses.
-func (a absentAccounting) Reasons(context.Context, *apiv1.ReasonsQuery) (*apiv1.ReasonsReply, error) {
+func (a absentAccounting) Reasons(
+	context.Context,
+	*apiv1.ReasonsQuery,
+) (*apiv1.ReasonsReply, error) {
 	return nil, a.away()
 }
 
 // PutGpuSamples refuses.
-func (a absentAccounting) PutGpuSamples(context.Context, *apiv1.PutGpuSamplesRequest) (*apiv1.PutGpuSamplesReply, error) {
-	return nil, spec.Refuse(spec.CodeDatabaseUnreachable, "accounting runs in a process of its own: name it in telemetry.samples_to of the agents' muster.yaml")
+func (a absentAccounting) PutGpuSamples(
+	context.Context,
+	*apiv1.PutGpuSamplesRequest,
+) (*apiv1.PutGpuSamplesReply, error) {
+	return nil, spec.Refuse(
+		spec.CodeDatabaseUnreachable,
+		"accounting runs in a process of its own: name it in telemetry.samples_to of the agents' muster.yaml",
+	)
 }
 
 // GpuHistory refuses.
-func (a absentAccounting) GpuHistory(context.Context, *apiv1.GpuHistoryQuery) (*apiv1.GpuHistoryReply, error) {
+func (a absentAccounting) GpuHistory(
+	context.Context,
+	*apiv1.GpuHistoryQuery,
+) (*apiv1.GpuHistoryReply, error) {
 	return nil, a.away()
 }
 
 // Status refuses.
-func (a absentAccounting) Status(context.Context, *apiv1.AccountingStatusRequest) (*apiv1.AccountingStatusReply, error) {
+func (a absentAccounting) Status(
+	context.Context,
+	*apiv1.AccountingStatusRequest,
+) (*apiv1.AccountingStatusReply, error) {
 	return nil, a.away()
 }

@@ -70,8 +70,22 @@ func openTrail(s *server) (*auditTrail, error) {
 		which = audit.All
 	}
 	for _, target := range targets {
-		exporter, err := audit.New(audit.Config{Name: target.name, Target: target.to, Source: auditSource{s}, Origin: origin, Which: which,
-			Position: filepath.Join(dir, target.name+".json"), Refusals: trail.refusals, Now: time.Now, Log: s.log})
+		exporter, err := audit.New(
+			audit.Config{
+				Name:   target.name,
+				Target: target.to,
+				Source: auditSource{s},
+				Origin: origin,
+				Which:  which,
+				Position: filepath.Join(
+					dir,
+					target.name+".json",
+				),
+				Refusals: trail.refusals,
+				Now:      time.Now,
+				Log:      s.log,
+			},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -91,15 +105,20 @@ func auditTargets(s *server, host string) ([]auditTarget, error) {
 	cfg := &s.cfg.Audit
 	var out []auditTarget
 	if cfg.File != "" {
-		out = append(out, auditTarget{"file", audit.NewFile(cfg.File, int64(cfg.FileMaxSize), int(cfg.FileKeep))})
+		out = append(
+			out,
+			auditTarget{"file", audit.NewFile(cfg.File, int64(cfg.FileMaxSize), int(cfg.FileKeep))},
+		)
 	}
 	if cfg.Syslog != "" {
 		network, address, err := cfg.SyslogAddress()
 		if err != nil {
 			return nil, err
 		}
-		to, err := audit.NewSyslog(audit.SyslogConfig{Network: network, Address: address, Facility: cfg.SyslogFacility,
-			CA: cfg.SyslogCA, Cert: cfg.SyslogCert, Key: cfg.SyslogKey, Host: host})
+		to, err := audit.NewSyslog(
+			audit.SyslogConfig{Network: network, Address: address, Facility: cfg.SyslogFacility,
+				CA: cfg.SyslogCA, Cert: cfg.SyslogCert, Key: cfg.SyslogKey, Host: host},
+		)
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +148,14 @@ func (t *auditTrail) targetStatus() []collector.AuditTarget {
 	out := make([]collector.AuditTarget, len(t.exporters))
 	for i, e := range t.exporters {
 		st := e.Status()
-		out[i] = collector.AuditTarget{Name: st.Target, Seq: st.Seq, Seconds: st.Seconds, Records: st.Records, Failures: st.Failures, LeftOut: st.LeftOut}
+		out[i] = collector.AuditTarget{
+			Name:     st.Target,
+			Seq:      st.Seq,
+			Seconds:  st.Seconds,
+			Records:  st.Records,
+			Failures: st.Failures,
+			LeftOut:  st.LeftOut,
+		}
 	}
 	return out
 }
@@ -150,7 +176,11 @@ func (a auditSource) Resume(pos audit.Position) (from uint64, gap string, err er
 	}
 	if from < known {
 		if pos != (audit.Position{}) {
-			gap = fmt.Sprintf("events %d to %d were dropped by ledger.retention before this target had taken them", from, known-1)
+			gap = fmt.Sprintf(
+				"events %d to %d were dropped by ledger.retention before this target had taken them",
+				from,
+				known-1,
+			)
 		}
 		from = known
 	}
@@ -180,16 +210,36 @@ func resumeAt(st *state.State, pos audit.Position) (from uint64, gap string) {
 			from = st.Seq + 1
 		}
 	}
-	return from, fmt.Sprintf("this ledger was restored from an older copy and does not hold event %d of epoch %016x, which this target has; records from event %d on follow", pos.Seq, pos.Epoch, from)
+	return from, fmt.Sprintf(
+		"this ledger was restored from an older copy and does not hold event %d of epoch %016x, which this target has; records from event %d on follow",
+		pos.Seq,
+		pos.Epoch,
+		from,
+	)
 }
 
 // Follow implements audit.Source.
-func (a auditSource) Follow(ctx context.Context, from uint64, take func(*apiv1.EventsReply) error) error {
+func (a auditSource) Follow(
+	ctx context.Context,
+	from uint64,
+	take func(*apiv1.EventsReply) error,
+) error {
 	// It reads as an administrator. No user has a name with a space, so nobody else
 	// uses up its turns.
-	ctx = identity.With(ctx, identity.Identity{Kind: identity.Admin, UID: identity.NoID, GID: identity.NoID, User: "audit trail"})
+	ctx = identity.With(
+		ctx,
+		identity.Identity{
+			Kind: identity.Admin,
+			UID:  identity.NoID,
+			GID:  identity.NoID,
+			User: "audit trail",
+		},
+	)
 	svc := &daemon.ClusterService{C: a.s.ctl}
-	return svc.Events(&apiv1.EventsRequest{FromSeq: from, Follow: true, Audit: true}, &auditStream{ctx: ctx, take: take})
+	return svc.Events(
+		&apiv1.EventsRequest{FromSeq: from, Follow: true, Audit: true},
+		&auditStream{ctx: ctx, take: take},
+	)
 }
 
 // auditStream is an answer to a caller in this process.
@@ -229,7 +279,12 @@ func (t *auditTrail) streamInterceptor() grpc.StreamServerInterceptor {
 }
 
 // notAdmitted reports a call whose caller was not believed.
-func (t *auditTrail) notAdmitted(ctx context.Context, channel identity.Identity, method string, err error) {
+func (t *auditTrail) notAdmitted(
+	ctx context.Context,
+	channel identity.Identity,
+	method string,
+	err error,
+) {
 	if t != nil {
 		t.reportRefusal(ctx, channel, method, nil, err)
 	}
@@ -256,7 +311,13 @@ func (t *auditTrail) notIdentified(r *http.Request, err error) {
 }
 
 // reportRefusal reports an error that says that the caller may not.
-func (t *auditTrail) reportRefusal(ctx context.Context, who identity.Identity, method string, req any, err error) {
+func (t *auditTrail) reportRefusal(
+	ctx context.Context,
+	who identity.Identity,
+	method string,
+	req any,
+	err error,
+) {
 	switch status.Convert(err, status.Numbers()).Wire {
 	case status.PermissionDenied, status.Unauthenticated:
 	default:
@@ -293,8 +354,25 @@ func refusalBy(who identity.Identity) audit.Refusal {
 
 // askedNames are the fields of requests that say what a call was about. Others may
 // hold scripts, environments and secrets.
-var askedNames = map[protoreflect.Name]bool{"account": true, "accounts": true, "job": true, "job_id": true, "jobs": true, "name": true, "names": true,
-	"node": true, "nodes": true, "partition": true, "partitions": true, "reservation": true, "state": true, "user": true, "users": true, "verb": true, "filter": true}
+var askedNames = map[protoreflect.Name]bool{
+	"account":     true,
+	"accounts":    true,
+	"job":         true,
+	"job_id":      true,
+	"jobs":        true,
+	"name":        true,
+	"names":       true,
+	"node":        true,
+	"nodes":       true,
+	"partition":   true,
+	"partitions":  true,
+	"reservation": true,
+	"state":       true,
+	"user":        true,
+	"users":       true,
+	"verb":        true,
+	"filter":      true,
+}
 
 // askedFor are the facts of a request that may be written down.
 func askedFor(m proto.Message) map[string]any {

@@ -138,8 +138,15 @@ func (b *backupRun) lastOf(head ledgerHeadline) (*backupManifest, error) {
 	}
 	last := all[len(all)-1]
 	if id := uuid.UUID(head.uuid).String(); last.UUID != id {
-		return nil, fmt.Errorf("%w: %s holds cluster %s (%s), this is cluster %s (%s): choose another folder", errBackupOther,
-			b.folder.dir, last.Cluster, last.UUID, head.cluster, id)
+		return nil, fmt.Errorf(
+			"%w: %s holds cluster %s (%s), this is cluster %s (%s): choose another folder",
+			errBackupOther,
+			b.folder.dir,
+			last.Cluster,
+			last.UUID,
+			head.cluster,
+			id,
+		)
 	}
 	return last, nil
 }
@@ -151,7 +158,12 @@ func (b *backupRun) openHistory(last *backupManifest, head ledgerHeadline) (*bac
 	number := 1
 	if last != nil {
 		if _, err := fmt.Sscanf(last.History, "history-%d", &number); err != nil {
-			return nil, fmt.Errorf("%w: %s names the history %q", errBackupBroken, last.Name, last.History)
+			return nil, fmt.Errorf(
+				"%w: %s names the history %q",
+				errBackupBroken,
+				last.Name,
+				last.History,
+			)
 		}
 	}
 	for ; ; number++ {
@@ -165,13 +177,23 @@ func (b *backupRun) openHistory(last *backupManifest, head ledgerHeadline) (*bac
 		case st.Seq == 0:
 			return history, nil
 		case !head.holdsPosition(st.Position()):
-			why = fmt.Sprintf("the ledger no longer holds event %d of the last backup (an older copy was restored)", st.Seq)
+			why = fmt.Sprintf(
+				"the ledger no longer holds event %d of the last backup (an older copy was restored)",
+				st.Seq,
+			)
 		case head.firstSeq > st.Seq+1:
-			why = fmt.Sprintf("the ledger's archive begins at event %d, behind event %d of the last backup (ledger.retention)", head.firstSeq, st.Seq)
+			why = fmt.Sprintf(
+				"the ledger's archive begins at event %d, behind event %d of the last backup (ledger.retention)",
+				head.firstSeq,
+				st.Seq,
+			)
 		default:
 			return history, nil
 		}
-		b.warnUser("%s: everything is copied into a new history; the earlier backups stay as they are", why)
+		b.warnUser(
+			"%s: everything is copied into a new history; the earlier backups stay as they are",
+			why,
+		)
 		if err := history.arch.Close(); err != nil {
 			return nil, err
 		}
@@ -184,9 +206,22 @@ func (b *backupRun) loadHistory(name string) (*backupHistory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBackupBroken, err)
 	}
-	history := &backupHistory{name: name, arch: arch, machine: daemon.NewMachine(b.codec, arch, b.blobs)}
+	history := &backupHistory{
+		name:    name,
+		arch:    arch,
+		machine: daemon.NewMachine(b.codec, arch, b.blobs),
+	}
 	if err := b.foldHistory(history); err != nil {
-		return nil, errors.Join(fmt.Errorf("%w: %s: %w; move the folder %s away and begin another", errBackupBroken, b.folder.historyPath(name), err, b.folder.dir), arch.Close())
+		return nil, errors.Join(
+			fmt.Errorf(
+				"%w: %s: %w; move the folder %s away and begin another",
+				errBackupBroken,
+				b.folder.historyPath(name),
+				err,
+				b.folder.dir,
+			),
+			arch.Close(),
+		)
 	}
 	return history, nil
 }
@@ -209,7 +244,11 @@ func (b *backupRun) foldHistory(history *backupHistory) error {
 
 // newestSnapshot restores the newest snapshot up to a position that can be read; 0 =
 // there is none.
-func newestSnapshot(a *archive.Archive, machine *daemon.Machine, upTo uint64) (pos uint64, err error) {
+func newestSnapshot(
+	a *archive.Archive,
+	machine *daemon.Machine,
+	upTo uint64,
+) (pos uint64, err error) {
 	all, err := a.Snapshots()
 	if err != nil {
 		return 0, err
@@ -234,7 +273,12 @@ func newestSnapshot(a *archive.Archive, machine *daemon.Machine, upTo uint64) (p
 }
 
 // foldBatches applies the batches behind one position up to another.
-func foldBatches(a *archive.Archive, machine *daemon.Machine, behind, last uint64, tell *teller) error {
+func foldBatches(
+	a *archive.Archive,
+	machine *daemon.Machine,
+	behind, last uint64,
+	tell *teller,
+) error {
 	for iterator := a.ReadFrom(behind + 1); ; {
 		record, err := iterator.Next()
 		if errors.Is(err, io.EOF) || err == nil && record.Pos > last {
@@ -253,7 +297,11 @@ func foldBatches(a *archive.Archive, machine *daemon.Machine, behind, last uint6
 // copyBatches brings the history to the ledger's head, and folds it on the way. Where
 // the ledger's own archive has lost its beginning, the state at the head goes first,
 // and what the archive has is kept for those who ask about the past.
-func (b *backupRun) copyBatches(ctx context.Context, history *backupHistory, head ledgerHeadline) (ledgerHeadline, error) {
+func (b *backupRun) copyBatches(
+	ctx context.Context,
+	history *backupHistory,
+	head ledgerHeadline,
+) (ledgerHeadline, error) {
 	stats := history.arch.a.Stats()
 	from := stats.LastSeq + 1
 	if stats.LastPos == 0 {
@@ -292,13 +340,29 @@ func (b *backupRun) checkFold(history *backupHistory, head ledgerHeadline) error
 		return fmt.Errorf("%w: event %d: %w", errBackupDiffers, st.Seq, err)
 	}
 	if st.Seq != head.seq {
-		return fmt.Errorf("%w: it ends at event %d, the ledger at %d", errBackupDiffers, st.Seq, head.seq)
+		return fmt.Errorf(
+			"%w: it ends at event %d, the ledger at %d",
+			errBackupDiffers,
+			st.Seq,
+			head.seq,
+		)
 	}
 	if head.version != state.SnapshotVersion {
-		return fmt.Errorf("the controller hashes its state by version %d, this program by version %d: run the musterd of the controller's release", head.version, state.SnapshotVersion)
+		return fmt.Errorf(
+			"the controller hashes its state by version %d, this program by version %d: run the musterd of the controller's release",
+			head.version,
+			state.SnapshotVersion,
+		)
 	}
 	if got := st.Hash(); got != head.hash {
-		return fmt.Errorf("%w: at event %d it has the hash %x, the ledger %x; move %s away and begin another folder", errBackupDiffers, st.Seq, got, head.hash, b.folder.dir)
+		return fmt.Errorf(
+			"%w: at event %d it has the hash %x, the ledger %x; move %s away and begin another folder",
+			errBackupDiffers,
+			st.Seq,
+			got,
+			head.hash,
+			b.folder.dir,
+		)
 	}
 	return nil
 }
@@ -333,19 +397,34 @@ func (b *backupRun) copyContents(ctx context.Context, history *backupHistory, fr
 			return err
 		}
 		if got, err := b.blobs.Put(data); err != nil || got != hash {
-			return errors.Join(fmt.Errorf("content %s: the ledger has the bytes of %s: musterd ledger verify names the file", hash, got), err)
+			return errors.Join(
+				fmt.Errorf(
+					"content %s: the ledger has the bytes of %s: musterd ledger verify names the file",
+					hash,
+					got,
+				),
+				err,
+			)
 		}
 		b.rep.NewContents++
 		b.tell.tellProgress("copying", done, uint64(len(named)), "scripts and environments")
 	}
 	if lost > 0 {
-		b.warnUser("%d scripts or environments that jobs name are not in the ledger's store of contents: musterd ledger verify, with the controller stopped, names the damage", lost)
+		b.warnUser(
+			"%d scripts or environments that jobs name are not in the ledger's store of contents: musterd ledger verify, with the controller stopped, names the damage",
+			lost,
+		)
 	}
 	return nil
 }
 
 // eachEvent visits the archive's events from one on.
-func eachEvent(a *archive.Archive, codec *event.Codec, from uint64, visit func(*event.Envelope)) error {
+func eachEvent(
+	a *archive.Archive,
+	codec *event.Codec,
+	from uint64,
+	visit func(*event.Envelope),
+) error {
 	stats := a.Stats()
 	if from > stats.LastSeq {
 		return nil
@@ -402,14 +481,30 @@ func (b *backupRun) settleOnDisk(history *backupHistory, head ledgerHeadline) er
 }
 
 // makeManifest copies the files beside the ledger and describes the backup.
-func (b *backupRun) makeManifest(history *backupHistory, head ledgerHeadline, made time.Time) (*backupManifest, error) {
+func (b *backupRun) makeManifest(
+	history *backupHistory,
+	head ledgerHeadline,
+	made time.Time,
+) (*backupManifest, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
 	}
-	manifest := &backupManifest{Format: backupFormat, Name: backupName(made), Made: made.UTC(), Release: version, Host: host,
-		Cluster: head.cluster, UUID: uuid.UUID(head.uuid).String(), History: history.name, Position: head.position, Event: head.seq, At: instantTime(head.at),
-		State: hex.EncodeToString(head.hash[:]), StateVersion: head.version}
+	manifest := &backupManifest{
+		Format:       backupFormat,
+		Name:         backupName(made),
+		Made:         made.UTC(),
+		Release:      version,
+		Host:         host,
+		Cluster:      head.cluster,
+		UUID:         uuid.UUID(head.uuid).String(),
+		History:      history.name,
+		Position:     head.position,
+		Event:        head.seq,
+		At:           instantTime(head.at),
+		State:        hex.EncodeToString(head.hash[:]),
+		StateVersion: head.version,
+	}
 	if info, err := os.Stat(b.cfg.StateDir); err == nil {
 		manifest.StateOwner = ownerOf(info)
 	}
@@ -464,7 +559,8 @@ func (b *backupRun) copyFiles(manifest *backupManifest) error {
 	b.cfg.EachPath(func(key, path string) {
 		info, statErr := os.Stat(path)
 		// A library of the engine is installed, not configured.
-		if err == nil && statErr == nil && info.Mode().IsRegular() && key != "clickhouse.embedded.library" {
+		if err == nil && statErr == nil && info.Mode().IsRegular() &&
+			key != "clickhouse.embedded.library" {
 			err = add(kindKey, key, path)
 		}
 	})
@@ -516,7 +612,12 @@ func (b *backupRun) copyFile(manifest *backupManifest, file backupFile) error {
 		return err
 	}
 	if info.Size() > maxBackupFile {
-		b.warnUser("%s has %d bytes, more than the %d of a file of configuration, and was left out", file.From, info.Size(), maxBackupFile)
+		b.warnUser(
+			"%s has %d bytes, more than the %d of a file of configuration, and was left out",
+			file.From,
+			info.Size(),
+			maxBackupFile,
+		)
 		return nil
 	}
 	data, err := os.ReadFile(file.From)
@@ -541,7 +642,10 @@ func ownerOf(info fs.FileInfo) fileOwner {
 	if !ok {
 		return fileOwner{}
 	}
-	owner := fileOwner{User: strconv.FormatUint(uint64(st.Uid), 10), Group: strconv.FormatUint(uint64(st.Gid), 10)}
+	owner := fileOwner{
+		User:  strconv.FormatUint(uint64(st.Uid), 10),
+		Group: strconv.FormatUint(uint64(st.Gid), 10),
+	}
 	if u, err := user.LookupId(owner.User); err == nil {
 		owner.User = u.Username
 	}

@@ -74,8 +74,18 @@ func restoreCommand(args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("musterd restore", pflag.ContinueOnError)
 	o := &backupOptions{}
 	fs.StringVar(&o.folder, "from", "", "`folder` of backups")
-	fs.StringVar(&o.at, "at", "", "`name` of a backup, or a local time: the newest backup that is not younger; the newest of all if not given")
-	fs.BoolVar(&o.check, "check", false, "fold the backup, read everything that belongs to it, and restore nothing")
+	fs.StringVar(
+		&o.at,
+		"at",
+		"",
+		"`name` of a backup, or a local time: the newest backup that is not younger; the newest of all if not given",
+	)
+	fs.BoolVar(
+		&o.check,
+		"check",
+		false,
+		"fold the backup, read everything that belongs to it, and restore nothing",
+	)
 	fs.BoolVar(&o.list, "list", false, "list the backups")
 	return backupVerb{fs, o, restoreUsage, "--from", restoreBackup}.run(args, out, errOut)
 }
@@ -146,7 +156,14 @@ func makeBackup(ctx context.Context, o *backupOptions, out, errOut io.Writer) (e
 		return err
 	}
 	defer func() { err = errors.Join(err, ledger.close()) }()
-	run := &backupRun{cfg: cfg, config: o.config, folder: folder, ledger: ledger, tell: &teller{out: errOut}, now: time.Now}
+	run := &backupRun{
+		cfg:    cfg,
+		config: o.config,
+		folder: folder,
+		ledger: ledger,
+		tell:   &teller{out: errOut},
+		now:    time.Now,
+	}
 	rep, err := run.run(ctx)
 	if err != nil {
 		return err
@@ -155,8 +172,16 @@ func makeBackup(ctx context.Context, o *backupOptions, out, errOut io.Writer) (e
 		return writeReport(out, rep)
 	}
 	fmt.Fprintf(out, "backup %s of cluster %s in %s\n", rep.Backup, rep.Cluster, rep.Folder)
-	fmt.Fprintf(out, "up to event %d of %s; new: %d events, %d scripts and environments, %d of %d files\n", rep.Event, rep.EventAt.Format(time.RFC3339),
-		rep.NewEvents, rep.NewContents, rep.NewFiles, rep.Files)
+	fmt.Fprintf(
+		out,
+		"up to event %d of %s; new: %d events, %d scripts and environments, %d of %d files\n",
+		rep.Event,
+		rep.EventAt.Format(time.RFC3339),
+		rep.NewEvents,
+		rep.NewContents,
+		rep.NewFiles,
+		rep.Files,
+	)
 	fmt.Fprintf(out, "the copy folds to the ledger's state: %s\n", rep.State)
 	return writeWarnings(out, rep.Warnings)
 }
@@ -175,15 +200,27 @@ func restoreBackup(ctx context.Context, o *backupOptions, out, errOut io.Writer)
 	if err != nil {
 		return err
 	}
-	run := &restoreRun{folder: folder, m: manifest, config: o.config, tell: &teller{out: errOut}, now: time.Now}
+	run := &restoreRun{
+		folder: folder,
+		m:      manifest,
+		config: o.config,
+		tell:   &teller{out: errOut},
+		now:    time.Now,
+	}
 	if o.check {
 		rep, err := run.check()
 		if err == nil && o.json {
 			return writeReport(out, rep)
 		}
 		if err == nil {
-			fmt.Fprintf(out, "backup %s of cluster %s is whole: it folds to event %d of %s with the state that was backed up\n", rep.Backup, rep.Cluster,
-				rep.Event, rep.EventAt.Format(time.RFC3339))
+			fmt.Fprintf(
+				out,
+				"backup %s of cluster %s is whole: it folds to event %d of %s with the state that was backed up\n",
+				rep.Backup,
+				rep.Cluster,
+				rep.Event,
+				rep.EventAt.Format(time.RFC3339),
+			)
 		}
 		return errors.Join(err, writeWarnings(out, rep.Warnings))
 	}
@@ -194,7 +231,15 @@ func restoreBackup(ctx context.Context, o *backupOptions, out, errOut io.Writer)
 	if o.json {
 		return writeReport(out, rep)
 	}
-	fmt.Fprintf(out, "restored: cluster %s up to event %d of %s, from backup %s, to %s\n", rep.Cluster, rep.Event, rep.EventAt.Format(time.RFC3339), rep.Backup, rep.StateDir)
+	fmt.Fprintf(
+		out,
+		"restored: cluster %s up to event %d of %s, from backup %s, to %s\n",
+		rep.Cluster,
+		rep.Event,
+		rep.EventAt.Format(time.RFC3339),
+		rep.Backup,
+		rep.StateDir,
+	)
 	fmt.Fprintf(out, "it folds to the state that was backed up: %s\n", rep.State)
 	for _, f := range rep.Restored {
 		fmt.Fprintf(out, "restored: %s\n", f)
@@ -202,7 +247,10 @@ func restoreBackup(ctx context.Context, o *backupOptions, out, errOut io.Writer)
 	for _, f := range rep.Kept {
 		fmt.Fprintf(out, "kept, and differs from the backup's: %s\n", f)
 	}
-	fmt.Fprintln(out, "start the controller: nodes and accounting tell it what happened behind that event, and nothing of it is given away (muster runs)")
+	fmt.Fprintln(
+		out,
+		"start the controller: nodes and accounting tell it what happened behind that event, and nothing of it is given away (muster runs)",
+	)
 	return writeWarnings(out, rep.Warnings)
 }
 
@@ -233,9 +281,25 @@ func listBackups(folder *backupFolder, asJSON bool, out io.Writer) error {
 		}
 		return writeReport(out, all)
 	}
-	fmt.Fprintf(out, "%-20s  %-12s  %10s  %-20s  %s\n", "NAME", "CLUSTER", "EVENT", "EVENT_AT", "HISTORY")
+	fmt.Fprintf(
+		out,
+		"%-20s  %-12s  %10s  %-20s  %s\n",
+		"NAME",
+		"CLUSTER",
+		"EVENT",
+		"EVENT_AT",
+		"HISTORY",
+	)
 	for _, m := range all {
-		fmt.Fprintf(out, "%-20s  %-12s  %10d  %-20s  %s\n", m.Name, m.Cluster, m.Event, m.At.Format(time.RFC3339), m.History)
+		fmt.Fprintf(
+			out,
+			"%-20s  %-12s  %10d  %-20s  %s\n",
+			m.Name,
+			m.Cluster,
+			m.Event,
+			m.At.Format(time.RFC3339),
+			m.History,
+		)
 	}
 	return nil
 }

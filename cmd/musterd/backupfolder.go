@@ -116,7 +116,12 @@ func openBackups(dir string, create bool) (*backupFolder, error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("%s: %w (mode %04o), and it holds the cluster's keys: chmod 700 it", dir, errBackupOpen, mode)
+		return nil, fmt.Errorf(
+			"%s: %w (mode %04o), and it holds the cluster's keys: chmod 700 it",
+			dir,
+			errBackupOpen,
+			mode,
+		)
 	}
 	names, err := os.ReadDir(dir)
 	if err != nil {
@@ -125,12 +130,20 @@ func openBackups(dir string, create bool) (*backupFolder, error) {
 	_, err = os.Stat(backup.manifestsDir())
 	known := err == nil
 	if !known && (!create || len(names) > 0) {
-		return nil, fmt.Errorf("%s: %w, it has no folder backups (muster backup --to makes one in an empty or a new folder)", dir, errBackupFolder)
+		return nil, fmt.Errorf(
+			"%s: %w, it has no folder backups (muster backup --to makes one in an empty or a new folder)",
+			dir,
+			errBackupFolder,
+		)
 	}
 	backup.lock, err = log.OS().Lock(filepath.Join(dir, "LOCK"))
 	if err != nil {
 		if errors.Is(err, log.ErrLocked) {
-			err = fmt.Errorf("another backup or restore uses %s: wait until it has ended: %w", dir, err)
+			err = fmt.Errorf(
+				"another backup or restore uses %s: wait until it has ended: %w",
+				dir,
+				err,
+			)
 		}
 		return nil, err
 	}
@@ -162,7 +175,10 @@ func (b *backupFolder) listBackups() ([]*backupManifest, error) {
 		}
 		out = append(out, manifest)
 	}
-	slices.SortFunc(out, func(p, q *backupManifest) int { return cmp.Or(p.Made.Compare(q.Made), cmp.Compare(p.Name, q.Name)) })
+	slices.SortFunc(
+		out,
+		func(p, q *backupManifest) int { return cmp.Or(p.Made.Compare(q.Made), cmp.Compare(p.Name, q.Name)) },
+	)
 	return out, nil
 }
 
@@ -175,13 +191,28 @@ func (b *backupFolder) readManifest(name string) (*backupManifest, error) {
 	}
 	manifest := &backupManifest{}
 	if err := json.Unmarshal(data, manifest); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w; restore another one with --at, or move the file away", errBackupBroken, path, err)
+		return nil, fmt.Errorf(
+			"%w: %s: %w; restore another one with --at, or move the file away",
+			errBackupBroken,
+			path,
+			err,
+		)
 	}
 	if manifest.Format > backupFormat {
-		return nil, fmt.Errorf("%s has format %d, this release reads up to %d: use the release that made it (%s)", path, manifest.Format, backupFormat, manifest.Release)
+		return nil, fmt.Errorf(
+			"%s has format %d, this release reads up to %d: use the release that made it (%s)",
+			path,
+			manifest.Format,
+			backupFormat,
+			manifest.Release,
+		)
 	}
 	if manifest.Sum != manifest.checksum() || manifest.Name != name {
-		return nil, fmt.Errorf("%w: %s does not match its checksum; restore another one with --at, or move the file away", errBackupBroken, path)
+		return nil, fmt.Errorf(
+			"%w: %s does not match its checksum; restore another one with --at, or move the file away",
+			errBackupBroken,
+			path,
+		)
 	}
 	return manifest, nil
 }
@@ -204,7 +235,11 @@ func (b *backupFolder) writeManifest(manifest *backupManifest) error {
 	if err != nil {
 		return err
 	}
-	return keyfile.Write(filepath.Join(b.manifestsDir(), manifest.Name+backupSuffix), append(data, '\n'), 0o600)
+	return keyfile.Write(
+		filepath.Join(b.manifestsDir(), manifest.Name+backupSuffix),
+		append(data, '\n'),
+		0o600,
+	)
 }
 
 // pickBackup finds the backup to restore: the newest, or the one with a name or the newest
@@ -229,7 +264,13 @@ func (b *backupFolder) pickBackup(at string) (*backupManifest, error) {
 	if err != nil {
 		when, err = time.ParseInLocation("2006-01-02T15:04", at, time.Local)
 		if err != nil {
-			return nil, fmt.Errorf("%w with the name %q in %s, and it is no time YYYY-MM-DDTHH:MM[:SS] (muster restore --from %s --list)", errNoBackup, at, b.dir, b.dir)
+			return nil, fmt.Errorf(
+				"%w with the name %q in %s, and it is no time YYYY-MM-DDTHH:MM[:SS] (muster restore --from %s --list)",
+				errNoBackup,
+				at,
+				b.dir,
+				b.dir,
+			)
 		}
 	}
 	for _, m := range slices.Backward(all) {
@@ -237,7 +278,13 @@ func (b *backupFolder) pickBackup(at string) (*backupManifest, error) {
 			return m, nil
 		}
 	}
-	return nil, fmt.Errorf("%w of %s or earlier in %s: the oldest is %s", errNoBackup, at, b.dir, all[0].Name)
+	return nil, fmt.Errorf(
+		"%w of %s or earlier in %s: the oldest is %s",
+		errNoBackup,
+		at,
+		b.dir,
+		all[0].Name,
+	)
 }
 
 // keepContent stores a file's content, if it is new, and returns its name.
@@ -256,7 +303,13 @@ func (b *backupFolder) readContent(file backupFile) ([]byte, error) {
 		err = errors.New("the content does not match its hash")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %s (%s): %w", errBackupBroken, b.filePath(file.SHA256), file.From, err)
+		return nil, fmt.Errorf(
+			"%w: %s (%s): %w",
+			errBackupBroken,
+			b.filePath(file.SHA256),
+			file.From,
+			err,
+		)
 	}
 	return data, nil
 }

@@ -54,7 +54,10 @@ type ledgerReader interface {
 	headline(ctx context.Context) (ledgerHeadline, error)
 	// encoded is headline with the state itself, for a history whose beginning was
 	// dropped.
-	encoded(ctx context.Context, take func(h ledgerHeadline, state io.Reader) error) (ledgerHeadline, error)
+	encoded(
+		ctx context.Context,
+		take func(h ledgerHeadline, state io.Reader) error,
+	) (ledgerHeadline, error)
 	// batches hands on the archive from an event up to another.
 	batches(ctx context.Context, from, upTo uint64, each func(b ledgerBatch) error) error
 	// content gives a script or an environment; an error that wraps errContentGone says
@@ -87,7 +90,10 @@ func openLedgerReader(ctx context.Context, cfg *conffile.Config) (ledgerReader, 
 
 // dialLedger makes a client of the controller of this host, or of another one of the
 // group that leads: the socket of a standby takes the calls of tools only.
-func dialLedger(ctx context.Context, cfg *conffile.Config) (conn *grpc.ClientConn, at string, err error) {
+func dialLedger(
+	ctx context.Context,
+	cfg *conffile.Config,
+) (conn *grpc.ClientConn, at string, err error) {
 	who, self, err := conffile.ReadControllers(cfg)
 	if err != nil || self == nil {
 		conn, err := grpcx.DialUnix(cfg.Socket)
@@ -108,7 +114,10 @@ func dialLedger(ctx context.Context, cfg *conffile.Config) (conn *grpc.ClientCon
 	if err != nil {
 		return nil, "", err
 	}
-	conn, err = grpcx.DialTLS(at, func() *tls.Config { return source.Client(host, identity.Controller, channel.ALPNGRPC) })
+	conn, err = grpcx.DialTLS(
+		at,
+		func() *tls.Config { return source.Client(host, identity.Controller, channel.ALPNGRPC) },
+	)
 	return conn, at, err
 }
 
@@ -153,10 +162,18 @@ func (r *runningLedger) headline(ctx context.Context) (ledgerHeadline, error) {
 }
 
 func headlineOf(m *apiv1.LedgerStateReply) (ledgerHeadline, error) {
-	headline := ledgerHeadline{cluster: m.GetCluster(), position: m.GetPosition(), seq: m.GetSeq(), at: spec.Instant(m.GetAt()),
-		version: m.GetHashVersion(), firstSeq: m.GetFirstSeq()}
+	headline := ledgerHeadline{
+		cluster:  m.GetCluster(),
+		position: m.GetPosition(),
+		seq:      m.GetSeq(),
+		at:       spec.Instant(m.GetAt()),
+		version:  m.GetHashVersion(),
+		firstSeq: m.GetFirstSeq(),
+	}
 	if len(m.GetClusterUuid()) != len(headline.uuid) || len(m.GetHash()) != len(headline.hash) {
-		return headline, errors.New("the controller's answer does not name its state: run the same release of musterd")
+		return headline, errors.New(
+			"the controller's answer does not name its state: run the same release of musterd",
+		)
 	}
 	copy(headline.uuid[:], m.GetClusterUuid())
 	copy(headline.hash[:], m.GetHash())
@@ -166,7 +183,10 @@ func headlineOf(m *apiv1.LedgerStateReply) (ledgerHeadline, error) {
 	return headline, nil
 }
 
-func (r *runningLedger) encoded(ctx context.Context, take func(ledgerHeadline, io.Reader) error) (ledgerHeadline, error) {
+func (r *runningLedger) encoded(
+	ctx context.Context,
+	take func(ledgerHeadline, io.Reader) error,
+) (ledgerHeadline, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := r.client.State(ctx, &apiv1.LedgerStateRequest{Encoded: true})
@@ -206,7 +226,11 @@ func (c *chunkReceiver) Read(p []byte) (int, error) {
 // archivePatience is how long the archive may take to get a batch that is applied.
 const archivePatience = 10 * time.Second
 
-func (r *runningLedger) batches(ctx context.Context, from, upTo uint64, each func(ledgerBatch) error) error {
+func (r *runningLedger) batches(
+	ctx context.Context,
+	from, upTo uint64,
+	each func(ledgerBatch) error,
+) error {
 	moved := time.Now()
 	for from <= upTo {
 		before := from
@@ -218,7 +242,12 @@ func (r *runningLedger) batches(ctx context.Context, from, upTo uint64, each fun
 			continue
 		}
 		if time.Since(moved) > archivePatience {
-			return fmt.Errorf("the controller's archive ends at event %d, before %d: is its disk full? (df %s)", from-1, upTo, "the folder of ledger.archive_dir")
+			return fmt.Errorf(
+				"the controller's archive ends at event %d, before %d: is its disk full? (df %s)",
+				from-1,
+				upTo,
+				"the folder of ledger.archive_dir",
+			)
 		}
 		if !pauseFor(ctx, 50*time.Millisecond) {
 			return ctx.Err()
@@ -228,7 +257,12 @@ func (r *runningLedger) batches(ctx context.Context, from, upTo uint64, each fun
 }
 
 // streamSome hands on what the archive has now.
-func (r *runningLedger) streamSome(ctx context.Context, from *uint64, upTo uint64, each func(ledgerBatch) error) error {
+func (r *runningLedger) streamSome(
+	ctx context.Context,
+	from *uint64,
+	upTo uint64,
+	each func(ledgerBatch) error,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := r.client.Subscribe(ctx, &apiv1.SubscribeRequest{FromSeq: *from})
@@ -283,13 +317,25 @@ func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
 	found, err := log.Read(care.logDir(), stopped.tail.addBatch)
 	switch {
 	case isAbsent(err):
-		return nil, fmt.Errorf("%w: there is nothing to back up in %s, and no controller answers at %s", err, cfg.StateDir, cfg.Socket)
+		return nil, fmt.Errorf(
+			"%w: there is nothing to back up in %s, and no controller answers at %s",
+			err,
+			cfg.StateDir,
+			cfg.Socket,
+		)
 	case errors.Is(err, log.ErrLocked):
-		return nil, fmt.Errorf("%w, and no controller answers at %s: wait until it has started, or until its end", err, cfg.Socket)
+		return nil, fmt.Errorf(
+			"%w, and no controller answers at %s: wait until it has started, or until its end",
+			err,
+			cfg.Socket,
+		)
 	case err != nil:
 		return nil, err
 	case len(found.Damage) > 0:
-		return nil, fmt.Errorf("%w: musterd ledger verify names each place, musterd ledger rebuild mends it", errors.Join(found.Damage...))
+		return nil, fmt.Errorf(
+			"%w: musterd ledger verify names each place, musterd ledger rebuild mends it",
+			errors.Join(found.Damage...),
+		)
 	}
 	defer func() {
 		if err != nil {
@@ -317,7 +363,10 @@ func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
 		return nil, err
 	}
 	if stopped.machine.Applied().Seq == 0 {
-		return nil, fmt.Errorf("the ledger in %s is empty: there is nothing to back up", cfg.StateDir)
+		return nil, fmt.Errorf(
+			"the ledger in %s is empty: there is nothing to back up",
+			cfg.StateDir,
+		)
 	}
 	return stopped, nil
 }
@@ -350,11 +399,23 @@ func (s *stoppedLedger) headline(context.Context) (ledgerHeadline, error) {
 			position++
 		}
 	}
-	return ledgerHeadline{cluster: st.ClusterName, uuid: st.UUID, position: position, seq: st.Seq, at: st.At,
-		hash: st.Hash(), version: state.SnapshotVersion, epochs: st.Epochs, firstSeq: stats.FirstSeq}, nil
+	return ledgerHeadline{
+		cluster:  st.ClusterName,
+		uuid:     st.UUID,
+		position: position,
+		seq:      st.Seq,
+		at:       st.At,
+		hash:     st.Hash(),
+		version:  state.SnapshotVersion,
+		epochs:   st.Epochs,
+		firstSeq: stats.FirstSeq,
+	}, nil
 }
 
-func (s *stoppedLedger) encoded(ctx context.Context, take func(ledgerHeadline, io.Reader) error) (ledgerHeadline, error) {
+func (s *stoppedLedger) encoded(
+	ctx context.Context,
+	take func(ledgerHeadline, io.Reader) error,
+) (ledgerHeadline, error) {
 	headline, err := s.headline(ctx)
 	if err != nil {
 		return headline, err
@@ -364,7 +425,11 @@ func (s *stoppedLedger) encoded(ctx context.Context, take func(ledgerHeadline, i
 	return headline, errors.Join(take(headline, r), r.Close())
 }
 
-func (s *stoppedLedger) batches(ctx context.Context, from, upTo uint64, each func(ledgerBatch) error) error {
+func (s *stoppedLedger) batches(
+	ctx context.Context,
+	from, upTo uint64,
+	each func(ledgerBatch) error,
+) error {
 	stats := s.arch.a.Stats()
 	if from <= stats.LastSeq {
 		iterator, err := s.arch.a.Reader(from)

@@ -41,7 +41,15 @@ func (s *server) completeSnapshot(ctx context.Context, st *state.State) error {
 		}
 		if text := err.Error(); text != said {
 			said = text
-			s.log.Warn("what a snapshot of the ledger names is not here yet", "contents", len(missing), "history", behind, "error", err)
+			s.log.Warn(
+				"what a snapshot of the ledger names is not here yet",
+				"contents",
+				len(missing),
+				"history",
+				behind,
+				"error",
+				err,
+			)
 		}
 		if !pauseFor(ctx, tendEvery) {
 			return ctx.Err()
@@ -131,5 +139,8 @@ func (s *server) dialLeader(ctx context.Context) (*grpc.ClientConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return grpcx.DialTLS(lead.of.Address, func() *tls.Config { return s.peers.source.Client(host, identity.Controller, channel.ALPNGRPC) })
+	return grpcx.DialTLS(
+		lead.of.Address,
+		func() *tls.Config { return s.peers.source.Client(host, identity.Controller, channel.ALPNGRPC) },
+	)
 }

@@ -43,7 +43,10 @@ func (s *server) openConsole(source *mtls.Source, gateway *rest.Gateway) (*conso
 }
 
 // serveConsole opens listen.web and serves the console there.
-func (d doors) serveConsole(g *group, tcp func(key string, addr conffile.Addr) (net.Listener, error)) error {
+func (d doors) serveConsole(
+	g *group,
+	tcp func(key string, addr conffile.Addr) (net.Listener, error),
+) error {
 	if d.console == nil {
 		return nil
 	}
@@ -51,8 +54,14 @@ func (d doors) serveConsole(g *group, tcp func(key string, addr conffile.Addr) (
 	if err != nil {
 		return err
 	}
-	srv := &http.Server{Handler: d.console, TLSConfig: d.gatewayTLS, MaxHeaderBytes: 64 << 10, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
-		BaseContext: func(net.Listener) context.Context { return g.ctx }}
+	srv := &http.Server{
+		Handler:           d.console,
+		TLSConfig:         d.gatewayTLS,
+		MaxHeaderBytes:    64 << 10,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return g.ctx },
+	}
 	serve := func() error { return srv.ServeTLS(open, "", "") }
 	if onlyLocal(open.Addr()) {
 		serve = func() error { return srv.Serve(open) }

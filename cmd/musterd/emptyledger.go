@@ -21,7 +21,9 @@ import (
 var errLedgerGone = errors.New("the ledger is empty, but this state folder had a cluster")
 
 // errClusterKnown is why a controller does not found a cluster whose accounting exists.
-var errClusterKnown = errors.New("the ledger is empty, but the accounting store has a cluster of this name")
+var errClusterKnown = errors.New(
+	"the ledger is empty, but the accounting store has a cluster of this name",
+)
 
 // storePatience is how long the accounting store may take to answer before a cluster is
 // founded.
@@ -72,7 +74,13 @@ func (s *server) refuseKnown(ctx context.Context, st *state.State, ask ledgersOf
 	name := s.cluster.ClusterName
 	known, err := ask(ctx, name)
 	if err != nil {
-		s.log.Warn("a new cluster begins, and the accounting store did not answer whether it knows one of this name", "cluster", name, "error", err)
+		s.log.Warn(
+			"a new cluster begins, and the accounting store did not answer whether it knows one of this name",
+			"cluster",
+			name,
+			"error",
+			err,
+		)
 		return nil
 	}
 	if len(known) == 0 {
@@ -80,7 +88,10 @@ func (s *server) refuseKnown(ctx context.Context, st *state.State, ask ledgersOf
 	}
 	var text []string
 	for _, k := range known {
-		text = append(text, fmt.Sprintf("%s up to %s", uuid.UUID(k.Ledger), instantTime(k.At).Format(time.RFC3339)))
+		text = append(
+			text,
+			fmt.Sprintf("%s up to %s", uuid.UUID(k.Ledger), instantTime(k.At).Format(time.RFC3339)),
+		)
 	}
 	return fmt.Errorf("%w: cluster %s (%s); restore its ledger from a backup (muster restore), "+
 		"or start once with musterd --new-cluster to begin another cluster of this name", errClusterKnown, name, strings.Join(text, ", "))
@@ -88,7 +99,10 @@ func (s *server) refuseKnown(ctx context.Context, st *state.State, ask ledgersOf
 
 // askStore asks the store of a DSN. The embedded engine has its data in the state
 // folder, or is not there before accounting runs.
-func (s *server) askStore(ctx context.Context, cluster string) (_ []clickhouse.KnownLedger, err error) {
+func (s *server) askStore(
+	ctx context.Context,
+	cluster string,
+) (_ []clickhouse.KnownLedger, err error) {
 	if s.cfg.UsesEmbedded() {
 		return nil, nil
 	}
@@ -122,10 +136,18 @@ func (s *server) refuseEmpty(st *state.State) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	case blobs > 0:
-		trace = fmt.Sprintf("%d of its scripts and environments are in %s", blobs, filepath.Join(s.cfg.StateDir, "content"))
+		trace = fmt.Sprintf(
+			"%d of its scripts and environments are in %s",
+			blobs,
+			filepath.Join(s.cfg.StateDir, "content"),
+		)
 	default:
 		return nil
 	}
-	return fmt.Errorf("%w: %s; restore a backup (muster restore; with the archive alone: musterd ledger rebuild), "+
-		"or start once with musterd --new-cluster to begin with an empty ledger", errLedgerGone, trace)
+	return fmt.Errorf(
+		"%w: %s; restore a backup (muster restore; with the archive alone: musterd ledger rebuild), "+
+			"or start once with musterd --new-cluster to begin with an empty ledger",
+		errLedgerGone,
+		trace,
+	)
 }

@@ -23,5 +23,10 @@ func (s *server) mailProgram(ctx context.Context, file string, args, environ []s
 	if err != nil {
 		return err
 	}
-	return program.Run(ctx, file, append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, environ...), as, args...)
+	return program.Run(
+		ctx,
+		file,
+		append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, environ...),
+		as,
+		args...)
 }

@@ -45,8 +45,18 @@ type keeper struct {
 }
 
 func newKeeper(s *server) *keeper {
-	k := &keeper{stored: s.told.neededFrom, archive: s.archive.a, blobs: s.blobs, codec: s.codec, applied: s.machine.AppliedAt, retention: s.cfg.Ledger.Retention,
-		group: s.peers != nil, settle: sweepSettle, now: time.Now, log: s.log}
+	k := &keeper{
+		stored:    s.told.neededFrom,
+		archive:   s.archive.a,
+		blobs:     s.blobs,
+		codec:     s.codec,
+		applied:   s.machine.AppliedAt,
+		retention: s.cfg.Ledger.Retention,
+		group:     s.peers != nil,
+		settle:    sweepSettle,
+		now:       time.Now,
+		log:       s.log,
+	}
 	first, _ := k.archive.Bounds()
 	k.unswept = first > 1 // what a sweep forgot is known again after a start
 	return k
@@ -87,7 +97,15 @@ func (k *keeper) runOnce(ctx context.Context) error {
 	if dropped > 0 {
 		k.unswept = true
 		first, _ := k.archive.Bounds()
-		k.log.Info("old history was dropped", "segments", dropped, "first_batch", first, "retention", time.Duration(k.retention))
+		k.log.Info(
+			"old history was dropped",
+			"segments",
+			dropped,
+			"first_batch",
+			first,
+			"retention",
+			time.Duration(k.retention),
+		)
 	}
 	if err != nil || !k.unswept || k.group {
 		return err
@@ -117,7 +135,8 @@ func (k *keeper) archiveSnapshot() error {
 		return err
 	}
 	pos, st := k.applied()
-	if n := len(all); pos == 0 || n > 0 && (pos <= all[n-1].Pos || k.now().Sub(all[n-1].At) < snapshotEvery) {
+	if n := len(all); pos == 0 ||
+		n > 0 && (pos <= all[n-1].Pos || k.now().Sub(all[n-1].At) < snapshotEvery) {
 		return nil
 	}
 	r, w := io.Pipe()
@@ -140,9 +159,19 @@ func (k *keeper) sweepBlobs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	swept, err := k.blobs.s.Sweep(func(h blob.Hash) bool { return named[spec.Hash(h)] || k.blobs.foundSinceWatch(spec.Hash(h)) })
+	swept, err := k.blobs.s.Sweep(
+		func(h blob.Hash) bool { return named[spec.Hash(h)] || k.blobs.foundSinceWatch(spec.Hash(h)) },
+	)
 	if swept.Removed > 0 {
-		k.log.Info("scripts and environments of dropped history were forgotten", "count", swept.Removed, "bytes", swept.RemovedBytes, "freed", swept.Freed)
+		k.log.Info(
+			"scripts and environments of dropped history were forgotten",
+			"count",
+			swept.Removed,
+			"bytes",
+			swept.RemovedBytes,
+			"freed",
+			swept.Freed,
+		)
 	}
 	return err
 }

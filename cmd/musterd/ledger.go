@@ -46,7 +46,10 @@ type ledgerHead interface {
 // it goes on as the ledger grows, until the caller or the controller ends. A
 // caller that is ahead of the ledger is refused: it knows another one, or a
 // backup was restored, and would take new events for those it has.
-func (l *ledgerService) Subscribe(req *apiv1.SubscribeRequest, stream service.Ledger_SubscribeServer) error {
+func (l *ledgerService) Subscribe(
+	req *apiv1.SubscribeRequest,
+	stream service.Ledger_SubscribeServer,
+) error {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	go func() {
@@ -57,7 +60,10 @@ func (l *ledgerService) Subscribe(req *apiv1.SubscribeRequest, stream service.Le
 		}
 	}()
 	if head := l.ctl.HeadSeq(); req.GetFromSeq() > head+1 {
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("this ledger ends at event %d, before event %d", head, req.GetFromSeq()))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf("this ledger ends at event %d, before event %d", head, req.GetFromSeq()),
+		)
 	}
 	iterator, err := l.archive.a.Reader(max(req.GetFromSeq(), 1))
 	if err != nil {
@@ -87,14 +93,25 @@ const stateChunk = 1 << 20
 
 // State names the state after the newest batch, and sends it if that is asked for.
 // The archive may get that batch a moment later.
-func (l *ledgerService) State(req *apiv1.LedgerStateRequest, stream service.Ledger_StateServer) error {
+func (l *ledgerService) State(
+	req *apiv1.LedgerStateRequest,
+	stream service.Ledger_StateServer,
+) error {
 	pos, st := l.applied()
 	if pos == 0 {
 		return spec.Refuse(spec.CodeStopping, "the controller is starting: ask again")
 	}
 	hash := st.Hash()
-	head := &apiv1.LedgerStateReply{Cluster: st.ClusterName, ClusterUuid: st.UUID[:], Position: pos, Seq: st.Seq, At: int64(st.At),
-		Hash: hash[:], HashVersion: state.SnapshotVersion, FirstSeq: l.archive.a.Stats().FirstSeq}
+	head := &apiv1.LedgerStateReply{
+		Cluster:     st.ClusterName,
+		ClusterUuid: st.UUID[:],
+		Position:    pos,
+		Seq:         st.Seq,
+		At:          int64(st.At),
+		Hash:        hash[:],
+		HashVersion: state.SnapshotVersion,
+		FirstSeq:    l.archive.a.Stats().FirstSeq,
+	}
 	for _, e := range st.Epochs {
 		head.Epochs = append(head.Epochs, &apiv1.LedgerEpoch{Value: e.Value, Seq: e.Seq})
 	}
@@ -116,7 +133,10 @@ func (c chunkSender) Write(p []byte) (int, error) {
 }
 
 // Content gives a script or an environment by its hash.
-func (l *ledgerService) Content(_ context.Context, req *apiv1.ContentRequest) (*apiv1.ContentReply, error) {
+func (l *ledgerService) Content(
+	_ context.Context,
+	req *apiv1.ContentRequest,
+) (*apiv1.ContentReply, error) {
 	var hash spec.Hash
 	if len(req.GetHash()) != len(hash) {
 		return nil, spec.Refuse(spec.CodeBadRequest, "not a hash")
@@ -127,10 +147,18 @@ func (l *ledgerService) Content(_ context.Context, req *apiv1.ContentRequest) (*
 }
 
 // Confirm notes how far accounting has stored the ledger.
-func (l *ledgerService) Confirm(ctx context.Context, req *apiv1.ConfirmRequest) (*apiv1.ConfirmReply, error) {
+func (l *ledgerService) Confirm(
+	ctx context.Context,
+	req *apiv1.ConfirmRequest,
+) (*apiv1.ConfirmReply, error) {
 	out := &apiv1.ConfirmReply{}
 	if lost := req.GetLost(); lost != nil {
-		seen := event.Position{Epoch: lost.GetEpoch(), Seq: lost.GetSeq(), NextUID: spec.JobUID(lost.GetNextJobUid()), NextID: spec.JobID(lost.GetNextJobId())}
+		seen := event.Position{
+			Epoch:   lost.GetEpoch(),
+			Seq:     lost.GetSeq(),
+			NextUID: spec.JobUID(lost.GetNextJobUid()),
+			NextID:  spec.JobID(lost.GetNextJobId()),
+		}
 		if err := l.ctl.NoteLost(ctx, storeWitness, seen); err != nil {
 			return nil, err
 		}

@@ -32,10 +32,17 @@ type ledgerCare struct {
 func (c *ledgerCare) logDir() string      { return filepath.Join(c.state, "ledger") }
 func (c *ledgerCare) contentsDir() string { return filepath.Join(c.state, "content") }
 
-func (c *ledgerCare) printLine(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }
+func (c *ledgerCare) printLine(
+	format string,
+	args ...any,
+) {
+	fmt.Fprintf(c.out, format+"\n", args...)
+}
 
 // errDamaged is what verify ends with when it has found something.
-var errDamaged = errors.New("the ledger is damaged; musterd ledger rebuild makes a new log from the archive, damaged files of the archive and of content are copied back from a backup")
+var errDamaged = errors.New(
+	"the ledger is damaged; musterd ledger rebuild makes a new log from the archive, damaged files of the archive and of content are copied back from a backup",
+)
 
 // verifyLedger reads everything and changes nothing.
 func (c *ledgerCare) verifyLedger() error {
@@ -53,7 +60,14 @@ func (c *ledgerCare) verifyLedger() error {
 		c.printLine("log: %v", damage)
 	}
 	if err == nil {
-		c.printLine("log: %d entries in %d segments, %d snapshots, the newest at batch %d, %d damaged places", found.Entries, found.Segments, found.Snapshots, found.Snapshot, len(found.Damage))
+		c.printLine(
+			"log: %d entries in %d segments, %d snapshots, the newest at batch %d, %d damaged places",
+			found.Entries,
+			found.Segments,
+			found.Snapshots,
+			found.Snapshot,
+			len(found.Damage),
+		)
 	}
 	n, err := c.verifyArchive()
 	if err != nil {
@@ -74,7 +88,10 @@ func (c *ledgerCare) verifyLedger() error {
 // inUse says what to do where another process has the ledger open.
 func inUse(err error) error {
 	if errors.Is(err, log.ErrLocked) {
-		return fmt.Errorf("%w: stop the controller first (systemctl stop musterd, or muster down)", err)
+		return fmt.Errorf(
+			"%w: stop the controller first (systemctl stop musterd, or muster down)",
+			err,
+		)
 	}
 	return err
 }
@@ -90,7 +107,13 @@ func (c *ledgerCare) verifyContents() (bad int, err error) {
 		return bad + 1, nil
 	}
 	if err == nil {
-		c.printLine("content: %d scripts and environments with %d bytes in %d files, %d damaged places", rep.Blobs, rep.Bytes, rep.Files, bad)
+		c.printLine(
+			"content: %d scripts and environments with %d bytes in %d files, %d damaged places",
+			rep.Blobs,
+			rep.Bytes,
+			rep.Files,
+			bad,
+		)
 	}
 	return bad, err
 }
@@ -101,9 +124,20 @@ func (c *ledgerCare) verifyArchive() (bad int, err error) {
 		c.printLine("archive: there is none in %s", c.archive)
 		return 1, nil
 	}
-	return archive.Examine(c.archive, func(damage error) { c.printLine("archive: %v", damage) }, func(rep archive.Report) {
-		c.printLine("archive: batches %d to %d, events %d to %d, %d snapshots", rep.FirstPos, rep.LastPos, rep.FirstSeq, rep.LastSeq, rep.Snapshots)
-	})
+	return archive.Examine(
+		c.archive,
+		func(damage error) { c.printLine("archive: %v", damage) },
+		func(rep archive.Report) {
+			c.printLine(
+				"archive: batches %d to %d, events %d to %d, %d snapshots",
+				rep.FirstPos,
+				rep.LastPos,
+				rep.FirstSeq,
+				rep.LastSeq,
+				rep.Snapshots,
+			)
+		},
+	)
 }
 
 // rebuildLog makes a new log.
@@ -149,18 +183,32 @@ func (c *ledgerCare) rebuildLog() error {
 	}
 	st := machine.Applied()
 	if st.Seq == 0 {
-		return errors.New("neither the archive nor the log holds an event that can be read: restore a backup")
+		return errors.New(
+			"neither the archive nor the log holds an event that can be read: restore a backup",
+		)
 	}
 	if err := st.Check(); err != nil {
-		return fmt.Errorf("the state at event %d does not hold together, so the log was left as it is: %w", st.Seq, err)
+		return fmt.Errorf(
+			"the state at event %d does not hold together, so the log was left as it is: %w",
+			st.Seq,
+			err,
+		)
 	}
 	if err := errors.Join(c.syncAside(arch, blobs), c.installLog(machine, c.archiveEnd(arch.a))); err != nil {
 		return err
 	}
-	c.printLine("rebuilt: cluster %s up to event %d of %s (%d events from the archive, %d more from the old log)", st.ClusterName, st.Seq,
-		time.Unix(0, int64(st.At)).UTC().Format(time.RFC3339), before, st.Seq-before)
+	c.printLine(
+		"rebuilt: cluster %s up to event %d of %s (%d events from the archive, %d more from the old log)",
+		st.ClusterName,
+		st.Seq,
+		time.Unix(0, int64(st.At)).UTC().Format(time.RFC3339),
+		before,
+		st.Seq-before,
+	)
 	if len(found.Damage) > 0 {
-		c.printLine("events that were acknowledged after that instant and were neither in the archive nor readable in the log are lost; the archive is written within milliseconds")
+		c.printLine(
+			"events that were acknowledged after that instant and were neither in the archive nor readable in the log are lost; the archive is written within milliseconds",
+		)
 	}
 	c.sayMissing(st, blobs)
 	return nil
@@ -178,7 +226,11 @@ func (c *ledgerCare) syncAside(arch *archiveAdapter, blobs *blobStore) error {
 
 // foldArchive brings the machine to the archive's end: from its first batch, or from the
 // newest snapshot that can be read where the first ones were dropped.
-func (c *ledgerCare) foldArchive(a *archive.Archive, codec *event.Codec, machine *daemon.Machine) error {
+func (c *ledgerCare) foldArchive(
+	a *archive.Archive,
+	codec *event.Codec,
+	machine *daemon.Machine,
+) error {
 	first, last := a.Bounds()
 	if last == 0 {
 		return nil
@@ -204,7 +256,11 @@ func (c *ledgerCare) foldArchive(a *archive.Archive, codec *event.Codec, machine
 }
 
 // snapshotFor restores the newest snapshot from which the archive goes on.
-func (c *ledgerCare) snapshotFor(a *archive.Archive, first uint64, machine *daemon.Machine) (pos uint64, err error) {
+func (c *ledgerCare) snapshotFor(
+	a *archive.Archive,
+	first uint64,
+	machine *daemon.Machine,
+) (pos uint64, err error) {
 	all, err := a.Snapshots()
 	if err != nil {
 		return 0, err
@@ -215,7 +271,11 @@ func (c *ledgerCare) snapshotFor(a *archive.Archive, first uint64, machine *daem
 		}
 		r, err := a.OpenSnapshot(snapshot)
 		if err != nil {
-			c.printLine("the snapshot of batch %d in the archive cannot be used: %v", snapshot.Pos, err)
+			c.printLine(
+				"the snapshot of batch %d in the archive cannot be used: %v",
+				snapshot.Pos,
+				err,
+			)
 			continue
 		}
 		data, err := io.ReadAll(r)
@@ -228,7 +288,10 @@ func (c *ledgerCare) snapshotFor(a *archive.Archive, first uint64, machine *daem
 		}
 		c.printLine("the snapshot of batch %d in the archive cannot be used: %v", snapshot.Pos, err)
 	}
-	return 0, fmt.Errorf("the archive begins at batch %d and has no snapshot that can be read from which to go on: restore a backup", first)
+	return 0, fmt.Errorf(
+		"the archive begins at batch %d and has no snapshot that can be read from which to go on: restore a backup",
+		first,
+	)
 }
 
 // installLog writes a log that begins with the machine's state, and puts it in the
@@ -243,7 +306,12 @@ func (c *ledgerCare) installLog(machine *daemon.Machine, pos uint64) error {
 		return err
 	}
 	if err := os.Rename(fresh, c.logDir()); err != nil {
-		return fmt.Errorf("the new log stands ready in %s, rename it to %s: %w", fresh, c.logDir(), err)
+		return fmt.Errorf(
+			"the new log stands ready in %s, rename it to %s: %w",
+			fresh,
+			c.logDir(),
+			err,
+		)
 	}
 	c.printLine("the old log is kept in %s; delete it once the controller runs", old)
 	return log.OS().SyncDir(c.state)
@@ -255,7 +323,14 @@ func writeLog(fresh string, machine *daemon.Machine, pos uint64) error {
 		return err
 	}
 	ctx := context.Background()
-	l, err := log.Open(ctx, log.Options{Dir: fresh, Machine: logMachine{m: machine, sync: func() error { return nil }}, StartAt: log.Position(pos)})
+	l, err := log.Open(
+		ctx,
+		log.Options{
+			Dir:     fresh,
+			Machine: logMachine{m: machine, sync: func() error { return nil }},
+			StartAt: log.Position(pos),
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("make a new log in %s: %w", fresh, err)
 	}
@@ -278,7 +353,11 @@ func (c *ledgerCare) sayMissing(st *state.State, blobs *blobStore) {
 			}
 			if _, err := blobs.Get(hash); err != nil {
 				missing++
-				c.printLine("job %d: its script or environment %s is missing: it cannot start again", job.ID, hash)
+				c.printLine(
+					"job %d: its script or environment %s is missing: it cannot start again",
+					job.ID,
+					hash,
+				)
 			}
 		}
 		return true
@@ -326,7 +405,12 @@ func (t *logTail) replayOnto(machine *daemon.Machine, pos uint64) error {
 		}
 		pos++
 		if err := machine.Apply(pos, batch.data); err != nil {
-			return fmt.Errorf("apply events %d to %d of the old log: %w", batch.first, batch.last, err)
+			return fmt.Errorf(
+				"apply events %d to %d of the old log: %w",
+				batch.first,
+				batch.last,
+				err,
+			)
 		}
 	}
 	return nil

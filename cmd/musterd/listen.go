@@ -47,9 +47,22 @@ func (s *server) openSockets(g *group) error {
 	users := registrars{endpoint, gateway}
 	jobs := &daemon.ClusterService{C: s.ctl}
 	service.RegisterClusterServer(users, jobs)
-	service.RegisterShellServer(endpoint, shellService{zone: submit.ZoneSetting(os.Environ()), submit: jobs.Submit})
+	service.RegisterShellServer(
+		endpoint,
+		shellService{zone: submit.ZoneSetting(os.Environ()), submit: jobs.Submit},
+	)
 	service.RegisterAgentsServer(endpoint, &daemon.AgentService{C: s.ctl})
-	service.RegisterLedgerServer(endpoint, &ledgerService{archive: s.archive, ctl: s.ctl, content: s.blobs.Get, told: s.told.noteConfirmed, revoked: s.revokedSerials, applied: s.machine.AppliedAt})
+	service.RegisterLedgerServer(
+		endpoint,
+		&ledgerService{
+			archive: s.archive,
+			ctl:     s.ctl,
+			content: s.blobs.Get,
+			told:    s.told.noteConfirmed,
+			revoked: s.revokedSerials,
+			applied: s.machine.AppliedAt,
+		},
+	)
 	if s.acct != nil {
 		service.RegisterAccountingServer(users, s.acct.service)
 	} else {
@@ -60,9 +73,23 @@ func (s *server) openSockets(g *group) error {
 		return err
 	}
 	s.mountSlurm(gateway)
-	d := doors{socket: s.cfg.Socket, apiKey: "listen.grpc", api: s.cfg.Listen.GRPC, metricsKey: "listen.metrics", metrics: s.cfg.Listen.Metrics,
-		web: s.webOptions(), log: s.log, console: pages, consoleAt: s.cfg.Listen.Web,
-		rest: s.cfg.Listen.REST, restSocket: s.cfg.RESTSocket, gateway: gateway, gatewayTLS: source.Server(false, "h2", "http/1.1"), names: userNames(), limits: s.limits}
+	d := doors{
+		socket:     s.cfg.Socket,
+		apiKey:     "listen.grpc",
+		api:        s.cfg.Listen.GRPC,
+		metricsKey: "listen.metrics",
+		metrics:    s.cfg.Listen.Metrics,
+		web:        s.webOptions(),
+		log:        s.log,
+		console:    pages,
+		consoleAt:  s.cfg.Listen.Web,
+		rest:       s.cfg.Listen.REST,
+		restSocket: s.cfg.RESTSocket,
+		gateway:    gateway,
+		gatewayTLS: source.Server(false, "h2", "http/1.1"),
+		names:      userNames(),
+		limits:     s.limits,
+	}
 	if s.peers != nil {
 		d.openAPI = func() net.Listener { return s.peers.door.Listen(apiProtocols...) }
 		d.openLocal = func() net.Listener { return s.local.leadTrack() }
@@ -85,20 +112,47 @@ func (s *server) openCertificates() (*mtls.Source, error) {
 // newEndpoint is the API without its services.
 func (s *server) newEndpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
 	names := userNames()
-	ch := &channel.Server{TLS: source.Server(false, channel.ALPNGRPC, framed.ALPN), Cluster: s.cluster.ClusterName, Names: names}
-	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now, JobThere: s.jobThere, Names: names,
-		Vouches: func(controller string) bool { return s.peers != nil && s.peers.isNamed(controller) }}
-	return grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: ch, Admit: admission.Admit, Refused: s.trail.notAdmitted, Errors: status.Numbers(), Table: s.limits, Log: s.log,
-		Unary: s.aroundUnary(), Stream: s.aroundStream(), Options: []grpc.ServerOption{grpc.ForceServerCodecV2(known.New())}})
+	ch := &channel.Server{
+		TLS:     source.Server(false, channel.ALPNGRPC, framed.ALPN),
+		Cluster: s.cluster.ClusterName,
+		Names:   names,
+	}
+	admission := &channel.Admission{
+		Revoked:  s.revokedSerial(source),
+		Now:      time.Now,
+		JobThere: s.jobThere,
+		Names:    names,
+		Vouches:  func(controller string) bool { return s.peers != nil && s.peers.isNamed(controller) },
+	}
+	return grpcx.NewEndpoint(
+		grpcx.EndpointConfig{
+			Channel: ch,
+			Admit:   admission.Admit,
+			Refused: s.trail.notAdmitted,
+			Errors:  status.Numbers(),
+			Table:   s.limits,
+			Log:     s.log,
+			Unary:   s.aroundUnary(),
+			Stream:  s.aroundStream(),
+			Options: []grpc.ServerOption{grpc.ForceServerCodecV2(known.New())},
+		},
+	)
 }
 
 // aroundUnary and aroundStream surround every call, whichever way it came.
 func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
-	return []grpc.UnaryServerInterceptor{countCalls(s.calls), s.trail.unaryInterceptor(), s.authorizationDoor().Unary()}
+	return []grpc.UnaryServerInterceptor{
+		countCalls(s.calls),
+		s.trail.unaryInterceptor(),
+		s.authorizationDoor().Unary(),
+	}
 }
 
 func (s *server) aroundStream() []grpc.StreamServerInterceptor {
-	return []grpc.StreamServerInterceptor{s.trail.streamInterceptor(), s.authorizationDoor().Stream()}
+	return []grpc.StreamServerInterceptor{
+		s.trail.streamInterceptor(),
+		s.authorizationDoor().Stream(),
+	}
 }
 
 // authorizationDoor is what decides who may call which method.

@@ -103,9 +103,24 @@ func command(args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("musterd", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.StringVar(&o.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`")
-	fs.StringSliceVar(&o.roles, "role", []string{"controller", "accounting"}, "what to run: `controller,accounting`, or observer, alone or with accounting; or witness")
-	fs.BoolVar(&o.check, "check", false, "read the configuration, print what is wrong with it, and exit")
-	fs.BoolVar(&o.anew, "new-cluster", false, "create a new cluster although the state folder had one whose ledger is gone")
+	fs.StringSliceVar(
+		&o.roles,
+		"role",
+		[]string{"controller", "accounting"},
+		"what to run: `controller,accounting`, or observer, alone or with accounting; or witness",
+	)
+	fs.BoolVar(
+		&o.check,
+		"check",
+		false,
+		"read the configuration, print what is wrong with it, and exit",
+	)
+	fs.BoolVar(
+		&o.anew,
+		"new-cluster",
+		false,
+		"create a new cluster although the state folder had one whose ledger is gone",
+	)
 	show := fs.BoolP("version", "V", false, "print the version and exit")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
 	fs.Usage = func() { fmt.Fprint(errOut, usage, fs.FlagUsages()) }
@@ -142,11 +157,18 @@ func checkRoles(roles []string) error {
 	for _, r := range roles {
 		switch {
 		case r == "observer" && slices.Contains(roles, "controller"):
-			return errors.New("an observer stands beside a Slurm: no controller runs in its process, only accounting may")
+			return errors.New(
+				"an observer stands beside a Slurm: no controller runs in its process, only accounting may",
+			)
 		case r == witnessRole && len(roles) > 1:
-			return errors.New("a witness is the third vote beside two controllers: no other role runs in its process")
+			return errors.New(
+				"a witness is the third vote beside two controllers: no other role runs in its process",
+			)
 		case r != "controller" && r != "accounting" && r != "observer" && r != witnessRole:
-			return fmt.Errorf("unknown role %q: controller, accounting, observer and witness are the roles", r)
+			return fmt.Errorf(
+				"unknown role %q: controller, accounting, observer and witness are the roles",
+				r,
+			)
 		}
 	}
 	return nil
@@ -159,7 +181,13 @@ func runRoles(ctx context.Context, o options, out io.Writer) error {
 		return err
 	}
 	if slices.Contains(o.roles, "observer") {
-		return runObserver(ctx, cfg, o.config, slices.Contains(o.roles, "accounting"), newLogger(cfg.Log))
+		return runObserver(
+			ctx,
+			cfg,
+			o.config,
+			slices.Contains(o.roles, "accounting"),
+			newLogger(cfg.Log),
+		)
 	}
 	cluster, warnings, err := conffile.ReadCluster(cfg)
 	if err != nil {
@@ -170,11 +198,25 @@ func runRoles(ctx context.Context, o options, out io.Writer) error {
 		log.Warn("configuration", "problem", w)
 	}
 	if o.check {
-		fmt.Fprintf(out, "%s: cluster %s, %d nodes, %d partitions: no errors, %d warnings\n",
-			cfg.SlurmConf, cluster.ClusterName, len(cluster.Nodes), len(cluster.Partitions), len(warnings))
+		fmt.Fprintf(
+			out,
+			"%s: cluster %s, %d nodes, %d partitions: no errors, %d warnings\n",
+			cfg.SlurmConf,
+			cluster.ClusterName,
+			len(cluster.Nodes),
+			len(cluster.Partitions),
+			len(warnings),
+		)
 		return nil
 	}
-	s := &server{cfg: cfg, config: o.config, cluster: cluster, log: log, roles: o.roles, anew: o.anew}
+	s := &server{
+		cfg:     cfg,
+		config:  o.config,
+		cluster: cluster,
+		log:     log,
+		roles:   o.roles,
+		anew:    o.anew,
+	}
 	return s.run(ctx)
 }
 

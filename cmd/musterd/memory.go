@@ -43,7 +43,8 @@ func roomForGarbage() {
 	again = func(s *sentinel) {
 		metrics.Read(sample)
 		// Setting it stops the world for a moment, so small changes wait.
-		if want := gcPercent(room, sample[0].Value.Uint64()); want*5 < percent*4 || want*4 > percent*5 {
+		if want := gcPercent(room, sample[0].Value.Uint64()); want*5 < percent*4 ||
+			want*4 > percent*5 {
 			percent = want
 			debug.SetGCPercent(percent)
 		}
@@ -64,7 +65,11 @@ func memoryTotal(path string) uint64 {
 	defer f.Close()
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if rest, ok := strings.CutPrefix(lines.Text(), "MemTotal:"); ok {
-			kib, err := strconv.ParseUint(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 50)
+			kib, err := strconv.ParseUint(
+				strings.TrimSuffix(strings.TrimSpace(rest), " kB"),
+				10,
+				50,
+			)
 			if err != nil {
 				return 0
 			}

@@ -62,7 +62,11 @@ func (f *sampled) run(ctx context.Context) error {
 }
 
 func (f *sampled) sample() {
-	now := &figures{agents: f.s.ctl.Agents(), live: map[string]collector.Live{}, raft: raftFigures(f.s.durable)}
+	now := &figures{
+		agents: f.s.ctl.Agents(),
+		live:   map[string]collector.Live{},
+		raft:   raftFigures(f.s.durable),
+	}
 	if f.s.acct == nil {
 		now.lag = f.s.toldLag()
 	}
@@ -94,16 +98,37 @@ func (f *sampled) tick(now *figures) {
 		}
 	}
 	streams := f.s.ctl.ConnectedNodes()
-	heard, expected := collector.Reachable(view.State, func(node string) bool { return streams[node] })
-	cond := collector.Condition{Connected: heard, Expected: expected, Lag: lag.Seconds, Goodput: goodput}
+	heard, expected := collector.Reachable(
+		view.State,
+		func(node string) bool { return streams[node] },
+	)
+	cond := collector.Condition{
+		Connected: heard,
+		Expected:  expected,
+		Lag:       lag.Seconds,
+		Goodput:   goodput,
+	}
 	f.objectives.Tick(since, cond)
 }
 
 func raftFigures(durable *log.Durable) collector.Raft {
 	stats, lead := durable.Stats(), durable.Leader()
-	raft := collector.Raft{Leader: lead.Self, LeaderKnown: lead.Known, Batches: stats.Batches, Bytes: stats.Bytes, Syncs: stats.Groups,
-		SyncSeconds: float64(stats.SyncNanos) / 1e9, SyncFailures: stats.Failures, Pending: stats.Pending, FirstIndex: stats.FirstIndex,
-		LastIndex: stats.LastIndex, SnapshotIndex: stats.SnapshotIndex, Snapshots: stats.Snapshots}
+	raft := collector.Raft{
+		Leader:      lead.Self,
+		LeaderKnown: lead.Known,
+		Batches:     stats.Batches,
+		Bytes:       stats.Bytes,
+		Syncs:       stats.Groups,
+		SyncSeconds: float64(
+			stats.SyncNanos,
+		) / 1e9,
+		SyncFailures:  stats.Failures,
+		Pending:       stats.Pending,
+		FirstIndex:    stats.FirstIndex,
+		LastIndex:     stats.LastIndex,
+		SnapshotIndex: stats.SnapshotIndex,
+		Snapshots:     stats.Snapshots,
+	}
 	room, err := durable.Headroom()
 	raft.FreeBytes = room.Free
 	raft.ReserveBytes = room.Reserve
@@ -150,9 +175,20 @@ func (s *server) countRefused() map[string]uint64 {
 
 // exportedSource is what the exporter reads.
 func (s *server) exportedSource(f *sampled) collector.Source {
-	src := collector.Source{View: s.ctl.View, Agents: func() int { return f.last.Load().agents }, Now: clock.NewSystem().Now, Version: version,
-		Live: func() map[string]collector.Live { return f.last.Load().live }, Raft: func() collector.Raft { return f.last.Load().raft }, Calls: s.calls, Refused: s.countRefused, Private: s.hidesUsers(), Audit: s.trail.targetStatus,
-		Accounting: func() collector.AccountingLag { return f.last.Load().lag }, Objectives: f.objectives}
+	src := collector.Source{
+		View:       s.ctl.View,
+		Agents:     func() int { return f.last.Load().agents },
+		Now:        clock.NewSystem().Now,
+		Version:    version,
+		Live:       func() map[string]collector.Live { return f.last.Load().live },
+		Raft:       func() collector.Raft { return f.last.Load().raft },
+		Calls:      s.calls,
+		Refused:    s.countRefused,
+		Private:    s.hidesUsers(),
+		Audit:      s.trail.targetStatus,
+		Accounting: func() collector.AccountingLag { return f.last.Load().lag },
+		Objectives: f.objectives,
+	}
 	if s.acct != nil {
 		src.Accounting, src.KPIs, src.Budgets = s.acct.currentLag, s.acct.currentKPIs, s.acct.daemon.Budgets
 	}

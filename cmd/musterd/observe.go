@@ -19,7 +19,13 @@ import (
 // runObserver runs the exporter beside an existing Slurm: it reads no slurm.conf,
 // keeps no ledger and changes nothing. With accounting it keeps the Slurm's
 // history, too.
-func runObserver(ctx context.Context, cfg *conffile.Config, config string, withAccounting bool, log *slog.Logger) error {
+func runObserver(
+	ctx context.Context,
+	cfg *conffile.Config,
+	config string,
+	withAccounting bool,
+	log *slog.Logger,
+) error {
 	opts := web.Options{ConfigFile: cfg.TLS.WebConfig, TokenFile: cfg.TLS.WebTokenFile}
 	if err := opts.Check(); err != nil {
 		return err
@@ -28,16 +34,30 @@ func runObserver(ctx context.Context, cfg *conffile.Config, config string, withA
 	if err != nil {
 		return err
 	}
-	from := slurm.Options{Interval: time.Duration(cfg.Observe.Interval), Timeout: time.Duration(cfg.Observe.Timeout), Bin: cfg.Observe.Bin, Log: log}
+	from := slurm.Options{
+		Interval: time.Duration(cfg.Observe.Interval),
+		Timeout:  time.Duration(cfg.Observe.Timeout),
+		Bin:      cfg.Observe.Bin,
+		Log:      log,
+	}
 	from.REST, err = restOf(&cfg.Observe)
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	source := slurm.New(from)
 	mux := http.NewServeMux()
-	collector.MountObserver(mux, collector.Observed{Latest: source.Latest, Now: clock.NewSystem().Now, Version: version})
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) { readyToShow(w, source.Latest()) })
+	collector.MountObserver(
+		mux,
+		collector.Observed{Latest: source.Latest, Now: clock.NewSystem().Now, Version: version},
+	)
+	mux.HandleFunc(
+		"GET /livez",
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) },
+	)
+	mux.HandleFunc(
+		"GET /readyz",
+		func(w http.ResponseWriter, _ *http.Request) { readyToShow(w, source.Latest()) },
+	)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g := &group{ctx: ctx, wg: sync.WaitGroup{}, errs: make(chan error, 4)}
@@ -52,7 +72,13 @@ func runObserver(ctx context.Context, cfg *conffile.Config, config string, withA
 	}
 	g.spawnPart("reader of Slurm", source.Run)
 	serveHTTP(g, l, mux, opts, log)
-	log.Info("observing a Slurm", "metrics", l.Addr().String(), "interval", time.Duration(cfg.Observe.Interval))
+	log.Info(
+		"observing a Slurm",
+		"metrics",
+		l.Addr().String(),
+		"interval",
+		time.Duration(cfg.Observe.Interval),
+	)
 	select {
 	case err := <-g.errs:
 		return err
@@ -66,15 +92,26 @@ func runObserver(ctx context.Context, cfg *conffile.Config, config string, withA
 func restOf(observe *conffile.Observe) (*slurm.REST, error) {
 	switch {
 	case observe.REST == "" && observe.RESTUser+observe.RESTTokenFile != "":
-		return nil, errors.New("observe.rest_user and observe.rest_token_file are of no use without observe.rest, the address of the slurmrestd")
+		return nil, errors.New(
+			"observe.rest_user and observe.rest_token_file are of no use without observe.rest, the address of the slurmrestd",
+		)
 	case observe.REST == "":
 		return nil, nil
 	case observe.Cluster == "":
-		return nil, errors.New("observe.rest needs observe.cluster: slurmrestd does not say what the cluster is called")
+		return nil, errors.New(
+			"observe.rest needs observe.cluster: slurmrestd does not say what the cluster is called",
+		)
 	case observe.RESTTokenFile != "" && observe.RESTUser == "":
-		return nil, errors.New("observe.rest_token_file needs observe.rest_user: a token is a user's")
+		return nil, errors.New(
+			"observe.rest_token_file needs observe.rest_user: a token is a user's",
+		)
 	}
-	return &slurm.REST{URL: observe.REST, User: observe.RESTUser, TokenFile: observe.RESTTokenFile, Cluster: observe.Cluster}, nil
+	return &slurm.REST{
+		URL:       observe.REST,
+		User:      observe.RESTUser,
+		TokenFile: observe.RESTTokenFile,
+		Cluster:   observe.Cluster,
+	}, nil
 }
 
 // readyToShow is ok once jobs and nodes were read.

@@ -58,7 +58,11 @@ func (o *observed) Head() (uint64, spec.Instant) {
 }
 
 // Epochs implements the source of accounting.
-func (o *observed) Epochs(context.Context) ([]state.Epoch, uint64, error) { return nil, 0, errNoLedger }
+func (o *observed) Epochs(
+	context.Context,
+) ([]state.Epoch, uint64, error) {
+	return nil, 0, errNoLedger
+}
 
 func (o *observed) lost(context.Context, event.Position) error { return nil }
 
@@ -92,9 +96,13 @@ func privateData(ctx context.Context, bin string) []string {
 		return []string{"jobs", "usage"}
 	}
 	for line := range strings.Lines(string(out)) {
-		if name, value, ok := strings.Cut(line, "="); ok && strings.TrimSpace(name) == "PrivateData" {
+		if name, value, ok := strings.Cut(line, "="); ok &&
+			strings.TrimSpace(name) == "PrivateData" {
 			list := strings.Split(strings.TrimSpace(value), ",")
-			return slices.DeleteFunc(list, func(w string) bool { return w == "none" || w == "(null)" || w == "" })
+			return slices.DeleteFunc(
+				list,
+				func(w string) bool { return w == "none" || w == "(null)" || w == "" },
+			)
 		}
 	}
 	return nil
@@ -102,7 +110,12 @@ func privateData(ctx context.Context, bin string) []string {
 
 // feedHistory reads the Slurm's accounting again and again: first the past, then what
 // is new. What it could not store it reads again.
-func (o *observed) feedHistory(ctx context.Context, store *clickhouse.Store, stored func(tally.Position), failed func(error)) {
+func (o *observed) feedHistory(
+	ctx context.Context,
+	store *clickhouse.Store,
+	stored func(tally.Position),
+	failed func(error),
+) {
 	var writer *clickhouse.Writer
 	for {
 		var err error
@@ -124,7 +137,12 @@ func (o *observed) feedHistory(ctx context.Context, store *clickhouse.Store, sto
 }
 
 // pullNew stores what is new and tells how far that is.
-func (o *observed) pullNew(ctx context.Context, store *clickhouse.Store, writer *clickhouse.Writer, stored func(tally.Position)) (*clickhouse.Writer, error) {
+func (o *observed) pullNew(
+	ctx context.Context,
+	store *clickhouse.Store,
+	writer *clickhouse.Writer,
+	stored func(tally.Position),
+) (*clickhouse.Writer, error) {
 	ledger, cluster := o.identity()
 	tell := func() {
 		o.mu.Lock()
@@ -152,12 +170,25 @@ func (o *observed) pullNew(ctx context.Context, store *clickhouse.Store, writer 
 		since = now.Add(-time.Duration(o.cfg.History))
 	}
 	rejected := 0
-	config := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: writer, Rejected: func(reject importer.Reject) {
-		rejected++
-		if rejected <= importing.ShownRejects {
-			o.log.Warn("a line of sacct was not taken", "line", reject.Line, "reason", reject.Reason, "text", reject.Text)
-		}
-	}}
+	config := importer.Config{
+		Ledger: ledger,
+		Store:  importer.In(store),
+		Writer: writer,
+		Rejected: func(reject importer.Reject) {
+			rejected++
+			if rejected <= importing.ShownRejects {
+				o.log.Warn(
+					"a line of sacct was not taken",
+					"line",
+					reject.Line,
+					"reason",
+					reject.Reason,
+					"text",
+					reject.Text,
+				)
+			}
+		},
+	}
 	var sum importer.Result
 	err := source.Pull(ctx, config, since, now, func(r *importer.Result) { sum.Sum(r); tell() })
 	if err != nil {
@@ -171,10 +202,22 @@ func (o *observed) pullNew(ctx context.Context, store *clickhouse.Store, writer 
 	}
 	tell()
 	if sum.New > 0 {
-		o.log.Info("read the Slurm's accounting", "ended", sum.New, "open", sum.Open, "known", sum.Known, "rejected", sum.Rejected)
+		o.log.Info(
+			"read the Slurm's accounting",
+			"ended",
+			sum.New,
+			"open",
+			sum.Open,
+			"known",
+			sum.Known,
+			"rejected",
+			sum.Rejected,
+		)
 	}
 	if sum.Lines > 0 && !sum.Reconciled() {
-		return writer, errors.New("what the store has is not what it had and what was added: another program writes to it")
+		return writer, errors.New(
+			"what the store has is not what it had and what was added: another program writes to it",
+		)
 	}
 	return writer, nil
 }
@@ -182,9 +225,17 @@ func (o *observed) pullNew(ctx context.Context, store *clickhouse.Store, writer 
 // observeAccounting serves the accounting of an observed Slurm: its jobs in the
 // store, sacct, sreport, reports, SQL and the KPIs, as for a cluster of one's
 // own.
-func observeAccounting(ctx context.Context, g *group, cfg *conffile.Config, config string, log *slog.Logger) (*accounting, error) {
+func observeAccounting(
+	ctx context.Context,
+	g *group,
+	cfg *conffile.Config,
+	config string,
+	log *slog.Logger,
+) (*accounting, error) {
 	if cfg.Observe.Cluster == "" {
-		return nil, errors.New("an observer with accounting needs observe.cluster in muster.yaml: the name under which Slurm's accounting knows the cluster (sacctmgr show cluster)")
+		return nil, errors.New(
+			"an observer with accounting needs observe.cluster in muster.yaml: the name under which Slurm's accounting knows the cluster (sacctmgr show cluster)",
+		)
 	}
 	for _, dir := range [...]string{cfg.StateDir, cfg.RunDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -193,17 +244,36 @@ func observeAccounting(ctx context.Context, g *group, cfg *conffile.Config, conf
 	}
 	certificates, err := mtls.Load(pki.Dir(cfg.TLS.Dir))
 	if err != nil {
-		return nil, fmt.Errorf("this host's certificate in %s (muster init makes one): %w", cfg.TLS.Dir, err)
+		return nil, fmt.Errorf(
+			"this host's certificate in %s (muster init makes one): %w",
+			cfg.TLS.Dir,
+			err,
+		)
 	}
 	identify := newCallerFunc(uint32(os.Getuid()))
-	o := &observed{cfg: cfg.Observe, log: log, hide: privateData(ctx, cfg.Observe.Bin), who: func(ctx context.Context) acctd.Caller {
-		c := identify(ctx)
-		return acctd.Caller{User: c.User, Admin: c.Admin || (c.UID == 0 && c.User != "")}
-	}}
-	s := &server{cfg: cfg, config: config, cluster: &spec.Config{ClusterName: cfg.Observe.Cluster}, log: log, roles: []string{"accounting"}, calls: &collector.Calls{}}
-	s.acct, err = s.openAccountingWith(o, func(ctx context.Context, stored func(tally.Position), failed func(error)) {
-		o.feedHistory(ctx, s.acct.store, stored, failed)
-	})
+	o := &observed{
+		cfg:  cfg.Observe,
+		log:  log,
+		hide: privateData(ctx, cfg.Observe.Bin),
+		who: func(ctx context.Context) acctd.Caller {
+			c := identify(ctx)
+			return acctd.Caller{User: c.User, Admin: c.Admin || (c.UID == 0 && c.User != "")}
+		},
+	}
+	s := &server{
+		cfg:     cfg,
+		config:  config,
+		cluster: &spec.Config{ClusterName: cfg.Observe.Cluster},
+		log:     log,
+		roles:   []string{"accounting"},
+		calls:   &collector.Calls{},
+	}
+	s.acct, err = s.openAccountingWith(
+		o,
+		func(ctx context.Context, stored func(tally.Position), failed func(error)) {
+			o.feedHistory(ctx, s.acct.store, stored, failed)
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -217,21 +287,36 @@ func observeAccounting(ctx context.Context, g *group, cfg *conffile.Config, conf
 		return nil, err
 	}
 	g.spawnPart("accounting", s.acct.run)
-	log.Info("accounting reads the Slurm", "cluster", cfg.Observe.Cluster, "every", time.Duration(cfg.Observe.AccountingEvery), "socket", cfg.AccountingSocket)
+	log.Info(
+		"accounting reads the Slurm",
+		"cluster",
+		cfg.Observe.Cluster,
+		"every",
+		time.Duration(cfg.Observe.AccountingEvery),
+		"socket",
+		cfg.AccountingSocket,
+	)
 	return s.acct, nil
 }
 
 // observedPages are the KPIs of an observed Slurm, and whether they are kept.
 func (s *server) observedPages(o *observed) *http.ServeMux {
-	return s.kpiPages(collector.Source{Now: clock.NewSystem().Now, Version: version, KPIs: s.acct.currentKPIs, View: func() *view.View {
-		head, at := o.Head()
-		if head == 0 {
-			return nil
-		}
-		st := state.New()
-		st.Seq = head
-		st.At = at
-		st.ClusterName = o.cfg.Cluster
-		return &view.View{State: st}
-	}})
+	return s.kpiPages(
+		collector.Source{
+			Now:     clock.NewSystem().Now,
+			Version: version,
+			KPIs:    s.acct.currentKPIs,
+			View: func() *view.View {
+				head, at := o.Head()
+				if head == 0 {
+					return nil
+				}
+				st := state.New()
+				st.Seq = head
+				st.At = at
+				st.ClusterName = o.cfg.Cluster
+				return &view.View{State: st}
+			},
+		},
+	)
 }

@@ -97,15 +97,21 @@ func openPeers(ctx context.Context, s *server) (*peers, error) {
 		return nil, fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
 	}
 	if named := p.source.Self().Node; named != self.Name {
-		return nil, fmt.Errorf("the certificate in %s is of %q, and this controller is %q: the name in the certificate is that of SlurmctldHost (docs/operations/controllers.md)",
-			s.cfg.TLS.Dir, named, self.Name)
+		return nil, fmt.Errorf(
+			"the certificate in %s is of %q, and this controller is %q: the name in the certificate is that of SlurmctldHost (docs/operations/controllers.md)",
+			s.cfg.TLS.Dir,
+			named,
+			self.Name,
+		)
 	}
 	l, err := listenAPI(ctx, s.cfg)
 	if err != nil {
 		return nil, err
 	}
-	p.door = members.Open(members.Config{Listener: l, Certificates: p.source, Cluster: s.cluster.ClusterName,
-		Limits: limit.New(limit.Config{}, time.Now), Answer: p.answerPeer, Log: s.log})
+	p.door = members.Open(
+		members.Config{Listener: l, Certificates: p.source, Cluster: s.cluster.ClusterName,
+			Limits: limit.New(limit.Config{}, time.Now), Answer: p.answerPeer, Log: s.log},
+	)
 	return p, nil
 }
 
@@ -121,7 +127,10 @@ func (p *peers) allAddresses() []string {
 // isNamed tells whether a controller is named in slurm.conf. The witness is not: no
 // user's word comes from there.
 func (p *peers) isNamed(name string) bool {
-	return slices.ContainsFunc(p.group.Controllers, func(c conffile.Controller) bool { return c.Name == name })
+	return slices.ContainsFunc(
+		p.group.Controllers,
+		func(c conffile.Controller) bool { return c.Name == name },
+	)
 }
 
 // answerPeer answers another controller.
@@ -148,7 +157,9 @@ func (p *peers) currentStanding() (standing, error) {
 	switch {
 	case durable != nil:
 		out.Leads = leads && durable.Leader().Self
-		out.Term, out.Position, out.Members = durable.Term(), uint64(durable.LastPosition()), durable.Group()
+		out.Term, out.Position, out.Members = durable.Term(), uint64(
+			durable.LastPosition(),
+		), durable.Group()
 		if out.Leads && trail != nil {
 			out.Audit = trail()
 		}
@@ -211,7 +222,11 @@ func (p *peers) askOthers(ctx context.Context) []answered {
 		wg.Go(func() {
 			out[i].err = members.Ask(ctx, p.source, out[i].of.Address, askStatus, &out[i].standing)
 			if said := out[i].standing.Name; out[i].err == nil && said != out[i].of.Name {
-				out[i].err = fmt.Errorf("%s answers as controller %q: SlurmctldHost and the certificates there do not agree", out[i].of.Address, said)
+				out[i].err = fmt.Errorf(
+					"%s answers as controller %q: SlurmctldHost and the certificates there do not agree",
+					out[i].of.Address,
+					said,
+				)
 			}
 		})
 	}
@@ -256,7 +271,10 @@ func howToBegin(self string, first bool, list []answered) (begins, joins bool, w
 	case len(others) > 0:
 		return false, false, "the group of " + strings.Join(others, ", ") + " has no leader now"
 	case len(silent) > 0:
-		return false, false, "a new group begins when all its controllers have answered; silent: " + strings.Join(silent, ", ")
+		return false, false, "a new group begins when all its controllers have answered; silent: " + strings.Join(
+			silent,
+			", ",
+		)
 	case !first:
 		return false, false, "the first controller of slurm.conf begins the group"
 	}
@@ -269,7 +287,11 @@ func (p *peers) awaitPermission(ctx context.Context) (first bool, err error) {
 	said := ""
 	for {
 		list := p.askOthers(ctx)
-		begins, joins, why := howToBegin(p.self.Name, p.group.Controllers[0].Name == p.self.Name, list)
+		begins, joins, why := howToBegin(
+			p.self.Name,
+			p.group.Controllers[0].Name == p.self.Name,
+			list,
+		)
 		if joins {
 			if p.group.IsWitness(p.self.Name) {
 				return false, nil // it signs nothing
@@ -281,7 +303,13 @@ func (p *peers) awaitPermission(ctx context.Context) (first bool, err error) {
 			why = err.Error()
 		}
 		if begins {
-			p.log.Info("a new group of controllers begins", "controller", p.self.Name, "others", len(list))
+			p.log.Info(
+				"a new group of controllers begins",
+				"controller",
+				p.self.Name,
+				"others",
+				len(list),
+			)
 			return true, nil
 		}
 		if why != said {
@@ -307,14 +335,22 @@ func (p *peers) mayFound(ctx context.Context) error {
 	for since := time.Now(); ; {
 		starting, silent, err := foundingOn(p.askOthers(ctx))
 		if err != nil {
-			return fmt.Errorf("%w: start this controller with an empty state folder (move %s aside), and it is taken in", err, p.dir)
+			return fmt.Errorf(
+				"%w: start this controller with an empty state folder (move %s aside), and it is taken in",
+				err,
+				p.dir,
+			)
 		}
 		if starting == "" && (silent == "" || time.Since(since) > silentPatience) {
 			return nil
 		}
 		if why := strings.TrimSpace(starting + " " + silent); why != said {
 			said = why
-			p.log.Info("the ledger of a single controller waits to become that of a group", "others", why)
+			p.log.Info(
+				"the ledger of a single controller waits to become that of a group",
+				"others",
+				why,
+			)
 		}
 		if !pauseFor(ctx, tendEvery) {
 			return ctx.Err()
@@ -333,7 +369,10 @@ func foundingOn(list []answered) (starting, silent string, err error) {
 		case a.err != nil:
 			silent = a.err.Error()
 		case !a.standing.Waits:
-			return "", "", fmt.Errorf("controller %s has the ledger of a group, and the ledger here is that of a single controller", a.of.Name)
+			return "", "", fmt.Errorf(
+				"controller %s has the ledger of a group, and the ledger here is that of a single controller",
+				a.of.Name,
+			)
 		}
 	}
 	return starting, silent, nil
@@ -379,7 +418,13 @@ func (p *peers) tendGroup(ctx context.Context) error {
 			}
 			if said[step.who] != text && ctx.Err() == nil {
 				said[step.who] = text
-				p.log.Info("the group of controllers changes", "controller", step.who, "change", text)
+				p.log.Info(
+					"the group of controllers changes",
+					"controller",
+					step.who,
+					"change",
+					text,
+				)
 			}
 		}
 	}
@@ -404,11 +449,32 @@ func nextSteps(group []log.Member, list []answered, position uint64) []groupStep
 		switch {
 		case at < 0 && a.standing.Waits:
 			member.Joining = true
-			out = append(out, groupStep{a.of.Name, "taken in without a vote", func(ctx context.Context, d *log.Durable) error { return d.Add(ctx, member) }})
+			out = append(
+				out,
+				groupStep{
+					a.of.Name,
+					"taken in without a vote",
+					func(ctx context.Context, d *log.Durable) error { return d.Add(ctx, member) },
+				},
+			)
 		case at >= 0 && a.standing.Waits && !group[at].Joining:
-			out = append(out, groupStep{a.of.Name, "it has lost its ledger and its vote", func(ctx context.Context, d *log.Durable) error { return d.Remove(ctx, member.ID) }})
+			out = append(
+				out,
+				groupStep{
+					a.of.Name,
+					"it has lost its ledger and its vote",
+					func(ctx context.Context, d *log.Durable) error { return d.Remove(ctx, member.ID) },
+				},
+			)
 		case at >= 0 && !a.standing.Waits && group[at].Joining && a.standing.Position+caughtUp >= position:
-			out = append(out, groupStep{a.of.Name, "it has caught up and votes", func(ctx context.Context, d *log.Durable) error { return d.Add(ctx, member) }})
+			out = append(
+				out,
+				groupStep{
+					a.of.Name,
+					"it has caught up and votes",
+					func(ctx context.Context, d *log.Durable) error { return d.Add(ctx, member) },
+				},
+			)
 		}
 	}
 	return out
@@ -433,7 +499,13 @@ func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
 	}
 	out.Survives = uint32(max(voters-1, 0) / 2)
 	add := func(controller conffile.Controller, st standing, err error) {
-		info := &apiv1.ControllerInfo{Name: controller.Name, Address: controller.Address, Version: st.Version, Term: st.Term, Position: st.Position}
+		info := &apiv1.ControllerInfo{
+			Name:     controller.Name,
+			Address:  controller.Address,
+			Version:  st.Version,
+			Term:     st.Term,
+			Position: st.Position,
+		}
 		_, in := known[controller.Name]
 		switch {
 		case err != nil:
@@ -466,7 +538,11 @@ func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
 		add(a.of, a.standing, a.err)
 	}
 	for id, address := range known { // not in slurm.conf any more
-		add(conffile.Controller{Name: id, Address: address}, standing{}, errors.New("slurm.conf does not name it: remove it"))
+		add(
+			conffile.Controller{Name: id, Address: address},
+			standing{},
+			errors.New("slurm.conf does not name it: remove it"),
+		)
 	}
 	return out
 }
@@ -480,8 +556,14 @@ func (p *peers) Change(ctx context.Context, req *apiv1.ChangeControllersRequest)
 	case req.GetAdd() != "":
 		err = p.add(ctx, req.GetAdd(), req.GetAddress())
 	case req.GetRemove() != "":
-		if !slices.ContainsFunc(p.durable.Group(), func(m log.Member) bool { return m.ID == req.GetRemove() }) {
-			return "", spec.Refuse(spec.CodeBadRequest, "there is no controller "+req.GetRemove()+" in the group")
+		if !slices.ContainsFunc(
+			p.durable.Group(),
+			func(m log.Member) bool { return m.ID == req.GetRemove() },
+		) {
+			return "", spec.Refuse(
+				spec.CodeBadRequest,
+				"there is no controller "+req.GetRemove()+" in the group",
+			)
 		}
 		err = p.durable.Remove(ctx, req.GetRemove())
 	case req.GetHandOver():
@@ -502,7 +584,10 @@ func (p *peers) add(ctx context.Context, name, address string) error {
 	all := p.group.Members()
 	at := slices.IndexFunc(all, func(c conffile.Controller) bool { return c.Name == name })
 	if at < 0 {
-		return fmt.Errorf("slurm.conf of the controllers has no SlurmctldHost=%s, and muster.yaml no controller.witness of that name: add it there, and start them again one after the other", name)
+		return fmt.Errorf(
+			"slurm.conf of the controllers has no SlurmctldHost=%s, and muster.yaml no controller.witness of that name: add it there, and start them again one after the other",
+			name,
+		)
 	}
 	if address == "" {
 		address = all[at].Address
@@ -519,7 +604,10 @@ func (p *peers) handOver(ctx context.Context, to string) (string, error) {
 		return to, nil
 	}
 	if p.group.IsWitness(to) {
-		return "", spec.Refuse(spec.CodeBadRequest, to+" is the witness: it votes and does not lead")
+		return "", spec.Refuse(
+			spec.CodeBadRequest,
+			to+" is the witness: it votes and does not lead",
+		)
 	}
 	if to == "" {
 		to = p.successor(ctx)

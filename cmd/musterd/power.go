@@ -24,12 +24,24 @@ type programs struct {
 // Start implements daemon.Programs.
 func (p *programs) Start(file, nodes string, resume []byte) {
 	if err := p.startProgram(file, nodes, resume); err != nil {
-		p.log.Error("a program for the power of nodes was not started", "program", file, "nodes", nodes, "error", err)
+		p.log.Error(
+			"a program for the power of nodes was not started",
+			"program",
+			file,
+			"nodes",
+			nodes,
+			"error",
+			err,
+		)
 	}
 }
 
 func (p *programs) startProgram(file, nodes string, resume []byte) error {
-	out, err := os.OpenFile(filepath.Join(p.dir, "power.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	out, err := os.OpenFile(
+		filepath.Join(p.dir, "power.log"),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o640,
+	)
 	if err != nil {
 		return err
 	}
@@ -57,7 +69,17 @@ func (p *programs) startProgram(file, nodes string, resume []byte) error {
 	p.log.Info("nodes are powered", "program", file, "nodes", nodes)
 	go func() {
 		if err := cmd.Wait(); err != nil {
-			p.log.Error("a program for the power of nodes failed", "program", file, "nodes", nodes, "error", err, "output", out.Name())
+			p.log.Error(
+				"a program for the power of nodes failed",
+				"program",
+				file,
+				"nodes",
+				nodes,
+				"error",
+				err,
+				"output",
+				out.Name(),
+			)
 		}
 		if resumeFile != "" {
 			if err := os.Remove(resumeFile); err != nil {
@@ -80,7 +102,18 @@ func (p *programs) Fence(ctx context.Context, file, node, reason string) error {
 	}
 	within, cancel := context.WithTimeout(ctx, maxFenceTime)
 	defer cancel()
-	err = program.Run(within, file, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "MUSTER_NODE=" + node, "MUSTER_REASON=" + reason}, as, node, reason)
+	err = program.Run(
+		within,
+		file,
+		[]string{
+			"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+			"MUSTER_NODE=" + node,
+			"MUSTER_REASON=" + reason,
+		},
+		as,
+		node,
+		reason,
+	)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		return fmt.Errorf("it did not end within %s and was killed: %w", maxFenceTime, err)
 	}

@@ -35,14 +35,26 @@ func (r registrars) RegisterService(desc *grpc.ServiceDesc, impl any) {
 // newGateway is the API as JSON over HTTP, without its services.
 func (s *server) newGateway(source *mtls.Source) *rest.Gateway {
 	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
-	return rest.New(rest.Config{Errors: status.Numbers(), Unary: s.aroundUnary(), Stream: s.aroundStream(), Table: s.limits, Version: "v1", Log: s.log,
-		Refused:  s.trail.notIdentified,
-		Identify: func(r *http.Request) (identity.Identity, error) { return s.webIdentity(r, admission) }})
+	return rest.New(
+		rest.Config{
+			Errors:   status.Numbers(),
+			Unary:    s.aroundUnary(),
+			Stream:   s.aroundStream(),
+			Table:    s.limits,
+			Version:  "v1",
+			Log:      s.log,
+			Refused:  s.trail.notIdentified,
+			Identify: func(r *http.Request) (identity.Identity, error) { return s.webIdentity(r, admission) },
+		},
+	)
 }
 
 // webIdentity finds out who asks over HTTP: on this host's socket the kernel
 // says it; over TLS a certificate or a token does.
-func (s *server) webIdentity(r *http.Request, admission *channel.Admission) (identity.Identity, error) {
+func (s *server) webIdentity(
+	r *http.Request,
+	admission *channel.Admission,
+) (identity.Identity, error) {
 	id, err := s.webCaller(r, admission)
 	if err != nil {
 		return id, err
@@ -58,17 +70,37 @@ func (s *server) actAs(r *http.Request, id identity.Identity) (identity.Identity
 	case name == "" || name == authz.UserName(id):
 		return id, nil
 	case s.authorizationDoor().Role(id) != authz.Root:
-		return identity.Nameless(), status.New(status.Unauthenticated, "X-SLURM-USER-NAME: %s is not who the token or the socket says: %s", name, authz.UserName(id))
+		return identity.Nameless(), status.New(
+			status.Unauthenticated,
+			"X-SLURM-USER-NAME: %s is not who the token or the socket says: %s",
+			name,
+			authz.UserName(id),
+		)
 	}
 	uid, gid, ok := hostUser(name)
 	if !ok || uid == 0 {
-		return identity.Nameless(), status.New(status.Unauthenticated, "X-SLURM-USER-NAME: there is no user %s on this host whom one can become by way of REST", name)
+		return identity.Nameless(), status.New(
+			status.Unauthenticated,
+			"X-SLURM-USER-NAME: there is no user %s on this host whom one can become by way of REST",
+			name,
+		)
 	}
-	return identity.Identity{Kind: identity.AttestedUser, UID: uid, GID: gid, User: name, Node: "REST", Cluster: s.cluster.ClusterName, Serial: id.Serial}, nil
+	return identity.Identity{
+		Kind:    identity.AttestedUser,
+		UID:     uid,
+		GID:     gid,
+		User:    name,
+		Node:    "REST",
+		Cluster: s.cluster.ClusterName,
+		Serial:  id.Serial,
+	}, nil
 }
 
 // webCaller is whoever shows a token, a certificate or a local socket.
-func (s *server) webCaller(r *http.Request, admission *channel.Admission) (identity.Identity, error) {
+func (s *server) webCaller(
+	r *http.Request,
+	admission *channel.Admission,
+) (identity.Identity, error) {
 	token, given := bearerToken(r)
 	if given {
 		id, err := s.verifyToken(token, admission)
@@ -76,7 +108,10 @@ func (s *server) webCaller(r *http.Request, admission *channel.Admission) (ident
 			return id, err
 		}
 		if r.URL.Path == "/v1/Cluster/CreateUserToken" { // else one that leaked would never end
-			return identity.Nameless(), status.New(status.PermissionDenied, "a token makes no tokens: ask on the controller's host, or with a certificate")
+			return identity.Nameless(), status.New(
+				status.PermissionDenied,
+				"a token makes no tokens: ask on the controller's host, or with a certificate",
+			)
 		}
 		return id, nil
 	}
@@ -90,25 +125,34 @@ func (s *server) webCaller(r *http.Request, admission *channel.Admission) (ident
 		}
 		return admission.Admit(r.Context(), id, func(string) (string, bool) { return "", false })
 	}
-	return identity.Nameless(), status.New(status.Unauthenticated,
-		"say who you are: Authorization: Bearer TOKEN (or X-SLURM-USER-TOKEN), with a token from scontrol token, or an administrator's certificate")
+	return identity.Nameless(), status.New(
+		status.Unauthenticated,
+		"say who you are: Authorization: Bearer TOKEN (or X-SLURM-USER-TOKEN), with a token from scontrol token, or an administrator's certificate",
+	)
 }
 
 // verifyToken gives the user for whom a token stands.
-func (s *server) verifyToken(token string, admission *channel.Admission) (identity.Identity, error) {
+func (s *server) verifyToken(
+	token string,
+	admission *channel.Admission,
+) (identity.Identity, error) {
 	id, err := s.tokens.Verify(token)
 	if err != nil {
 		return id, status.New(status.Unauthenticated, "%v", err)
 	}
 	if id.Serial != "" && admission.Revoked(id.Serial) {
-		return identity.Nameless(), status.New(status.Unauthenticated, "the token was made by way of a machine that has been sent away since: make a new one")
+		return identity.Nameless(), status.New(
+			status.Unauthenticated,
+			"the token was made by way of a machine that has been sent away since: make a new one",
+		)
 	}
 	return id, nil
 }
 
 // bearerToken is the token of a request, in either of the two headers.
 func bearerToken(r *http.Request) (token string, given bool) {
-	if kind, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(kind, "Bearer") {
+	if kind, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok &&
+		strings.EqualFold(kind, "Bearer") {
 		return strings.TrimSpace(rest), true
 	}
 	token = r.Header.Get("X-SLURM-USER-TOKEN")
@@ -135,7 +179,10 @@ func gatewayServer(ctx context.Context, gateway http.Handler, cfg *tls.Config) *
 }
 
 // serveREST opens the two ways to the gateway and serves on them.
-func (d doors) serveREST(g *group, tcp func(key string, addr conffile.Addr) (net.Listener, error)) error {
+func (d doors) serveREST(
+	g *group,
+	tcp func(key string, addr conffile.Addr) (net.Listener, error),
+) error {
 	if d.gateway == nil || d.rest.Off() {
 		return nil
 	}

@@ -122,7 +122,11 @@ func (r *restoreRun) run(ctx context.Context) (_ restoreReport, err error) {
 	}
 	r.rep.StateDir = r.cfg.StateDir
 	if controllerRuns(r.cfg) {
-		return r.rep, fmt.Errorf("%w at %s: stop it first (systemctl stop musterd, or muster down)", errControllerRuns, r.cfg.Socket)
+		return r.rep, fmt.Errorf(
+			"%w at %s: stop it first (systemctl stop musterd, or muster down)",
+			errControllerRuns,
+			r.cfg.Socket,
+		)
 	}
 	plan, err := r.findInterrupted()
 	if err != nil {
@@ -135,7 +139,11 @@ func (r *restoreRun) run(ctx context.Context) (_ restoreReport, err error) {
 		}
 	}
 	if err := r.moveIntoPlace(plan); err != nil {
-		return r.rep, fmt.Errorf("%w (everything is prepared in %s: run the same command again, and it goes on)", err, r.stageFiles())
+		return r.rep, fmt.Errorf(
+			"%w (everything is prepared in %s: run the same command again, and it goes on)",
+			err,
+			r.stageFiles(),
+		)
 	}
 	r.rep.Seconds = r.now().Sub(began).Seconds()
 	return r.rep, nil
@@ -159,7 +167,9 @@ func (r *restoreRun) configPath() (*conffile.Config, error) {
 		if err != nil {
 			return nil, err
 		}
-		return conffile.Parse(conffile.Source{Name: r.config, Folder: folder, Data: data, Mode: file.Mode})
+		return conffile.Parse(
+			conffile.Source{Name: r.config, Folder: folder, Data: data, Mode: file.Mode},
+		)
 	}
 	return nil, fmt.Errorf("%w: it has no muster.yaml", errBackupBroken)
 }
@@ -179,8 +189,14 @@ func (r *restoreRun) findInterrupted() (*restorePlan, error) {
 		return nil, fmt.Errorf("%s: %w", filepath.Join(r.stageFiles(), planName), err)
 	}
 	if plan.Backup != r.m.Name || plan.Config != r.config {
-		return nil, fmt.Errorf("%w: it was of backup %s with %s: end it first (muster restore --from FOLDER --at %s --config %s)",
-			errRestoreUnended, plan.Backup, plan.Config, plan.Backup, plan.Config)
+		return nil, fmt.Errorf(
+			"%w: it was of backup %s with %s: end it first (muster restore --from FOLDER --at %s --config %s)",
+			errRestoreUnended,
+			plan.Backup,
+			plan.Config,
+			plan.Backup,
+			plan.Config,
+		)
 	}
 	return plan, nil
 }
@@ -204,8 +220,14 @@ func (r *restoreRun) refuseUsed() error {
 	if len(found) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w, and nothing in it is overwritten: it has %s; if the ledger is only damaged, musterd ledger rebuild loses less; "+
-		"else move it aside: mv %s %s.old", errNotEmpty, strings.Join(found, ", "), r.cfg.StateDir, r.cfg.StateDir)
+	return fmt.Errorf(
+		"%w, and nothing in it is overwritten: it has %s; if the ledger is only damaged, musterd ledger rebuild loses less; "+
+			"else move it aside: mv %s %s.old",
+		errNotEmpty,
+		strings.Join(found, ", "),
+		r.cfg.StateDir,
+		r.cfg.StateDir,
+	)
 }
 
 // prepareFolders makes everything in folders beside its place, checks it and writes the plan.
@@ -217,7 +239,11 @@ func (r *restoreRun) prepareFolders(ctx context.Context) (*restorePlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	plan := &restorePlan{Backup: r.m.Name, Config: r.config, Remove: []string{r.stageArchive(), r.stageFiles()}}
+	plan := &restorePlan{
+		Backup: r.m.Name,
+		Config: r.config,
+		Remove: []string{r.stageArchive(), r.stageFiles()},
+	}
 	err = r.prepareFiles(plan)
 	if err == nil {
 		err = r.refuseLiving(ctx, plan)
@@ -258,7 +284,10 @@ func (r *restoreRun) makeFolders() (made []string, err error) {
 // prepareLedger copies archive and contents, folds them, compares the state with the
 // one that was backed up, and makes a log that begins with it.
 func (r *restoreRun) prepareLedger(plan *restorePlan) error {
-	machine, blobs, arch, err := r.copyLedger(r.stageArchive(), filepath.Join(r.stageFiles(), "content"))
+	machine, blobs, arch, err := r.copyLedger(
+		r.stageArchive(),
+		filepath.Join(r.stageFiles(), "content"),
+	)
 	if err != nil {
 		return err
 	}
@@ -269,7 +298,13 @@ func (r *restoreRun) prepareLedger(plan *restorePlan) error {
 		return errors.Join(err, arch.Close(), blobs.Close())
 	}
 	if n := countMissing(st, blobs); n > 0 {
-		r.rep.Warnings = append(r.rep.Warnings, fmt.Sprintf("%d scripts or environments of jobs that are not over are missing in the backup: these jobs cannot start again", n))
+		r.rep.Warnings = append(
+			r.rep.Warnings,
+			fmt.Sprintf(
+				"%d scripts or environments of jobs that are not over are missing in the backup: these jobs cannot start again",
+				n,
+			),
+		)
 	}
 	if err := errors.Join(arch.Close(), blobs.Close()); err != nil {
 		return err
@@ -279,8 +314,14 @@ func (r *restoreRun) prepareLedger(plan *restorePlan) error {
 	}
 	// The ledger is last: a controller that finds archive or contents without it refuses.
 	plan.Moves = []plannedMove{
-		{filepath.Join(r.stageArchive(), "snapshots"), filepath.Join(r.cfg.Ledger.ArchiveDir, "snapshots")},
-		{filepath.Join(r.stageArchive(), "segments"), filepath.Join(r.cfg.Ledger.ArchiveDir, "segments")},
+		{
+			filepath.Join(r.stageArchive(), "snapshots"),
+			filepath.Join(r.cfg.Ledger.ArchiveDir, "snapshots"),
+		},
+		{
+			filepath.Join(r.stageArchive(), "segments"),
+			filepath.Join(r.cfg.Ledger.ArchiveDir, "segments"),
+		},
 		{filepath.Join(r.stageFiles(), "content"), filepath.Join(r.cfg.StateDir, "content")},
 		{filepath.Join(r.stageFiles(), "ledger"), filepath.Join(r.cfg.StateDir, "ledger")},
 	}
@@ -303,7 +344,9 @@ func countMissing(st *state.State, blobs *blobStore) int {
 
 // copyLedger copies contents, and the history up to the backup's end, and folds what was
 // copied.
-func (r *restoreRun) copyLedger(archiveDir, contentDir string) (_ *daemon.Machine, _ *blobStore, _ *archiveAdapter, err error) {
+func (r *restoreRun) copyLedger(
+	archiveDir, contentDir string,
+) (_ *daemon.Machine, _ *blobStore, _ *archiveAdapter, err error) {
 	if err := copyBlobs(r.folder.contentsDir(), contentDir, r.tell); err != nil {
 		return nil, nil, nil, err
 	}
@@ -326,7 +369,11 @@ func (r *restoreRun) copyLedger(archiveDir, contentDir string) (_ *daemon.Machin
 // foldHistory hands the backup's batches to an archive and folds them, from the first on
 // or from the first snapshot where the beginning had been dropped, and compares the state
 // with the one that was backed up.
-func (r *restoreRun) foldHistory(to daemon.Archive, put func(pos, seq uint64, state io.Reader) error, machine *daemon.Machine) (err error) {
+func (r *restoreRun) foldHistory(
+	to daemon.Archive,
+	put func(pos, seq uint64, state io.Reader) error,
+	machine *daemon.Machine,
+) (err error) {
 	from, err := openArchive(r.folder.historyPath(r.m.History), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBackupBroken, err)
@@ -334,7 +381,13 @@ func (r *restoreRun) foldHistory(to daemon.Archive, put func(pos, seq uint64, st
 	defer func() { err = errors.Join(err, from.Close()) }()
 	first, last := from.a.Bounds()
 	if last < r.m.Position {
-		return fmt.Errorf("%w: %s ends at batch %d, before %d", errBackupBroken, r.folder.historyPath(r.m.History), last, r.m.Position)
+		return fmt.Errorf(
+			"%w: %s ends at batch %d, before %d",
+			errBackupBroken,
+			r.folder.historyPath(r.m.History),
+			last,
+			r.m.Position,
+		)
 	}
 	start, err := r.startOf(from.a, put, machine, first)
 	if err != nil {
@@ -362,7 +415,12 @@ func (r *restoreRun) foldHistory(to daemon.Archive, put func(pos, seq uint64, st
 
 // startOf restores the first snapshot of a history whose beginning had been dropped
 // when it was first copied; its position is where folding starts.
-func (r *restoreRun) startOf(from *archive.Archive, put func(pos, seq uint64, state io.Reader) error, machine *daemon.Machine, first uint64) (uint64, error) {
+func (r *restoreRun) startOf(
+	from *archive.Archive,
+	put func(pos, seq uint64, state io.Reader) error,
+	machine *daemon.Machine,
+	first uint64,
+) (uint64, error) {
 	if first <= 1 {
 		return 0, nil
 	}
@@ -371,7 +429,12 @@ func (r *restoreRun) startOf(from *archive.Archive, put func(pos, seq uint64, st
 		return 0, err
 	}
 	if len(all) == 0 || all[0].Pos+1 < first || all[0].Pos > r.m.Position {
-		return 0, fmt.Errorf("%w: %s begins at batch %d and has no snapshot of it", errBackupBroken, r.folder.historyPath(r.m.History), first)
+		return 0, fmt.Errorf(
+			"%w: %s begins at batch %d and has no snapshot of it",
+			errBackupBroken,
+			r.folder.historyPath(r.m.History),
+			first,
+		)
 	}
 	s, err := from.OpenSnapshot(all[0])
 	if err != nil {
@@ -394,14 +457,31 @@ func (r *restoreRun) checkFold(st *state.State) error {
 		return fmt.Errorf("%w: event %d: %w", errRestoreDiffers, st.Seq, err)
 	}
 	if st.Seq != r.m.Event {
-		return fmt.Errorf("%w: it ends at event %d instead of %d", errRestoreDiffers, st.Seq, r.m.Event)
+		return fmt.Errorf(
+			"%w: it ends at event %d instead of %d",
+			errRestoreDiffers,
+			st.Seq,
+			r.m.Event,
+		)
 	}
 	if r.m.StateVersion != state.SnapshotVersion {
-		r.rep.Warnings = append(r.rep.Warnings, fmt.Sprintf("the backup was made by release %s, which hashed states in another way: the state was folded and checked, but not compared", r.m.Release))
+		r.rep.Warnings = append(
+			r.rep.Warnings,
+			fmt.Sprintf(
+				"the backup was made by release %s, which hashed states in another way: the state was folded and checked, but not compared",
+				r.m.Release,
+			),
+		)
 		return nil
 	}
 	if got := fmt.Sprintf("%x", st.Hash()); got != r.m.State {
-		return fmt.Errorf("%w: event %d has the hash %s instead of %s: restore another backup with --at", errRestoreDiffers, st.Seq, got, r.m.State)
+		return fmt.Errorf(
+			"%w: event %d has the hash %s instead of %s: restore another backup with --at",
+			errRestoreDiffers,
+			st.Seq,
+			got,
+			r.m.State,
+		)
 	}
 	return nil
 }
@@ -425,7 +505,12 @@ func copyBlobs(from, to string, tell *teller) error {
 		if err := copyDurably(filepath.Join(from, name), filepath.Join(to, name)); err != nil {
 			return err
 		}
-		tell.tellProgress("restoring", uint64(i+1), uint64(len(names)), "files of scripts and environments")
+		tell.tellProgress(
+			"restoring",
+			uint64(i+1),
+			uint64(len(names)),
+			"files of scripts and environments",
+		)
 	}
 	return syncFolder(to)
 }
@@ -513,7 +598,13 @@ func (r *restoreRun) placeOf(file backupFile) (string, error) {
 		})
 		return place, nil
 	default:
-		return "", fmt.Errorf("%w: %s is of the unknown kind %q: use the release that made it (%s)", errBackupBroken, file.From, file.Kind, r.m.Release)
+		return "", fmt.Errorf(
+			"%w: %s is of the unknown kind %q: use the release that made it (%s)",
+			errBackupBroken,
+			file.From,
+			file.Kind,
+			r.m.Release,
+		)
 	}
 	if !filepath.IsLocal(file.Name) {
 		return "", fmt.Errorf("%w: %s", errRestoreElsewhere, file.Name)
@@ -545,13 +636,22 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 	}
 	source, err := mtls.Load(pki.Dir(tls))
 	if err != nil {
-		return fmt.Errorf("this host's certificate in %s, with which the other controllers are asked: %w", tls, err)
+		return fmt.Errorf(
+			"this host's certificate in %s, with which the other controllers are asked: %w",
+			tls,
+			err,
+		)
 	}
 	p := &peers{self: *self, group: who, source: source, log: slog.New(slog.DiscardHandler)}
 	for _, a := range p.askOthers(ctx) {
 		if a.err == nil && !a.standing.Waits {
-			return fmt.Errorf("%w: %s at %s; start this one with an empty state folder, and it gets everything from there; "+
-				"to go back to the backup all the same, stop the others and move their state folders aside first", errGroupLives, a.of.Name, a.of.Address)
+			return fmt.Errorf(
+				"%w: %s at %s; start this one with an empty state folder, and it gets everything from there; "+
+					"to go back to the backup all the same, stop the others and move their state folders aside first",
+				errGroupLives,
+				a.of.Name,
+				a.of.Address,
+			)
 		}
 	}
 	return nil
@@ -559,7 +659,11 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 
 // prepareFolder makes a folder of the prepared files of a kind, which have no place yet, and
 // names the file in it that has no name of its own.
-func (r *restoreRun) prepareFolder(plan *restorePlan, kind fileKind, folder, nameless string) (string, error) {
+func (r *restoreRun) prepareFolder(
+	plan *restorePlan,
+	kind fileKind,
+	folder, nameless string,
+) (string, error) {
 	dir := filepath.Join(r.stageFiles(), folder)
 	for _, file := range plan.Files {
 		name := cmp.Or(file.File.Name, nameless)
@@ -770,13 +874,28 @@ func (r *restoreRun) check() (_ restoreReport, err error) {
 		return r.rep, err
 	}
 	if missing := countMissing(machine.Applied(), blobs); bad > 0 || missing > 0 {
-		return r.rep, fmt.Errorf("%w: %d damaged places in %s, %d scripts or environments of jobs that are not over are missing", errBackupBroken, bad, r.folder.contentsDir(), missing)
+		return r.rep, fmt.Errorf(
+			"%w: %d damaged places in %s, %d scripts or environments of jobs that are not over are missing",
+			errBackupBroken,
+			bad,
+			r.folder.contentsDir(),
+			missing,
+		)
 	}
 	r.rep.Seconds = r.now().Sub(began).Seconds()
 	return r.rep, nil
 }
 
 func (r *restoreRun) newReport() restoreReport {
-	return restoreReport{Backup: r.m.Name, Folder: r.folder.dir, Cluster: r.m.Cluster, Event: r.m.Event, EventAt: r.m.At, State: r.m.State,
-		Restored: []string{}, Kept: []string{}, Warnings: []string{}}
+	return restoreReport{
+		Backup:   r.m.Name,
+		Folder:   r.folder.dir,
+		Cluster:  r.m.Cluster,
+		Event:    r.m.Event,
+		EventAt:  r.m.At,
+		State:    r.m.State,
+		Restored: []string{},
+		Kept:     []string{},
+		Warnings: []string{},
+	}
 }

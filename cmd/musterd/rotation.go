@@ -78,7 +78,13 @@ func (s *server) rotateKeys(ctx context.Context) error {
 		case err != nil:
 			s.log.Error("the key that signs credentials was not changed", "error", err)
 		case changed:
-			s.log.Info("the keys of credentials have changed", "file", filepath.Base(s.access.ringFile), "keys", len(s.access.Keys()))
+			s.log.Info(
+				"the keys of credentials have changed",
+				"file",
+				filepath.Base(s.access.ringFile),
+				"keys",
+				len(s.access.Keys()),
+			)
 			s.ctl.KeysChanged()
 		}
 		if !pauseFor(ctx, keyLook) {

@@ -192,7 +192,15 @@ func (s *server) serveRoles(g *group) error {
 		s.peers.setLeads(true)
 		g.spawnPart("look after the group", s.peers.tendGroup)
 	}
-	s.log.Info("the controller is ready", "cluster", s.cluster.ClusterName, "seq", s.ctl.View().State.Seq, "socket", s.cfg.Socket)
+	s.log.Info(
+		"the controller is ready",
+		"cluster",
+		s.cluster.ClusterName,
+		"seq",
+		s.ctl.View().State.Seq,
+		"socket",
+		s.cfg.Socket,
+	)
 	select {
 	case err := <-g.errs:
 		return err
@@ -242,9 +250,17 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	_, known := s.archive.a.Bounds()
 	began := time.Now()
 	place.Dir = filepath.Join(s.cfg.StateDir, "ledger")
-	place.Machine = logMachine{m: machine, sync: s.syncAside, complete: func() error { return s.completeSnapshot(ctx, machine.Applied()) }}
+	place.Machine = logMachine{
+		m:        machine,
+		sync:     s.syncAside,
+		complete: func() error { return s.completeSnapshot(ctx, machine.Applied()) },
+	}
 	place.Logger = s.log
-	place.SnapshotEvery, place.ReserveBytes = uint64(s.cfg.Ledger.SnapshotEvery), uint64(s.cfg.Ledger.ReserveBytes)
+	place.SnapshotEvery, place.ReserveBytes = uint64(
+		s.cfg.Ledger.SnapshotEvery,
+	), uint64(
+		s.cfg.Ledger.ReserveBytes,
+	)
 	place.AtLeast, place.BeforeCompact = log.Position(known), s.beforeCompact
 	s.durable, err = log.Open(ctx, place)
 	if err != nil {
@@ -269,27 +285,48 @@ func (s *server) newController() error {
 		host = s.peers.self.Name
 	}
 	deps := daemon.Deps{
-		Log: ledgerLog{s.durable}, Archive: s.archive, Blobs: s.blobs, Clock: clockAdapter{clock.NewSystem()},
-		Directory: newDirectory(s.log), Access: s.access, Codec: s.codec, Logger: s.log, Identify: newCallerFunc(uint32(os.Getuid())),
+		Log: ledgerLog{
+			s.durable,
+		}, Archive: s.archive, Blobs: s.blobs, Clock: clockAdapter{clock.NewSystem()},
+		Directory: newDirectory(
+			s.log,
+		), Access: s.access, Codec: s.codec, Logger: s.log, Identify: newCallerFunc(uint32(os.Getuid())),
 		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
 		Revoked:  s.disconnectMachine,
 		Files:    s.configFiles,
 		Reload:   func() (*spec.Config, []string, error) { return conffile.ReadCluster(s.cfg) },
 		Scripts:  ctlScripts{s.cluster.SlurmUser},
-		Settings: daemon.Settings{Host: host, Version: version, SlurmConf: s.cfg.SlurmConf, StateDir: s.cfg.StateDir, CheckEvery: 250, GPU: gpuPolicy(s.cfg.GPU)},
+		Settings: daemon.Settings{
+			Host:       host,
+			Version:    version,
+			SlurmConf:  s.cfg.SlurmConf,
+			StateDir:   s.cfg.StateDir,
+			CheckEvery: 250,
+			GPU:        gpuPolicy(s.cfg.GPU),
+		},
 		History:  readHistory(s.archive.a, s.codec),
 		Past:     past{s.archive.a, s.codec},
 		East:     offsetEast,
 		Programs: &programs{dir: s.cfg.RunDir, user: s.cluster.SlurmUser, log: s.log},
 	}
 	if s.cluster.JobCompFile != "" {
-		s.jobComp = jobcomp.Open(s.cluster.JobCompFile, filepath.Join(s.cfg.StateDir, "jobcomp.json"), s.log)
+		s.jobComp = jobcomp.Open(
+			s.cluster.JobCompFile,
+			filepath.Join(s.cfg.StateDir, "jobcomp.json"),
+			s.log,
+		)
 		if err := s.jobComp.CatchUp(s.archive.a, s.codec, s.machine.Applied()); err != nil {
 			return err
 		}
 		deps.Committed = s.jobComp.Committed
 	}
-	s.jobMails = mailing.NewJobMails(func() *state.State { return s.ctl.View().State }, deps.Clock.Now, s.mailProgram, hostMail(), s.log)
+	s.jobMails = mailing.NewJobMails(
+		func() *state.State { return s.ctl.View().State },
+		deps.Clock.Now,
+		s.mailProgram,
+		hostMail(),
+		s.log,
+	)
 	if written := deps.Committed; written != nil {
 		deps.Committed = func(st *state.State, events []event.Envelope) {
 			written(st, events)
@@ -314,7 +351,13 @@ func offsetEast(at spec.Instant) spec.Span {
 // gpuPolicy is what the site wants done about its GPUs.
 func gpuPolicy(c conffile.GPU) scheduler.GPUPolicy {
 	bounded := c.IdleAfter != spec.Infinite && c.IdleGrace != spec.Infinite
-	return scheduler.GPUPolicy{Drain: c.OnFault == "drain", WarnIdle: c.OnIdle != "report", CancelIdle: c.OnIdle == "cancel" && bounded, IdleAfter: c.IdleAfter, Grace: c.IdleGrace}
+	return scheduler.GPUPolicy{
+		Drain:      c.OnFault == "drain",
+		WarnIdle:   c.OnIdle != "report",
+		CancelIdle: c.OnIdle == "cancel" && bounded,
+		IdleAfter:  c.IdleAfter,
+		Grace:      c.IdleGrace,
+	}
 }
 
 // configFiles are the configuration for a node that has none of its own.
@@ -322,7 +365,10 @@ func (s *server) configFiles() (string, []*apiv1.ConfFile, error) {
 	name, files, err := conffile.SlurmFiles(s.cfg.SlurmConf)
 	var out []*apiv1.ConfFile
 	for _, n := range slices.Sorted(maps.Keys(files)) {
-		out = append(out, &apiv1.ConfFile{Name: n, Data: files[n].Data, Mode: uint32(files[n].Mode.Perm())})
+		out = append(
+			out,
+			&apiv1.ConfFile{Name: n, Data: files[n].Data, Mode: uint32(files[n].Mode.Perm())},
+		)
 	}
 	return name, out, err
 }
@@ -399,7 +445,11 @@ func (s *server) revokedSerials() []string {
 // serveHealth is ok when the controller takes submissions.
 func (s *server) serveHealth(w http.ResponseWriter, _ *http.Request) {
 	if low, err := (ledgerLog{s.durable}).Low(); err != nil || low {
-		http.Error(w, "the ledger's disk is almost full: submissions are refused", http.StatusServiceUnavailable)
+		http.Error(
+			w,
+			"the ledger's disk is almost full: submissions are refused",
+			http.StatusServiceUnavailable,
+		)
 		return
 	}
 	fmt.Fprintln(w, "ok")
@@ -421,7 +471,11 @@ func (s *server) beforeCompact(pos log.Position) error {
 		return err
 	}
 	if synced < uint64(pos) {
-		return fmt.Errorf("the archive is synced to position %d, the log may not forget up to %d", synced, pos)
+		return fmt.Errorf(
+			"the archive is synced to position %d, the log may not forget up to %d",
+			synced,
+			pos,
+		)
 	}
 	return s.blobs.Sync()
 }

@@ -19,12 +19,23 @@ type shellService struct {
 }
 
 // Sbatch implements service.ShellServer.
-func (s shellService) Sbatch(ctx context.Context, in *apiv1.TypedCommand) (*apiv1.TypedAnswer, error) {
-	return submit.Typed(ctx, in, submit.TypedHost{Version: version, Zone: s.zone, Submit: func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
-		rep, err := s.submit(ctx, req)
-		if err != nil {
-			return nil, status.Convert(grpcerr.From(err), status.Numbers())
-		}
-		return rep, nil
-	}}), nil
+func (s shellService) Sbatch(
+	ctx context.Context,
+	in *apiv1.TypedCommand,
+) (*apiv1.TypedAnswer, error) {
+	return submit.Typed(
+		ctx,
+		in,
+		submit.TypedHost{
+			Version: version,
+			Zone:    s.zone,
+			Submit: func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
+				rep, err := s.submit(ctx, req)
+				if err != nil {
+					return nil, status.Convert(grpcerr.From(err), status.Numbers())
+				}
+				return rep, nil
+			},
+		},
+	), nil
 }

@@ -46,7 +46,11 @@ func (a *archiveAdapter) Append(position, firstSeq, lastSeq uint64, events []byt
 		return err
 	}
 	if len(a.waiting) == 0 {
-		a.log.Warn("the archive's disk is full: batches wait in memory and in the log", "position", position)
+		a.log.Warn(
+			"the archive's disk is full: batches wait in memory and in the log",
+			"position",
+			position,
+		)
 	}
 	a.waiting = append(a.waiting, archived{position, firstSeq, lastSeq, slices.Clone(events)})
 	return nil

@@ -30,7 +30,9 @@ var errLeadOver = errors.New("this controller leads no longer")
 // listenAPI opens the port at which the other controllers, agents and tools come.
 func listenAPI(ctx context.Context, cfg *conffile.Config) (net.Listener, error) {
 	if cfg.Listen.GRPC.Off() {
-		return nil, errors.New("listen.grpc is off, and several controllers reach each other there: give it a port")
+		return nil, errors.New(
+			"listen.grpc is off, and several controllers reach each other there: give it a port",
+		)
 	}
 	l, err := listen.TCP(ctx, string(cfg.Listen.GRPC))
 	if err != nil {
@@ -53,14 +55,24 @@ func (s *server) runGroup(parent context.Context, p *peers) (err error) {
 		return errors.Join(err, p.door.Close())
 	}
 	s.local = newPoints(socket)
-	passing, err := gate.New(gate.Config{Addresses: p.allAddresses(), Source: p.source, Enrol: "musterd init --controllers", Log: s.log})
+	passing, err := gate.New(
+		gate.Config{
+			Addresses: p.allAddresses(),
+			Source:    p.source,
+			Enrol:     "musterd init --controllers",
+			Log:       s.log,
+		},
+	)
 	if err != nil {
 		return errors.Join(err, socket.Close(), p.door.Close())
 	}
 	s.passing = passing
 	g.spawnPart("port of the controllers", func(context.Context) error { return p.door.Serve() })
 	g.spawnPart("local socket", func(context.Context) error { return s.local.acceptConns(s.log) })
-	g.spawnPart("pass commands on", func(ctx context.Context) error { return passing.Serve(ctx, s.local.standby) })
+	g.spawnPart(
+		"pass commands on",
+		func(ctx context.Context) error { return passing.Serve(ctx, s.local.standby) },
+	)
 	g.spawnPart("close the doors", func(ctx context.Context) error {
 		<-ctx.Done()
 		return errors.Join(p.door.Close(), s.local.close())
@@ -95,11 +107,27 @@ func (p *peers) warnOfCount() {
 	survives := (voters - 1) / 2
 	switch {
 	case voters == 2:
-		p.log.Warn("two controllers stop when either of them is lost: name a witness (controller.witness of muster.yaml) or a third SlurmctldHost", "survives", survives)
+		p.log.Warn(
+			"two controllers stop when either of them is lost: name a witness (controller.witness of muster.yaml) or a third SlurmctldHost",
+			"survives",
+			survives,
+		)
 	case voters%2 == 0 && p.group.Witness != nil:
-		p.log.Warn("a witness beside an odd number of controllers lets them survive no more losses: leave it out", "controllers", voters-1, "survives", survives)
+		p.log.Warn(
+			"a witness beside an odd number of controllers lets them survive no more losses: leave it out",
+			"controllers",
+			voters-1,
+			"survives",
+			survives,
+		)
 	case voters%2 == 0:
-		p.log.Warn("an even number of controllers survives no more losses than one fewer: name another SlurmctldHost or a witness", "controllers", voters, "survives", survives)
+		p.log.Warn(
+			"an even number of controllers survives no more losses than one fewer: name another SlurmctldHost or a witness",
+			"controllers",
+			voters,
+			"survives",
+			survives,
+		)
 	}
 }
 
@@ -118,9 +146,16 @@ func (s *server) joinGroup(ctx context.Context, p *peers) error {
 			return err
 		}
 	}
-	options := log.Options{NodeID: p.self.Name, Timeout: time.Duration(s.cfg.Controller.ElectionTimeout)}
+	options := log.Options{
+		NodeID:  p.self.Name,
+		Timeout: time.Duration(s.cfg.Controller.ElectionTimeout),
+	}
 	options.Found = func() error { return p.mayFound(ctx) }
-	options.Transport = log.NewTransport(p.door.Layer(p.self.Address), max(10*options.Timeout, 2*time.Second), s.log)
+	options.Transport = log.NewTransport(
+		p.door.Layer(p.self.Address),
+		max(10*options.Timeout, 2*time.Second),
+		s.log,
+	)
 	if first {
 		options.Members = []log.Member{{ID: p.self.Name, Address: p.self.Address}}
 	}
@@ -243,7 +278,8 @@ func (s *server) leadTurn(parent context.Context) error {
 	s.log.Info("this controller was elected", "term", s.durable.Term())
 	err := s.newTurn().runLeader(ctx)
 	s.peers.setLeads(false)
-	if parent.Err() == nil && (errors.Is(context.Cause(ctx), errLeadOver) || errors.Is(err, daemon.ErrNotLeader)) {
+	if parent.Err() == nil &&
+		(errors.Is(context.Cause(ctx), errLeadOver) || errors.Is(err, daemon.ErrNotLeader)) {
 		return errLeadOver
 	}
 	return err
@@ -253,7 +289,9 @@ func (s *server) leadTurn(parent context.Context) error {
 func (s *server) newTurn() *server {
 	t := &server{cfg: s.cfg, config: s.config, cluster: s.cluster, log: s.log, roles: s.roles,
 		durable: s.durable, archive: s.archive, blobs: s.blobs, machine: s.machine, codec: s.codec, access: s.access, tokens: s.tokens,
-		began: clock.NewSystem().Now(), stop: s.stop, stopOnce: s.stopOnce, calls: s.calls, peers: s.peers, passing: s.passing, local: s.local}
+		began: clock.NewSystem().
+			Now(),
+		stop: s.stop, stopOnce: s.stopOnce, calls: s.calls, peers: s.peers, passing: s.passing, local: s.local}
 	t.limits = t.limitTable()
 	return t
 }
@@ -271,8 +309,18 @@ func (s *server) serveStandby(g *group) error {
 		}
 		serveHTTP(g, l, s.standbyPages(), s.webOptions(), s.log)
 	}
-	d := doors{rest: s.cfg.Listen.REST, restSocket: s.cfg.RESTSocket, gateway: http.HandlerFunc(s.sendOn),
-		gatewayTLS: s.peers.source.Server(false, "h2", "http/1.1"), names: userNames(), limits: s.limits}
+	d := doors{
+		rest:       s.cfg.Listen.REST,
+		restSocket: s.cfg.RESTSocket,
+		gateway:    http.HandlerFunc(s.sendOn),
+		gatewayTLS: s.peers.source.Server(
+			false,
+			"h2",
+			"http/1.1",
+		),
+		names:  userNames(),
+		limits: s.limits,
+	}
 	return d.serveREST(g, func(key string, addr conffile.Addr) (net.Listener, error) {
 		l, err := listen.TCP(g.ctx, string(addr))
 		if err != nil {
@@ -292,15 +340,28 @@ func (s *server) sendOn(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Retry-After", "1")
 	w.WriteHeader(http.StatusServiceUnavailable)
 	// The caller may be gone; there is nobody else to tell.
-	_ = json.NewEncoder(w).Encode(map[string]any{"code": "UNAVAILABLE", "number": spec.CodeNotLeader, "message": text})
+	_ = json.NewEncoder(w).
+		Encode(map[string]any{"code": "UNAVAILABLE", "number": spec.CodeNotLeader, "message": text})
 }
 
 // standbyPages are the metrics and the health of a standby.
 func (s *server) standbyPages() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", collector.StandbyHandler(collector.Source{Version: version, Cluster: s.cluster.ClusterName, Now: clock.NewSystem().Now,
-		Raft: func() collector.Raft { return raftFigures(s.durable) }}))
-	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok: standby") })
+	mux.Handle(
+		"GET /metrics",
+		collector.StandbyHandler(
+			collector.Source{
+				Version: version,
+				Cluster: s.cluster.ClusterName,
+				Now:     clock.NewSystem().Now,
+				Raft:    func() collector.Raft { return raftFigures(s.durable) },
+			},
+		),
+	)
+	mux.HandleFunc(
+		"GET /livez",
+		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok: standby") },
+	)
 	ready := func(w http.ResponseWriter, _ *http.Request) {
 		if !s.durable.Leader().Known {
 			http.Error(w, "the controllers have no leader", http.StatusServiceUnavailable)

@@ -33,11 +33,20 @@ func (s *server) refuseOtherRole(who conffile.Group, self *conffile.Controller) 
 	isWitness := self != nil && who.IsWitness(self.Name)
 	switch {
 	case s.hasRole(witnessRole) && who.Witness == nil:
-		return errors.New("muster.yaml names no witness: name this host in controller.witness, here and on both controllers")
+		return errors.New(
+			"muster.yaml names no witness: name this host in controller.witness, here and on both controllers",
+		)
 	case s.hasRole(witnessRole) && !isWitness:
-		return fmt.Errorf("this host is controller %s, and the witness is %s: start musterd without --role witness", self.Name, who.Witness.Name)
+		return fmt.Errorf(
+			"this host is controller %s, and the witness is %s: start musterd without --role witness",
+			self.Name,
+			who.Witness.Name,
+		)
 	case !s.hasRole(witnessRole) && isWitness:
-		return fmt.Errorf("this host is %s, the witness of the controllers: start musterd --role witness", self.Name)
+		return fmt.Errorf(
+			"this host is %s, the witness of the controllers: start musterd --role witness",
+			self.Name,
+		)
 	}
 	return nil
 }
@@ -110,13 +119,28 @@ func (w *witness) open(ctx context.Context) error {
 			return err
 		}
 	}
-	options := log.Options{NodeID: p.self.Name, Timeout: time.Duration(s.cfg.Controller.ElectionTimeout), Witness: true,
-		Dir: dir, Logger: s.log, BeforeCompact: w.mayForget, SnapshotBytes: witnessSnapshotBytes, Trailing: witnessTrailing,
-		ReserveBytes: uint64(s.cfg.Ledger.ReserveBytes)}
-	options.Found = func() error {
-		return fmt.Errorf("%s holds the ledger of a controller, and this is a witness: give it an empty state_dir", dir)
+	options := log.Options{
+		NodeID:        p.self.Name,
+		Timeout:       time.Duration(s.cfg.Controller.ElectionTimeout),
+		Witness:       true,
+		Dir:           dir,
+		Logger:        s.log,
+		BeforeCompact: w.mayForget,
+		SnapshotBytes: witnessSnapshotBytes,
+		Trailing:      witnessTrailing,
+		ReserveBytes:  uint64(s.cfg.Ledger.ReserveBytes),
 	}
-	options.Transport = log.NewTransport(p.door.Layer(p.self.Address), max(10*options.Timeout, 2*time.Second), s.log)
+	options.Found = func() error {
+		return fmt.Errorf(
+			"%s holds the ledger of a controller, and this is a witness: give it an empty state_dir",
+			dir,
+		)
+	}
+	options.Transport = log.NewTransport(
+		p.door.Layer(p.self.Address),
+		max(10*options.Timeout, 2*time.Second),
+		s.log,
+	)
 	s.durable, err = log.Open(ctx, options)
 	if err != nil {
 		return fmt.Errorf("the log in %s: %w", s.cfg.StateDir, err)
@@ -174,8 +198,15 @@ func (w *witness) mayForget(pos log.Position) error {
 		return err
 	}
 	if size > maxWitnessLog || room.Low() {
-		w.s.log.Warn("the witness's log forgets what a controller lacks: that one can lead again only after another controller has brought it up",
-			"controllers", lacking, "batch", uint64(pos), "bytes", size)
+		w.s.log.Warn(
+			"the witness's log forgets what a controller lacks: that one can lead again only after another controller has brought it up",
+			"controllers",
+			lacking,
+			"batch",
+			uint64(pos),
+			"bytes",
+			size,
+		)
 		return nil
 	}
 	return fmt.Errorf("%s lacks them", lacking)

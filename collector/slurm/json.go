@@ -185,8 +185,23 @@ func readJobs(r io.Reader) ([]Job, error) {
 
 // job makes the record that is kept.
 func (j *jobJSON) job() Job {
-	out := Job{Reason: j.Reason, User: j.User, Account: j.Account, QOS: j.QOS, Partition: j.Part, CPUs: int64(j.CPUs), Nodes: int64(j.Nodes),
-		Eligible: int64(j.Eligible), Started: int64(j.Start), Ended: int64(j.End), Tasks: max(tasksOf(j.Tasks), 1), Reservation: j.Resv, Licenses: countsOf(j.Licenses)}
+	out := Job{
+		Reason:    j.Reason,
+		User:      j.User,
+		Account:   j.Account,
+		QOS:       j.QOS,
+		Partition: j.Part,
+		CPUs:      int64(j.CPUs),
+		Nodes:     int64(j.Nodes),
+		Eligible: int64(
+			j.Eligible,
+		),
+		Started:     int64(j.Start),
+		Ended:       int64(j.End),
+		Tasks:       max(tasksOf(j.Tasks), 1),
+		Reservation: j.Resv,
+		Licenses:    countsOf(j.Licenses),
+	}
 	for _, w := range j.State {
 		if baseState(w) && out.State == "" {
 			out.State = w
@@ -214,14 +229,26 @@ func (j *jobJSON) job() Job {
 			out.GPUType = strings.TrimPrefix(name, "gres/gpu:")
 		}
 	}
-	out.Held = out.State == "PENDING" && (j.Hold != nil && *j.Hold || j.Hold == nil && j.Priority == 0 && strings.Contains(j.Reason, "Held"))
+	out.Held = out.State == "PENDING" &&
+		(j.Hold != nil && *j.Hold || j.Hold == nil && j.Priority == 0 && strings.Contains(j.Reason, "Held"))
 	return out
 }
 
 // baseState tells the states of which a job has exactly one.
 func baseState(w string) bool {
 	switch w {
-	case "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY":
+	case "PENDING",
+		"RUNNING",
+		"SUSPENDED",
+		"COMPLETED",
+		"CANCELLED",
+		"FAILED",
+		"TIMEOUT",
+		"NODE_FAIL",
+		"PREEMPTED",
+		"BOOT_FAIL",
+		"DEADLINE",
+		"OUT_OF_MEMORY":
 		return true
 	}
 	return false
@@ -302,9 +329,22 @@ func readNodes(r io.Reader) ([]Node, error) {
 		if err := d.Decode(&n); err != nil {
 			return err
 		}
-		node := Node{Name: n.Name, Reason: n.Reason, ReasonAt: int64(n.ReasonAt), Partitions: n.Parts, Features: strings.Join(n.Features, ","), GRES: n.GRES,
-			GRESUsed: n.GRESUsed, CPUs: int64(n.CPUs), CPUsForJobs: int64(n.Effective), CPUAlloc: int64(n.Alloc), CPUIdle: int64(max(n.Idle, n.IdleOld)),
-			Mem: int64(n.Mem), MemAlloc: int64(n.MemAlloc), MemFree: int64(n.MemFree)}
+		node := Node{
+			Name:        n.Name,
+			Reason:      n.Reason,
+			ReasonAt:    int64(n.ReasonAt),
+			Partitions:  n.Parts,
+			Features:    strings.Join(n.Features, ","),
+			GRES:        n.GRES,
+			GRESUsed:    n.GRESUsed,
+			CPUs:        int64(n.CPUs),
+			CPUsForJobs: int64(n.Effective),
+			CPUAlloc:    int64(n.Alloc),
+			CPUIdle:     int64(max(n.Idle, n.IdleOld)),
+			Mem:         int64(n.Mem),
+			MemAlloc:    int64(n.MemAlloc),
+			MemFree:     int64(n.MemFree),
+		}
 		if node.CPUsForJobs == 0 {
 			node.CPUsForJobs = node.CPUs
 		}

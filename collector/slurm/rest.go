@@ -24,7 +24,9 @@ type REST struct {
 }
 
 var (
-	errNoAPI  = errors.New("slurmrestd offers no /slurm/v0.0.N: it needs one of its openapi plugins (slurmrestd -s)")
+	errNoAPI = errors.New(
+		"slurmrestd offers no /slurm/v0.0.N: it needs one of its openapi plugins (slurmrestd -s)",
+	)
 	errStatus = errors.New("slurmrestd refuses")
 	apiPath   = regexp.MustCompile(`/slurm\\?/v0\.0\.(\d+)\\?/jobs`)
 )
@@ -96,7 +98,12 @@ func (s *Source) getPath(ctx context.Context, path string, read func(r io.Reader
 	return fmt.Errorf("GET %s: %w", path, err)
 }
 
-func (c *client) get(ctx context.Context, path string, most int64, read func(r io.Reader) error) error {
+func (c *client) get(
+	ctx context.Context,
+	path string,
+	most int64,
+	read func(r io.Reader) error,
+) error {
 	resp, err := c.ask.Get(ctx, path, c.token)
 	if err != nil {
 		return err
@@ -104,8 +111,15 @@ func (c *client) get(ctx context.Context, path string, most int64, read func(r i
 	defer resp.Body.Close()
 	limited := &io.LimitedReader{R: resp.Body, N: most}
 	if resp.StatusCode != http.StatusOK {
-		said, _ := io.ReadAll(io.LimitReader(resp.Body, maxComplaint)) // half of it is better than none
-		return fmt.Errorf("%w: %s: %s", errStatus, resp.Status, strings.Join(strings.Fields(string(said)), " "))
+		said, _ := io.ReadAll(
+			io.LimitReader(resp.Body, maxComplaint),
+		) // half of it is better than none
+		return fmt.Errorf(
+			"%w: %s: %s",
+			errStatus,
+			resp.Status,
+			strings.Join(strings.Fields(string(said)), " "),
+		)
 	}
 	err = read(limited)
 	if limited.N <= 0 {
@@ -123,9 +137,21 @@ func restSections() []section {
 	return []section{
 		{"jobs", at("/jobs"), readInto(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v })},
 		{"nodes", at("/nodes"), readInto(readNodes, func(s *Snapshot, v []Node) { s.Nodes = v })},
-		{"partitions", at("/partitions"), readInto(restPartitions, func(s *Snapshot, v []string) { s.Partitions = v })},
-		{"reservations", at("/reservations"), readInto(restReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v })},
-		{"licenses", at("/licenses"), readInto(restLicenses, func(s *Snapshot, v []License) { s.Licenses = v })},
+		{
+			"partitions",
+			at("/partitions"),
+			readInto(restPartitions, func(s *Snapshot, v []string) { s.Partitions = v }),
+		},
+		{
+			"reservations",
+			at("/reservations"),
+			readInto(restReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v }),
+		},
+		{
+			"licenses",
+			at("/licenses"),
+			readInto(restLicenses, func(s *Snapshot, v []License) { s.Licenses = v }),
+		},
 		{"scheduler", at("/diag"), readInto(restDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
 	}
 }
@@ -159,8 +185,21 @@ func restReservations(r io.Reader) ([]Reservation, error) {
 		Cores                                      number `json:"core_count"`
 	}
 	return each(r, "reservations", func(j *reservation) Reservation {
-		return Reservation{Name: j.Name, Nodes: j.Nodes, Partition: j.Partition, Flags: strings.Join(j.Flags, ","), Users: j.Users, Accounts: j.Accounts,
-			Start: int64(j.Start), End: int64(j.End), NodeCount: int64(j.NodeCount), Cores: int64(j.Cores), Licenses: countsOf(j.Licenses)}
+		return Reservation{
+			Name:      j.Name,
+			Nodes:     j.Nodes,
+			Partition: j.Partition,
+			Flags:     strings.Join(j.Flags, ","),
+			Users:     j.Users,
+			Accounts:  j.Accounts,
+			Start: int64(
+				j.Start,
+			),
+			End:       int64(j.End),
+			NodeCount: int64(j.NodeCount),
+			Cores:     int64(j.Cores),
+			Licenses:  countsOf(j.Licenses),
+		}
 	})
 }
 
@@ -170,7 +209,12 @@ func restLicenses(r io.Reader) ([]License, error) {
 		Total, Used, Reserved number
 	}
 	return each(r, "licenses", func(j *license) License {
-		return License{Name: j.LicenseName, Total: int64(j.Total), Used: int64(j.Used), Reserved: int64(j.Reserved)}
+		return License{
+			Name:     j.LicenseName,
+			Total:    int64(j.Total),
+			Used:     int64(j.Used),
+			Reserved: int64(j.Reserved),
+		}
 	})
 }
 
@@ -228,7 +272,10 @@ func restDiag(r io.Reader) (Sched, error) {
 			}
 		}
 		for _, c := range list {
-			*to = append(*to, Calls{c.Message + c.User, uint64(max(c.Count, 0)), uint64(max(c.Total, 0))})
+			*to = append(
+				*to,
+				Calls{c.Message + c.User, uint64(max(c.Count, 0)), uint64(max(c.Total, 0))},
+			)
 		}
 	}
 	return out, nil

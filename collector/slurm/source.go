@@ -69,13 +69,19 @@ func New(options Options) *Source {
 	}
 	source := &Source{o: options, sections: sections(), commands: map[string]*Command{}}
 	if options.REST != nil {
-		source.rest, source.sections = &client{REST: *options.REST, ask: slurmrest.New(options.REST.URL, options.REST.User)}, restSections()
+		source.rest, source.sections = &client{
+			REST: *options.REST,
+			ask:  slurmrest.New(options.REST.URL, options.REST.User),
+		}, restSections()
 	}
 	return source
 }
 
 // readInto makes the reader of a section: only what was read whole is kept.
-func readInto[T any](read func(r io.Reader) (T, error), put func(snap *Snapshot, v T)) func(*Snapshot, io.Reader) error {
+func readInto[T any](
+	read func(r io.Reader) (T, error),
+	put func(snap *Snapshot, v T),
+) func(*Snapshot, io.Reader) error {
 	return func(snap *Snapshot, r io.Reader) error {
 		v, err := read(r)
 		if err == nil {
@@ -88,18 +94,38 @@ func readInto[T any](read func(r io.Reader) (T, error), put func(snap *Snapshot,
 func sections() []section {
 	is := func(args ...string) func(*Source) []string { return func(*Source) []string { return args } }
 	return []section{
-		{"jobs", is("squeue", "--json"), readInto(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v })},
+		{
+			"jobs",
+			is("squeue", "--json"),
+			readInto(readJobs, func(s *Snapshot, v []Job) { s.Jobs = v }),
+		},
 		{"nodes", func(source *Source) []string {
 			if source.newNodes {
 				return []string{"scontrol", "show", "nodes", "--json"}
 			}
 			return []string{"sinfo", "--json"}
 		}, readInto(readNodes, func(s *Snapshot, v []Node) { s.Nodes = v })},
-		{"partitions", is("scontrol", "-o", "-a", "show", "partition"), readInto(readPartitions, func(s *Snapshot, v []string) { s.Partitions = v })},
-		{"reservations", is("scontrol", "-o", "show", "reservation"), readInto(readReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v })},
-		{"licenses", is("scontrol", "-o", "show", "license"), readInto(readLicenses, func(s *Snapshot, v []License) { s.Licenses = v })},
+		{
+			"partitions",
+			is("scontrol", "-o", "-a", "show", "partition"),
+			readInto(readPartitions, func(s *Snapshot, v []string) { s.Partitions = v }),
+		},
+		{
+			"reservations",
+			is("scontrol", "-o", "show", "reservation"),
+			readInto(readReservations, func(s *Snapshot, v []Reservation) { s.Reservations = v }),
+		},
+		{
+			"licenses",
+			is("scontrol", "-o", "show", "license"),
+			readInto(readLicenses, func(s *Snapshot, v []License) { s.Licenses = v }),
+		},
 		{"scheduler", is("sdiag"), readInto(readDiag, func(s *Snapshot, v Sched) { s.Sched = v })},
-		{"fairshare", is("sshare", "-a", "-P", "-n", "-l", "-o", shareColumns), readInto(readShares, func(s *Snapshot, v []Share) { s.Shares = v })},
+		{
+			"fairshare",
+			is("sshare", "-a", "-P", "-n", "-l", "-o", shareColumns),
+			readInto(readShares, func(s *Snapshot, v []Share) { s.Shares = v }),
+		},
 	}
 }
 
@@ -142,13 +168,23 @@ func (s *Source) Refresh(ctx context.Context) {
 		began := s.o.Now()
 		now.Err = away
 		if away == nil {
-			now.Err = s.fetch(ctx, sec.args(s), func(r io.Reader) error { return sec.read(next, r) })
+			now.Err = s.fetch(
+				ctx,
+				sec.args(s),
+				func(r io.Reader) error { return sec.read(next, r) },
+			)
 		}
 		now.Took, now.At = s.o.Now().Sub(began), began
 		if now.Err != nil {
 			now.At = old.At
 			if old.Err == nil && ctx.Err() == nil {
-				s.o.Log.Warn("Slurm could not be read: the last good values stay", "what", sec.name, "error", now.Err)
+				s.o.Log.Warn(
+					"Slurm could not be read: the last good values stay",
+					"what",
+					sec.name,
+					"error",
+					now.Err,
+				)
 			}
 		} else if old.Err != nil {
 			s.o.Log.Info("Slurm can be read again", "what", sec.name)
@@ -222,7 +258,12 @@ func (s *Source) run(ctx context.Context, args []string, read func(r io.Reader) 
 	case errors.Is(context.Cause(ctx), errTime):
 		return fmt.Errorf("%s %w: more than %s", strings.Join(args, " "), errTime, s.o.Timeout)
 	case complaint.kept.Len() > 0:
-		return fmt.Errorf("%s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(complaint.kept.String()))
+		return fmt.Errorf(
+			"%s: %w: %s",
+			strings.Join(args, " "),
+			err,
+			strings.TrimSpace(complaint.kept.String()),
+		)
 	}
 	return fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 }

@@ -43,7 +43,9 @@ func wordKey(k string) bool {
 		return false
 	}
 	for i := 0; i < len(k); i++ {
-		if c := k[i]; (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' && c != ':' {
+		if c := k[i]; (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') &&
+			c != '_' &&
+			c != ':' {
 			return false
 		}
 	}
@@ -75,9 +77,27 @@ func readReservations(r io.Reader) ([]Reservation, error) {
 	var out []Reservation
 	for _, rec := range recs {
 		if name := rec["ReservationName"]; name != "" {
-			out = append(out, Reservation{Name: name, State: rec["State"], Nodes: unset(rec["Nodes"]), Partition: unset(rec["PartitionName"]), Flags: rec["Flags"],
-				Users: unset(rec["Users"]), Accounts: unset(rec["Accounts"]), Start: stamp(rec["StartTime"]), End: stamp(rec["EndTime"]),
-				NodeCount: atoi(rec["NodeCnt"]), Cores: atoi(rec["CoreCnt"]), Licenses: countsOf(rec["Licenses"])})
+			out = append(
+				out,
+				Reservation{
+					Name:      name,
+					State:     rec["State"],
+					Nodes:     unset(rec["Nodes"]),
+					Partition: unset(rec["PartitionName"]),
+					Flags:     rec["Flags"],
+					Users: unset(
+						rec["Users"],
+					),
+					Accounts: unset(rec["Accounts"]),
+					Start:    stamp(rec["StartTime"]),
+					End:      stamp(rec["EndTime"]),
+					NodeCount: atoi(
+						rec["NodeCnt"],
+					),
+					Cores:    atoi(rec["CoreCnt"]),
+					Licenses: countsOf(rec["Licenses"]),
+				},
+			)
 		}
 	}
 	return out, err
@@ -95,7 +115,15 @@ func readLicenses(r io.Reader) ([]License, error) {
 	var out []License
 	for _, rec := range recs {
 		if name := rec["LicenseName"]; name != "" {
-			out = append(out, License{Name: name, Total: atoi(rec["Total"]), Used: atoi(rec["Used"]), Reserved: atoi(rec["Reserved"])})
+			out = append(
+				out,
+				License{
+					Name:     name,
+					Total:    atoi(rec["Total"]),
+					Used:     atoi(rec["Used"]),
+					Reserved: atoi(rec["Reserved"]),
+				},
+			)
 		}
 	}
 	return out, err
@@ -111,8 +139,20 @@ func readShares(r io.Reader) ([]Share, error) {
 		if len(col) < 8 {
 			continue
 		}
-		s := Share{Account: strings.TrimSpace(col[0]), User: strings.TrimSpace(col[1]), RawShares: atoi(col[2]), SharesParent: col[2] == "parent",
-			NormShares: float(col[3]), RawUsage: float(col[4]), NormUsage: float(col[5]), FairShare: float(col[6]), HasFairShare: col[6] != "", EffectUsage: float(col[7])}
+		s := Share{
+			Account:      strings.TrimSpace(col[0]),
+			User:         strings.TrimSpace(col[1]),
+			RawShares:    atoi(col[2]),
+			SharesParent: col[2] == "parent",
+			NormShares: float(
+				col[3],
+			),
+			RawUsage:     float(col[4]),
+			NormUsage:    float(col[5]),
+			FairShare:    float(col[6]),
+			HasFairShare: col[6] != "",
+			EffectUsage:  float(col[7]),
+		}
 		out = append(out, s)
 	}
 	return out, sc.Err()
@@ -130,7 +170,9 @@ func float(s string) float64 {
 
 var (
 	diagLine = regexp.MustCompile(`^\s*([A-Za-z][^:]*):\s+(\S.*)$`)
-	diagCall = regexp.MustCompile(`^\s*(\S+)\s+\(\s*\d+\)\s+count:(\d+)\s+ave_time:\d+\s+total_time:(\d+)`)
+	diagCall = regexp.MustCompile(
+		`^\s*(\S+)\s+\(\s*\d+\)\s+count:(\d+)\s+ave_time:\d+\s+total_time:(\d+)`,
+	)
 	inParens = regexp.MustCompile(`\((\d+)\)\s*$`)
 	leading  = regexp.MustCompile(`^-?\d+`)
 )

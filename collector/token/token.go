@@ -24,7 +24,12 @@ func readToken(path string) (string, error) {
 		return "", fmt.Errorf("%w: %w", errToken, err)
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return "", fmt.Errorf("%w: %s has mode %04o, so others can read it: chmod 600", errToken, path, mode)
+		return "", fmt.Errorf(
+			"%w: %s has mode %04o, so others can read it: chmod 600",
+			errToken,
+			path,
+			mode,
+		)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -33,7 +38,13 @@ func readToken(path string) (string, error) {
 	line, _, _ := strings.Cut(string(data), "\n")
 	line = strings.TrimSpace(line)
 	if len(line) < minToken {
-		return "", fmt.Errorf("%w: the token in %s has %d characters, %d at least are needed", errToken, path, len(line), minToken)
+		return "", fmt.Errorf(
+			"%w: the token in %s has %d characters, %d at least are needed",
+			errToken,
+			path,
+			len(line),
+			minToken,
+		)
 	}
 	return line, nil
 }
@@ -67,7 +78,11 @@ func (g guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	want, err := readToken(g.file)
 	if err != nil { // closed rather than open
 		g.log.Error("metrics are refused: the token cannot be read", "error", err)
-		http.Error(w, "the token cannot be read; the server's log says why", http.StatusInternalServerError)
+		http.Error(
+			w,
+			"the token cannot be read; the server's log says why",
+			http.StatusInternalServerError,
+		)
 		return
 	}
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")

@@ -59,11 +59,19 @@ func JSON(points []Point, policy Policy, hours Hours) ([]byte, error) {
 		Timings    []muteTime  `json:"muteTimes"`
 	}{APIVersion: 1}
 	for _, point := range points {
-		cp, err := alerting.NewContactPointBuilder().Uid("muster-" + point.Name).Type(alerting.ContactPointType(point.Type)).Settings(point.Settings).DisableResolveMessage(false).Build()
+		cp, err := alerting.NewContactPointBuilder().
+			Uid("muster-" + point.Name).
+			Type(alerting.ContactPointType(point.Type)).
+			Settings(point.Settings).
+			DisableResolveMessage(false).
+			Build()
 		if err != nil {
 			return nil, fmt.Errorf("contact point %s: %w", point.Name, err)
 		}
-		file.Points = append(file.Points, group{1, "muster-" + point.Name, []alerting.ContactPoint{cp}})
+		file.Points = append(
+			file.Points,
+			group{1, "muster-" + point.Name, []alerting.ContactPoint{cp}},
+		)
 	}
 	root, err := policy.build()
 	if err != nil {
@@ -76,7 +84,12 @@ func JSON(points []Point, policy Policy, hours Hours) ([]byte, error) {
 }
 
 func (p Policy) build() (alerting.NotificationPolicy, error) {
-	b := alerting.NewNotificationPolicyBuilder().Receiver("muster-" + p.Default).GroupBy(p.GroupBy).GroupWait(p.Wait).GroupInterval(p.Interval).RepeatInterval(p.Repeat)
+	b := alerting.NewNotificationPolicyBuilder().
+		Receiver("muster-" + p.Default).
+		GroupBy(p.GroupBy).
+		GroupWait(p.Wait).
+		GroupInterval(p.Interval).
+		RepeatInterval(p.Repeat)
 	root, err := b.Build()
 	if err != nil {
 		return root, fmt.Errorf("notification policy: %w", err)
@@ -86,7 +99,10 @@ func (p Policy) build() (alerting.NotificationPolicy, error) {
 		for _, t := range r.Matchers {
 			m = append(m, alerting.ObjectMatcher{t[0], t[1], t[2]})
 		}
-		rb := alerting.NewNotificationPolicyBuilder().Receiver("muster-" + r.Point).ObjectMatchers(m).Continue(r.Continue)
+		rb := alerting.NewNotificationPolicyBuilder().
+			Receiver("muster-" + r.Point).
+			ObjectMatchers(m).
+			Continue(r.Continue)
 		if len(r.GroupBy) > 0 {
 			rb.GroupBy(r.GroupBy)
 		}
@@ -127,7 +143,15 @@ type span struct {
 // outside is the time outside of the hours: Grafana mutes, it has no active
 // intervals.
 func (h Hours) outside() muteTime {
-	days := [...]string{"sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"}
+	days := [...]string{
+		"sunday",
+		"monday",
+		"tuesday",
+		"wednesday",
+		"thursday",
+		"friday",
+		"saturday",
+	}
 	at := func(name string) int {
 		for i, d := range days {
 			if d == name {

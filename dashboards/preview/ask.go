@@ -36,9 +36,11 @@ func (s Source) Open() Source {
 	s.clickHouseEndpoint = s.ClickHouse
 	if strings.HasPrefix(s.ClickHouse, "/") {
 		s.clickHouseEndpoint = "http://engine"
-		s.clickHouse.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", s.ClickHouse)
-		}}
+		s.clickHouse.Transport = &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", s.ClickHouse)
+			},
+		}
 	}
 	return s
 }
@@ -85,7 +87,11 @@ func (d Data) First() (float64, bool) {
 func (d Data) Empty() bool { return len(d.Series) == 0 && len(d.Rows) == 0 }
 
 // Panel asks a panel's queries.
-func (s Source) Panel(ctx context.Context, scope dashboards.Scope, panel dashboards.Panel) (Data, error) {
+func (s Source) Panel(
+	ctx context.Context,
+	scope dashboards.Scope,
+	panel dashboards.Panel,
+) (Data, error) {
 	var out Data
 	for _, query := range panel.Queries {
 		data, err := s.Query(ctx, scope, panel, query)
@@ -101,7 +107,12 @@ func (s Source) Panel(ctx context.Context, scope dashboards.Scope, panel dashboa
 }
 
 // Query asks one query of a panel.
-func (s Source) Query(ctx context.Context, scope dashboards.Scope, panel dashboards.Panel, query dashboards.Query) (Data, error) {
+func (s Source) Query(
+	ctx context.Context,
+	scope dashboards.Scope,
+	panel dashboards.Panel,
+	query dashboards.Query,
+) (Data, error) {
 	text, err := scope.Expand(query)
 	if err != nil {
 		return Data{}, err
@@ -131,8 +142,18 @@ func (s Source) Query(ctx context.Context, scope dashboards.Scope, panel dashboa
 }
 
 // promQL asks Prometheus.
-func (s Source) promQL(ctx context.Context, path string, form url.Values, legend string) (Data, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(s.Prometheus, "/")+path, strings.NewReader(form.Encode()))
+func (s Source) promQL(
+	ctx context.Context,
+	path string,
+	form url.Values,
+	legend string,
+) (Data, error) {
+	req, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		strings.TrimRight(s.Prometheus, "/")+path,
+		strings.NewReader(form.Encode()),
+	)
 	if err != nil {
 		return Data{}, err
 	}
@@ -227,7 +248,12 @@ func tableOf(list []Series, heading string) Data {
 // sql asks the accounting store.
 func (s Source) sql(ctx context.Context, text string, series bool) (Data, error) {
 	to := strings.TrimRight(s.clickHouseEndpoint, "/") + "/?database=" + url.QueryEscape(s.Database)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(text+" FORMAT JSONCompact"))
+	req, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		to,
+		strings.NewReader(text+" FORMAT JSONCompact"),
+	)
 	if err != nil {
 		return Data{}, err
 	}
@@ -269,7 +295,10 @@ func seriesOf(data Data) (Data, error) {
 	lines := map[string]*Series{}
 	for _, row := range data.Rows {
 		if len(row) != 3 {
-			return Data{}, fmt.Errorf("a row of a time series has %d columns, expected time, name and value", len(row))
+			return Data{}, fmt.Errorf(
+				"a row of a time series has %d columns, expected time, name and value",
+				len(row),
+			)
 		}
 		at, err := time.Parse("2006-01-02 15:04:05", fmt.Sprint(row[0]))
 		value, ok := row[2].(float64)
@@ -280,7 +309,13 @@ func seriesOf(data Data) (Data, error) {
 		if lines[name] == nil {
 			lines[name] = &Series{Name: name}
 		}
-		lines[name].Times, lines[name].Values = append(lines[name].Times, at.Unix()), append(lines[name].Values, value)
+		lines[name].Times, lines[name].Values = append(
+			lines[name].Times,
+			at.Unix(),
+		), append(
+			lines[name].Values,
+			value,
+		)
 	}
 	var out Data
 	for _, name := range sortedKeys(lines) {
@@ -308,7 +343,12 @@ func fetch(c *http.Client, req *http.Request) ([]byte, error) {
 
 // Values gives the values of a label in Prometheus, sorted.
 func (s Source) Values(ctx context.Context, match, label string) ([]string, error) {
-	to := strings.TrimRight(s.Prometheus, "/") + "/api/v1/label/" + label + "/values?match[]=" + url.QueryEscape(match)
+	to := strings.TrimRight(
+		s.Prometheus,
+		"/",
+	) + "/api/v1/label/" + label + "/values?match[]=" + url.QueryEscape(
+		match,
+	)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody)
 	if err != nil {
 		return nil, err
@@ -329,7 +369,12 @@ func (s Source) Values(ctx context.Context, match, label string) ([]string, erro
 // longest, else the one with most CPUs; "0" when none runs.
 func (s Source) RunningJob(ctx context.Context, scope dashboards.Scope) (string, error) {
 	for _, expr := range [...]string{`topk(1, sum by (slurm_job_id) (muster_job_gpu_seconds_total{cluster="$cluster"}))`, `topk(1, sum by (slurm_job_id) (muster_job_cpus{cluster="$cluster"}))`} {
-		data, err := s.Query(ctx, scope, dashboards.Panel{Kind: dashboards.Stat}, dashboards.Query{Expr: expr})
+		data, err := s.Query(
+			ctx,
+			scope,
+			dashboards.Panel{Kind: dashboards.Stat},
+			dashboards.Query{Expr: expr},
+		)
 		if err != nil {
 			return "", err
 		}

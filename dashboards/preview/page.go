@@ -92,12 +92,19 @@ func (p Page) Write(ctx context.Context, w io.Writer) ([]Result, error) {
 	var results []Result
 	var boards []board
 	for _, b := range p.Boards {
-		out := board{UID: b.UID, Title: strings.TrimPrefix(b.Title, "Muster / "), Description: b.Description}
+		out := board{
+			UID:         b.UID,
+			Title:       strings.TrimPrefix(b.Title, "Muster / "),
+			Description: b.Description,
+		}
 		for _, r := range b.Rows {
 			line := row{Title: r.Title}
 			for _, panel := range r.Panels {
 				d, err := p.Source.Panel(ctx, p.Scope, panel)
-				results = append(results, Result{b.UID, panel.Title, err == nil && d.Empty(), panel.MayBeEmpty, err})
+				results = append(
+					results,
+					Result{b.UID, panel.Title, err == nil && d.Empty(), panel.MayBeEmpty, err},
+				)
 				line.Panels = append(line.Panels, p.draw(panel, d, err))
 			}
 			out.Rows = append(out.Rows, line)
@@ -110,7 +117,9 @@ func (p Page) Write(ctx context.Context, w io.Writer) ([]Result, error) {
 	}
 	return results, t.Execute(w, map[string]any{
 		"Boards": boards, "Words": words(), "JS": template.JS(uplotJS), "CSS": template.CSS(uplotCSS), "Vars": p.vars(),
-		"From": p.Scope.From.UTC().Format("2006-01-02 15:04:05"), "To": p.Scope.To.UTC().Format("2006-01-02 15:04:05 UTC"),
+		"From": p.Scope.From.UTC().
+			Format("2006-01-02 15:04:05"),
+		"To": p.Scope.To.UTC().Format("2006-01-02 15:04:05 UTC"),
 	})
 }
 
@@ -139,8 +148,15 @@ func (p Page) vars() string {
 // draw makes the picture of a panel.
 func (p Page) draw(panel dashboards.Panel, data Data, err error) drawn {
 	width, height := panel.Size()
-	out := drawn{Title: panel.Title, About: panel.Description, Width: width, Height: height*34 - 8, Kind: string(panel.Kind),
-		Fit: panel.Kind != dashboards.Stat && panel.Kind != dashboards.Lines && panel.Kind != dashboards.Stack}
+	out := drawn{
+		Title:  panel.Title,
+		About:  panel.Description,
+		Width:  width,
+		Height: height*34 - 8,
+		Kind:   string(panel.Kind),
+		Fit: panel.Kind != dashboards.Stat && panel.Kind != dashboards.Lines &&
+			panel.Kind != dashboards.Stack,
+	}
 	switch {
 	case err != nil:
 		out.Note, out.Bad = err.Error(), true
@@ -216,7 +232,11 @@ func barsOf(panel dashboards.Panel, list []Series) []bar {
 	}
 	var out []bar
 	for _, series := range list {
-		b := bar{Name: series.Name, Text: Text(series.Last(), panel.Unit), Color: colorOf(panel, series.Last())}
+		b := bar{
+			Name:  series.Name,
+			Text:  Text(series.Last(), panel.Unit),
+			Color: colorOf(panel, series.Last()),
+		}
 		if top > 0 {
 			b.Percent = 100 * series.Last() / top
 		}
@@ -293,7 +313,11 @@ func (p Page) strips(panel dashboards.Panel, list []Series) []strip {
 			if math.IsNaN(series.Values[i]) {
 				continue
 			}
-			c := cell{X: 100 * float64(at-p.Scope.From.Unix()) / whole, W: 100*step/whole + 0.05, Text: textOf(panel, series.Values[i])}
+			c := cell{
+				X:    100 * float64(at-p.Scope.From.Unix()) / whole,
+				W:    100*step/whole + 0.05,
+				Text: textOf(panel, series.Values[i]),
+			}
 			if panel.Kind == dashboards.States {
 				c.Color = colorOf(panel, series.Values[i])
 			} else {
@@ -331,7 +355,8 @@ func plot(panel dashboards.Panel, list []Series, scope dashboards.Scope) templat
 		From, To int64
 		Lines    []map[string]any `json:"lines"`
 	}{Times: times, Stack: panel.Kind == dashboards.Stack, Span: panel.Kind == dashboards.Stack || panel.Queries[0].Lang == dashboards.SQL, Unit: string(panel.Unit), Max: panel.Max, From: scope.From.Unix(), To: scope.To.Unix()}
-	if data.Stack && slices.ContainsFunc(list, anything) { // what is nothing all the time is no layer
+	if data.Stack &&
+		slices.ContainsFunc(list, anything) { // what is nothing all the time is no layer
 		list = slices.DeleteFunc(list, func(s Series) bool { return !anything(s) })
 	}
 	for _, series := range list {

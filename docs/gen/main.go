@@ -50,7 +50,9 @@ func reasons() (string, error) {
 		}
 		fmt.Fprintf(to, "| `%s` | %s |\n", doc.Code, doc.Text)
 	}
-	b.WriteString("\n## Never given\n\nClients may know these names of Slurm; no job has them here.\n\n| reason | why not |\n|---|---|\n" + never.String())
+	b.WriteString(
+		"\n## Never given\n\nClients may know these names of Slurm; no job has them here.\n\n| reason | why not |\n|---|---|\n" + never.String(),
+	)
 	return b.String(), nil
 }
 
@@ -80,7 +82,10 @@ func pages() []page {
 		{"docs/alerts.md", func() (string, error) { return alerts.Markdown(), nil }},
 		{"docs/reasons.md", reasons},
 		{"api/openapi.json", openAPI},
-		{"cmd/muster-sbatch/options.h", func() (string, error) { return submit.TypedHeader(), nil }},
+		{
+			"cmd/muster-sbatch/options.h",
+			func() (string, error) { return submit.TypedHeader(), nil },
+		},
 		{"docs/rest.md", func() (string, error) { return slurmapi.Markdown(), nil }},
 		{"docs/cli.md", func() (string, error) { return cli.Markdown(), nil }},
 		{"docs/compatibility.md", compatibility},
@@ -107,7 +112,10 @@ func alerting() []page {
 	}
 	var out []page
 	for _, f := range files {
-		out = append(out, page{into + f.Name, func() (string, error) { return string(f.Data), nil }})
+		out = append(
+			out,
+			page{into + f.Name, func() (string, error) { return string(f.Data), nil }},
+		)
 	}
 	return out
 }
@@ -120,7 +128,13 @@ func grafana() []page {
 	}
 	var out []page
 	for _, f := range files {
-		out = append(out, page{"dashboards/generated/" + f.Name, func() (string, error) { return string(f.Data), nil }})
+		out = append(
+			out,
+			page{
+				"dashboards/generated/" + f.Name,
+				func() (string, error) { return string(f.Data), nil },
+			},
+		)
 	}
 	return out
 }

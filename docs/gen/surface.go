@@ -73,7 +73,10 @@ func readSurface(path string) ([]surfaceName, error) {
 func readNotes(path string) ([]note, error) {
 	var out []note
 	err := readTabs(path, func(cells []string) error {
-		n := note{surfaceName{kind: cells[0], command: cells[1], name: cells[2]}, verdict{cells[3], cells[4]}}
+		n := note{
+			surfaceName{kind: cells[0], command: cells[1], name: cells[2]},
+			verdict{cells[3], cells[4]},
+		}
 		if !slices.Contains(statuses(), n.status) {
 			return fmt.Errorf("%s %s %s: invalid status %q", n.kind, n.command, n.name, n.status)
 		}
@@ -112,8 +115,14 @@ type judge struct {
 }
 
 func newJudge(root string, notes []note) (*judge, error) {
-	j := &judge{commands: map[string]*tool.Command{}, notes: map[surfaceName]verdict{}, keys: map[string]slurmconf.Support{},
-		updates: map[string]bool{}, read: map[string]bool{}, written: map[string]map[string]bool{}}
+	j := &judge{
+		commands: map[string]*tool.Command{},
+		notes:    map[surfaceName]verdict{},
+		keys:     map[string]slurmconf.Support{},
+		updates:  map[string]bool{},
+		read:     map[string]bool{},
+		written:  map[string]map[string]bool{},
+	}
 	for _, c := range cli.Tables() {
 		j.commands[c.Name] = c
 	}
@@ -141,7 +150,8 @@ func newJudge(root string, notes []note) (*judge, error) {
 // words, and those that are read from the environment in j.read.
 func (j *judge) scanFolder(folder string, words map[string]bool) error {
 	return filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") ||
+			strings.HasSuffix(path, "_test.go") {
 			return err
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
@@ -200,23 +210,53 @@ func (j *judge) fromTables(surface surfaceName) verdict {
 			return ofOption(command, surface)
 		}
 	case "letter", "field":
-		return found(command != nil && command.Fields != nil && slices.ContainsFunc(command.Fields(), func(f string) bool { return foldEqual(f, surface) }))
+		return found(
+			command != nil && command.Fields != nil &&
+				slices.ContainsFunc(
+					command.Fields(),
+					func(f string) bool { return foldEqual(f, surface) },
+				),
+		)
 	case "verb":
-		return found(command != nil && slices.ContainsFunc(command.Verbs, func(v tool.Verb) bool { return hasVerb(v, surface.name) }))
+		return found(
+			command != nil &&
+				slices.ContainsFunc(
+					command.Verbs,
+					func(v tool.Verb) bool { return hasVerb(v, surface.name) },
+				),
+		)
 	case "show":
-		return found(command != nil && command.Entities != nil && slices.ContainsFunc(command.Entities(), func(e string) bool {
-			return strings.EqualFold(e, surface.name) || strings.EqualFold(e, surface.name+"s")
-		}))
+		return found(
+			command != nil && command.Entities != nil &&
+				slices.ContainsFunc(command.Entities(), func(e string) bool {
+					return strings.EqualFold(e, surface.name) ||
+						strings.EqualFold(e, surface.name+"s")
+				}),
+		)
 	case "update":
 		if surface.command == "job" {
 			return found(j.updates[strings.ToLower(surface.name)])
 		}
-		return found(slices.Contains(j.commands["scontrol"].Entities(), "update "+strings.ToLower(surface.name)))
+		return found(
+			slices.Contains(
+				j.commands["scontrol"].Entities(),
+				"update "+strings.ToLower(surface.name),
+			),
+		)
 	case "input":
 		return j.ofInput(command, surface.name)
 	case "output":
-		folders := map[string][]string{"sbatch": {"nodeagent"}, "srun": {"nodeagent", "cli/submit"}, "salloc": {"cli/submit"}}
-		return found(slices.ContainsFunc(folders[surface.command], func(f string) bool { return j.written[f][surface.name] }))
+		folders := map[string][]string{
+			"sbatch": {"nodeagent"},
+			"srun":   {"nodeagent", "cli/submit"},
+			"salloc": {"cli/submit"},
+		}
+		return found(
+			slices.ContainsFunc(
+				folders[surface.command],
+				func(f string) bool { return j.written[f][surface.name] },
+			),
+		)
 	case "key":
 		return j.ofKey(surface.name)
 	}
@@ -247,7 +287,8 @@ func hasVerb(v tool.Verb, name string) bool {
 // ofOption reads the command's table of options.
 func ofOption(command *tool.Command, surface surfaceName) verdict {
 	for _, option := range command.AllOptions() {
-		if option.Long != surface.name && !slices.Contains(strings.Fields(option.Also), surface.name) {
+		if option.Long != surface.name &&
+			!slices.Contains(strings.Fields(option.Also), surface.name) {
 			continue
 		}
 		v := judgeOption(&option)
@@ -282,7 +323,10 @@ func (j *judge) ofInput(command *tool.Command, name string) verdict {
 			return judgeOption(&o)
 		}
 	}
-	return found(j.read[name] || slices.ContainsFunc(command.Env, func(v tool.Variable) bool { return v.Name == name }))
+	return found(
+		j.read[name] ||
+			slices.ContainsFunc(command.Env, func(v tool.Variable) bool { return v.Name == name }),
+	)
 }
 
 // ofKey reads the table of slurm.conf.
@@ -308,8 +352,18 @@ type section struct {
 
 // sections parts the names as the page does, in the order of the file.
 func sections(names []surfaceName) []section {
-	titles := map[string]string{"command": "Commands", "option": "Options of %s", "letter": "Letters of %s -o", "field": "Columns of %s", "verb": "Verbs of %s",
-		"show": "What %s shows", "update": "Keys of scontrol update %s", "input": "Environment variables that %s reads", "output": "Environment variables that %s sets", "key": "Keys of %s"}
+	titles := map[string]string{
+		"command": "Commands",
+		"option":  "Options of %s",
+		"letter":  "Letters of %s -o",
+		"field":   "Columns of %s",
+		"verb":    "Verbs of %s",
+		"show":    "What %s shows",
+		"update":  "Keys of scontrol update %s",
+		"input":   "Environment variables that %s reads",
+		"output":  "Environment variables that %s sets",
+		"key":     "Keys of %s",
+	}
 	var out []section
 	at := map[string]int{}
 	for _, name := range names {
@@ -354,15 +408,19 @@ func compatibility() (string, error) {
 		counts.WriteString("\n")
 	}
 	var b strings.Builder
-	b.WriteString("# Compatibility with Slurm\n\n<!-- Written by go run ./docs/gen from the tables of the commands, docs/gen/surface.tsv and docs/gen/notes.tsv. -->\n\n" +
-		"What Muster does with each option, column, verb, key and environment variable of Slurm 25.11. The answers come from the\n" +
-		"tables that drive the parsers, the help and the manual pages; what no table knows is noted in `docs/gen/notes.tsv`.\n\n" +
-		"- **works**: it has the effect that it has in Slurm, or asks for what holds in any case;\n" +
-		"- **differs**: it is accepted, and the text says what is different;\n" +
-		"- **refused**: it is known and ends with an error that says why, because ignoring it would change the result;\n" +
-		"- **missing**: Muster does not know the name.\n\n" +
-		"The reasons for which jobs wait are in [reasons.md](reasons.md), the paths of the REST API in [rest.md](rest.md).\n\n")
-	b.WriteString("| names | works | differs | refused | missing |\n|---|---|---|---|---|\n" + counts.String() + "| **all** |")
+	b.WriteString(
+		"# Compatibility with Slurm\n\n<!-- Written by go run ./docs/gen from the tables of the commands, docs/gen/surface.tsv and docs/gen/notes.tsv. -->\n\n" +
+			"What Muster does with each option, column, verb, key and environment variable of Slurm 25.11. The answers come from the\n" +
+			"tables that drive the parsers, the help and the manual pages; what no table knows is noted in `docs/gen/notes.tsv`.\n\n" +
+			"- **works**: it has the effect that it has in Slurm, or asks for what holds in any case;\n" +
+			"- **differs**: it is accepted, and the text says what is different;\n" +
+			"- **refused**: it is known and ends with an error that says why, because ignoring it would change the result;\n" +
+			"- **missing**: Muster does not know the name.\n\n" +
+			"The reasons for which jobs wait are in [reasons.md](reasons.md), the paths of the REST API in [rest.md](rest.md).\n\n",
+	)
+	b.WriteString(
+		"| names | works | differs | refused | missing |\n|---|---|---|---|---|\n" + counts.String() + "| **all** |",
+	)
 	for _, status := range statuses() {
 		fmt.Fprintf(&b, " **%d** |", total[status])
 	}
@@ -373,7 +431,9 @@ func compatibility() (string, error) {
 // ownOptions lists the options that Slurm does not have.
 func ownOptions(notes []note) string {
 	var b strings.Builder
-	b.WriteString("\n## Further options\n\nOptions that Slurm does not list for the command; those of earlier and later releases among them.\n\n| command | option | |\n|---|---|---|\n")
+	b.WriteString(
+		"\n## Further options\n\nOptions that Slurm does not list for the command; those of earlier and later releases among them.\n\n| command | option | |\n|---|---|---|\n",
+	)
 	for _, n := range notes {
 		if n.kind == "own" {
 			fmt.Fprintf(&b, "| %s | `--%s` | %s |\n", n.command, n.name, n.how)
@@ -391,7 +451,11 @@ func reasonCount() string {
 			given++
 		}
 	}
-	return fmt.Sprintf("\n## Reasons\n\nOf %d names of reasons, jobs are given %d; [reasons.md](reasons.md) says why the others are not.\n", len(all), given)
+	return fmt.Sprintf(
+		"\n## Reasons\n\nOf %d names of reasons, jobs are given %d; [reasons.md](reasons.md) says why the others are not.\n",
+		len(all),
+		given,
+	)
 }
 
 func anchor(title string) string {
@@ -416,13 +480,25 @@ func (j *judge) writeSection(b *strings.Builder, s section) map[string]int {
 		v := j.answer(name)
 		byStatus[v.status] = append(byStatus[v.status], "`"+spelled(name)+"`")
 		if v.how != "" && v.status != works {
-			fmt.Fprintf(&rest, "| `%s` | %s | %s |\n", spelled(name), v.status, strings.ReplaceAll(v.how, "|", "\\|"))
+			fmt.Fprintf(
+				&rest,
+				"| `%s` | %s | %s |\n",
+				spelled(name),
+				v.status,
+				strings.ReplaceAll(v.how, "|", "\\|"),
+			)
 		}
 	}
 	fmt.Fprintf(b, "\n## %s\n", s.title)
 	for _, status := range []string{works, missing} {
 		if list := byStatus[status]; len(list) > 0 {
-			fmt.Fprintf(b, "\n%s (%d): %s\n", strings.ToUpper(status[:1])+status[1:], len(list), strings.Join(list, ", "))
+			fmt.Fprintf(
+				b,
+				"\n%s (%d): %s\n",
+				strings.ToUpper(status[:1])+status[1:],
+				len(list),
+				strings.Join(list, ", "),
+			)
 		}
 	}
 	if rest.Len() > 0 {

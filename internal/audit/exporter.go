@@ -110,7 +110,11 @@ func ReadPosition(path string) (pos Position, err error) {
 		err = json.Unmarshal(data, &pos)
 	}
 	if err != nil {
-		return pos, fmt.Errorf("how far the audit trail has come (%s): %w; take the file away to begin with the present", path, err)
+		return pos, fmt.Errorf(
+			"how far the audit trail has come (%s): %w; take the file away to begin with the present",
+			path,
+			err,
+		)
 	}
 	return pos, nil
 }
@@ -170,7 +174,13 @@ func (e *Exporter) follow(ctx context.Context) error {
 		return err
 	}
 	if gap != "" {
-		e.cfg.Log.Warn("the audit trail has a gap or repeats records", "target", e.cfg.Name, "reason", gap)
+		e.cfg.Log.Warn(
+			"the audit trail has a gap or repeats records",
+			"target",
+			e.cfg.Name,
+			"reason",
+			gap,
+		)
 		line, err := e.cfg.Origin.Gap(e.cfg.Now(), gap).Line()
 		if err != nil {
 			return err
@@ -320,7 +330,13 @@ func (e *Exporter) failed(err error) {
 	e.failures++
 	if text := err.Error(); text != e.said {
 		e.said = text
-		e.cfg.Log.Error("the audit trail is not written; it is tried again and nothing is lost", "target", e.cfg.Name, "error", err)
+		e.cfg.Log.Error(
+			"the audit trail is not written; it is tried again and nothing is lost",
+			"target",
+			e.cfg.Name,
+			"error",
+			err,
+		)
 	}
 }
 
@@ -339,7 +355,12 @@ func (e *Exporter) Status() Status {
 	head := e.cfg.Source.Head()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	out := Status{Target: e.cfg.Name, Seq: e.marks[len(e.marks)-1].pos.Seq, Records: e.records, Failures: e.failures}
+	out := Status{
+		Target:   e.cfg.Name,
+		Seq:      e.marks[len(e.marks)-1].pos.Seq,
+		Records:  e.records,
+		Failures: e.failures,
+	}
 	if out.Seq < head {
 		out.Seconds = max(e.cfg.Now().Sub(e.lagSince).Seconds(), 0)
 	}
@@ -385,7 +406,15 @@ func (e *Exporter) tellLast(lines []string) {
 	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
 	defer cancel()
 	if err := e.write(ctx, lines); err != nil {
-		e.cfg.Log.Warn("refusals are missing in the audit trail", "target", e.cfg.Name, "refusals", len(lines), "error", err)
+		e.cfg.Log.Warn(
+			"refusals are missing in the audit trail",
+			"target",
+			e.cfg.Name,
+			"refusals",
+			len(lines),
+			"error",
+			err,
+		)
 	}
 }
 

@@ -14,8 +14,25 @@ import (
 )
 
 // facilities of RFC 5424, section 6.2.1, under the names of syslog.conf.
-var facilities = map[string]int{"kern": 0, "user": 1, "mail": 2, "daemon": 3, "auth": 4, "syslog": 5, "cron": 9, "authpriv": 10, "audit": 13,
-	"local0": 16, "local1": 17, "local2": 18, "local3": 19, "local4": 20, "local5": 21, "local6": 22, "local7": 23}
+var facilities = map[string]int{
+	"kern":     0,
+	"user":     1,
+	"mail":     2,
+	"daemon":   3,
+	"auth":     4,
+	"syslog":   5,
+	"cron":     9,
+	"authpriv": 10,
+	"audit":    13,
+	"local0":   16,
+	"local1":   17,
+	"local2":   18,
+	"local3":   19,
+	"local4":   20,
+	"local5":   21,
+	"local6":   22,
+	"local7":   23,
+}
 
 // SyslogConfig is where and how messages go.
 type SyslogConfig struct {
@@ -58,7 +75,13 @@ func NewSyslog(cfg SyslogConfig) (*Syslog, error) {
 		return nil, fmt.Errorf("unknown syslog facility %q", cfg.Facility)
 	}
 	const notice = 5
-	return &Syslog{cfg: cfg, network: cfg.Network, address: cfg.Address, pid: strconv.Itoa(os.Getpid()), priority: strconv.Itoa(facility*8 + notice)}, nil
+	return &Syslog{
+		cfg:      cfg,
+		network:  cfg.Network,
+		address:  cfg.Address,
+		pid:      strconv.Itoa(os.Getpid()),
+		priority: strconv.Itoa(facility*8 + notice),
+	}, nil
 }
 
 func (t *Syslog) stream() bool {
@@ -240,7 +263,13 @@ func watch(c net.Conn, gone chan struct{}) {
 // message is a line in the form of RFC 5424. The structured data is empty: all
 // of it is in the line.
 func (t *Syslog) message(line string) string {
-	return "<" + t.priority + ">1 " + time.Now().UTC().Format("2006-01-02T15:04:05.000000Z") + " " + headerWord(t.cfg.Host, 255) + " muster " + t.pid + " audit - " + line
+	return "<" + t.priority + ">1 " + time.Now().
+		UTC().
+		Format("2006-01-02T15:04:05.000000Z") +
+		" " + headerWord(
+		t.cfg.Host,
+		255,
+	) + " muster " + t.pid + " audit - " + line
 }
 
 // headerWord is a text that may stand in a header: printable ASCII without

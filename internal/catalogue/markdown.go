@@ -9,18 +9,31 @@ import (
 // endpoint, one row for each metric.
 func (c *Catalogue) Markdown() string {
 	var b strings.Builder
-	b.WriteString("# Metrics\n\nGenerated from the metric catalogue by `make generate`; do not edit.\n\n" +
-		"Every series that Muster serves is listed here with where its figure comes from and how many series it can\n" +
-		"make. A dashboard or an alert that names anything else fails the tests. A histogram also has the series\n" +
-		"`_bucket`, `_sum` and `_count`.\n")
+	b.WriteString(
+		"# Metrics\n\nGenerated from the metric catalogue by `make generate`; do not edit.\n\n" +
+			"Every series that Muster serves is listed here with where its figure comes from and how many series it can\n" +
+			"make. A dashboard or an alert that names anything else fails the tests. A histogram also has the series\n" +
+			"`_bucket`, `_sum` and `_count`.\n",
+	)
 	for i, metric := range c.all {
 		if i == 0 || metric.Endpoint != c.all[i-1].Endpoint {
 			process, path, _ := strings.Cut(metric.Endpoint, " ")
 			fmt.Fprintf(&b, "\n## %s: `%s`\n\n", process, path)
-			b.WriteString("| metric | type | unit | labels | meaning | source | series |\n|---|---|---|---|---|---|---|\n")
+			b.WriteString(
+				"| metric | type | unit | labels | meaning | source | series |\n|---|---|---|---|---|---|---|\n",
+			)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s | %s | %s | %s |\n",
-			metric.Name, metric.kind(), orDash(string(metric.Unit)), metric.labels(), cell(metric.Help), cell(metric.Source), cell(metric.Cardinality))
+		fmt.Fprintf(
+			&b,
+			"| `%s` | %s | %s | %s | %s | %s | %s |\n",
+			metric.Name,
+			metric.kind(),
+			orDash(string(metric.Unit)),
+			metric.labels(),
+			cell(metric.Help),
+			cell(metric.Source),
+			cell(metric.Cardinality),
+		)
 	}
 	return b.String()
 }

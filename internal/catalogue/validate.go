@@ -81,7 +81,13 @@ func (m Metric) breaches() []string {
 		out = append(out, "has no type")
 	}
 	if !endpoint.MatchString(m.Endpoint) {
-		out = append(out, fmt.Sprintf("endpoint %q must name a process and a path, as in \"musterd /metrics\"", m.Endpoint))
+		out = append(
+			out,
+			fmt.Sprintf(
+				"endpoint %q must name a process and a path, as in \"musterd /metrics\"",
+				m.Endpoint,
+			),
+		)
 	}
 	if m.Source == "" {
 		out = append(out, "has no source: say which record the figure is read from")
@@ -144,7 +150,10 @@ func (m Metric) nameBreaches() []string {
 	words := strings.Split(stem, "_")
 	last := words[len(words)-1]
 	if slices.Contains([]string{"bucket", "sum", "count"}, last) {
-		out = append(out, fmt.Sprintf("must not end with _%s, which Prometheus appends to histograms", last))
+		out = append(
+			out,
+			fmt.Sprintf("must not end with _%s, which Prometheus appends to histograms", last),
+		)
 	}
 	if (m.Type == Info) != (last == "info") {
 		out = append(out, "an info metric, and nothing else, must end with _info")
@@ -164,7 +173,13 @@ func (m Metric) nameBreaches() []string {
 	}
 	for _, w := range words {
 		if slices.Contains(derivedUnits[:], w) {
-			out = append(out, fmt.Sprintf("contains %q: metrics are in base units (seconds, bytes, ratio, joules, ...)", w))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"contains %q: metrics are in base units (seconds, bytes, ratio, joules, ...)",
+					w,
+				),
+			)
 		}
 	}
 	return out
@@ -210,7 +225,14 @@ func clashes(all []Metric) Problems {
 		for _, suffix := range []string{"_bucket", "_sum", "_count"} {
 			base, cut := strings.CutSuffix(metric.Name, suffix)
 			if h, ok := first[spoken{metric.Dialect, base}]; cut && ok && h.Type == Histogram {
-				out = append(out, Problem{metric.Name, metric.Endpoint, "is already a series of the histogram " + base})
+				out = append(
+					out,
+					Problem{
+						metric.Name,
+						metric.Endpoint,
+						"is already a series of the histogram " + base,
+					},
+				)
 			}
 		}
 	}

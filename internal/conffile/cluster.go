@@ -21,7 +21,12 @@ func ReadCluster(cfg *Config) (*spec.Config, []string, error) {
 	}
 	out := cluster.Config
 	if cfg.ClusterName != "" && cfg.ClusterName != out.ClusterName {
-		return nil, nil, fmt.Errorf("cluster_name %q of muster.yaml and ClusterName=%s of %s must agree", cfg.ClusterName, out.ClusterName, cfg.SlurmConf)
+		return nil, nil, fmt.Errorf(
+			"cluster_name %q of muster.yaml and ClusterName=%s of %s must agree",
+			cfg.ClusterName,
+			out.ClusterName,
+			cfg.SlurmConf,
+		)
 	}
 	if out.ClusterName == "" {
 		return nil, nil, errors.New("ClusterName is missing in " + cfg.SlurmConf)

@@ -484,23 +484,81 @@ func Defaults() *Config {
 			AgentGRPC: ":6818", AgentMetrics: ":9400", AccountingAPI: ":6819", AccountingMetrics: ":8081",
 		},
 		Controller: OneController{ElectionTimeout: 500 * spec.Millisecond},
-		ClickHouse: ClickHouse{Embedded: Embedded{MaxMemory: 4 * GiB, MaxQueryMemory: 2 * GiB, ListenUser: "grafana", ListenMaxQueries: 8, ListenMaxTime: spec.Minute}},
-		Ledger:     Ledger{ReserveBytes: 256 * MiB, SnapshotEvery: 100_000, Retention: spec.Infinite},
-		Telemetry:  Telemetry{JobLabels: "all", JobLabelName: "slurm_job_id", Interval: 10 * spec.Second, SamplesInterval: 10 * spec.Second, Provider: "auto", PushInterval: 10 * spec.Second},
-		Accounting: Accounting{BatchRows: 50_000, BatchInterval: 200 * spec.Millisecond, SamplesKeep: 90 * spec.Day, JobsKeep: spec.Infinite, StepsKeep: spec.Infinite, NodesKeep: spec.Infinite, GPUsKeep: spec.Infinite,
-			ReasonsKeep: spec.Infinite, EventsKeep: spec.Infinite, StoreScripts: "auto"},
-		Audit: Audit{FileMaxSize: 100 * MiB, FileKeep: 10, SyslogFacility: "authpriv", Events: "changes"},
-		SLO: SLO{Submit: "99% within 100ms", Durability: "99.99%", Scheduling: "99% within 5s", Wait: []string{"* 90% within 24h"},
-			Accounting: "99% within 1m", Agents: "99%", Goodput: "90% above 50%"},
-		GPU:     GPU{IdleAfter: 30 * spec.Minute, OnIdle: "report", IdleGrace: 30 * spec.Minute, OnFault: "report"},
-		Observe: Observe{Interval: 30 * spec.Second, Timeout: 20 * spec.Second, AccountingEvery: spec.Minute, History: 365 * spec.Day},
-		Tokens:  Tokens{MaxLifespan: spec.Infinite},
-		TLS:     TLS{RotateKeys: 90 * spec.Day},
-		Log:     Log{Level: "info", Format: "text"},
+		ClickHouse: ClickHouse{
+			Embedded: Embedded{
+				MaxMemory:        4 * GiB,
+				MaxQueryMemory:   2 * GiB,
+				ListenUser:       "grafana",
+				ListenMaxQueries: 8,
+				ListenMaxTime:    spec.Minute,
+			},
+		},
+		Ledger: Ledger{
+			ReserveBytes:  256 * MiB,
+			SnapshotEvery: 100_000,
+			Retention:     spec.Infinite,
+		},
+		Telemetry: Telemetry{
+			JobLabels:       "all",
+			JobLabelName:    "slurm_job_id",
+			Interval:        10 * spec.Second,
+			SamplesInterval: 10 * spec.Second,
+			Provider:        "auto",
+			PushInterval:    10 * spec.Second,
+		},
+		Accounting: Accounting{
+			BatchRows:     50_000,
+			BatchInterval: 200 * spec.Millisecond,
+			SamplesKeep:   90 * spec.Day,
+			JobsKeep:      spec.Infinite,
+			StepsKeep:     spec.Infinite,
+			NodesKeep:     spec.Infinite,
+			GPUsKeep:      spec.Infinite,
+			ReasonsKeep:   spec.Infinite,
+			EventsKeep:    spec.Infinite,
+			StoreScripts:  "auto",
+		},
+		Audit: Audit{
+			FileMaxSize:    100 * MiB,
+			FileKeep:       10,
+			SyslogFacility: "authpriv",
+			Events:         "changes",
+		},
+		SLO: SLO{
+			Submit:     "99% within 100ms",
+			Durability: "99.99%",
+			Scheduling: "99% within 5s",
+			Wait:       []string{"* 90% within 24h"},
+			Accounting: "99% within 1m",
+			Agents:     "99%",
+			Goodput:    "90% above 50%",
+		},
+		GPU: GPU{
+			IdleAfter: 30 * spec.Minute,
+			OnIdle:    "report",
+			IdleGrace: 30 * spec.Minute,
+			OnFault:   "report",
+		},
+		Observe: Observe{
+			Interval:        30 * spec.Second,
+			Timeout:         20 * spec.Second,
+			AccountingEvery: spec.Minute,
+			History:         365 * spec.Day,
+		},
+		Tokens: Tokens{MaxLifespan: spec.Infinite},
+		TLS:    TLS{RotateKeys: 90 * spec.Day},
+		Log:    Log{Level: "info", Format: "text"},
 	}
 }
 
 // Retention is how long the rows of each table are kept.
 func (a Accounting) Retention() map[string]spec.Span {
-	return map[string]spec.Span{"jobs": a.JobsKeep, "steps": a.StepsKeep, "job_nodes": a.NodesKeep, "job_gpus": a.GPUsKeep, "pending_reasons": a.ReasonsKeep, "events": a.EventsKeep}
+	return map[string]spec.Span{
+		"jobs":            a.JobsKeep,
+		"steps":           a.StepsKeep,
+		"job_nodes":       a.NodesKeep,
+		"job_gpus":        a.GPUsKeep,
+		"pending_reasons": a.ReasonsKeep,
+		"events":          a.EventsKeep,
+	}
 }

@@ -58,7 +58,10 @@ func ReadControllers(cfg *Config) (group Group, self *Controller, err error) {
 	}
 	if len(group.Controllers) < 2 {
 		if group.Witness != nil {
-			return group, nil, fmt.Errorf("controller.witness=%s of muster.yaml: slurm.conf names one controller, and a witness stands between two (SlurmctldHost)", cfg.Controller.Witness)
+			return group, nil, fmt.Errorf(
+				"controller.witness=%s of muster.yaml: slurm.conf names one controller, and a witness stands between two (SlurmctldHost)",
+				cfg.Controller.Witness,
+			)
 		}
 		return group, nil, nil
 	}
@@ -76,8 +79,12 @@ func readWitness(text string, port uint32) (*Controller, error) {
 	if rest == "" {
 		at, closed = name, !strings.Contains(text, "(")
 	}
-	if name == "" || at == "" || !closed || strings.ContainsAny(name, "/:) \t") || strings.ContainsAny(at, "/() \t") {
-		return nil, fmt.Errorf("controller.witness=%q of muster.yaml: expected NAME, NAME(ADDRESS) or NAME(ADDRESS:PORT), as in wit(10.0.0.3)", text)
+	if name == "" || at == "" || !closed || strings.ContainsAny(name, "/:) \t") ||
+		strings.ContainsAny(at, "/() \t") {
+		return nil, fmt.Errorf(
+			"controller.witness=%q of muster.yaml: expected NAME, NAME(ADDRESS) or NAME(ADDRESS:PORT), as in wit(10.0.0.3)",
+			text,
+		)
 	}
 	if _, _, err := net.SplitHostPort(at); err != nil {
 		at = net.JoinHostPort(strings.Trim(at, "[]"), strconv.FormatUint(uint64(port), 10))
@@ -102,7 +109,16 @@ func controllersOf(cluster *slurmconf.Cluster) []Controller {
 		if at == "" {
 			at = host.Name
 		}
-		out = append(out, Controller{Name: host.Name, Address: net.JoinHostPort(strings.Trim(at, "[]"), strconv.FormatUint(uint64(port), 10))})
+		out = append(
+			out,
+			Controller{
+				Name: host.Name,
+				Address: net.JoinHostPort(
+					strings.Trim(at, "[]"),
+					strconv.FormatUint(uint64(port), 10),
+				),
+			},
+		)
 	}
 	return out
 }
@@ -116,11 +132,15 @@ func findController(all []Controller, name, host string) (*Controller, error) {
 	for i := range all {
 		controller := &all[i]
 		if seen[controller.Name] {
-			return nil, fmt.Errorf("SlurmctldHost of slurm.conf and controller.witness of muster.yaml name %s twice", controller.Name)
+			return nil, fmt.Errorf(
+				"SlurmctldHost of slurm.conf and controller.witness of muster.yaml name %s twice",
+				controller.Name,
+			)
 		}
 		seen[controller.Name] = true
 		names = append(names, controller.Name)
-		if controller.Name == name || name == "" && (controller.Name == host || controller.Name == short) {
+		if controller.Name == name ||
+			name == "" && (controller.Name == host || controller.Name == short) {
 			found = controller
 		}
 	}
@@ -128,8 +148,15 @@ func findController(all []Controller, name, host string) (*Controller, error) {
 	case found != nil:
 		return found, nil
 	case name != "":
-		return nil, fmt.Errorf("controller.name=%s of muster.yaml is no SlurmctldHost of slurm.conf, and not controller.witness; they name %s", name, strings.Join(names, ", "))
+		return nil, fmt.Errorf(
+			"controller.name=%s of muster.yaml is no SlurmctldHost of slurm.conf, and not controller.witness; they name %s",
+			name,
+			strings.Join(names, ", "),
+		)
 	}
-	return nil, fmt.Errorf("slurm.conf names the controllers %s, and this host is %s: say in controller.name of muster.yaml which of them it is",
-		strings.Join(names, ", "), host)
+	return nil, fmt.Errorf(
+		"slurm.conf names the controllers %s, and this host is %s: say in controller.name of muster.yaml which of them it is",
+		strings.Join(names, ", "),
+		host,
+	)
 }

@@ -74,7 +74,11 @@ func (d *decoder) document(data []byte) *yaml.Node {
 		return nil
 	}
 	if err := dec.Decode(&second); err == nil {
-		d.problem(second.Line, "", "holds a second document: only one is read, so remove the --- and what follows it")
+		d.problem(
+			second.Line,
+			"",
+			"holds a second document: only one is read, so remove the --- and what follows it",
+		)
 	}
 	return doc.Content[0]
 }
@@ -103,7 +107,12 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, at place) {
 		return // a section whose every line is commented out
 	}
 	if n.Kind != yaml.MappingNode {
-		d.problem(n.Line, at.path, "must be a section with keys (%s)", strings.Join(keysOf(v.Type()), ", "))
+		d.problem(
+			n.Line,
+			at.path,
+			"must be a section with keys (%s)",
+			strings.Join(keysOf(v.Type()), ", "),
+		)
 		return
 	}
 	given := map[string]int{}
@@ -120,7 +129,12 @@ func (d *decoder) section(n *yaml.Node, v reflect.Value, at place) {
 		case key.Kind != yaml.ScalarNode:
 			d.problem(key.Line, at.path, "a key must be a word")
 		case !ok:
-			d.problem(key.Line, path, "unknown key: %s", suggestKey(key.Value, v.Type(), path, d.root))
+			d.problem(
+				key.Line,
+				path,
+				"unknown key: %s",
+				suggestKey(key.Value, v.Type(), path, d.root),
+			)
 		case given[key.Value] > 0:
 			d.problem(key.Line, path, "is given twice, first on line %d", given[key.Value])
 		default:

@@ -147,7 +147,12 @@ func (c *Config) DataSource() (Secret, error) {
 		return "", fmt.Errorf("clickhouse.dsn_file: %w", err)
 	}
 	if m := info.Mode().Perm(); m&0o077 != 0 {
-		return "", fmt.Errorf("clickhouse.dsn_file: %s %w (mode %04o): chmod 600 it", c.ClickHouse.DSNFile, ErrExposed, m)
+		return "", fmt.Errorf(
+			"clickhouse.dsn_file: %s %w (mode %04o): chmod 600 it",
+			c.ClickHouse.DSNFile,
+			ErrExposed,
+			m,
+		)
 	}
 	data, err := readLimited(f)
 	if err != nil {

@@ -135,7 +135,8 @@ func writeSection(b *strings.Builder, v reflect.Value, indent string) {
 // quoted writes strings so that they stay strings; everything else, and an
 // address that is only a port, is plain.
 func quoted(v reflect.Value, text string) string {
-	if v.Kind() != reflect.String || v.Type() == reflect.TypeFor[Addr]() && !strings.Contains(text, ":") {
+	if v.Kind() != reflect.String ||
+		v.Type() == reflect.TypeFor[Addr]() && !strings.Contains(text, ":") {
 		return text
 	}
 	out, err := yaml.Marshal(text)

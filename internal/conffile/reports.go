@@ -82,7 +82,10 @@ func parseReportMail(line string) (m ReportMail, err error) {
 		}
 		m.Report = append(m.Report, name)
 	case !slices.Contains([]string{"site", "waste", "idle", "budget", "chargeback", "fairshare"}, what):
-		return m, fmt.Errorf("%q is no report that goes by mail: site, waste, idle, budget, chargeback, fairshare, account NAME or user NAME", what)
+		return m, fmt.Errorf(
+			"%q is no report that goes by mail: site, waste, idle, budget, chargeback, fairshare, account NAME or user NAME",
+			what,
+		)
 	}
 	if next() != "to" || len(words) != 1 {
 		return m, fmt.Errorf("it does not end with to and addresses that commas part")

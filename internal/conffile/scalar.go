@@ -103,7 +103,10 @@ func ParseSpan(text string) (spec.Span, error) {
 }
 
 func notSpan(text string) error {
-	return fmt.Errorf("%q is not a length of time: write it as in 200ms, 10s, 5m, 1h, 7d or forever", text)
+	return fmt.Errorf(
+		"%q is not a length of time: write it as in 200ms, 10s, 5m, 1h, 7d or forever",
+		text,
+	)
 }
 
 // formatSpan prints what ParseSpan reads back.
@@ -154,8 +157,12 @@ func ParseAddr(text string) (Addr, error) {
 	if err != nil {
 		host, port = "", text
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 || strings.ContainsAny(host, " /") {
-		return "", fmt.Errorf("%q is not an address to listen on: write a port (6817), host:port (10.0.0.1:6817) or off", text)
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 ||
+		strings.ContainsAny(host, " /") {
+		return "", fmt.Errorf(
+			"%q is not an address to listen on: write a port (6817), host:port (10.0.0.1:6817) or off",
+			text,
+		)
 	}
 	return Addr(net.JoinHostPort(host, port)), nil
 }

@@ -51,7 +51,12 @@ func SlurmFiles(path string) (name string, files map[string]SlurmFile, err error
 		size += len(f.Data)
 	}
 	if size > maxSlurmFiles {
-		return "", nil, fmt.Errorf("%s and its files have %d bytes, more than the %d that are sent to nodes: give the nodes files of their own", path, size, maxSlurmFiles)
+		return "", nil, fmt.Errorf(
+			"%s and its files have %d bytes, more than the %d that are sent to nodes: give the nodes files of their own",
+			path,
+			size,
+			maxSlurmFiles,
+		)
 	}
 	return name, seen.files, nil
 }

@@ -46,13 +46,22 @@ type validator struct {
 }
 
 func (v *validator) add(path, format string, args ...any) {
-	v.problems = append(v.problems, Problem{v.file, v.lines[path], path, fmt.Sprintf(format, args...)})
+	v.problems = append(
+		v.problems,
+		Problem{v.file, v.lines[path], path, fmt.Sprintf(format, args...)},
+	)
 }
 
 // between reports a value outside its bounds; the bounds print themselves.
 func between[T ~int64](v *validator, path string, value, least, most T, show func(T) string) {
 	if value < least || value > most {
-		v.add(path, "%s is out of range: it must be between %s and %s", show(value), show(least), show(most))
+		v.add(
+			path,
+			"%s is out of range: it must be between %s and %s",
+			show(value),
+			show(least),
+			show(most),
+		)
 	}
 }
 
@@ -68,7 +77,11 @@ func (c *Config) checkREST(v *validator) {
 	switch {
 	case c.Observe.REST == "" || socket && filepath.IsAbs(path):
 	case socket || err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
-		v.add("observe.rest", "%q is not the address of a slurmrestd: such as http://slurm:6820 or unix:/run/slurmrestd.sock", c.Observe.REST)
+		v.add(
+			"observe.rest",
+			"%q is not the address of a slurmrestd: such as http://slurm:6820 or unix:/run/slurmrestd.sock",
+			c.Observe.REST,
+		)
 	}
 }
 
@@ -147,7 +160,14 @@ func (c *Config) check(v *validator) {
 // check looks at the places of the audit trail.
 func (a *Audit) check(v *validator) {
 	between(v, "audit.file_max_size", a.FileMaxSize, 1*MiB, 1*TiB, Size.String)
-	between(v, "audit.file_keep", a.FileKeep, 0, 10_000, func(n int64) string { return strconv.FormatInt(n, 10) })
+	between(
+		v,
+		"audit.file_keep",
+		a.FileKeep,
+		0,
+		10_000,
+		func(n int64) string { return strconv.FormatInt(n, 10) },
+	)
 	if a.Syslog == "" {
 		return // what is said of certificates has no effect
 	}
@@ -157,8 +177,13 @@ func (a *Audit) check(v *validator) {
 	if (a.SyslogCert == "") != (a.SyslogKey == "") {
 		v.add("audit.syslog_cert", "it goes with syslog_key: name both or neither")
 	}
-	if encrypted := strings.HasPrefix(a.Syslog, "tls:"); !encrypted && (a.SyslogCA != "" || a.SyslogCert != "") {
-		v.add("audit.syslog", "%q is not encrypted, and syslog_ca and syslog_cert have no effect: write tls://host:6514, or take them out", a.Syslog)
+	if encrypted := strings.HasPrefix(a.Syslog, "tls:"); !encrypted &&
+		(a.SyslogCA != "" || a.SyslogCert != "") {
+		v.add(
+			"audit.syslog",
+			"%q is not encrypted, and syslog_ca and syslog_cert have no effect: write tls://host:6514, or take them out",
+			a.Syslog,
+		)
 	}
 }
 
@@ -166,7 +191,11 @@ func (a *Audit) check(v *validator) {
 // receiver.
 func (a *Audit) SyslogAddress() (network, address string, err error) {
 	bad := func(why string) (string, string, error) {
-		return "", "", fmt.Errorf("%q is not the address of a syslog receiver: %s; expected unix:/dev/log, udp://host:514, tcp://host:601 or tls://host:6514", a.Syslog, why)
+		return "", "", fmt.Errorf(
+			"%q is not the address of a syslog receiver: %s; expected unix:/dev/log, udp://host:514, tcp://host:601 or tls://host:6514",
+			a.Syslog,
+			why,
+		)
 	}
 	if path, ok := strings.CutPrefix(a.Syslog, "unix:"); ok {
 		path = strings.TrimPrefix(path, "//")
@@ -247,7 +276,13 @@ func (c *Config) checkSockets(v *validator) {
 		if v.lines[at] == 0 {
 			at = s.from // the socket follows from it
 		}
-		v.add(at, "the socket %s has a path of %d bytes, and the kernel takes %d: choose a shorter one", s.socket, len(s.socket), maxSocketPath)
+		v.add(
+			at,
+			"the socket %s has a path of %d bytes, and the kernel takes %d: choose a shorter one",
+			s.socket,
+			len(s.socket),
+			maxSocketPath,
+		)
 	}
 	if c.Socket != "" && c.Socket == c.ClickHouse.Embedded.Socket {
 		v.add("clickhouse.embedded.socket", "%s is the path of socket already", c.Socket)
@@ -266,7 +301,8 @@ func (c *Config) checkListen(v *validator) {
 			continue
 		}
 		if other, taken := first[addr]; taken {
-			if v.lines[path] == 0 && v.lines[other] > 0 { // the other one was written, this one is a default
+			if v.lines[path] == 0 &&
+				v.lines[other] > 0 { // the other one was written, this one is a default
 				path, other = other, path
 			}
 			v.add(path, "%s is the address of %s already", addr, other)
@@ -286,10 +322,29 @@ func (c *Config) checkClickHouse(v *validator) {
 		}
 	}
 	if c.UsesEmbedded() {
-		between(v, "clickhouse.embedded.max_memory", ch.Embedded.MaxMemory, 512*MiB, 16*TiB, Size.String)
-		between(v, "clickhouse.embedded.max_query_memory", ch.Embedded.MaxQueryMemory, 64*MiB, 16*TiB, Size.String)
+		between(
+			v,
+			"clickhouse.embedded.max_memory",
+			ch.Embedded.MaxMemory,
+			512*MiB,
+			16*TiB,
+			Size.String,
+		)
+		between(
+			v,
+			"clickhouse.embedded.max_query_memory",
+			ch.Embedded.MaxQueryMemory,
+			64*MiB,
+			16*TiB,
+			Size.String,
+		)
 		if ch.Embedded.MaxQueryMemory > ch.Embedded.MaxMemory {
-			v.add("clickhouse.embedded.max_query_memory", "%s is more than max_memory (%s)", ch.Embedded.MaxQueryMemory, ch.Embedded.MaxMemory)
+			v.add(
+				"clickhouse.embedded.max_query_memory",
+				"%s is more than max_memory (%s)",
+				ch.Embedded.MaxQueryMemory,
+				ch.Embedded.MaxMemory,
+			)
 		}
 		ch.Embedded.checkListen(v)
 		return
@@ -307,10 +362,21 @@ var readerName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,62}$`)
 // checkListen looks at the listener for Grafana.
 func (e *Embedded) checkListen(v *validator) {
 	const at = "clickhouse.embedded."
-	between(v, at+"listen_max_queries", e.ListenMaxQueries, 1, 64, func(n int64) string { return strconv.FormatInt(n, 10) })
+	between(
+		v,
+		at+"listen_max_queries",
+		e.ListenMaxQueries,
+		1,
+		64,
+		func(n int64) string { return strconv.FormatInt(n, 10) },
+	)
 	between(v, at+"listen_max_time", e.ListenMaxTime, spec.Second, spec.Hour, formatSpan)
 	if !readerName.MatchString(e.ListenUser) {
-		v.add(at+"listen_user", "%q is not a name for a login: letters, digits, - and _, as in grafana", e.ListenUser)
+		v.add(
+			at+"listen_user",
+			"%q is not a name for a login: letters, digits, - and _, as in grafana",
+			e.ListenUser,
+		)
 	}
 	if e.Listen.Off() {
 		return
@@ -318,8 +384,14 @@ func (e *Embedded) checkListen(v *validator) {
 	if (e.ListenCert == "") != (e.ListenKey == "") {
 		v.add(at+"listen_cert", "it goes with listen_key: name both or neither")
 	}
-	if host, _, err := net.SplitHostPort(e.ReaderAddress()); err == nil && e.ListenCert == "" && host != "localhost" && !net.ParseIP(host).IsLoopback() {
-		v.add(at+"listen", "%s would send the password and every row in the clear: name listen_cert and listen_key, or listen on 127.0.0.1 and run Grafana, or a tunnel, on this host", e.Listen)
+	if host, _, err := net.SplitHostPort(e.ReaderAddress()); err == nil && e.ListenCert == "" &&
+		host != "localhost" &&
+		!net.ParseIP(host).IsLoopback() {
+		v.add(
+			at+"listen",
+			"%s would send the password and every row in the clear: name listen_cert and listen_key, or listen on 127.0.0.1 and run Grafana, or a tunnel, on this host",
+			e.Listen,
+		)
 	}
 }
 
@@ -357,6 +429,11 @@ func (v *validator) refuseExposedSecrets(ch ClickHouse, mode fs.FileMode) {
 	}
 	_, inUser := u.User.Password()
 	if (inUser || u.Query().Has("password")) && mode&0o077 != 0 {
-		v.add("clickhouse.dsn", "holds a password, and the file can be read by others (mode %04o): chmod 600 %s, or move the DSN into a file of mode 0600 and name it in clickhouse.dsn_file", mode, v.file)
+		v.add(
+			"clickhouse.dsn",
+			"holds a password, and the file can be read by others (mode %04o): chmod 600 %s, or move the DSN into a file of mode 0600 and name it in clickhouse.dsn_file",
+			mode,
+			v.file,
+		)
 	}
 }

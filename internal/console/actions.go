@@ -42,10 +42,26 @@ func (v *visit) jobActions(job *apiv1.JobInfo, id string) []action {
 		add(action{Verb: "hold", Name: "Hold", Command: "scontrol hold " + id})
 	}
 	if active {
-		add(action{Verb: "requeue", Name: "Requeue", Command: "scontrol requeue " + id, Ask: "The job's processes are ended, and it waits again from the start.", Danger: true})
+		add(
+			action{
+				Verb:    "requeue",
+				Name:    "Requeue",
+				Command: "scontrol requeue " + id,
+				Ask:     "The job's processes are ended, and it waits again from the start.",
+				Danger:  true,
+			},
+		)
 	}
 	if (pending || active) && !job.GetCompleting() {
-		add(action{Verb: "cancel", Name: "Cancel", Command: "scancel " + id, Ask: "This ends the job for good.", Danger: true})
+		add(
+			action{
+				Verb:    "cancel",
+				Name:    "Cancel",
+				Command: "scancel " + id,
+				Ask:     "This ends the job for good.",
+				Danger:  true,
+			},
+		)
 	}
 	return out
 }
@@ -59,14 +75,31 @@ func (c *Console) changeJob(v *visit) (answer, error) {
 	}
 	var results *apiv1.JobResults
 	var err error
-	verbs := map[string]apiv1.ControlJobsRequest_Verb{"hold": apiv1.ControlJobsRequest_HOLD, "release": apiv1.ControlJobsRequest_RELEASE, "requeue": apiv1.ControlJobsRequest_REQUEUE}
+	verbs := map[string]apiv1.ControlJobsRequest_Verb{
+		"hold":    apiv1.ControlJobsRequest_HOLD,
+		"release": apiv1.ControlJobsRequest_RELEASE,
+		"requeue": apiv1.ControlJobsRequest_REQUEUE,
+	}
 	switch control, known := verbs[verb]; {
 	case verb == "cancel":
-		results, err = callAPI[*apiv1.JobResults](v, tool.MethodCancel, &apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}}})
+		results, err = callAPI[*apiv1.JobResults](
+			v,
+			tool.MethodCancel,
+			&apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}}},
+		)
 	case known:
-		results, err = callAPI[*apiv1.JobResults](v, tool.MethodControlJobs, &apiv1.ControlJobsRequest{Verb: control, Jobs: []string{id}})
+		results, err = callAPI[*apiv1.JobResults](
+			v,
+			tool.MethodControlJobs,
+			&apiv1.ControlJobsRequest{Verb: control, Jobs: []string{id}},
+		)
 	default:
-		return answer{page: "problem", title: "Not found", data: problem{Text: "there is no action " + verb}, status: http.StatusNotFound}, nil
+		return answer{
+			page:   "problem",
+			title:  "Not found",
+			data:   problem{Text: "there is no action " + verb},
+			status: http.StatusNotFound,
+		}, nil
 	}
 	if err != nil {
 		return answer{}, err
@@ -94,10 +127,25 @@ func (v *visit) nodeActions(node *apiv1.NodeInfo) []action {
 	name := node.GetName()
 	command := "scontrol update nodename=" + name + " state="
 	if strings.Contains(node.GetState(), "DRAIN") || strings.HasPrefix(node.GetState(), "DOWN") {
-		return []action{{Verb: "resume", Name: "Resume", To: "/node/" + name + "/resume", Command: command + "resume"}}
+		return []action{
+			{
+				Verb:    "resume",
+				Name:    "Resume",
+				To:      "/node/" + name + "/resume",
+				Command: command + "resume",
+			},
+		}
 	}
-	return []action{{Verb: "drain", Name: "Drain", To: "/node/" + name + "/drain", Command: command + "drain reason='…'", Reason: true,
-		Ask: "Jobs on it go on; new ones go elsewhere."}}
+	return []action{
+		{
+			Verb:    "drain",
+			Name:    "Drain",
+			To:      "/node/" + name + "/drain",
+			Command: command + "drain reason='…'",
+			Reason:  true,
+			Ask:     "Jobs on it go on; new ones go elsewhere.",
+		},
+	}
 }
 
 // maxReason bounds the reason for a drain.
@@ -109,16 +157,26 @@ func (c *Console) changeNode(v *visit) (answer, error) {
 	reason := strings.TrimSpace(v.PostFormValue("reason"))
 	switch {
 	case verb != "drain" && verb != "resume":
-		return answer{page: "problem", title: "Not found", data: problem{Text: "there is no action " + verb}, status: http.StatusNotFound}, nil
+		return answer{
+			page:   "problem",
+			title:  "Not found",
+			data:   problem{Text: "there is no action " + verb},
+			status: http.StatusNotFound,
+		}, nil
 	case verb == "drain" && reason == "":
-		return answer{}, spec.Refuse(spec.CodeBadRequest, "say why the node is drained: whoever finds it so will ask")
+		return answer{}, spec.Refuse(
+			spec.CodeBadRequest,
+			"say why the node is drained: whoever finds it so will ask",
+		)
 	case len(reason) > maxReason:
 		return answer{}, spec.Refuse(spec.CodeBadRequest, "the reason is too long")
 	}
 	if _, err := callAPI[*apiv1.UpdateNodeReply](v, tool.MethodUpdateNode, &apiv1.UpdateNodeRequest{Nodes: name, State: verb, Reason: reason}); err != nil {
 		return answer{}, err
 	}
-	return answer{to: "/node/" + url.PathEscape(name) + "?" + url.Values{"did": {verb}}.Encode()}, nil
+	return answer{
+		to: "/node/" + url.PathEscape(name) + "?" + url.Values{"did": {verb}}.Encode(),
+	}, nil
 }
 
 // isAdministrator tells a visitor who administers the cluster.

@@ -45,7 +45,12 @@ import (
 
 // API makes calls of the API for a caller. The answer must not be changed.
 type API interface {
-	Call(ctx context.Context, id identity.Identity, method string, req proto.Message) (proto.Message, error)
+	Call(
+		ctx context.Context,
+		id identity.Identity,
+		method string,
+		req proto.Message,
+	) (proto.Message, error)
 }
 
 // Config is what a Console needs.
@@ -97,8 +102,16 @@ type asset struct {
 
 // New makes a console. It fails only if an embedded file is broken.
 func New(cfg Config) (*Console, error) {
-	console := &Console{cfg: cfg, mux: http.NewServeMux(), pages: map[string]*template.Template{}, assets: map[string]asset{}, secret: make([]byte, 32),
-		live: newLive(), lists: newLists(), asking: newTurns()}
+	console := &Console{
+		cfg:    cfg,
+		mux:    http.NewServeMux(),
+		pages:  map[string]*template.Template{},
+		assets: map[string]asset{},
+		secret: make([]byte, 32),
+		live:   newLive(),
+		lists:  newLists(),
+		asking: newTurns(),
+	}
 	if _, err := rand.Read(console.secret); err != nil {
 		return nil, err
 	}
@@ -121,10 +134,18 @@ func (c *Console) readAssets() error {
 		if err != nil {
 			return err
 		}
-		kinds := map[string]string{"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+		kinds := map[string]string{
+			"css": "text/css; charset=utf-8",
+			"js":  "text/javascript; charset=utf-8",
+			"svg": "image/svg+xml",
+		}
 		name := strings.TrimPrefix(path, "static/")
 		sum := sha256.Sum256(data)
-		c.assets[name] = asset{kind: kinds[name[strings.LastIndex(name, ".")+1:]], data: data, hash: hex.EncodeToString(sum[:6])}
+		c.assets[name] = asset{
+			kind: kinds[name[strings.LastIndex(name, ".")+1:]],
+			data: data,
+			hash: hex.EncodeToString(sum[:6]),
+		}
 		return nil
 	})
 }
@@ -194,8 +215,20 @@ const formTime = 30 * time.Second
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if p := recover(); p != nil && !errors.Is(asError(p), http.ErrAbortHandler) {
-			c.cfg.Log.Error("console handler panicked", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-			http.Error(w, "internal error; the controller's log has the details", http.StatusInternalServerError)
+			c.cfg.Log.Error(
+				"console handler panicked",
+				"path",
+				r.URL.Path,
+				"panic",
+				p,
+				"stack",
+				string(debug.Stack()),
+			)
+			http.Error(
+				w,
+				"internal error; the controller's log has the details",
+				http.StatusInternalServerError,
+			)
 		}
 	}()
 	if r.Method == http.MethodPost {
@@ -305,7 +338,10 @@ type problem struct {
 	Back string
 }
 
-var errForm = &spec.Error{Kind: spec.CodeAccessDenied, Detail: "the form was made before the controller started, or by another page: go back, reload and try again"}
+var errForm = &spec.Error{
+	Kind:   spec.CodeAccessDenied,
+	Detail: "the form was made before the controller started, or by another page: go back, reload and try again",
+}
 
 // failure is the page about an error. What refuses says so in words for the
 // person who asked.
@@ -315,7 +351,8 @@ func failure(err error) answer {
 	var state *status.Error
 	text := err.Error()
 	switch {
-	case errors.As(err, &refused) && refused.Kind == spec.CodeInvalidJobID, errors.As(err, &refused) && refused.Kind == spec.CodeInvalidNodeName:
+	case errors.As(err, &refused) && refused.Kind == spec.CodeInvalidJobID,
+		errors.As(err, &refused) && refused.Kind == spec.CodeInvalidNodeName:
 		code = http.StatusNotFound
 	case isUnknownMoment(err):
 		code = http.StatusBadRequest
@@ -337,7 +374,11 @@ func (c *Console) writeAnswer(w http.ResponseWriter, v *visit, out answer) {
 	var b bytes.Buffer
 	if err := c.pages[out.page].ExecuteTemplate(&b, name, c.newFrame(v, out)); err != nil {
 		c.cfg.Log.Error("console page failed", "page", out.page, "error", err)
-		http.Error(w, "internal error; the controller's log has the details", http.StatusInternalServerError)
+		http.Error(
+			w,
+			"internal error; the controller's log has the details",
+			http.StatusInternalServerError,
+		)
 		return
 	}
 	page := b.Bytes()
@@ -354,7 +395,14 @@ func (c *Console) writeAnswer(w http.ResponseWriter, v *visit, out answer) {
 }
 
 func (c *Console) newFrame(v *visit, out answer) frame {
-	data := frame{Title: out.title, Page: out.page, Cluster: c.cfg.Cluster, Version: c.cfg.Version, Now: time.Now(), Data: out.data}
+	data := frame{
+		Title:   out.title,
+		Page:    out.page,
+		Cluster: c.cfg.Cluster,
+		Version: c.cfg.Version,
+		Now:     time.Now(),
+		Data:    out.data,
+	}
 	if v.id.Kind != identity.Anonymous {
 		data.User, data.Secret = userName(v.id), v.secret
 		if !out.bare {
@@ -375,7 +423,8 @@ func (c *Console) overview(f func(v *visit) (answer, error)) http.Handler {
 	whole := c.page(f)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		v, err := c.identifyVisitor(r)
-		if err != nil || r.Header.Get("X-Console") == "" || r.URL.Query().Has(paramAt) || !strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+		if err != nil || r.Header.Get("X-Console") == "" || r.URL.Query().Has(paramAt) ||
+			!strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
 			whole.ServeHTTP(w, r)
 			return
 		}

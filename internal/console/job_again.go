@@ -35,10 +35,18 @@ func (c *Console) scriptPart(v *visit) (answer, error) {
 		return answer{}, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	data := scriptData{ID: id}
-	out := answer{page: "job-script", title: "Script of job " + id, bare: v.Header.Get("X-Console") != ""}
+	out := answer{
+		page:  "job-script",
+		title: "Script of job " + id,
+		bare:  v.Header.Get("X-Console") != "",
+	}
 	// The job may be younger than what the accounting has read of the ledger.
 	seq, _ := c.cfg.Changed()
-	reply, err := callAPI[*apiv1.AcctScriptReply](v, tool.MethodAcctScripts, &apiv1.AcctScriptQuery{Jobs: []string{id}, MinSeq: seq})
+	reply, err := callAPI[*apiv1.AcctScriptReply](
+		v,
+		tool.MethodAcctScripts,
+		&apiv1.AcctScriptQuery{Jobs: []string{id}, MinSeq: seq},
+	)
 	scripts := reply.GetScripts()
 	switch {
 	case err != nil:
@@ -64,8 +72,14 @@ func (c *Console) scriptPart(v *visit) (answer, error) {
 // remembers what the job requested. Only its owner gets them: an administrator
 // who copied them would run another user's script as himself.
 func (d *scriptData) fillAgain(v *visit, id string) {
-	reply, err := callAPI[*apiv1.ListJobsReply](v, tool.MethodListJobs,
-		&apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true})
+	reply, err := callAPI[*apiv1.ListJobsReply](
+		v,
+		tool.MethodListJobs,
+		&apiv1.ListJobsRequest{
+			Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true},
+			Detail: true,
+		},
+	)
 	if err != nil || len(reply.GetJobs()) == 0 || reply.GetJobs()[0].GetUserId() != v.id.UID {
 		return
 	}
@@ -235,11 +249,22 @@ func runAgain(job *apiv1.JobInfo, id string) (lines, lost string) {
 	fields := s.ProtoReflect().Descriptor().Fields()
 	for i := range fields.Len() {
 		name := string(fields.Get(i).Name())
-		if s.ProtoReflect().Has(fields.Get(i)) && !said[name] && !notRepeated[name] && set(s, fields.Get(i)) {
+		if s.ProtoReflect().Has(fields.Get(i)) && !said[name] && !notRepeated[name] &&
+			set(s, fields.Get(i)) {
 			left = append(left, strings.ReplaceAll(name, "_", " "))
 		}
 	}
-	return "scontrol write batch_script " + quoted(id) + " " + quoted(file) + "\n" + strings.Join(words, " "), strings.Join(left, ", ")
+	return "scontrol write batch_script " + quoted(
+			id,
+		) + " " + quoted(
+			file,
+		) + "\n" + strings.Join(
+			words,
+			" ",
+		), strings.Join(
+			left,
+			", ",
+		)
 }
 
 // set tells whether a field was chosen by somebody: an enumeration may be set

@@ -85,7 +85,11 @@ func (v *visit) sharedKey(what, word string) string {
 func (v *visit) listJobs(all bool) (*apiv1.ListJobsReply, error) {
 	request := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: all}}
 	if v.past != nil || v.console.cfg.Door.Admit(v.id, tool.MethodListJobs) != nil {
-		return callAPI[*apiv1.ListJobsReply](v, tool.MethodListJobs, request) // who may not is told why
+		return callAPI[*apiv1.ListJobsReply](
+			v,
+			tool.MethodListJobs,
+			request,
+		) // who may not is told why
 	}
 	what := "jobs"
 	if all {
@@ -132,7 +136,15 @@ func (v *visit) listNodes() (*apiv1.ListNodesReply, error) {
 // without its frame, which is the same for all who have the same role, may see
 // the same and did not ask for what is their own.
 func (c *Console) sharedPage(v *visit, f func(v *visit) (answer, error)) ([]byte, error) {
-	key := v.URL.RequestURI() + " as " + c.cfg.Door.Role(v.id).String() + ", " + v.sharedKey("jobs", "jobs") + ", " + v.sharedKey("nodes", "nodes")
+	key := v.URL.RequestURI() + " as " + c.cfg.Door.Role(v.id).
+		String() +
+		", " + v.sharedKey(
+		"jobs",
+		"jobs",
+	) + ", " + v.sharedKey(
+		"nodes",
+		"nodes",
+	)
 	if strings.Contains(v.URL.Query().Get("q"), mine) {
 		key += " of " + v.id.Key()
 	}

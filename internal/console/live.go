@@ -109,7 +109,11 @@ func (c *Console) serveLive(w http.ResponseWriter, r *http.Request) {
 	}
 	key := v.id.Key()
 	if !c.live.enter(key) {
-		http.Error(w, fmt.Sprintf("you have %d pages open already", maxStreams), http.StatusTooManyRequests)
+		http.Error(
+			w,
+			fmt.Sprintf("you have %d pages open already", maxStreams),
+			http.StatusTooManyRequests,
+		)
 		return
 	}
 	defer c.live.leave(key)

@@ -139,8 +139,20 @@ func partitionRows(list []*apiv1.PartitionInfo) []partitionRow {
 	var out []partitionRow
 	for _, partition := range list {
 		state := spec.PartitionState(partition.GetState()).String()
-		row := partitionRow{Name: render.Clean(partition.GetName()), State: strings.ToLower(state), Class: "bad", Nodes: formatNumber(partition.GetTotalNodes()), CPUs: formatNumber(partition.GetTotalCpus()),
-			MaxTime: limitText(partition.GetMaxTime()), DefaultTime: "", Tier: formatNumber(partition.GetPriorityTier()), QOS: render.Clean(partition.GetQos()), Default: partition.GetIsDefault()}
+		row := partitionRow{
+			Name:  render.Clean(partition.GetName()),
+			State: strings.ToLower(state),
+			Class: "bad",
+			Nodes: formatNumber(partition.GetTotalNodes()),
+			CPUs:  formatNumber(partition.GetTotalCpus()),
+			MaxTime: limitText(
+				partition.GetMaxTime(),
+			),
+			DefaultTime: "",
+			Tier:        formatNumber(partition.GetPriorityTier()),
+			QOS:         render.Clean(partition.GetQos()),
+			Default:     partition.GetIsDefault(),
+		}
 		if state == "UP" {
 			row.Class = "ok"
 		}
@@ -176,12 +188,26 @@ func accessOf(partition *apiv1.PartitionInfo) string {
 func qosRows(list []*apiv1.Qos) []qosRow {
 	var out []qosRow
 	for _, qos := range list {
-		row := qosRow{Name: render.Clean(qos.GetName()), Priority: formatNumber(qos.GetPriority()), Preempt: render.Clean(strings.Join(qos.GetPreempt(), ", ")), Flags: render.Clean(strings.Join(qos.GetFlags(), ", ")),
-			PerJob: spaceList(render.LimitsText(qos.GetMaxTresPerJob())), PerUser: spaceList(render.LimitsText(qos.GetMaxTresPerUser())), Group: spaceList(render.LimitsText(qos.GetGrpTres()))}
+		row := qosRow{
+			Name:     render.Clean(qos.GetName()),
+			Priority: formatNumber(qos.GetPriority()),
+			Preempt:  render.Clean(strings.Join(qos.GetPreempt(), ", ")),
+			Flags:    render.Clean(strings.Join(qos.GetFlags(), ", ")),
+			PerJob: spaceList(
+				render.LimitsText(qos.GetMaxTresPerJob()),
+			),
+			PerUser: spaceList(render.LimitsText(qos.GetMaxTresPerUser())),
+			Group:   spaceList(render.LimitsText(qos.GetGrpTres())),
+		}
 		if qos.GetMaxWall() > 0 {
 			row.Wall = render.ShortSpan(qos.GetMaxWall())
 		}
-		row.Factor = strconv.FormatFloat(float64((&spec.QOS{UsageFactor: qos.GetUsageFactor()}).Factor())/1e6, 'f', -1, 64)
+		row.Factor = strconv.FormatFloat(
+			float64((&spec.QOS{UsageFactor: qos.GetUsageFactor()}).Factor())/1e6,
+			'f',
+			-1,
+			64,
+		)
 		out = append(out, row)
 	}
 	slices.SortFunc(out, func(a, b qosRow) int { return strings.Compare(a.Name, b.Name) })
@@ -190,19 +216,40 @@ func qosRows(list []*apiv1.Qos) []qosRow {
 
 // byStart orders reservations.
 func byStart(a, b *apiv1.ReservationInfo) int {
-	return cmp.Or(cmp.Compare(a.GetStart(), b.GetStart()), strings.Compare(a.GetName(), b.GetName()))
+	return cmp.Or(
+		cmp.Compare(a.GetStart(), b.GetStart()),
+		strings.Compare(a.GetName(), b.GetName()),
+	)
 }
 
 func reservationRows(list []*apiv1.ReservationInfo) []reservationRow {
 	var out []reservationRow
 	for _, reservation := range slices.SortedFunc(slices.Values(list), byStart) {
-		who := slices.Concat(reservation.GetUsers(), reservation.GetAccounts(), reservation.GetGroups(), reservation.GetQos())
+		who := slices.Concat(
+			reservation.GetUsers(),
+			reservation.GetAccounts(),
+			reservation.GetGroups(),
+			reservation.GetQos(),
+		)
 		what := nodeCount(len(reservation.GetNodes()))
 		if t := render.TRESText(reservation.GetTres()); t != "" {
 			what += ", " + spaceList(t)
 		}
-		out = append(out, reservationRow{Name: render.Clean(reservation.GetName()), Who: render.Clean(strings.Join(who, ", ")), What: render.Clean(what), Flags: spaceList(render.Clean(reservation.GetFlags())),
-			Jobs: formatNumber(reservation.GetJobs()), Start: newMoment(reservation.GetStart()), End: newMoment(reservation.GetEnd()), Active: reservation.GetActive()})
+		out = append(
+			out,
+			reservationRow{
+				Name:  render.Clean(reservation.GetName()),
+				Who:   render.Clean(strings.Join(who, ", ")),
+				What:  render.Clean(what),
+				Flags: spaceList(render.Clean(reservation.GetFlags())),
+				Jobs: formatNumber(
+					reservation.GetJobs(),
+				),
+				Start:  newMoment(reservation.GetStart()),
+				End:    newMoment(reservation.GetEnd()),
+				Active: reservation.GetActive(),
+			},
+		)
 	}
 	return out
 }
@@ -235,14 +282,30 @@ func calendarOf(list []*apiv1.ReservationInfo, now int64) *calendar {
 		x := int(from * planWidth / whole)
 		row := len(out.Bars)
 		name := render.Clean(reservation.GetName())
-		out.Bars = append(out.Bars, resvBar{X: min(x, planWidth-3), Width: max(int(to*planWidth/whole)-x, 3), Y: row*2*barHeight + barHeight - 4, TextY: row*2*barHeight + 13,
-			Label: cutText(name, 60), Title: name + ", " + nodeCount(len(reservation.GetNodes())), Active: reservation.GetActive()})
+		out.Bars = append(
+			out.Bars,
+			resvBar{
+				X:     min(x, planWidth-3),
+				Width: max(int(to*planWidth/whole)-x, 3),
+				Y:     row*2*barHeight + barHeight - 4,
+				TextY: row*2*barHeight + 13,
+				Label: cutText(
+					name,
+					60,
+				),
+				Title:  name + ", " + nodeCount(len(reservation.GetNodes())),
+				Active: reservation.GetActive(),
+			},
+		)
 	}
 	if len(out.Bars) == 0 && out.More == 0 {
 		return nil
 	}
 	for n := range calendarDays {
-		out.Ticks = append(out.Ticks, tick{X: n * planWidth / calendarDays, At: newMoment(now + int64(n)*day)})
+		out.Ticks = append(
+			out.Ticks,
+			tick{X: n * planWidth / calendarDays, At: newMoment(now + int64(n)*day)},
+		)
 	}
 	out.Height = len(out.Bars)*2*barHeight + planEdge
 	return out
@@ -251,8 +314,14 @@ func calendarOf(list []*apiv1.ReservationInfo, now int64) *calendar {
 func controllerRows(list []*apiv1.ControllerInfo) []controllerRow {
 	var out []controllerRow
 	for _, ctl := range list {
-		row := controllerRow{Name: render.Clean(ctl.GetName()), Address: render.Clean(ctl.GetAddress()), Role: render.Clean(ctl.GetRole()), Class: "ok", Version: render.Clean(ctl.GetVersion()),
-			Lag: formatNumber(ctl.GetLag())}
+		row := controllerRow{
+			Name:    render.Clean(ctl.GetName()),
+			Address: render.Clean(ctl.GetAddress()),
+			Role:    render.Clean(ctl.GetRole()),
+			Class:   "ok",
+			Version: render.Clean(ctl.GetVersion()),
+			Lag:     formatNumber(ctl.GetLag()),
+		}
 		switch {
 		case ctl.GetRole() == "":
 			row.Role = render.Clean(cmp.Or(ctl.GetError(), "no answer"))
@@ -286,7 +355,15 @@ func agentGroups(nodes []*apiv1.NodeInfo, own string) []agentGroup {
 		if len(names) > maxNames {
 			text += " and " + formatNumber(len(names)-maxNames) + " more"
 		}
-		out = append(out, agentGroup{Version: cmp.Or(render.Clean(version), "never registered"), Count: formatNumber(len(names)), Nodes: render.Clean(text), Other: version != own})
+		out = append(
+			out,
+			agentGroup{
+				Version: cmp.Or(render.Clean(version), "never registered"),
+				Count:   formatNumber(len(names)),
+				Nodes:   render.Clean(text),
+				Other:   version != own,
+			},
+		)
 	}
 	return out
 }
@@ -294,11 +371,22 @@ func agentGroups(nodes []*apiv1.NodeInfo, own string) []agentGroup {
 // hostRows are certificates, those first that need somebody.
 func hostRows(reply *apiv1.ListHostsReply) (rows []hostRow, more int) {
 	list := slices.SortedFunc(slices.Values(reply.GetHosts()), func(a, b *apiv1.HostInfo) int {
-		return cmp.Or(cmp.Compare(a.GetExpires(), b.GetExpires()), strings.Compare(a.GetName(), b.GetName()), strings.Compare(a.GetRole(), b.GetRole()))
+		return cmp.Or(
+			cmp.Compare(a.GetExpires(), b.GetExpires()),
+			strings.Compare(a.GetName(), b.GetName()),
+			strings.Compare(a.GetRole(), b.GetRole()),
+		)
 	})
 	more = max(len(list)-maxHosts, 0)
 	for _, host := range list[:min(len(list), maxHosts)] {
-		row := hostRow{Name: render.Clean(host.GetName()), Role: render.Clean(host.GetRole()), State: "valid", Class: "ok", Serial: render.Clean(host.GetSerial()), Expires: newMoment(host.GetExpires())}
+		row := hostRow{
+			Name:    render.Clean(host.GetName()),
+			Role:    render.Clean(host.GetRole()),
+			State:   "valid",
+			Class:   "ok",
+			Serial:  render.Clean(host.GetSerial()),
+			Expires: newMoment(host.GetExpires()),
+		}
 		switch left := host.GetExpires() - reply.GetNow(); {
 		case host.GetRevoked():
 			row.State, row.Class = "revoked", "bad"
@@ -318,9 +406,15 @@ func configRows(reply *apiv1.GetConfigReply) []fact {
 	var out []fact
 	for _, e := range reply.GetEntries() {
 		if e.GetRecord() == "" {
-			out = append(out, fact{Name: render.Clean(e.GetKey()), Value: render.Clean(e.GetValue())})
+			out = append(
+				out,
+				fact{Name: render.Clean(e.GetKey()), Value: render.Clean(e.GetValue())},
+			)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b fact) int { return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
+	slices.SortStableFunc(
+		out,
+		func(a, b fact) int { return strings.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) },
+	)
 	return out
 }

@@ -78,17 +78,37 @@ func (c *Console) jobPage(v *visit) (answer, error) {
 	if !tool.ValidTarget(id) {
 		return answer{}, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
-	reply, err := callAPI[*apiv1.ListJobsReply](v, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true})
+	reply, err := callAPI[*apiv1.ListJobsReply](
+		v,
+		tool.MethodListJobs,
+		&apiv1.ListJobsRequest{
+			Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true},
+			Detail: true,
+		},
+	)
 	if err != nil {
 		return answer{}, err
 	}
 	if len(reply.GetJobs()) == 0 && v.past != nil {
-		return answer{}, spec.Refuse(spec.CodeInvalidJobID, "the job was not there at that moment, or it is not yours to see")
+		return answer{}, spec.Refuse(
+			spec.CodeInvalidJobID,
+			"the job was not there at that moment, or it is not yours to see",
+		)
 	}
 	if len(reply.GetJobs()) == 0 {
 		// The controller has forgotten it, or it is not the visitor's to see; the
 		// accounting decides that by itself.
-		return answer{page: "job", title: "Job " + id, data: jobData{ID: id, Number: id, Remembered: true, Over: true, Past: "/job/" + id + "/past"}}, nil
+		return answer{
+			page:  "job",
+			title: "Job " + id,
+			data: jobData{
+				ID:         id,
+				Number:     id,
+				Remembered: true,
+				Over:       true,
+				Past:       "/job/" + id + "/past",
+			},
+		}, nil
 	}
 	job := reply.GetJobs()[0]
 	text := jobText(reply.GetNow())
@@ -115,8 +135,18 @@ func (c *Console) jobPage(v *visit) (answer, error) {
 func (v *visit) describe(job *apiv1.JobInfo, text *render.JobView) jobData {
 	state, _ := render.StateNames(job)
 	s := job.GetSpec()
-	data := jobData{ID: text.ID(render.JobRow{JobInfo: job, Task: -1}), Number: strconv.FormatUint(uint64(job.GetJobId()), 10), Name: render.Clean(s.GetName()), User: render.Clean(job.GetUser()),
-		Account: render.Clean(s.GetAccount()), State: strings.ToLower(state), Class: stateClass(job), Again: render.Clean(s.GetSubmitLine())}
+	data := jobData{
+		ID:     text.ID(render.JobRow{JobInfo: job, Task: -1}),
+		Number: strconv.FormatUint(uint64(job.GetJobId()), 10),
+		Name:   render.Clean(s.GetName()),
+		User:   render.Clean(job.GetUser()),
+		Account: render.Clean(
+			s.GetAccount(),
+		),
+		State: strings.ToLower(state),
+		Class: stateClass(job),
+		Again: render.Clean(s.GetSubmitLine()),
+	}
 	if job.GetArrayJobId() != 0 {
 		data.Tasks = "/queue?q=" + strconv.FormatUint(uint64(job.GetArrayJobId()), 10) + "_"
 	}
@@ -215,13 +245,33 @@ func nodeOf(node *apiv1.NodeAlloc) jobNode {
 			cpus++
 		}
 	}
-	out := jobNode{Name: render.Clean(node.GetName()), Link: "/node/" + node.GetName(), CPUs: formatNumber(cpus), Memory: formatMemory(node.GetMem()), Done: node.GetDone()}
+	out := jobNode{
+		Name:   render.Clean(node.GetName()),
+		Link:   "/node/" + node.GetName(),
+		CPUs:   formatNumber(cpus),
+		Memory: formatMemory(node.GetMem()),
+		Done:   node.GetDone(),
+	}
 	for _, g := range node.GetGpus() {
-		out.GPUs = append(out.GPUs, jobGPU{Index: formatNumber(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Type: render.Clean(g.GetType())})
+		out.GPUs = append(
+			out.GPUs,
+			jobGPU{
+				Index: formatNumber(g.GetIndex()),
+				UUID:  render.Clean(g.GetUuid()),
+				Type:  render.Clean(g.GetType()),
+			},
+		)
 	}
 	for _, g := range node.GetShares() {
-		out.GPUs = append(out.GPUs, jobGPU{Index: formatNumber(g.GetIndex()), UUID: render.Clean(g.GetUuid()), Type: render.Clean(g.GetType()),
-			Part: fmt.Sprintf("%s %d of %d", render.Clean(g.GetName()), g.GetN(), g.GetOf())})
+		out.GPUs = append(
+			out.GPUs,
+			jobGPU{
+				Index: formatNumber(g.GetIndex()),
+				UUID:  render.Clean(g.GetUuid()),
+				Type:  render.Clean(g.GetType()),
+				Part:  fmt.Sprintf("%s %d of %d", render.Clean(g.GetName()), g.GetN(), g.GetOf()),
+			},
+		)
 	}
 	return out
 }
@@ -237,8 +287,18 @@ func stepOf(step *apiv1.StepInfo, now int64) jobStep {
 	case spec.Running, spec.Completed, spec.Cancelled, spec.Suspended:
 		class = strings.ToLower(state.String())
 	}
-	return jobStep{ID: spec.StepID(step.GetStepId()).String(), Name: render.Clean(step.GetName()), State: strings.ToLower(state.String()), Class: class,
-		Nodes: render.Clean(strings.Join(step.GetNodes(), ",")), Tasks: formatNumber(step.GetTasks()), Start: newMoment(step.GetStart()), Time: render.ShortSpan(end - step.GetStart())}
+	return jobStep{
+		ID:    spec.StepID(step.GetStepId()).String(),
+		Name:  render.Clean(step.GetName()),
+		State: strings.ToLower(state.String()),
+		Class: class,
+		Nodes: render.Clean(
+			strings.Join(step.GetNodes(), ","),
+		),
+		Tasks: formatNumber(step.GetTasks()),
+		Start: newMoment(step.GetStart()),
+		Time:  render.ShortSpan(end - step.GetStart()),
+	}
 }
 
 // explain adds what muster why says, in its own sentences.
@@ -277,5 +337,6 @@ func (v *visit) mayChange(job *apiv1.JobInfo) bool {
 	if v.console.cfg.Door.Admit(v.id, tool.MethodCancel) != nil {
 		return false
 	}
-	return job.GetUserId() == v.id.UID || v.isOperator() || v.console.cfg.Door.Role(v.id) == authz.Coordinator
+	return job.GetUserId() == v.id.UID || v.isOperator() ||
+		v.console.cfg.Door.Role(v.id) == authz.Coordinator
 }

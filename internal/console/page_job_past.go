@@ -69,7 +69,11 @@ func (c *Console) pastPart(v *visit) (answer, error) {
 		return answer{}, spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	out := answer{page: "job-past", bare: true}
-	report, err := callAPI[*apiv1.JobReportReply](v, tool.MethodAcctJobReport, &apiv1.JobReportQuery{Job: id})
+	report, err := callAPI[*apiv1.JobReportReply](
+		v,
+		tool.MethodAcctJobReport,
+		&apiv1.JobReportQuery{Job: id},
+	)
 	if err != nil {
 		refused := tool.ExplainError(err)
 		out.data = pastData{Missing: render.Clean(cmp.Or(refused.Detail, refused.Text))}
@@ -109,7 +113,11 @@ func (d *pastData) describe(report *apiv1.JobReportReply) {
 	add(&d.Run, "partition", run.GetPartition())
 	add(&d.Run, "nodes", run.GetNodeList())
 	add(&d.Run, "held", spaceList(render.TRESText(run.GetAllocTres())))
-	d.Times = []stage{{Name: "submitted", At: newMoment(run.GetSubmit())}, {Name: "started", At: newMoment(run.GetStart())}, {Name: "ended", At: newMoment(run.GetEnd())}}
+	d.Times = []stage{
+		{Name: "submitted", At: newMoment(run.GetSubmit())},
+		{Name: "started", At: newMoment(run.GetStart())},
+		{Name: "ended", At: newMoment(run.GetEnd())},
+	}
 	add(&d.Run, "submitted with", run.GetSubmitLine())
 	longest := int64(1)
 	for _, p := range report.GetPeriods() {
@@ -120,8 +128,16 @@ func (d *pastData) describe(report *apiv1.JobReportReply) {
 		if took < tool.Second {
 			continue
 		}
-		d.Waited = append(d.Waited, period{Reason: render.Clean(cmp.Or(p.GetReason().GetCode(), "None")), Detail: render.Clean(p.GetReason().GetDetail()), Span: render.Span(took),
-			At: newMoment(p.GetFrom()), Bar: max(inThousandths(took, longest), 5)})
+		d.Waited = append(
+			d.Waited,
+			period{
+				Reason: render.Clean(cmp.Or(p.GetReason().GetCode(), "None")),
+				Detail: render.Clean(p.GetReason().GetDetail()),
+				Span:   render.Span(took),
+				At:     newMoment(p.GetFrom()),
+				Bar:    max(inThousandths(took, longest), 5),
+			},
+		)
 	}
 	d.describeUse(report)
 	for _, a := range report.GetAdvice() {
@@ -161,11 +177,19 @@ func (d *pastData) describeUse(report *apiv1.JobReportReply) {
 	if gpuHeld > 0 {
 		add("GPU utilisation", percent(gpuUsed, gpuHeld))
 		if gpuNone > 0 {
-			add("GPU time held without work", render.Span(gpuNone)+" ("+percent(gpuNone, gpuHeld)+")")
+			add(
+				"GPU time held without work",
+				render.Span(gpuNone)+" ("+percent(gpuNone, gpuHeld)+")",
+			)
 		}
 	}
 	if report.Cost != nil {
-		add("cost", strings.TrimSpace(fmt.Sprintf("%.2f %s", report.GetCost(), render.Clean(report.GetCurrency()))))
+		add(
+			"cost",
+			strings.TrimSpace(
+				fmt.Sprintf("%.2f %s", report.GetCost(), render.Clean(report.GetCurrency())),
+			),
+		)
 	}
 	if report.EnergyJoules != nil {
 		add("energy", fmt.Sprintf("%.3f kWh", report.GetEnergyJoules()/3.6e6))
@@ -185,7 +209,11 @@ func (d *pastData) chartGPUs(history *apiv1.GpuHistoryReply) {
 			steps = max(steps, p.GetAt()+1)
 		}
 	}
-	d.From, d.To = newMoment(history.GetFrom()), newMoment(history.GetFrom()+int64(steps)*history.GetStep())
+	d.From, d.To = newMoment(
+		history.GetFrom(),
+	), newMoment(
+		history.GetFrom()+int64(steps)*history.GetStep(),
+	)
 	for _, gpu := range list[:min(len(list), maxCharted)] {
 		line := func(name, unit string, most float64, get func(p *apiv1.GpuPoint) *float64) chart {
 			values := make([]*float64, steps)
@@ -194,13 +222,40 @@ func (d *pastData) chartGPUs(history *apiv1.GpuHistoryReply) {
 			}
 			return draw(name, unit, most, values)
 		}
-		d.GPUs = append(d.GPUs, gpuUse{Name: render.Clean(gpu.GetNode()) + " GPU " + formatNumber(gpu.GetIndex()), UUID: render.Clean(gpu.GetUuid()), Charts: []chart{
-			line("utilisation", "%", 100, func(p *apiv1.GpuPoint) *float64 { return p.Util }),
-			line("SM active", "%", 100, func(p *apiv1.GpuPoint) *float64 { return times(p.Sm, 100) }),
-			line("tensor active", "%", 100, func(p *apiv1.GpuPoint) *float64 { return times(p.Tensor, 100) }),
-			line("memory", "GiB", 0, func(p *apiv1.GpuPoint) *float64 { return times(p.MemoryMib, 1.0/1024) }),
-			line("power", "W", 0, func(p *apiv1.GpuPoint) *float64 { return p.Power }),
-		}})
+		d.GPUs = append(
+			d.GPUs,
+			gpuUse{
+				Name: render.Clean(gpu.GetNode()) + " GPU " + formatNumber(gpu.GetIndex()),
+				UUID: render.Clean(gpu.GetUuid()),
+				Charts: []chart{
+					line(
+						"utilisation",
+						"%",
+						100,
+						func(p *apiv1.GpuPoint) *float64 { return p.Util },
+					),
+					line(
+						"SM active",
+						"%",
+						100,
+						func(p *apiv1.GpuPoint) *float64 { return times(p.Sm, 100) },
+					),
+					line(
+						"tensor active",
+						"%",
+						100,
+						func(p *apiv1.GpuPoint) *float64 { return times(p.Tensor, 100) },
+					),
+					line(
+						"memory",
+						"GiB",
+						0,
+						func(p *apiv1.GpuPoint) *float64 { return times(p.MemoryMib, 1.0/1024) },
+					),
+					line("power", "W", 0, func(p *apiv1.GpuPoint) *float64 { return p.Power }),
+				},
+			},
+		)
 	}
 }
 
@@ -233,7 +288,12 @@ func (d *pastData) chartNodes(report *apiv1.JobReportReply) {
 		n := held[usage.GetNode()]
 		d.Nodes = append(d.Nodes, nodeUse{Name: render.Clean(usage.GetNode()), Charts: []chart{
 			draw("CPUs in use of "+formatNumber(n.GetCpus()), "", float64(n.GetCpus()), cpus),
-			draw("memory of "+formatMemory(n.GetMemMib()), "GiB", float64(n.GetMemMib())/1024, resident)}})
+			draw(
+				"memory of "+formatMemory(n.GetMemMib()),
+				"GiB",
+				float64(n.GetMemMib())/1024,
+				resident,
+			)}})
 	}
 }
 

@@ -115,7 +115,9 @@ func nodeHas(node *apiv1.NodeInfo, words []string) bool {
 	if len(words) == 0 {
 		return true
 	}
-	parts := append([]string{node.GetName(), node.GetState(), node.GetReason(), node.GetGres()}, node.GetPartitions()...)
+	parts := append(
+		[]string{node.GetName(), node.GetState(), node.GetReason(), node.GetGres()},
+		node.GetPartitions()...)
 	all := strings.ToLower(strings.Join(append(parts, node.GetFeatures()...), "\n"))
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(all, w) })
 }
@@ -124,7 +126,10 @@ func nodeHas(node *apiv1.NodeInfo, words []string) bool {
 func nodeClass(node *apiv1.NodeInfo) string {
 	state := render.StateOf(node)
 	switch {
-	case strings.HasPrefix(node.GetState(), "DOWN"), state.Has("FAIL"), state.Has("NOT_RESPONDING"), state.Has("INVALID_REG"):
+	case strings.HasPrefix(node.GetState(), "DOWN"),
+		state.Has("FAIL"),
+		state.Has("NOT_RESPONDING"),
+		state.Has("INVALID_REG"):
 		return "bad"
 	case state.Out(), state.Has("REBOOT_ISSUED"), state.Has("MAINTENANCE"):
 		return "warn"
@@ -151,7 +156,9 @@ func gpuTrouble(node *apiv1.NodeInfo, uuid string, now int64) (text string, idle
 	}
 	for _, fault := range node.GetGpuFaults() {
 		kind := spec.GPUFaultKind(fault.GetKind())
-		if fault.GetUuid() != uuid || fault.GetAt() < returned || kind == spec.GPUReturned || kind == spec.GPUMIGChanged || now-fault.GetAt() > int64(24*time.Hour) {
+		if fault.GetUuid() != uuid || fault.GetAt() < returned || kind == spec.GPUReturned ||
+			kind == spec.GPUMIGChanged ||
+			now-fault.GetAt() > int64(24*time.Hour) {
 			continue
 		}
 		if kind == spec.GPUIdle {
@@ -182,7 +189,11 @@ func gpuClass(node *apiv1.NodeInfo, gpu *apiv1.GpuInfo, now int64) string {
 }
 
 func mapOf(node *apiv1.NodeInfo, now int64) mapNode {
-	out := mapNode{Name: render.Clean(node.GetName()), Link: "/node/" + node.GetName(), Class: nodeClass(node)}
+	out := mapNode{
+		Name:  render.Clean(node.GetName()),
+		Link:  "/node/" + node.GetName(),
+		Class: nodeClass(node),
+	}
 	used := 0
 	var cells strings.Builder
 	for _, gpu := range node.GetGpus() {
@@ -198,7 +209,11 @@ func mapOf(node *apiv1.NodeInfo, now int64) mapNode {
 	out.Cells = template.HTML(cells.String())
 	out.Title = out.Name + ": " + nodeState(node)
 	if len(node.GetGpus()) > 0 {
-		out.Title += ", " + strconv.Itoa(used) + " of " + strconv.Itoa(len(node.GetGpus())) + " GPUs in use"
+		out.Title += ", " + strconv.Itoa(
+			used,
+		) + " of " + strconv.Itoa(
+			len(node.GetGpus()),
+		) + " GPUs in use"
 	}
 	if node.GetReason() != "" {
 		out.Title += ", " + render.Clean(node.GetReason())
@@ -220,10 +235,27 @@ func nodeRow(node *apiv1.NodeInfo, now int64) nodeLine {
 			used++
 		}
 	}
-	out := nodeLine{Name: render.Clean(node.GetName()), Link: "/node/" + node.GetName(), State: nodeState(node), Class: nodeClass(node), Partitions: render.Clean(strings.Join(node.GetPartitions(), ", ")),
-		CPUs: formatNumber(node.GetCpusAlloc()) + " / " + formatNumber(node.GetCpus()), CPUBar: inThousandths(node.GetCpusAlloc(), node.GetCpus()),
-		Memory: formatMemory(node.GetMemAlloc()) + " / " + formatMemory(node.GetMem()), MemoryBar: inThousandths(node.GetMemAlloc(), node.GetMem()), Jobs: formatNumber(node.GetJobsRunning()),
-		Reason: render.Clean(node.GetReason())}
+	out := nodeLine{
+		Name:       render.Clean(node.GetName()),
+		Link:       "/node/" + node.GetName(),
+		State:      nodeState(node),
+		Class:      nodeClass(node),
+		Partitions: render.Clean(strings.Join(node.GetPartitions(), ", ")),
+		CPUs: formatNumber(
+			node.GetCpusAlloc(),
+		) + " / " + formatNumber(
+			node.GetCpus(),
+		),
+		CPUBar: inThousandths(node.GetCpusAlloc(), node.GetCpus()),
+		Memory: formatMemory(
+			node.GetMemAlloc(),
+		) + " / " + formatMemory(
+			node.GetMem(),
+		),
+		MemoryBar: inThousandths(node.GetMemAlloc(), node.GetMem()),
+		Jobs:      formatNumber(node.GetJobsRunning()),
+		Reason:    render.Clean(node.GetReason()),
+	}
 	if all := int64(len(node.GetGpus())); all > 0 {
 		out.GPUs, out.GPUBar = formatNumber(used)+" / "+formatNumber(all), inThousandths(used, all)
 	}
@@ -266,8 +298,16 @@ func nodeFigures(nodes []*apiv1.NodeInfo, now int64) []figure {
 	}
 	add(out, "out of service", "/nodes?state=drain", "failed")
 	if gpuAll > 0 {
-		list = append(list, figure{"of " + formatNumber(gpuAll) + " GPUs in use", formatNumber(gpuUsed), "", "running"},
-			figure{"GPUs free", formatNumber(gpuAll - gpuUsed - gpuFault - gpuOff), "", ""})
+		list = append(
+			list,
+			figure{
+				"of " + formatNumber(gpuAll) + " GPUs in use",
+				formatNumber(gpuUsed),
+				"",
+				"running",
+			},
+			figure{"GPUs free", formatNumber(gpuAll - gpuUsed - gpuFault - gpuOff), "", ""},
+		)
 	}
 	add(gpuIdle, "held without a process", "", "pending")
 	add(gpuFault, "GPUs with faults", "", "failed")
@@ -302,7 +342,11 @@ type faultLine struct {
 
 func (c *Console) nodePage(v *visit) (answer, error) {
 	name := v.PathValue("name")
-	reply, err := callAPI[*apiv1.ListNodesReply](v, tool.MethodListNodes, &apiv1.ListNodesRequest{Nodes: []string{name}})
+	reply, err := callAPI[*apiv1.ListNodesReply](
+		v,
+		tool.MethodListNodes,
+		&apiv1.ListNodesRequest{Nodes: []string{name}},
+	)
 	if err != nil {
 		return answer{}, err
 	}
@@ -310,12 +354,27 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 		return answer{}, spec.Refuse(spec.CodeInvalidNodeName, name)
 	}
 	node := reply.GetNodes()[0]
-	data := nodeData{Line: nodeRow(node, reply.GetNow()), Done: doneText(v.URL.Query().Get("did")), Actions: v.nodeActions(node)}
+	data := nodeData{
+		Line:    nodeRow(node, reply.GetNow()),
+		Done:    doneText(v.URL.Query().Get("did")),
+		Actions: v.nodeActions(node),
+	}
 	if node.GetReason() != "" {
-		data.Reason = render.Clean(node.GetReason() + " (" + cmp.Or(node.GetReasonUser(), "unknown") + ", " + render.Span(reply.GetNow()-node.GetReasonTime()) + " ago)")
+		data.Reason = render.Clean(
+			node.GetReason() + " (" + cmp.Or(
+				node.GetReasonUser(),
+				"unknown",
+			) + ", " + render.Span(
+				reply.GetNow()-node.GetReasonTime(),
+			) + " ago)",
+		)
 	}
 	data.Facts = nodeFacts(node)
-	jobs, err := callAPI[*apiv1.ListJobsReply](v, tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Nodes: []string{node.GetName()}}})
+	jobs, err := callAPI[*apiv1.ListJobsReply](
+		v,
+		tool.MethodListJobs,
+		&apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Nodes: []string{node.GetName()}}},
+	)
 	if err != nil {
 		return answer{}, err
 	}
@@ -330,8 +389,14 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 	for _, gpu := range node.GetGpus() {
 		wrong, _ := gpuTrouble(node, gpu.GetUuid(), reply.GetNow())
 		class := gpuClass(node, gpu, reply.GetNow())
-		line := gpuLine{Index: formatNumber(gpu.GetIndex()), UUID: render.Clean(gpu.GetUuid()), Model: render.Clean(cmp.Or(gpu.GetModel(), gpu.GetType())), Class: class, Trouble: render.Clean(wrong),
-			State: map[string]string{"free": "free", "used": "in use", "part": "partly in use", "idle": "held without a process", "fault": "fault", "off": "out of service"}[class]}
+		line := gpuLine{
+			Index:   formatNumber(gpu.GetIndex()),
+			UUID:    render.Clean(gpu.GetUuid()),
+			Model:   render.Clean(cmp.Or(gpu.GetModel(), gpu.GetType())),
+			Class:   class,
+			Trouble: render.Clean(wrong),
+			State:   map[string]string{"free": "free", "used": "in use", "part": "partly in use", "idle": "held without a process", "fault": "fault", "off": "out of service"}[class],
+		}
 		if id := gpu.GetJobId(); id != 0 {
 			line.JobLink = "/job/" + strconv.FormatUint(uint64(id), 10)
 			line.Job = cmp.Or(names[id], strconv.FormatUint(uint64(id), 10))
@@ -340,7 +405,11 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 		data.GPUs = append(data.GPUs, line)
 	}
 	for _, fault := range node.GetGpuFaults() {
-		line := faultLine{At: newMoment(fault.GetAt()), GPU: cmp.Or(byUUID[fault.GetUuid()], render.Clean(fault.GetUuid())), Text: render.Clean(strings.TrimSpace(render.FaultText(fault) + " " + fault.GetText()))}
+		line := faultLine{
+			At:   newMoment(fault.GetAt()),
+			GPU:  cmp.Or(byUUID[fault.GetUuid()], render.Clean(fault.GetUuid())),
+			Text: render.Clean(strings.TrimSpace(render.FaultText(fault) + " " + fault.GetText())),
+		}
 		if fault.GetJobId() != 0 {
 			line.Job = strconv.FormatUint(fault.GetJobId(), 10)
 			line.Link = "/job/" + line.Job
@@ -359,7 +428,19 @@ func nodeFacts(node *apiv1.NodeInfo) []fact {
 	}
 	add("partitions", strings.Join(node.GetPartitions(), ", "))
 	add("features", strings.Join(node.GetFeatures(), ", "))
-	add("sockets × cores × threads", strconv.FormatInt(node.GetSockets(), 10)+" × "+strconv.FormatInt(node.GetCoresPerSocket(), 10)+" × "+strconv.FormatInt(node.GetThreadsPerCore(), 10))
+	add(
+		"sockets × cores × threads",
+		strconv.FormatInt(
+			node.GetSockets(),
+			10,
+		)+" × "+strconv.FormatInt(
+			node.GetCoresPerSocket(),
+			10,
+		)+" × "+strconv.FormatInt(
+			node.GetThreadsPerCore(),
+			10,
+		),
+	)
 	add("GRES", node.GetGres())
 	add("weight", formatNumber(node.GetWeight()))
 	add("reservation", node.GetReservation())

@@ -67,12 +67,20 @@ func (c *Console) nowPage(v *visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	parts, err := callAPI[*apiv1.ListPartitionsReply](v, tool.MethodListPartitions, &apiv1.ListPartitionsRequest{})
+	parts, err := callAPI[*apiv1.ListPartitionsReply](
+		v,
+		tool.MethodListPartitions,
+		&apiv1.ListPartitionsRequest{},
+	)
 	if err != nil {
 		return answer{}, err
 	}
 	text := jobText(jobs.GetNow())
-	data := nowData{Figures: append(queueFigures(jobs.GetJobs())[:3:3], nodeFigures(nodes.GetNodes(), nodes.GetNow())...)}
+	data := nowData{
+		Figures: append(
+			queueFigures(jobs.GetJobs())[:3:3],
+			nodeFigures(nodes.GetNodes(), nodes.GetNow())...),
+	}
 	data.findWrong(nodes.GetNodes(), jobs.GetJobs(), text)
 	data.fillParts(parts.GetPartitions(), nodes.GetNodes(), jobs.GetJobs())
 	data.Reasons, data.Holders = weighReasons(jobs.GetJobs()), weighHolders(jobs.GetJobs())
@@ -94,7 +102,10 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 			if at := node.GetReasonTime(); at > 0 && why != "" {
 				why += ", since " + render.Span(text.Now-at)
 			}
-			d.Wrong = append(d.Wrong, wrong{class, render.Clean(node.GetName()) + " is " + nodeState(node), link, why})
+			d.Wrong = append(
+				d.Wrong,
+				wrong{class, render.Clean(node.GetName()) + " is " + nodeState(node), link, why},
+			)
 		}
 		for _, gpu := range node.GetGpus() {
 			fault, idle := gpuTrouble(node, gpu.GetUuid(), text.Now)
@@ -103,17 +114,33 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 			case fault != "":
 				d.Wrong = append(d.Wrong, wrong{"bad", name, link, render.Clean(fault)})
 			case idle && gpu.GetAllocated():
-				d.Wrong = append(d.Wrong, wrong{"warn", name, "/job/" + strconv.FormatUint(uint64(gpu.GetJobId()), 10),
-					"held without a process by job " + strconv.FormatUint(uint64(gpu.GetJobId()), 10)})
+				d.Wrong = append(
+					d.Wrong,
+					wrong{"warn", name, "/job/" + strconv.FormatUint(uint64(gpu.GetJobId()), 10),
+						"held without a process by job " + strconv.FormatUint(
+							uint64(gpu.GetJobId()),
+							10,
+						)},
+				)
 			}
 		}
 	}
 	for _, job := range jobs {
 		switch code := spec.ReasonCode(job.GetReason().GetCode()); {
 		case spec.JobState(job.GetState()) != spec.Pending:
-		case code == spec.ReasonDependencyNever, code == spec.ReasonBadConstraints, code == spec.ReasonPartitionConfig:
+		case code == spec.ReasonDependencyNever,
+			code == spec.ReasonBadConstraints,
+			code == spec.ReasonPartitionConfig:
 			l := newJobLine(job, text)
-			d.Wrong = append(d.Wrong, wrong{"warn", "job " + l.ID + " of " + l.User + " can never start", l.Link, l.Reason})
+			d.Wrong = append(
+				d.Wrong,
+				wrong{
+					"warn",
+					"job " + l.ID + " of " + l.User + " can never start",
+					l.Link,
+					l.Reason,
+				},
+			)
 		}
 	}
 	slices.SortStableFunc(d.Wrong, func(a, b wrong) int { return cmp.Compare(a.Class, b.Class) })
@@ -122,7 +149,11 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 }
 
 // fillParts sums up what is given out of each partition.
-func (d *nowData) fillParts(parts []*apiv1.PartitionInfo, nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo) {
+func (d *nowData) fillParts(
+	parts []*apiv1.PartitionInfo,
+	nodes []*apiv1.NodeInfo,
+	jobs []*apiv1.JobInfo,
+) {
 	byName := map[string]*partLine{}
 	order := make([]*partLine, 0, len(parts))
 	for _, p := range parts {
@@ -156,9 +187,23 @@ func (d *nowData) fillParts(parts []*apiv1.PartitionInfo, nodes []*apiv1.NodeInf
 			line.Nodes += " (" + formatNumber(line.nodesOut) + " out)"
 		}
 		if line.gpus > 0 {
-			line.GPUs, line.GPUBar = formatNumber(line.gpusUsed)+" / "+formatNumber(line.gpus), inThousandths(line.gpusUsed, line.gpus)
+			line.GPUs, line.GPUBar = formatNumber(
+				line.gpusUsed,
+			)+" / "+formatNumber(
+				line.gpus,
+			), inThousandths(
+				line.gpusUsed,
+				line.gpus,
+			)
 		}
-		line.CPUs, line.CPUBar = formatNumber(line.cpusUsed)+" / "+formatNumber(line.cpus), inThousandths(line.cpusUsed, line.cpus)
+		line.CPUs, line.CPUBar = formatNumber(
+			line.cpusUsed,
+		)+" / "+formatNumber(
+			line.cpus,
+		), inThousandths(
+			line.cpusUsed,
+			line.cpus,
+		)
 		d.Parts = append(d.Parts, *line)
 	}
 }
@@ -183,10 +228,16 @@ func weights(sums map[string]int64, link func(name string) string) []weight {
 	var out []weight
 	for name, n := range sums {
 		if n > 0 {
-			out = append(out, weight{Name: render.Clean(name), Link: link(name), Value: formatNumber(n), n: n})
+			out = append(
+				out,
+				weight{Name: render.Clean(name), Link: link(name), Value: formatNumber(n), n: n},
+			)
 		}
 	}
-	slices.SortFunc(out, func(a, b weight) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(
+		out,
+		func(a, b weight) int { return cmp.Or(cmp.Compare(b.n, a.n), cmp.Compare(a.Name, b.Name)) },
+	)
 	out = out[:min(len(out), maxWeights)]
 	for i := range out {
 		out[i].Bar = inThousandths(out[i].n, out[0].n)
@@ -201,7 +252,10 @@ func weighReasons(jobs []*apiv1.JobInfo) []weight {
 			sums[cmp.Or(j.GetReason().GetCode(), "None")] += countTasks(j)
 		}
 	}
-	return weights(sums, func(name string) string { return queueChoice{Query: "reason:" + strings.ToLower(name)}.queueLink() })
+	return weights(
+		sums,
+		func(name string) string { return queueChoice{Query: "reason:" + strings.ToLower(name)}.queueLink() },
+	)
 }
 
 // weighHolders sums GPUs up by user, or CPUs where there are no GPUs.
@@ -214,7 +268,9 @@ func weighHolders(jobs []*apiv1.JobInfo) []weight {
 		}
 	}
 	link := func(name string) string {
-		return queueChoice{Query: "state:running user:" + render.QuotedTerm(strings.ToLower(name))}.queueLink()
+		return queueChoice{
+			Query: "state:running user:" + render.QuotedTerm(strings.ToLower(name)),
+		}.queueLink()
 	}
 	if out := weights(byGPU, link); len(out) > 0 {
 		return out
@@ -232,7 +288,10 @@ func (d *nowData) findMoves(jobs []*apiv1.JobInfo, text *render.JobView) {
 				found = append(found, j)
 			}
 		}
-		slices.SortFunc(found, func(a, b *apiv1.JobInfo) int { return cmp.Or(before(a, b), cmp.Compare(a.GetUid(), b.GetUid())) })
+		slices.SortFunc(
+			found,
+			func(a, b *apiv1.JobInfo) int { return cmp.Or(before(a, b), cmp.Compare(a.GetUid(), b.GetUid())) },
+		)
 		var out []jobLine
 		for _, j := range found[:min(len(found), maxMoves)] {
 			out = append(out, newJobLine(j, text))
@@ -249,8 +308,10 @@ func (d *nowData) findMoves(jobs []*apiv1.JobInfo, text *render.JobView) {
 	for i := range d.Ended {
 		d.Ended[i].TimeTitle = "ran"
 	}
-	d.Next = pick(func(j *apiv1.JobInfo) bool { return pending(j) && j.GetPlannedStart() != 0 },
-		func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetPlannedStart(), b.GetPlannedStart()) })
+	d.Next = pick(
+		func(j *apiv1.JobInfo) bool { return pending(j) && j.GetPlannedStart() != 0 },
+		func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetPlannedStart(), b.GetPlannedStart()) },
+	)
 	d.Longest = pick(func(j *apiv1.JobInfo) bool {
 		return pending(j) && j.GetHold() == 0 && j.GetEligible() > 0 && j.GetEligible() <= text.Now
 	},
@@ -266,16 +327,42 @@ func (d *nowData) services(v *visit) {
 	if diag, err := callAPI[*apiv1.DiagReply](v, tool.MethodDiag, &apiv1.DiagRequest{}); err == nil {
 		add("controller up for", render.Span(diag.GetNow()-diag.GetStartedAt()))
 		add("agents connected", formatNumber(diag.GetAgents()))
-		add("last pass", strconv.FormatFloat(float64(diag.GetPassLast())/1e6, 'f', 1, 64)+" ms, "+formatNumber(diag.GetPassDepth())+" jobs")
-		add("last write to the ledger", strconv.FormatFloat(float64(diag.GetAppendLast())/1e6, 'f', 1, 64)+" ms")
+		add(
+			"last pass",
+			strconv.FormatFloat(
+				float64(diag.GetPassLast())/1e6,
+				'f',
+				1,
+				64,
+			)+" ms, "+formatNumber(
+				diag.GetPassDepth(),
+			)+" jobs",
+		)
+		add(
+			"last write to the ledger",
+			strconv.FormatFloat(float64(diag.GetAppendLast())/1e6, 'f', 1, 64)+" ms",
+		)
 		add("events", formatNumber(diag.GetSeq()))
 	}
-	status, err := callAPI[*apiv1.AccountingStatusReply](v, tool.MethodAcctStatus, &apiv1.AccountingStatusRequest{})
+	status, err := callAPI[*apiv1.AccountingStatusReply](
+		v,
+		tool.MethodAcctStatus,
+		&apiv1.AccountingStatusRequest{},
+	)
 	switch {
 	case err != nil:
 		add("accounting", "no answer: "+tool.ExplainError(err).Text)
 	case !status.GetUp():
-		d.Wrong = append([]wrong{{"bad", "accounting is not up", "", render.Clean(status.GetError()) + " Nothing is lost: the ledger is the buffer."}}, d.Wrong...)
+		d.Wrong = append(
+			[]wrong{
+				{
+					"bad",
+					"accounting is not up",
+					"",
+					render.Clean(status.GetError()) + " Nothing is lost: the ledger is the buffer.",
+				},
+			},
+			d.Wrong...)
 	default:
 		behind := status.GetHeadSeq() - min(status.GetSeq(), status.GetHeadSeq())
 		text := "up to date"

@@ -83,7 +83,11 @@ type counterKey struct {
 // peoplePage is the tree of accounts with shares, use and limits. It is not
 // shared between open pages, because it holds what is the visitor's own.
 func (c *Console) peoplePage(v *visit) (answer, error) {
-	reply, err := callAPI[*apiv1.LimitUsageReply](v, tool.MethodLimitUsage, &apiv1.LimitUsageRequest{})
+	reply, err := callAPI[*apiv1.LimitUsageReply](
+		v,
+		tool.MethodLimitUsage,
+		&apiv1.LimitUsageRequest{},
+	)
 	if err != nil {
 		return answer{}, err
 	}
@@ -95,8 +99,13 @@ func (c *Console) peoplePage(v *visit) (answer, error) {
 		{Name: "Users too", Link: peopleLink(query, true), Chosen: all},
 	}}
 	data.Own = p.own()
-	config, err := callAPI[*apiv1.GetConfigReply](v, tool.MethodGetConfig, &apiv1.GetConfigRequest{})
-	data.Loose = err == nil && !enforcesLimits(render.ConfigValue(config, "AccountingStorageEnforce"))
+	config, err := callAPI[*apiv1.GetConfigReply](
+		v,
+		tool.MethodGetConfig,
+		&apiv1.GetConfigRequest{},
+	)
+	data.Loose = err == nil &&
+		!enforcesLimits(render.ConfigValue(config, "AccountingStorageEnforce"))
 	data.Rows, data.More = p.tree(strings.ToLower(query), all)
 	data.QOS = p.allQOS()
 	return answer{page: "people", title: "People", data: data}, nil
@@ -129,7 +138,13 @@ func peopleLink(query string, all bool) string {
 }
 
 func newPeople(reply *apiv1.LimitUsageReply, uid uint32) *people {
-	p := &people{rep: reply, view: render.PolicyView{Policy: reply.GetPolicy()}, usage: map[counterKey]*apiv1.LimitUsage{}, qos: map[string]*apiv1.Qos{}, uid: uid}
+	p := &people{
+		rep:   reply,
+		view:  render.PolicyView{Policy: reply.GetPolicy()},
+		usage: map[counterKey]*apiv1.LimitUsage{},
+		qos:   map[string]*apiv1.Qos{},
+		uid:   uid,
+	}
 	for _, u := range reply.GetUsage() {
 		p.usage[counterKey{u.GetKind(), u.GetQos(), u.GetSubject()}] = u
 	}
@@ -158,7 +173,11 @@ func (p *people) own() []ownPlace {
 		if share.GetUser() != me || assoc == nil {
 			continue
 		}
-		place := ownPlace{Account: render.Clean(assoc.GetAccount()), Partition: render.Clean(assoc.GetPartition()), Default: assoc.GetAccount() == account && assoc.GetPartition() == ""}
+		place := ownPlace{
+			Account:   render.Clean(assoc.GetAccount()),
+			Partition: render.Clean(assoc.GetPartition()),
+			Default:   assoc.GetAccount() == account && assoc.GetPartition() == "",
+		}
 		names := p.allowedQOS(assoc)
 		place.QOS = render.Clean(strings.Join(names, ", "))
 		place.Limits = p.binding(assoc, names)
@@ -215,7 +234,16 @@ type limitList struct {
 // count adds a limit of jobs.
 func (l *limitList) count(key string, most *apiv1.OptionalInt, used int64) {
 	if most != nil {
-		l.list = append(l.list, newLimit(key, l.of, used, most.GetValue(), func(n int64) string { return formatNumber(n) }))
+		l.list = append(
+			l.list,
+			newLimit(
+				key,
+				l.of,
+				used,
+				most.GetValue(),
+				func(n int64) string { return formatNumber(n) },
+			),
+		)
 	}
 }
 
@@ -228,14 +256,26 @@ func (l *limitList) tres(key string, most, used []*apiv1.NamedCount) {
 				held = u.GetN()
 			}
 		}
-		l.list = append(l.list, newLimit(key+" "+render.Clean(m.GetName()), l.of, held, m.GetN(), amountOf(key, m.GetName())))
+		l.list = append(
+			l.list,
+			newLimit(
+				key+" "+render.Clean(m.GetName()),
+				l.of,
+				held,
+				m.GetN(),
+				amountOf(key, m.GetName()),
+			),
+		)
 	}
 }
 
 // wall adds a limit of the time that jobs run together.
 func (l *limitList) wall(most int64, used *apiv1.LimitUsage) {
 	if most > 0 {
-		l.list = append(l.list, newLimit("GrpWall", l.of, int64(used.GetWall()), most/tool.Second, format.Duration))
+		l.list = append(
+			l.list,
+			newLimit("GrpWall", l.of, int64(used.GetWall()), most/tool.Second, format.Duration),
+		)
 	}
 }
 
@@ -257,7 +297,13 @@ func amountOf(key, name string) func(int64) string {
 
 // newLimit compares what is used with a limit.
 func newLimit(key, of string, used, most int64, text func(int64) string) limit {
-	out := limit{Key: key, Of: of, Used: text(used), Limit: text(most), Left: text(max(most-used, 0))}
+	out := limit{
+		Key:   key,
+		Of:    of,
+		Used:  text(used),
+		Limit: text(most),
+		Left:  text(max(most-used, 0)),
+	}
 	switch {
 	case used >= most:
 		out.Bar = 1000
@@ -375,7 +421,8 @@ func (p *people) tree(query string, all bool) (rows []person, more int) {
 	me := p.rep.GetShares().GetUser()
 	for _, share := range p.rep.GetShares().GetShares() {
 		isUser := share.GetUser() != ""
-		found := query == "" || strings.Contains(strings.ToLower(share.GetAccount()), query) || strings.Contains(strings.ToLower(share.GetUser()), query)
+		found := query == "" || strings.Contains(strings.ToLower(share.GetAccount()), query) ||
+			strings.Contains(strings.ToLower(share.GetUser()), query)
 		if !found || (isUser && !all && share.GetUser() != me && query == "") {
 			continue
 		}
@@ -391,8 +438,17 @@ func (p *people) tree(query string, all bool) (rows []person, more int) {
 // row is an association in the tree.
 func (p *people) row(share *apiv1.Share) person {
 	percent := func(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" }
-	out := person{Key: strconv.FormatUint(uint64(share.GetAssoc()), 10), Name: render.Clean(share.GetAccount()), Depth: "d" + strconv.Itoa(int(min(share.GetDepth(), 8))),
-		Shares: formatNumber(share.GetRawShares()), Norm: percent(share.GetNormShares()), Usage: formatNumber(share.GetRawUsage() / 3600), Effective: percent(share.GetEffectiveUsage())}
+	out := person{
+		Key:   strconv.FormatUint(uint64(share.GetAssoc()), 10),
+		Name:  render.Clean(share.GetAccount()),
+		Depth: "d" + strconv.Itoa(int(min(share.GetDepth(), 8))),
+		Shares: formatNumber(
+			share.GetRawShares(),
+		),
+		Norm:      percent(share.GetNormShares()),
+		Usage:     formatNumber(share.GetRawUsage() / 3600),
+		Effective: percent(share.GetEffectiveUsage()),
+	}
 	if share.GetSharesParent() {
 		out.Shares = "parent"
 	}
@@ -413,7 +469,11 @@ func (p *people) row(share *apiv1.Share) person {
 		out.Link = "/queue"
 	}
 	usage := p.counter(apiv1.LimitUsage_ASSOCIATION, 0, share.GetAssoc())
-	out.Running, out.Submitted = formatNumber(usage.GetRunning()), formatNumber(usage.GetSubmitted())
+	out.Running, out.Submitted = formatNumber(
+		usage.GetRunning(),
+	), formatNumber(
+		usage.GetSubmitted(),
+	)
 	if assoc := p.view.ByID(share.GetAssoc()); assoc != nil {
 		out.Limits = p.ofGroup(assoc)
 		if out.User {
@@ -428,7 +488,15 @@ func (p *people) allQOS() []limited {
 	var out []limited
 	for _, q := range p.rep.GetPolicy().GetQos() {
 		u := p.counter(apiv1.LimitUsage_QOS, q.GetId(), 0)
-		out = append(out, limited{Name: render.Clean(q.GetName()), Running: formatNumber(u.GetRunning()), Submitted: formatNumber(u.GetSubmitted()), Limits: p.ofQOS(q)})
+		out = append(
+			out,
+			limited{
+				Name:      render.Clean(q.GetName()),
+				Running:   formatNumber(u.GetRunning()),
+				Submitted: formatNumber(u.GetSubmitted()),
+				Limits:    p.ofQOS(q),
+			},
+		)
 	}
 	slices.SortFunc(out, func(a, b limited) int { return strings.Compare(a.Name, b.Name) })
 	return out
@@ -463,7 +531,11 @@ const (
 // budgetPart is muster report budget: the accounting says whose the visitor sees.
 func (c *Console) budgetPart(v *visit) (answer, error) {
 	out := answer{page: "budgets", title: "Budgets", bare: v.Header.Get("X-Console") != ""}
-	reply, err := callAPI[*apiv1.ReportReply](v, tool.MethodAcctReport, &apiv1.ReportQuery{Report: "budget"})
+	reply, err := callAPI[*apiv1.ReportReply](
+		v,
+		tool.MethodAcctReport,
+		&apiv1.ReportQuery{Report: "budget"},
+	)
 	if err != nil {
 		refused := tool.ExplainError(err)
 		out.data = budgetData{Missing: render.Clean(cmp.Or(refused.Detail, refused.Text))}
@@ -484,12 +556,31 @@ func (c *Console) budgetPart(v *visit) (answer, error) {
 
 func newBudgetRow(cells []*apiv1.Cell, columns []*apiv1.ReportColumn) budgetRow {
 	money := func(i int) string {
-		return strings.TrimSpace(strconv.FormatFloat(cells[i].GetFloat(), 'f', 2, 64) + " " + render.Clean(columns[i].GetUnit()))
+		return strings.TrimSpace(
+			strconv.FormatFloat(
+				cells[i].GetFloat(),
+				'f',
+				2,
+				64,
+			) + " " + render.Clean(
+				columns[i].GetUnit(),
+			),
+		)
 	}
 	share := cells[budgetShare].GetFloat()
-	out := budgetRow{Account: render.Clean(cells[budgetAccount].GetText()), Money: money(budgetMoney), Spent: money(budgetSpent), Share: strconv.FormatFloat(100*share, 'f', 1, 64) + " %",
-		From: newMoment(cells[budgetStart].GetInt() * tool.Second), To: newMoment(cells[budgetEnd].GetInt() * tool.Second), Bar: int(1000 * min(max(share, 0), 1)),
-		Tight: share >= 1, Enforced: cells[budgetEnforced].GetInt() > 0}
+	out := budgetRow{
+		Account: render.Clean(cells[budgetAccount].GetText()),
+		Money:   money(budgetMoney),
+		Spent:   money(budgetSpent),
+		Share:   strconv.FormatFloat(100*share, 'f', 1, 64) + " %",
+		From: newMoment(
+			cells[budgetStart].GetInt() * tool.Second,
+		),
+		To:       newMoment(cells[budgetEnd].GetInt() * tool.Second),
+		Bar:      int(1000 * min(max(share, 0), 1)),
+		Tight:    share >= 1,
+		Enforced: cells[budgetEnforced].GetInt() > 0,
+	}
 	if !cells[budgetRunsOut].GetNull() {
 		out.RunsOut = newMoment(cells[budgetRunsOut].GetInt() * tool.Second)
 	}

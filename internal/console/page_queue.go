@@ -80,7 +80,12 @@ type queueChoice struct {
 
 func readChoice(q url.Values) queueChoice {
 	page, _ := strconv.Atoi(q.Get("page"))
-	return queueChoice{Query: q.Get("q"), Sort: q.Get("sort"), Group: q.Get("group"), Page: max(page, 1)}
+	return queueChoice{
+		Query: q.Get("q"),
+		Sort:  q.Get("sort"),
+		Group: q.Get("group"),
+		Page:  max(page, 1),
+	}
 }
 
 // queueLink is the address of the queue with this choice.
@@ -122,24 +127,56 @@ func columns(now int64) []column {
 		return func(a, b *apiv1.JobInfo) int { return cmp.Compare(get(b), get(a)) }
 	}
 	return []column{
-		{"id", "Job", "", func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetJobId(), b.GetJobId()) }},
+		{
+			"id",
+			"Job",
+			"",
+			func(a, b *apiv1.JobInfo) int { return cmp.Compare(a.GetJobId(), b.GetJobId()) },
+		},
 		{"name", "Name", "", by(func(j *apiv1.JobInfo) string { return j.GetSpec().GetName() })},
 		{"user", "User", "", by((*apiv1.JobInfo).GetUser)},
-		{"account", "Account", "wide", by(func(j *apiv1.JobInfo) string { return j.GetSpec().GetAccount() })},
+		{
+			"account",
+			"Account",
+			"wide",
+			by(func(j *apiv1.JobInfo) string { return j.GetSpec().GetAccount() }),
+		},
 		{"partition", "Partition", "wide", by((*apiv1.JobInfo).GetPartition)},
-		{"state", "State", "", by(func(j *apiv1.JobInfo) string { long, _ := render.StateNames(j); return long })},
+		{
+			"state",
+			"State",
+			"",
+			by(func(j *apiv1.JobInfo) string { long, _ := render.StateNames(j); return long }),
+		},
 		{"time", "Time", "n", most(func(j *apiv1.JobInfo) int64 { return render.Spent(j, now) })},
 		{"limit", "Limit", "n wide", most((*apiv1.JobInfo).GetTimeLimit)},
-		{"nodes", "Nodes", "n wide", most(func(j *apiv1.JobInfo) int64 { return int64(j.GetNumNodes()) })},
-		{"cpus", "CPUs", "n wide", most(func(j *apiv1.JobInfo) int64 { return int64(j.GetNumCpus()) })},
+		{
+			"nodes",
+			"Nodes",
+			"n wide",
+			most(func(j *apiv1.JobInfo) int64 { return int64(j.GetNumNodes()) }),
+		},
+		{
+			"cpus",
+			"CPUs",
+			"n wide",
+			most(func(j *apiv1.JobInfo) int64 { return int64(j.GetNumCpus()) }),
+		},
 		{"gpus", "GPUs", "n", most(render.GPUs)},
-		{"priority", "Priority", "n wide", most(func(j *apiv1.JobInfo) int64 { return int64(j.GetPriority()) })},
+		{
+			"priority",
+			"Priority",
+			"n wide",
+			most(func(j *apiv1.JobInfo) int64 { return int64(j.GetPriority()) }),
+		},
 	}
 }
 
 func (c *Console) queuePage(v *visit) (answer, error) {
 	choice := readChoice(v.URL.Query())
-	wanted := render.ParseJobFilter(strings.ReplaceAll(choice.Query, mine, "user:"+render.QuotedTerm(userName(v.id))))
+	wanted := render.ParseJobFilter(
+		strings.ReplaceAll(choice.Query, mine, "user:"+render.QuotedTerm(userName(v.id))),
+	)
 	reply, err := v.listJobs(wanted.Over)
 	if err != nil {
 		return answer{}, err
@@ -152,9 +189,21 @@ func (c *Console) queuePage(v *visit) (answer, error) {
 			found = append(found, j)
 		}
 	}
-	data := queueData{Choice: choice, Found: len(found), Figures: queueFigures(reply.GetJobs()), Tabs: queueTabs(choice)}
+	data := queueData{
+		Choice:  choice,
+		Found:   len(found),
+		Figures: queueFigures(reply.GetJobs()),
+		Tabs:    queueTabs(choice),
+	}
 	for _, by := range groupings() {
-		data.GroupBy = append(data.GroupBy, tab{by.name, choice.with(func(c *queueChoice) { c.Group = by.key }), choice.Group == by.key})
+		data.GroupBy = append(
+			data.GroupBy,
+			tab{
+				by.name,
+				choice.with(func(c *queueChoice) { c.Group = by.key }),
+				choice.Group == by.key,
+			},
+		)
 	}
 	data.sort(found, choice, now)
 	if choice.Group != "" {
@@ -206,9 +255,25 @@ func (d *queueData) sort(found []*apiv1.JobInfo, choice queueChoice, now int64) 
 // newJobLine prepares one job as a row.
 func newJobLine(job *apiv1.JobInfo, text *render.JobView) jobLine {
 	state, _ := render.StateNames(job)
-	out := jobLine{Key: job.GetUid(), ID: text.ID(render.JobRow{JobInfo: job, Task: -1}), Link: jobLink(job), Name: render.Clean(job.GetSpec().GetName()), User: render.Clean(job.GetUser()),
-		Account: render.Clean(job.GetSpec().GetAccount()), Partition: strings.ReplaceAll(render.Clean(job.GetPartition()), ",", ", "), State: strings.ToLower(state), Class: stateClass(job),
-		Time: render.ShortSpan(render.Spent(job, text.Now)), Limit: limitText(job.GetTimeLimit()), Nodes: formatNumber(job.GetNumNodes()), CPUs: formatNumber(job.GetNumCpus())}
+	out := jobLine{
+		Key:  job.GetUid(),
+		ID:   text.ID(render.JobRow{JobInfo: job, Task: -1}),
+		Link: jobLink(job),
+		Name: render.Clean(job.GetSpec().GetName()),
+		User: render.Clean(job.GetUser()),
+		Account: render.Clean(
+			job.GetSpec().GetAccount(),
+		),
+		Partition: strings.ReplaceAll(render.Clean(job.GetPartition()), ",", ", "),
+		State:     strings.ToLower(state),
+		Class:     stateClass(job),
+		Time: render.ShortSpan(
+			render.Spent(job, text.Now),
+		),
+		Limit: limitText(job.GetTimeLimit()),
+		Nodes: formatNumber(job.GetNumNodes()),
+		CPUs:  formatNumber(job.GetNumCpus()),
+	}
 	if n := render.GPUs(job); n > 0 {
 		out.GPUs = formatNumber(n)
 	}
@@ -242,8 +307,18 @@ func queueFigures(jobs []*apiv1.JobInfo) []figure {
 		}
 	}
 	return []figure{
-		{"running", formatNumber(running), "/queue?q=state%3Arunning", "running"}, {"pending", formatNumber(pending), "/queue?q=state%3Apending", "pending"},
-		{"held", formatNumber(held), "/queue?q=is%3Aheld", ""}, {"GPUs in use", formatNumber(gpusHeld), "/nodes", ""}, {"GPUs asked for", formatNumber(gpusAsked), "/queue?q=state%3Apending&sort=gpus", ""},
+		{
+			"running",
+			formatNumber(running),
+			"/queue?q=state%3Arunning",
+			"running",
+		}, {"pending", formatNumber(pending), "/queue?q=state%3Apending", "pending"},
+		{
+			"held",
+			formatNumber(held),
+			"/queue?q=is%3Aheld",
+			"",
+		}, {"GPUs in use", formatNumber(gpusHeld), "/nodes", ""}, {"GPUs asked for", formatNumber(gpusAsked), "/queue?q=state%3Apending&sort=gpus", ""},
 	}
 }
 
@@ -257,8 +332,13 @@ func countTasks(job *apiv1.JobInfo) int64 {
 }
 
 func queueTabs(choice queueChoice) []tab {
-	list := []tab{{Name: "All", Link: ""}, {Name: "Mine", Link: mine}, {Name: "Pending", Link: "state:pending"}, {Name: "Running", Link: "state:running"},
-		{Name: "Ended", Link: "is:over"}}
+	list := []tab{
+		{Name: "All", Link: ""},
+		{Name: "Mine", Link: mine},
+		{Name: "Pending", Link: "state:pending"},
+		{Name: "Running", Link: "state:running"},
+		{Name: "Ended", Link: "is:over"},
+	}
 	for i := range list {
 		query := list[i].Link
 		list[i].Chosen = choice.Query == query
@@ -306,10 +386,15 @@ func grouped(jobs []*apiv1.JobInfo, choice queueChoice, now int64) []group {
 		}
 		g := sums[name]
 		if g == nil {
-			g = &group{Name: render.Clean(cmp.Or(name, "(none)")), Link: choice.with(func(c *queueChoice) {
-				c.Group = ""
-				c.Query = strings.TrimSpace(c.Query + " " + by.key + ":" + render.QuotedTerm(name))
-			})}
+			g = &group{
+				Name: render.Clean(cmp.Or(name, "(none)")),
+				Link: choice.with(func(c *queueChoice) {
+					c.Group = ""
+					c.Query = strings.TrimSpace(
+						c.Query + " " + by.key + ":" + render.QuotedTerm(name),
+					)
+				}),
+			}
 			sums[name] = g
 		}
 		g.add(job)
@@ -322,7 +407,11 @@ func grouped(jobs []*apiv1.JobInfo, choice queueChoice, now int64) []group {
 		out = append(out, *g)
 	}
 	slices.SortFunc(out, func(a, b group) int {
-		return cmp.Or(cmp.Compare(b.GPUs+b.GPUsAsked, a.GPUs+a.GPUsAsked), cmp.Compare(b.Running+b.Pending, a.Running+a.Pending), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(
+			cmp.Compare(b.GPUs+b.GPUsAsked, a.GPUs+a.GPUsAsked),
+			cmp.Compare(b.Running+b.Pending, a.Running+a.Pending),
+			cmp.Compare(a.Name, b.Name),
+		)
 	})
 	return out[:min(len(out), maxGroups)]
 }

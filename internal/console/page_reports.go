@@ -89,13 +89,19 @@ func readReport(q url.Values, now time.Time) (reportChoice, error) {
 		choice.Month = now.Format(monthForm)
 	}
 	if !slices.Contains(groupsOfKPIs(), choice.By) {
-		return choice, spec.Refuse(spec.CodeBadRequest, "by is one of cluster, account, partition, qos and user")
+		return choice, spec.Refuse(
+			spec.CodeBadRequest,
+			"by is one of cluster, account, partition, qos and user",
+		)
 	}
 	if _, err := time.ParseInLocation(monthForm, choice.Month, now.Location()); err != nil {
 		return choice, spec.Refuse(spec.CodeBadRequest, "month is a year and a month, as 2026-11")
 	}
 	if _, known := kpi.Find(choice.KPI); choice.KPI != "" && !known {
-		return choice, spec.Refuse(spec.CodeBadRequest, "there is no such figure: docs/kpis.md lists them")
+		return choice, spec.Refuse(
+			spec.CodeBadRequest,
+			"there is no such figure: docs/kpis.md lists them",
+		)
 	}
 	return choice, nil
 }
@@ -115,8 +121,12 @@ func (v *visit) monthlyReport(by, month string, now time.Time) (*apiv1.ReportRep
 		return nil, spec.Refuse(spec.CodeBadRequest, "the month "+month+" has not begun")
 	}
 	seq, _ := v.console.cfg.Changed()
-	return callAPI[*apiv1.ReportReply](v, tool.MethodAcctReport, &apiv1.ReportQuery{Report: "kpi", By: by, Start: from.UnixNano(), End: to.UnixNano(),
-		Zone: now.Location().String(), MinSeq: seq})
+	return callAPI[*apiv1.ReportReply](
+		v,
+		tool.MethodAcctReport,
+		&apiv1.ReportQuery{Report: "kpi", By: by, Start: from.UnixNano(), End: to.UnixNano(),
+			Zone: now.Location().String(), MinSeq: seq},
+	)
 }
 
 // reportTable is a report as it is exported: names and amounts.
@@ -179,7 +189,13 @@ func (v *visit) figureOverMonths(choice reportChoice, now time.Time) (*reportTab
 }
 
 // addFigure puts one figure of a row of a month into its place.
-func (t *reportTable) addFigure(choice reportChoice, columns []*apiv1.ReportColumn, row *apiv1.ReportRow, column int, at map[string]int) {
+func (t *reportTable) addFigure(
+	choice reportChoice,
+	columns []*apiv1.ReportColumn,
+	row *apiv1.ReportRow,
+	column int,
+	at map[string]int,
+) {
 	name := choice.By
 	if choice.By != "cluster" {
 		name = row.GetCells()[0].GetText()
@@ -233,8 +249,13 @@ func (c *Console) reportsPage(v *visit) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	data := reportsData{Choice: choice, By: groupsOfKPIs(), SQL: cleanLines(table.sql), CSV: choice.link("/reports/export", "format", "csv"),
-		JSON: choice.link("/reports/export", "format", "json")}
+	data := reportsData{
+		Choice: choice,
+		By:     groupsOfKPIs(),
+		SQL:    cleanLines(table.sql),
+		CSV:    choice.link("/reports/export", "format", "csv"),
+		JSON:   choice.link("/reports/export", "format", "json"),
+	}
 	if table.behind > 0 {
 		data.Behind = formatNumber(table.behind)
 	}
@@ -271,7 +292,10 @@ func (d *reportsData) lay(table *reportTable, choice reportChoice) {
 		d.Heads = []reportHead{{"Figure", ""}, {choice.Month, ""}}
 		for i, text := range table.texts[0] {
 			if _, isText := table.rows[0][i].(string); !isText {
-				d.Rows = append(d.Rows, reportLine{Name: table.titles[i], Title: table.heads[i], Cells: []string{text}})
+				d.Rows = append(
+					d.Rows,
+					reportLine{Name: table.titles[i], Title: table.heads[i], Cells: []string{text}},
+				)
 			}
 		}
 		return

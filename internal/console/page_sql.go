@@ -48,7 +48,10 @@ func (t *turns) take(user string) (done func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.taken[user] {
-		return nil, spec.Refuse(spec.CodeBackoff, "another question of yours is being answered: wait until it is, or close its page")
+		return nil, spec.Refuse(
+			spec.CodeBackoff,
+			"another question of yours is being answered: wait until it is, or close its page",
+		)
 	}
 	t.taken[user] = true
 	return func() {
@@ -117,7 +120,15 @@ func (c *Console) sqlPage(v *visit) (answer, error) {
 	q := v.URL.Query()
 	data := sqlData{Query: strings.TrimSpace(q.Get("q"))}
 	for _, view := range query.Views() {
-		data.Views = append(data.Views, sqlView{Name: view.Name, About: view.About, Example: "/sql?" + url.Values{"q": {view.Example}}.Encode(), Columns: view.Columns})
+		data.Views = append(
+			data.Views,
+			sqlView{
+				Name:    view.Name,
+				About:   view.About,
+				Example: "/sql?" + url.Values{"q": {view.Example}}.Encode(),
+				Columns: view.Columns,
+			},
+		)
 	}
 	slices.SortFunc(data.Views, func(a, b sqlView) int { return cmp.Compare(a.Name, b.Name) })
 	out := answer{page: "sql", title: "SQL"}
@@ -145,10 +156,20 @@ func shellQuoted(text string) string { return "'" + strings.ReplaceAll(text, "'"
 // ownSQL prepares a question of the visitor, as the command does.
 func (c *Console) ownSQL(text, format string) (*apiv1.SqlQuery, error) {
 	if len(text) > maxSQLText {
-		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("the question is longer than %d bytes: muster sql takes longer ones", maxSQLText))
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"the question is longer than %d bytes: muster sql takes longer ones",
+				maxSQLText,
+			),
+		)
 	}
 	seq, _ := c.cfg.Changed()
-	return &apiv1.SqlQuery{Sql: strings.TrimSuffix(strings.TrimSpace(text), ";"), Format: format, MinSeq: seq}, nil
+	return &apiv1.SqlQuery{
+		Sql:    strings.TrimSuffix(strings.TrimSpace(text), ";"),
+		Format: format,
+		MinSeq: seq,
+	}, nil
 }
 
 // askSQL asks a question as the visitor, and keeps what a page shows.
@@ -220,7 +241,24 @@ func readResult(text string, more bool) *sqlResult {
 }
 
 // sqlEscapes are those of text between tabs.
-var sqlEscapes = strings.NewReplacer(`\\`, `\`, `\t`, " ", `\n`, " ", `\r`, " ", `\'`, "'", `\0`, " ", `\b`, " ", `\f`, " ")
+var sqlEscapes = strings.NewReplacer(
+	`\\`,
+	`\`,
+	`\t`,
+	" ",
+	`\n`,
+	" ",
+	`\r`,
+	" ",
+	`\'`,
+	"'",
+	`\0`,
+	" ",
+	`\b`,
+	" ",
+	`\f`,
+	" ",
+)
 
 // sqlText is a value as a page shows it.
 func sqlText(cell string) string {
@@ -251,11 +289,21 @@ func (d *sqlData) chooseChart(chosen string) {
 	}
 	for i, h := range result.Heads {
 		if i > 0 && h.Number {
-			d.Charts = append(d.Charts, tab{h.Name, "/sql?" + url.Values{"q": {d.Query}, "chart": {h.Name}}.Encode(), i == at})
+			d.Charts = append(
+				d.Charts,
+				tab{
+					h.Name,
+					"/sql?" + url.Values{"q": {d.Query}, "chart": {h.Name}}.Encode(),
+					i == at,
+				},
+			)
 		}
 	}
 	if len(d.Charts) > 0 {
-		d.Charts = append(d.Charts, tab{"none", "/sql?" + url.Values{"q": {d.Query}, "chart": {"none"}}.Encode(), at < 0})
+		d.Charts = append(
+			d.Charts,
+			tab{"none", "/sql?" + url.Values{"q": {d.Query}, "chart": {"none"}}.Encode(), at < 0},
+		)
 	}
 	if at > 0 {
 		d.Chart = chartOf(result, at)
@@ -355,18 +403,24 @@ func (c *Console) exportSQL(w http.ResponseWriter, r *http.Request) {
 			return err
 		}
 		defer done()
-		return c.cfg.Stream(r.Context(), v.id, tool.MethodAcctSQL, req, func(m proto.Message) error {
-			piece, ok := m.(*apiv1.SqlReply)
-			if !ok {
-				return fmt.Errorf("BUG: %s answered with %T", tool.MethodAcctSQL, m)
-			}
-			if !began {
-				began = true
-				attach(w, "muster-sql."+format, kinds[format])
-			}
-			_, err := w.Write(piece.GetData())
-			return err
-		})
+		return c.cfg.Stream(
+			r.Context(),
+			v.id,
+			tool.MethodAcctSQL,
+			req,
+			func(m proto.Message) error {
+				piece, ok := m.(*apiv1.SqlReply)
+				if !ok {
+					return fmt.Errorf("BUG: %s answered with %T", tool.MethodAcctSQL, m)
+				}
+				if !began {
+					began = true
+					attach(w, "muster-sql."+format, kinds[format])
+				}
+				_, err := w.Write(piece.GetData())
+				return err
+			},
+		)
 	}()
 	switch {
 	case err != nil && began:

@@ -81,7 +81,11 @@ func (v *visit) findPast() (to string, err error) {
 		return "", nil
 	}
 	if at, err := time.Parse(pastForm, word); err == nil && !q.Has(paramZone) {
-		v.past = &past{moment: &apiv1.Moment{At: max(at.UnixNano(), 1)}, word: word, now: at.UnixNano()}
+		v.past = &past{
+			moment: &apiv1.Moment{At: max(at.UnixNano(), 1)},
+			word:   word,
+			now:    at.UnixNano(),
+		}
 		return "", nil
 	}
 	sec, err := v.parseTyped(word, q.Get(paramZone))
@@ -100,8 +104,11 @@ func (v *visit) parseTyped(word, zone string) (int64, error) {
 	if zone != "" {
 		named, err := time.LoadLocation(zone)
 		if err != nil {
-			return 0, spec.Refuse(spec.CodeInvalidTime, "the time zone of the browser is not known to the controller: "+
-				"write the time with its zone, as in 2026-11-23T09:30:00Z")
+			return 0, spec.Refuse(
+				spec.CodeInvalidTime,
+				"the time zone of the browser is not known to the controller: "+
+					"write the time with its zone, as in 2026-11-23T09:30:00Z",
+			)
 		}
 		loc = named
 	}
@@ -163,7 +170,10 @@ func (p *past) learn(reply proto.Message) {
 
 // hasPast tells which pages can show a moment.
 func hasPast(page string) bool {
-	return slices.Contains([]string{"now", "queue", "job", "nodes", "node", "people", "cluster", "gpus", "problem"}, page)
+	return slices.Contains(
+		[]string{"now", "queue", "job", "nodes", "node", "people", "cluster", "gpus", "problem"},
+		page,
+	)
 }
 
 // pastBar is what a page has to choose and change the moment.
@@ -253,7 +263,14 @@ func (v *visit) fillSlider(bar *pastBar, now int64) (first int64) {
 		}
 		q := v.URL.Query()
 		q.Set(paramSpan, s.name)
-		bar.Spans = append(bar.Spans, tab{Name: s.name, Link: v.URL.EscapedPath() + "?" + q.Encode(), Chosen: s.name == chosen})
+		bar.Spans = append(
+			bar.Spans,
+			tab{
+				Name:   s.name,
+				Link:   v.URL.EscapedPath() + "?" + q.Encode(),
+				Chosen: s.name == chosen,
+			},
+		)
 		if s.name == chosen {
 			bar.From = min(from, bar.Seconds)
 		}

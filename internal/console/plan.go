@@ -52,7 +52,10 @@ func planOf(jobs []*apiv1.JobInfo, text *render.JobView) *plan {
 		return nil
 	}
 	slices.SortStableFunc(planned, func(a, b *apiv1.JobInfo) int {
-		return cmp.Or(cmp.Compare(a.GetPlannedStart(), b.GetPlannedStart()), cmp.Compare(a.GetJobId(), b.GetJobId()))
+		return cmp.Or(
+			cmp.Compare(a.GetPlannedStart(), b.GetPlannedStart()),
+			cmp.Compare(a.GetJobId(), b.GetJobId()),
+		)
 	})
 	p := &plan{More: max(0, len(planned)-maxBars)}
 	planned = planned[:min(len(planned), maxBars)]
@@ -65,13 +68,36 @@ func planOf(jobs []*apiv1.JobInfo, text *render.JobView) *plan {
 		}
 		id := text.ID(render.JobRow{JobInfo: job, Task: -1})
 		x := min(int(from*planWidth/whole), planWidth-3)
-		b := bar{ID: id, Link: jobLink(job), X: x, Width: max(int(to*planWidth/whole)-x, 3), Y: i * barHeight, TextY: i*barHeight + 13, Estimate: job.GetPlannedEstimate(),
-			Label: cutText(render.Clean(id+" "+job.GetSpec().GetName()), 40), Title: render.Clean(id + " " + job.GetSpec().GetName() + " of " + job.GetUser() + ": in " + render.ShortSpan(from) + " on " + job.GetPlannedNodes() + ", for up to " + limitText(job.GetTimeLimit()))}
+		b := bar{
+			ID:       id,
+			Link:     jobLink(job),
+			X:        x,
+			Width:    max(int(to*planWidth/whole)-x, 3),
+			Y:        i * barHeight,
+			TextY:    i*barHeight + 13,
+			Estimate: job.GetPlannedEstimate(),
+			Label: cutText(
+				render.Clean(id+" "+job.GetSpec().GetName()),
+				40,
+			),
+			Title: render.Clean(
+				id + " " + job.GetSpec().
+					GetName() +
+					" of " + job.GetUser() + ": in " + render.ShortSpan(
+					from,
+				) + " on " + job.GetPlannedNodes() + ", for up to " + limitText(
+					job.GetTimeLimit(),
+				),
+			),
+		}
 		b.place()
 		p.Bars = append(p.Bars, b)
 	}
 	for at := step; at < whole; at += step {
-		p.Ticks = append(p.Ticks, tick{X: int(at * planWidth / whole), At: newMoment(text.Now + at)})
+		p.Ticks = append(
+			p.Ticks,
+			tick{X: int(at * planWidth / whole), At: newMoment(text.Now + at)},
+		)
 	}
 	p.Height = len(p.Bars)*barHeight + planEdge
 	return p

@@ -30,7 +30,13 @@ func (c *Console) identifyVisitor(r *http.Request) (*visit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &visit{Request: r, console: c, id: id, secret: c.formSecret(cookie.Value), fresh: r.URL.Query().Has("did")}, nil
+	return &visit{
+		Request: r,
+		console: c,
+		id:      id,
+		secret:  c.formSecret(cookie.Value),
+		fresh:   r.URL.Query().Has("did"),
+	}, nil
 }
 
 // formSecret is what the forms of a visitor carry. Another site can neither
@@ -64,7 +70,12 @@ func (c *Console) sendToSignIn(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "sign in first", http.StatusUnauthorized)
 		return
 	}
-	http.Redirect(w, r, "/sign-in?"+url.Values{"next": {r.URL.RequestURI()}}.Encode(), http.StatusSeeOther)
+	http.Redirect(
+		w,
+		r,
+		"/sign-in?"+url.Values{"next": {r.URL.RequestURI()}}.Encode(),
+		http.StatusSeeOther,
+	)
 }
 
 func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
@@ -72,7 +83,11 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) writeSignIn(w http.ResponseWriter, r *http.Request, data signInPage, code int) {
-	c.writeAnswer(w, &visit{Request: r, id: identity.Nameless()}, answer{page: "sign-in", title: "Sign in", data: data, status: code})
+	c.writeAnswer(
+		w,
+		&visit{Request: r, id: identity.Nameless()},
+		answer{page: "sign-in", title: "Sign in", data: data, status: code},
+	)
 }
 
 // signIn checks a token and keeps it in the browser.
@@ -97,14 +112,22 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 // cookie is out of reach of scripts, and of requests that other sites make,
 // except for following a link.
 func (c *Console) cookie(r *http.Request, token string, age int) *http.Cookie {
-	return &http.Cookie{Name: cookieName, Value: token, Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode, MaxAge: age,
-		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"}
+	return &http.Cookie{
+		Name:     cookieName,
+		Value:    token,
+		Path:     "/",
+		HttpOnly: true,
+		SameSite: http.SameSiteLaxMode,
+		MaxAge:   age,
+		Secure:   r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https",
+	}
 }
 
 // ownPath is a path of this console, so that a link to the sign-in page cannot
 // lead elsewhere.
 func ownPath(path string) string {
-	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n\t") {
+	if !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") ||
+		strings.ContainsAny(path, "\\\r\n\t") {
 		return "/"
 	}
 	return path

@@ -84,7 +84,14 @@ func jobText(now int64) *render.JobView {
 func stateClass(job *apiv1.JobInfo) string {
 	long, _ := render.StateNames(job)
 	switch long {
-	case "RUNNING", "PENDING", "SUSPENDED", "COMPLETING", "CONFIGURING", "COMPLETED", "CANCELLED", "PREEMPTED":
+	case "RUNNING",
+		"PENDING",
+		"SUSPENDED",
+		"COMPLETING",
+		"CONFIGURING",
+		"COMPLETED",
+		"CANCELLED",
+		"PREEMPTED":
 		return strings.ToLower(long)
 	}
 	return "failed"

@@ -45,7 +45,12 @@ func (s *Server) Send(ctx context.Context, from string, to []string, message []b
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	err = s.talk(conn, host, port == smtpsPort, func(c *smtp.Client) error { return hand(c, from, to, message) })
+	err = s.talk(
+		conn,
+		host,
+		port == smtpsPort,
+		func(c *smtp.Client) error { return hand(c, from, to, message) },
+	)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("it did not take the message in time: %w", ctx.Err())
 	}
@@ -53,7 +58,12 @@ func (s *Server) Send(ctx context.Context, from string, to []string, message []b
 }
 
 // talk makes a connection ready for mail, and closes it behind that.
-func (s *Server) talk(conn net.Conn, host string, encrypted bool, then func(*smtp.Client) error) error {
+func (s *Server) talk(
+	conn net.Conn,
+	host string,
+	encrypted bool,
+	then func(*smtp.Client) error,
+) error {
 	secure := &tls.Config{ServerName: host, RootCAs: s.Roots, MinVersion: tls.VersionTLS12}
 	if encrypted {
 		conn = tls.Client(conn, secure)
@@ -91,7 +101,8 @@ func (s *Server) encrypt(c *smtp.Client, secure *tls.Config) (bool, error) {
 
 // login says who sends, in the way that the server knows.
 func (s *Server) login(c *smtp.Client, host string, encrypted bool) error {
-	if ip := net.ParseIP(host); !encrypted && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+	if ip := net.ParseIP(host); !encrypted && host != "localhost" &&
+		(ip == nil || !ip.IsLoopback()) {
 		return fmt.Errorf("%w, and a password is not sent where others can read it", ErrNoTLS)
 	}
 	_, ways := c.Extension("AUTH")

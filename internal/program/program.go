@@ -15,7 +15,13 @@ import (
 // Run runs a program with nothing but its environment and arguments, as somebody
 // else if as is not nil. It ends, with what it has started, when ctx does. Of what
 // it prints the last line is part of the error.
-func Run(ctx context.Context, file string, env []string, as *syscall.Credential, args ...string) error {
+func Run(
+	ctx context.Context,
+	file string,
+	env []string,
+	as *syscall.Credential,
+	args ...string,
+) error {
 	out := &tail{most: 300}
 	cmd := exec.CommandContext(ctx, file, args...)
 	cmd.Env = env
@@ -53,5 +59,8 @@ func (t *tail) Write(p []byte) (int, error) {
 // line is the last line that is not empty.
 func (t *tail) line() string {
 	text := bytes.TrimSpace(t.b)
-	return strings.ToValidUTF8(string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:])), "?")
+	return strings.ToValidUTF8(
+		string(bytes.TrimSpace(text[bytes.LastIndexByte(text, '\n')+1:])),
+		"?",
+	)
 }

@@ -57,7 +57,12 @@ type unit struct {
 
 // units are those that a time may have, the largest first.
 func units() [4]unit {
-	return [...]unit{{"h", spec.Hour}, {"m", spec.Minute}, {"s", spec.Second}, {"ms", spec.Millisecond}}
+	return [...]unit{
+		{"h", spec.Hour},
+		{"m", spec.Minute},
+		{"s", spec.Second},
+		{"ms", spec.Millisecond},
+	}
 }
 
 // writeSpan writes a time as a whole number of the largest unit that it has.
@@ -133,7 +138,11 @@ func Parse(kind Kind, text string) (objective Objective, ok bool, err error) {
 			return objective, false, bad
 		}
 		if objective.Within < f.least {
-			return objective, false, fmt.Errorf("invalid objective %q: times below %s are not counted", text, writeSpan(f.least))
+			return objective, false, fmt.Errorf(
+				"invalid objective %q: times below %s are not counted",
+				text,
+				writeSpan(f.least),
+			)
 		}
 	case kind == Goodput && len(words) == 3 && words[1] == "above":
 		objective.Above, err = part(words[2])
@@ -170,7 +179,10 @@ func ParseWaits(lines []string) ([]Objective, error) {
 		case err != nil:
 			return nil, err
 		case !ok:
-			return nil, fmt.Errorf("invalid objective %q: expected the QOS and its objective, such as \"normal 95%% within 4h\"", line)
+			return nil, fmt.Errorf(
+				"invalid objective %q: expected the QOS and its objective, such as \"normal 95%% within 4h\"",
+				line,
+			)
 		case seen[qos]:
 			return nil, fmt.Errorf("QOS %s has two objectives", qos)
 		}

@@ -23,9 +23,11 @@ func New(address, user string) *Client {
 	client.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for nobody else
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		client.base = "http://slurmrestd"
-		client.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		}}
+		client.http.Transport = &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", path)
+			},
+		}
 	}
 	return client
 }

@@ -13,7 +13,8 @@ import (
 func checkErrors(r *report) {
 	r.visitProduction(func(p *Package, file *File) {
 		for _, d := range file.AST.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil && (fn.Name.Name == "Is" || fn.Name.Name == "As") {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil &&
+				(fn.Name.Name == "Is" || fn.Name.Name == "As") {
 				continue // this is how errors.Is learns what equals what
 			}
 			ast.Inspect(d, func(n ast.Node) bool {
@@ -48,7 +49,8 @@ func wrongComparison(p *Package, n ast.Node) string {
 
 func wrongCall(p *Package, call *ast.CallExpr) string {
 	pkg, name := calledFunction(p, call.Fun)
-	if pkg == "strings" && slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return isErrorText(p, e) }) &&
+	if pkg == "strings" &&
+		slices.ContainsFunc(call.Args, func(e ast.Expr) bool { return isErrorText(p, e) }) &&
 		slices.Contains([]string{"Contains", "HasPrefix", "HasSuffix", "EqualFold", "Index"}, name) {
 		return "recognises an error by its text: give it a type or a sentinel, and use errors.Is or errors.As"
 	}
@@ -71,7 +73,8 @@ func isErrorText(p *Package, e ast.Expr) bool {
 	found := false
 	ast.Inspect(e, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) == 0 {
-			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Error" && implementsError(p, sel.X) {
+			if sel, ok := call.Fun.(*ast.SelectorExpr); ok && sel.Sel.Name == "Error" &&
+				implementsError(p, sel.X) {
 				found = true
 			}
 		}

@@ -16,7 +16,22 @@ func (e Exception) matchesBreach(b Breach) bool {
 
 // Exceptions of this repository.
 var Exceptions = []Exception{
-	{"pure", "spec/format", "must not import time", "calendar arithmetic (dates, months, time zones) on instants that are passed in; no clock is read"},
-	{"size", "internal/transport/grpcx", "unaryClientErrors takes 7 parameters", "gRPC's type for client interceptors has seven"},
-	{"output", "ledger/log/hclog.go", "imports log", "raft's logger interface hands out a standard logger"},
+	{
+		"pure",
+		"spec/format",
+		"must not import time",
+		"calendar arithmetic (dates, months, time zones) on instants that are passed in; no clock is read",
+	},
+	{
+		"size",
+		"internal/transport/grpcx",
+		"unaryClientErrors takes 7 parameters",
+		"gRPC's type for client interceptors has seven",
+	},
+	{
+		"output",
+		"ledger/log/hclog.go",
+		"imports log",
+		"raft's logger interface hands out a standard logger",
+	},
 }

@@ -23,8 +23,13 @@ func checkGlobals(r *report) {
 		ast.Inspect(file.AST, func(n ast.Node) bool {
 			for _, e := range written(p, n) {
 				v := reachedGlobal(p, e)
-				if v != nil && !file.isExcused("global", r.lineOf(n.Pos()), nil, r.tree.Fset) && !declaredExcused(r, v) {
-					r.addBreachAt(n.Pos(), "changes the package variable %s: pass the value, or own it in a struct", v.Name())
+				if v != nil && !file.isExcused("global", r.lineOf(n.Pos()), nil, r.tree.Fset) &&
+					!declaredExcused(r, v) {
+					r.addBreachAt(
+						n.Pos(),
+						"changes the package variable %s: pass the value, or own it in a struct",
+						v.Name(),
+					)
 				}
 			}
 			return true
@@ -46,7 +51,12 @@ func checkVarSpec(r *report, p *Package, file *File, g *ast.GenDecl, s *ast.Valu
 			why = changeable(v.Type())
 		}
 		if why != "" && !file.isExcused("global", r.lineOf(s.Pos()), doc(g, s), r.tree.Fset) {
-			r.addBreachAt(name.Pos(), "package variable %s %s: own it in a struct, or mark it with //muster:global and why", name.Name, why)
+			r.addBreachAt(
+				name.Pos(),
+				"package variable %s %s: own it in a struct, or mark it with //muster:global and why",
+				name.Name,
+				why,
+			)
 		}
 	}
 }
@@ -61,14 +71,24 @@ func doc(g *ast.GenDecl, s *ast.ValueSpec) *ast.CommentGroup {
 // embedded tells a variable that //go:embed fills.
 func embedded(g *ast.GenDecl, s *ast.ValueSpec) bool {
 	if d := doc(g, s); d != nil {
-		return slices.ContainsFunc(d.List, func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") })
+		return slices.ContainsFunc(
+			d.List,
+			func(c *ast.Comment) bool { return strings.HasPrefix(c.Text, "//go:embed ") },
+		)
 	}
 	return false
 }
 
 // constantPointers are types whose values, once made, do not change.
-var constantPointers = []string{"regexp.Regexp", "strings.Replacer", "text/template.Template", "html/template.Template",
-	"encoding/base64.Encoding", "hash/crc32.Table", "hash/crc64.Table"}
+var constantPointers = []string{
+	"regexp.Regexp",
+	"strings.Replacer",
+	"text/template.Template",
+	"html/template.Template",
+	"encoding/base64.Encoding",
+	"hash/crc32.Table",
+	"hash/crc64.Table",
+}
 
 // changeable says why a type is not one of a constant, or "".
 func changeable(t types.Type) string {
@@ -188,7 +208,8 @@ func declaredExcused(r *report, v *types.Var) bool {
 		for _, file := range p.Files {
 			if file.Path == at.Filename {
 				return slices.ContainsFunc(file.marks, func(m *mark) bool {
-					return m.name == "global" && m.why != "" && m.line <= at.Line && m.line >= at.Line-1
+					return m.name == "global" && m.why != "" && m.line <= at.Line &&
+						m.line >= at.Line-1
 				})
 			}
 		}

@@ -13,7 +13,11 @@ func checkImports(r *report) {
 		for _, file := range p.Files {
 			from, ok := roomOf(p.Dir)
 			if !ok {
-				r.addBreach(p.Dir, 0, "is in no room of the import order: add it to the table in internal/tidy, or move it")
+				r.addBreach(
+					p.Dir,
+					0,
+					"is in no room of the import order: add it to the table in internal/tidy, or move it",
+				)
 				break
 			}
 			for _, imp := range importsOf(file) {
@@ -28,9 +32,17 @@ func checkImports(r *report) {
 // judge gives what is wrong with an import, or "".
 func judge(tree *Tree, from room, file *File, importPath string) string {
 	dir, own := tree.dirOf(importPath)
-	suite := strings.HasSuffix(file.AST.Name.Name, "test") || from.path == "internal/testkit" || from.path == "internal/tidy"
-	if !suite && slices.ContainsFunc(testOnly, func(m string) bool { return isWithin(importPath, m) || own && isWithin(dir, m) }) {
-		return fmt.Sprintf("imports %s, which only tests and conformance suites (packages named …test) may", importPath)
+	suite := strings.HasSuffix(file.AST.Name.Name, "test") || from.path == "internal/testkit" ||
+		from.path == "internal/tidy"
+	if !suite &&
+		slices.ContainsFunc(
+			testOnly,
+			func(m string) bool { return isWithin(importPath, m) || own && isWithin(dir, m) },
+		) {
+		return fmt.Sprintf(
+			"imports %s, which only tests and conformance suites (packages named …test) may",
+			importPath,
+		)
 	}
 	if !own {
 		if isStandard(importPath) || from.mayKnow(importPath) || suite && isTestOnly(importPath) {
@@ -45,9 +57,22 @@ func judge(tree *Tree, from room, file *File, importPath string) string {
 	case from.mayImport(to):
 		return ""
 	case from.layer == to.layer:
-		return fmt.Sprintf("%s must not import %s: both stand in layer %d, side by side (%s)", from.path, to.path, from.layer, from.why)
+		return fmt.Sprintf(
+			"%s must not import %s: both stand in layer %d, side by side (%s)",
+			from.path,
+			to.path,
+			from.layer,
+			from.why,
+		)
 	case from.layer < to.layer:
-		return fmt.Sprintf("%s (layer %d) must not import upwards, from %s (layer %d): %s", from.path, from.layer, to.path, to.layer, from.why)
+		return fmt.Sprintf(
+			"%s (layer %d) must not import upwards, from %s (layer %d): %s",
+			from.path,
+			from.layer,
+			to.path,
+			to.layer,
+			from.why,
+		)
 	}
 	return fmt.Sprintf("%s must not import %s: %s", from.path, to.path, from.why)
 }

@@ -21,7 +21,9 @@ func Invariants(tree *Tree, page string) []Breach {
 		for _, file := range p.Files {
 			for _, d := range file.AST.Decls {
 				fn, ok := d.(*ast.FuncDecl)
-				if ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Check") && fn.Name.Name != "Check" && fn.Name.Name != "Checks" {
+				if ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Check") &&
+					fn.Name.Name != "Check" &&
+					fn.Name.Name != "Checks" {
 					exist = append(exist, fn.Name.Name)
 				}
 			}
@@ -30,12 +32,26 @@ func Invariants(tree *Tree, page string) []Breach {
 	var out []Breach
 	for _, n := range named {
 		if !slices.Contains(exist, n) {
-			out = append(out, Breach{Rule: "invariants", Path: where, Text: "names state." + n + ", which does not exist"})
+			out = append(
+				out,
+				Breach{
+					Rule: "invariants",
+					Path: where,
+					Text: "names state." + n + ", which does not exist",
+				},
+			)
 		}
 	}
 	for _, n := range exist {
 		if !slices.Contains(named, n) {
-			out = append(out, Breach{Rule: "invariants", Path: where, Text: "does not say what state." + n + " checks"})
+			out = append(
+				out,
+				Breach{
+					Rule: "invariants",
+					Path: where,
+					Text: "does not say what state." + n + " checks",
+				},
+			)
 		}
 	}
 	return out

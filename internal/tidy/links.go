@@ -17,12 +17,35 @@ type program struct {
 
 // programs is checked with `go list -deps`, which sees through every import.
 var programs = []program{
-	{"cmd/muster", []string{mGRPC, "github.com/ClickHouse", "github.com/ebitengine/purego", "github.com/NVIDIA",
-		"github.com/hashicorp/raft", "github.com/prometheus/client_golang", "net/http", "crypto/tls", "text/template"},
-		"a command line is paid for in process starts: a binary that links these starts several times slower"},
-	{"cmd/muster-shepherd", []string{mGRPC, mProtobuf, "github.com/ClickHouse", "github.com/ebitengine/purego", "github.com/NVIDIA",
-		"github.com/hashicorp/raft", "github.com/prometheus/client_golang", "net/http"},
-		"a shepherd owns the jobs for months: it stays small and has little that could need an update"},
+	{
+		"cmd/muster",
+		[]string{
+			mGRPC,
+			"github.com/ClickHouse",
+			"github.com/ebitengine/purego",
+			"github.com/NVIDIA",
+			"github.com/hashicorp/raft",
+			"github.com/prometheus/client_golang",
+			"net/http",
+			"crypto/tls",
+			"text/template",
+		},
+		"a command line is paid for in process starts: a binary that links these starts several times slower",
+	},
+	{
+		"cmd/muster-shepherd",
+		[]string{
+			mGRPC,
+			mProtobuf,
+			"github.com/ClickHouse",
+			"github.com/ebitengine/purego",
+			"github.com/NVIDIA",
+			"github.com/hashicorp/raft",
+			"github.com/prometheus/client_golang",
+			"net/http",
+		},
+		"a shepherd owns the jobs for months: it stays small and has little that could need an update",
+	},
 	{"cmd/muster-agent", []string{"github.com/ClickHouse", "github.com/hashicorp/raft"},
 		"the agent shares its node with the jobs: it carries no database and no ledger"},
 	{"cmd/musterd", []string{"github.com/NVIDIA"},
@@ -56,8 +79,19 @@ func (p program) linked(list []listed) []Breach {
 			}
 		}
 		if len(which) > 0 {
-			out = append(out, Breach{Rule: "links", Path: p.dir, Text: fmt.Sprintf("links %s (%s): %s; `go mod why -m` and `go list -deps` show the way in",
-				never, strings.Join(which[:min(len(which), 3)], ", "), p.reason)})
+			out = append(
+				out,
+				Breach{
+					Rule: "links",
+					Path: p.dir,
+					Text: fmt.Sprintf(
+						"links %s (%s): %s; `go mod why -m` and `go list -deps` show the way in",
+						never,
+						strings.Join(which[:min(len(which), 3)], ", "),
+						p.reason,
+					),
+				},
+			)
 		}
 	}
 	return out

@@ -42,7 +42,13 @@ func checkPure(r *report) {
 			}
 			for _, bad := range impure {
 				if isWithin(imp.path, bad.path) {
-					r.addBreachAt(imp.pos, "%s is a pure room and must not import %s: %s", rm.path, imp.path, bad.why)
+					r.addBreachAt(
+						imp.pos,
+						"%s is a pure room and must not import %s: %s",
+						rm.path,
+						imp.path,
+						bad.why,
+					)
 				}
 			}
 		}
@@ -75,13 +81,34 @@ func concurrent(n ast.Node) string {
 // checkRand allows the sources of math/rand/v2 that are made from a seed, and
 // forbids the functions that draw from the process's own.
 func checkRand(r *report, file *File, rm room) {
-	if !slices.ContainsFunc(importsOf(file), func(i importSpec) bool { return i.path == "math/rand/v2" }) {
+	if !slices.ContainsFunc(
+		importsOf(file),
+		func(i importSpec) bool { return i.path == "math/rand/v2" },
+	) {
 		return
 	}
 	visitSelectors(file, func(pkg, name string, n ast.Node) {
-		seeded := slices.Contains([]string{"New", "NewPCG", "NewChaCha8", "NewZipf", "Rand", "Source", "PCG", "ChaCha8", "Zipf"}, name)
+		seeded := slices.Contains(
+			[]string{
+				"New",
+				"NewPCG",
+				"NewChaCha8",
+				"NewZipf",
+				"Rand",
+				"Source",
+				"PCG",
+				"ChaCha8",
+				"Zipf",
+			},
+			name,
+		)
 		if pkg == "rand" && !seeded {
-			r.addBreachAt(n.Pos(), "%s is a pure room and must not draw from rand.%s: chance is an injected source", rm.path, name)
+			r.addBreachAt(
+				n.Pos(),
+				"%s is a pure room and must not draw from rand.%s: chance is an injected source",
+				rm.path,
+				name,
+			)
 		}
 	})
 }
@@ -125,7 +152,10 @@ func (r *report) orderExcused(f *File, pos token.Pos) bool {
 }
 
 func (r *report) unordered(pos token.Pos) {
-	r.addBreachAt(pos, "walks a map in random order: collect and sort, or mark it with //muster:unordered and why the order cannot show")
+	r.addBreachAt(
+		pos,
+		"walks a map in random order: collect and sort, or mark it with //muster:unordered and why the order cannot show",
+	)
 }
 
 func isMap(t types.Type) bool {
@@ -165,7 +195,8 @@ func sorts(p *Package, call *ast.CallExpr) bool {
 	case "slices":
 		return strings.HasPrefix(name, "Sort")
 	case "sort":
-		return name != "Search" && !strings.HasPrefix(name, "Is") && !strings.HasPrefix(name, "Search")
+		return name != "Search" && !strings.HasPrefix(name, "Is") &&
+			!strings.HasPrefix(name, "Search")
 	}
 	return false
 }
@@ -174,7 +205,9 @@ func sorts(p *Package, call *ast.CallExpr) bool {
 func sortedAtOnce(p *Package, d ast.Decl, iterator *ast.CallExpr) bool {
 	found := false
 	ast.Inspect(d, func(n ast.Node) bool {
-		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) > 0 && call.Args[0] == ast.Expr(iterator) && sorts(p, call) {
+		if call, ok := n.(*ast.CallExpr); ok && len(call.Args) > 0 &&
+			call.Args[0] == ast.Expr(iterator) &&
+			sorts(p, call) {
 			found = true
 		}
 		return !found
@@ -230,7 +263,11 @@ func checkFloats(r *report) {
 				continue
 			}
 			if !file.isExcused("float", r.lineOf(fn.Pos()), fn.Doc, r.tree.Fset) {
-				r.addBreachAt(fn.Pos(), "%s computes with floating point: what decides is integer arithmetic; mark what is only shown with //muster:float and why", fn.Name.Name)
+				r.addBreachAt(
+					fn.Pos(),
+					"%s computes with floating point: what decides is integer arithmetic; mark what is only shown with //muster:float and why",
+					fn.Name.Name,
+				)
 			}
 		}
 	})
@@ -240,7 +277,8 @@ func usesFloat(p *Package, fn *ast.FuncDecl) bool {
 	found := false
 	ast.Inspect(fn, func(n ast.Node) bool {
 		if e, ok := n.(ast.Expr); ok && !found {
-			if b, ok := p.Info.TypeOf(e).(*types.Basic); ok && b.Info()&types.IsFloat != 0 && p.Info.Types[e].Value == nil {
+			if b, ok := p.Info.TypeOf(e).(*types.Basic); ok && b.Info()&types.IsFloat != 0 &&
+				p.Info.Types[e].Value == nil {
 				found = true
 			}
 		}

@@ -89,7 +89,17 @@ func except(found []Breach, exceptions []Exception) []Breach {
 	})
 	for i, e := range exceptions {
 		if !used[i] {
-			out = append(out, Breach{Rule: e.Rule, Path: e.Path, Text: fmt.Sprintf("the exception for %q is not needed any more: take it out of the table", e.Text)})
+			out = append(
+				out,
+				Breach{
+					Rule: e.Rule,
+					Path: e.Path,
+					Text: fmt.Sprintf(
+						"the exception for %q is not needed any more: take it out of the table",
+						e.Text,
+					),
+				},
+			)
 		}
 	}
 	return out
@@ -142,7 +152,12 @@ func checkCompiles(r *report) {
 	}
 	for _, p := range r.tree.Packages {
 		if p.broken != nil {
-			r.addBreach(p.Dir, 0, "does not compile, so not every rule can be applied: %v", p.broken)
+			r.addBreach(
+				p.Dir,
+				0,
+				"does not compile, so not every rule can be applied: %v",
+				p.broken,
+			)
 		}
 	}
 }
@@ -158,7 +173,12 @@ func checkMarks(r *report) {
 				case m.why == "":
 					r.addBreach(file.Path, m.line, "//muster:%s needs a reason", m.name)
 				case !m.used && p.broken == nil && m.name != "table": // a table may grow past the limit any day
-					r.addBreach(file.Path, m.line, "//muster:%s excuses nothing here: take it out", m.name)
+					r.addBreach(
+						file.Path,
+						m.line,
+						"//muster:%s excuses nothing here: take it out",
+						m.name,
+					)
 				}
 			}
 		}

@@ -35,7 +35,11 @@ func checkDocs(r *report) {
 		case len(docs) == 0:
 			r.addBreach(p.Dir, 0, "has no package comment: say in a sentence what it is for")
 		case len(docs) > 1:
-			r.addBreachAt(docs[1].AST.Doc.Pos(), "second package comment (the first is in %s)", docs[0].Path)
+			r.addBreachAt(
+				docs[1].AST.Doc.Pos(),
+				"second package comment (the first is in %s)",
+				docs[0].Path,
+			)
 		default:
 			name, text := docs[0].AST.Name.Name, docs[0].AST.Doc.Text()
 			if want := "Package " + name + " "; name != "main" && !strings.HasPrefix(text, want) {
@@ -69,7 +73,13 @@ func firstDifference(a, b []byte) int {
 func checkSizes(r *report) {
 	r.visitWritten(func(_ *Package, f *File) {
 		if n := bytes.Count(f.Src, []byte("\n")); n > maxFileLines {
-			r.addBreach(f.Path, 0, "has %d lines, more than %d: would two files be clearer?", n, maxFileLines)
+			r.addBreach(
+				f.Path,
+				0,
+				"has %d lines, more than %d: would two files be clearer?",
+				n,
+				maxFileLines,
+			)
 		}
 	})
 	r.visitProduction(func(_ *Package, file *File) {
@@ -79,12 +89,24 @@ func checkSizes(r *report) {
 				continue
 			}
 			if n := fn.Type.Params.NumFields(); n > maxParameters {
-				r.addBreachAt(fn.Pos(), "%s takes %d parameters, more than %d: a struct would name them", fn.Name.Name, n, maxParameters)
+				r.addBreachAt(
+					fn.Pos(),
+					"%s takes %d parameters, more than %d: a struct would name them",
+					fn.Name.Name,
+					n,
+					maxParameters,
+				)
 			}
 			first, last := r.lineOf(fn.Pos()), r.lineOf(fn.End())
-			if n := last - first + 1; n > maxFunctionLines && !file.isExcused("table", first, fn.Doc, r.tree.Fset) {
-				r.addBreachAt(fn.Pos(), "%s has %d lines, more than %d: split it, or mark a table or exhaustive switch with //muster:table and why",
-					fn.Name.Name, n, maxFunctionLines)
+			if n := last - first + 1; n > maxFunctionLines &&
+				!file.isExcused("table", first, fn.Doc, r.tree.Fset) {
+				r.addBreachAt(
+					fn.Pos(),
+					"%s has %d lines, more than %d: split it, or mark a table or exhaustive switch with //muster:table and why",
+					fn.Name.Name,
+					n,
+					maxFunctionLines,
+				)
 			}
 		}
 	})
@@ -94,7 +116,10 @@ func checkInit(r *report) {
 	r.visitProduction(func(_ *Package, file *File) {
 		for _, d := range file.AST.Decls {
 			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && fn.Name.Name == "init" {
-				r.addBreachAt(fn.Pos(), "has an init function: whoever imports it cannot choose; make it an explicit call")
+				r.addBreachAt(
+					fn.Pos(),
+					"has an init function: whoever imports it cannot choose; make it an explicit call",
+				)
 			}
 		}
 	})
@@ -123,7 +148,13 @@ func checkOutput(r *report) {
 		}
 		visitSelectors(file, func(pkg, name string, n ast.Node) {
 			if what, ok := forbidden[pkg+"."+name]; ok {
-				r.addBreachAt(n.Pos(), "%s.%s %s, which only cmd and cli/tool may: return a value or an error", pkg, name, what)
+				r.addBreachAt(
+					n.Pos(),
+					"%s.%s %s, which only cmd and cli/tool may: return a value or an error",
+					pkg,
+					name,
+					what,
+				)
 			}
 		})
 	})
@@ -133,15 +164,26 @@ func checkRegistries(r *report) {
 	r.visitProduction(func(p *Package, file *File) {
 		for _, imp := range importsOf(file) {
 			if strings.HasSuffix(imp.path, "/promauto") {
-				r.addBreachAt(imp.pos, "imports promauto: metrics are registered with a Registerer that is passed in")
+				r.addBreachAt(
+					imp.pos,
+					"imports promauto: metrics are registered with a Registerer that is passed in",
+				)
 			}
 		}
 		if rm, _ := roomOf(p.Dir); rm.path == "cmd" {
 			return
 		}
 		ast.Inspect(file.AST, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains([]string{"MustRegister", "DefaultRegisterer", "DefaultGatherer"}, s.Sel.Name) {
-				r.addBreachAt(n.Pos(), "uses %s outside cmd: pass a Registerer and return the error", s.Sel.Name)
+			if s, ok := n.(*ast.SelectorExpr); ok &&
+				slices.Contains(
+					[]string{"MustRegister", "DefaultRegisterer", "DefaultGatherer"},
+					s.Sel.Name,
+				) {
+				r.addBreachAt(
+					n.Pos(),
+					"uses %s outside cmd: pass a Registerer and return the error",
+					s.Sel.Name,
+				)
 			}
 			return true
 		})
@@ -156,8 +198,12 @@ func checkSleep(r *report) {
 			return
 		}
 		visitSelectors(file, func(pkg, name string, n ast.Node) {
-			if pkg == "time" && name == "Sleep" && !file.isExcused("sleep", r.lineOf(n.Pos()), nil, r.tree.Fset) {
-				r.addBreachAt(n.Pos(), "sleeps: take a clock and a context, or wait for the event; else mark it with //muster:sleep and why")
+			if pkg == "time" && name == "Sleep" &&
+				!file.isExcused("sleep", r.lineOf(n.Pos()), nil, r.tree.Fset) {
+				r.addBreachAt(
+					n.Pos(),
+					"sleeps: take a clock and a context, or wait for the event; else mark it with //muster:sleep and why",
+				)
 			}
 		})
 	})
@@ -172,7 +218,11 @@ func checkUnfinished(r *report) {
 		for _, g := range file.AST.Comments {
 			for _, c := range g.List {
 				if w := unfinished.FindString(c.Text); w != "" && p.Dir != "internal/tidy" {
-					r.addBreachAt(c.Pos(), "carries a %s: finish it, or open an issue and say what is missing where users read it", w)
+					r.addBreachAt(
+						c.Pos(),
+						"carries a %s: finish it, or open an issue and say what is missing where users read it",
+						w,
+					)
 				}
 			}
 		}

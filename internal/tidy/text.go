@@ -27,11 +27,23 @@ type wording struct {
 
 // The brackets keep the patterns from finding themselves.
 var forbiddenText = [...]wording{
-	{pattern: regexp.MustCompile("(?:^|[\\s\"'`=(:,<>|])/(w[o]rk|r[o]ot|f[a]rm)/"), why: "is a path of the machine it was written on"},
-	{pattern: regexp.MustCompile(`(?i)\b(?:registry|proxy|artifactory|nexus|mirror|goproxy|npm|pypi)[a-z0-9.-]*\.(internal|intranet|corp|lan|local)\b`),
-		why: "names a private registry"},
-	{pattern: regexp.MustCompile(`(?i)(?:goproxy|registry|index-url)\s*[= ]\s*["']?https?://([a-z0-9.-]+)`),
-		why: "points to a registry other than the public one", but: []string{"registry.npmjs.org", "proxy.golang.org", "pypi.org"}},
+	{
+		pattern: regexp.MustCompile("(?:^|[\\s\"'`=(:,<>|])/(w[o]rk|r[o]ot|f[a]rm)/"),
+		why:     "is a path of the machine it was written on",
+	},
+	{
+		pattern: regexp.MustCompile(
+			`(?i)\b(?:registry|proxy|artifactory|nexus|mirror|goproxy|npm|pypi)[a-z0-9.-]*\.(internal|intranet|corp|lan|local)\b`,
+		),
+		why: "names a private registry",
+	},
+	{
+		pattern: regexp.MustCompile(
+			`(?i)(?:goproxy|registry|index-url)\s*[= ]\s*["']?https?://([a-z0-9.-]+)`,
+		),
+		why: "points to a registry other than the public one",
+		but: []string{"registry.npmjs.org", "proxy.golang.org", "pypi.org"},
+	},
 	{pattern: regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE (KEY)-----`), why: "is a private key"},
 }
 
@@ -55,7 +67,18 @@ func Text(root string) ([]Breach, error) {
 			continue
 		}
 		if info.Size() > largestFile {
-			out = append(out, Breach{"text", filepath.ToSlash(name), 0, fmt.Sprintf("has %d MiB: programs and data do not belong in the tree", info.Size()>>20)})
+			out = append(
+				out,
+				Breach{
+					"text",
+					filepath.ToSlash(name),
+					0,
+					fmt.Sprintf(
+						"has %d MiB: programs and data do not belong in the tree",
+						info.Size()>>20,
+					),
+				},
+			)
 			continue
 		}
 		content, err := os.ReadFile(filepath.Join(root, name))
@@ -76,7 +99,15 @@ func textBreaches(name string, content []byte) []Breach {
 		for _, w := range forbiddenText {
 			for _, m := range w.pattern.FindAllSubmatch(line, -1) {
 				if !slices.Contains(w.but, string(m[len(m)-1])) {
-					out = append(out, Breach{"text", name, i + 1, fmt.Sprintf("%q %s", bytes.TrimSpace(m[0]), w.why)})
+					out = append(
+						out,
+						Breach{
+							"text",
+							name,
+							i + 1,
+							fmt.Sprintf("%q %s", bytes.TrimSpace(m[0]), w.why),
+						},
+					)
 				}
 			}
 		}
@@ -127,7 +158,14 @@ func Decisions(tree *Tree, modules, decisions []string) []Breach {
 	var out []Breach
 	for _, m := range modules {
 		if used[m] != "" && !strings.Contains(text, "`"+m+"`") {
-			out = append(out, Breach{Rule: "decisions", Path: used[m], Text: "imports " + m + ", which no file of docs/decisions explains"})
+			out = append(
+				out,
+				Breach{
+					Rule: "decisions",
+					Path: used[m],
+					Text: "imports " + m + ", which no file of docs/decisions explains",
+				},
+			)
 		}
 	}
 	return out

@@ -133,7 +133,12 @@ func FromSources(module string, sources map[string][]byte) *Tree {
 }
 
 func (t *Tree) parse(p string, src []byte) (*File, error) {
-	syntax, err := parser.ParseFile(t.Fset, p, src, parser.ParseComments|parser.SkipObjectResolution)
+	syntax, err := parser.ParseFile(
+		t.Fset,
+		p,
+		src,
+		parser.ParseComments|parser.SkipObjectResolution,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +149,14 @@ func (t *Tree) parse(p string, src []byte) (*File, error) {
 	for _, group := range syntax.Comments {
 		for _, c := range group.List {
 			if m := markLine.FindStringSubmatch(c.Text); m != nil {
-				file.marks = append(file.marks, &mark{line: t.Fset.Position(c.Pos()).Line, name: m[1], why: strings.TrimSpace(m[2])})
+				file.marks = append(
+					file.marks,
+					&mark{
+						line: t.Fset.Position(c.Pos()).Line,
+						name: m[1],
+						why:  strings.TrimSpace(m[2]),
+					},
+				)
 			}
 		}
 	}

@@ -107,7 +107,9 @@ type listed struct {
 }
 
 func goList(root string, args []string) ([]listed, error) {
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Export,Standard,Module"}, args...)...)
+	cmd := exec.Command(
+		"go",
+		append([]string{"list", "-json=ImportPath,Export,Standard,Module"}, args...)...)
 	cmd.Dir = root
 	// go.mod is read, never changed, whatever flags the caller lives with.
 	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly -buildvcs=false")
@@ -179,7 +181,10 @@ func (c *checker) check(p *Package) {
 // modules are not on this machine; what needs them stays without a type.
 func (t *Tree) CheckStandard(root string) error {
 	imports := t.outsideImports()
-	imports = slices.DeleteFunc(imports, func(importPath string) bool { return !isStandard(importPath) })
+	imports = slices.DeleteFunc(
+		imports,
+		func(importPath string) bool { return !isStandard(importPath) },
+	)
 	exports, err := FindExports(root, imports)
 	if err != nil {
 		return err

@@ -20,7 +20,10 @@ type phrase struct {
 var awkward = [...]phrase{
 	{regexp.MustCompile(`\bw[i]shed for\b`), `"requested", "desired" or "preferred"`},
 	{regexp.MustCompile(`\bevery so m[a]ny\b`), `"interval in seconds", or "every N seconds"`},
-	{regexp.MustCompile(`\bas (few|many|little|near|far|soon) as m[a]y be\b`), `"as few as possible"`},
+	{
+		regexp.MustCompile(`\bas (few|many|little|near|far|soon) as m[a]y be\b`),
+		`"as few as possible"`,
+	},
 	{regexp.MustCompile(`\bc[a]nnot be so\b`), `"invalid ..." and what is expected`},
 	{regexp.MustCompile(`\bcould not be [a]sked\b`), `"queries failed for ..."`},
 	{regexp.MustCompile(`\b(come|comes|came) to r[e]st\b`), `"becomes idle"`},
@@ -65,7 +68,15 @@ func wordBreaches(name string, content []byte) []Breach {
 	for i, line := range bytes.Split(content, []byte("\n")) {
 		for _, p := range awkward {
 			if found := p.pattern.Find(line); found != nil {
-				out = append(out, Breach{"words", name, i + 1, fmt.Sprintf("%q: write %s (docs/style.md)", found, p.instead)})
+				out = append(
+					out,
+					Breach{
+						"words",
+						name,
+						i + 1,
+						fmt.Sprintf("%q: write %s (docs/style.md)", found, p.instead),
+					},
+				)
 			}
 		}
 	}

@@ -8,9 +8,26 @@ import (
 
 // Inventory writes what an agent found.
 func Inventory(inventory *spec.Inventory) *apiv1.Inventory {
-	out := &apiv1.Inventory{BootId: inventory.BootID, BootedAt: int64(inventory.BootedAt), AgentStarted: int64(inventory.AgentStarted), AgentVersion: inventory.AgentVersion,
-		Hostname: inventory.Hostname, Addr: inventory.Addr, Os: inventory.OS, Arch: inventory.Arch, Cpus: inventory.CPUs, Sockets: inventory.Sockets, CoresPerSocket: inventory.CoresPerSocket,
-		ThreadsPerCore: inventory.ThreadsPerCore, Mem: inventory.Mem, TmpDisk: inventory.TmpDisk, Gres: Counts(inventory.GRES), MetricsAddr: inventory.MetricsAddr, Degraded: inventory.Degraded, Socket: inventory.Socket}
+	out := &apiv1.Inventory{
+		BootId:         inventory.BootID,
+		BootedAt:       int64(inventory.BootedAt),
+		AgentStarted:   int64(inventory.AgentStarted),
+		AgentVersion:   inventory.AgentVersion,
+		Hostname:       inventory.Hostname,
+		Addr:           inventory.Addr,
+		Os:             inventory.OS,
+		Arch:           inventory.Arch,
+		Cpus:           inventory.CPUs,
+		Sockets:        inventory.Sockets,
+		CoresPerSocket: inventory.CoresPerSocket,
+		ThreadsPerCore: inventory.ThreadsPerCore,
+		Mem:            inventory.Mem,
+		TmpDisk:        inventory.TmpDisk,
+		Gres:           Counts(inventory.GRES),
+		MetricsAddr:    inventory.MetricsAddr,
+		Degraded:       inventory.Degraded,
+		Socket:         inventory.Socket,
+	}
 	for k := range inventory.GPUs {
 		out.Gpus = append(out.Gpus, GPU(&inventory.GPUs[k]))
 	}
@@ -19,10 +36,26 @@ func Inventory(inventory *spec.Inventory) *apiv1.Inventory {
 
 // ToInventory reads what an agent found.
 func ToInventory(inventory *apiv1.Inventory) spec.Inventory {
-	out := spec.Inventory{BootID: inventory.GetBootId(), BootedAt: spec.Instant(inventory.GetBootedAt()), AgentStarted: spec.Instant(inventory.GetAgentStarted()),
-		AgentVersion: inventory.GetAgentVersion(), Hostname: inventory.GetHostname(), Addr: inventory.GetAddr(), OS: inventory.GetOs(), Arch: inventory.GetArch(), CPUs: inventory.GetCpus(),
-		Sockets: inventory.GetSockets(), CoresPerSocket: inventory.GetCoresPerSocket(), ThreadsPerCore: inventory.GetThreadsPerCore(), Mem: inventory.GetMem(),
-		TmpDisk: inventory.GetTmpDisk(), GRES: ToCounts(inventory.GetGres()), MetricsAddr: inventory.GetMetricsAddr(), Degraded: inventory.GetDegraded(), Socket: inventory.GetSocket()}
+	out := spec.Inventory{
+		BootID:         inventory.GetBootId(),
+		BootedAt:       spec.Instant(inventory.GetBootedAt()),
+		AgentStarted:   spec.Instant(inventory.GetAgentStarted()),
+		AgentVersion:   inventory.GetAgentVersion(),
+		Hostname:       inventory.GetHostname(),
+		Addr:           inventory.GetAddr(),
+		OS:             inventory.GetOs(),
+		Arch:           inventory.GetArch(),
+		CPUs:           inventory.GetCpus(),
+		Sockets:        inventory.GetSockets(),
+		CoresPerSocket: inventory.GetCoresPerSocket(),
+		ThreadsPerCore: inventory.GetThreadsPerCore(),
+		Mem:            inventory.GetMem(),
+		TmpDisk:        inventory.GetTmpDisk(),
+		GRES:           ToCounts(inventory.GetGres()),
+		MetricsAddr:    inventory.GetMetricsAddr(),
+		Degraded:       inventory.GetDegraded(),
+		Socket:         inventory.GetSocket(),
+	}
 	for _, g := range inventory.GetGpus() {
 		out.GPUs = append(out.GPUs, ToGPU(g))
 	}
@@ -31,28 +64,89 @@ func ToInventory(inventory *apiv1.Inventory) spec.Inventory {
 
 // Usage writes what an attempt used.
 func Usage(usage *spec.Usage) *apiv1.Usage {
-	out := &apiv1.Usage{UserCpu: int64(usage.UserCPU), SystemCpu: int64(usage.SystemCPU), PeakRss: usage.PeakRSS, HasRss: usage.HasRSS,
-		ReadBytes: usage.ReadB, WriteBytes: usage.WriteB, EnergyMj: usage.EnergyMJ, HasEnergy: usage.HasEnergy, MajFaults: usage.MajFaults,
-		MemMibS: usage.MemMiBS, OomKilled: usage.OOMKilled, PeakVm: usage.PeakVM, CpuKhz: usage.CPUKHz}
+	out := &apiv1.Usage{
+		UserCpu:    int64(usage.UserCPU),
+		SystemCpu:  int64(usage.SystemCPU),
+		PeakRss:    usage.PeakRSS,
+		HasRss:     usage.HasRSS,
+		ReadBytes:  usage.ReadB,
+		WriteBytes: usage.WriteB,
+		EnergyMj:   usage.EnergyMJ,
+		HasEnergy:  usage.HasEnergy,
+		MajFaults:  usage.MajFaults,
+		MemMibS:    usage.MemMiBS,
+		OomKilled:  usage.OOMKilled,
+		PeakVm:     usage.PeakVM,
+		CpuKhz:     usage.CPUKHz,
+	}
 	for i := range usage.GPUs {
 		g := &usage.GPUs[i]
-		out.Gpus = append(out.Gpus, &apiv1.GpuUsage{Uuid: g.UUID, NoProcess: int64(g.NoProcess), Idle: int64(g.Idle), Busy: int64(g.Busy),
-			UtilNs: int64(g.UtilNS), SmNs: int64(g.SMNS), TensorNs: int64(g.TensorNS), PeakMem: g.PeakMem, MemMibS: g.MemMiBS,
-			EnergyMj: g.EnergyMJ, Throttled: int64(g.Throttled), Xids: g.XIDs, Has: g.Has, Method: uint32(g.Method), Share: g.Share})
+		out.Gpus = append(
+			out.Gpus,
+			&apiv1.GpuUsage{
+				Uuid:      g.UUID,
+				NoProcess: int64(g.NoProcess),
+				Idle:      int64(g.Idle),
+				Busy:      int64(g.Busy),
+				UtilNs: int64(
+					g.UtilNS,
+				),
+				SmNs:      int64(g.SMNS),
+				TensorNs:  int64(g.TensorNS),
+				PeakMem:   g.PeakMem,
+				MemMibS:   g.MemMiBS,
+				EnergyMj:  g.EnergyMJ,
+				Throttled: int64(g.Throttled),
+				Xids:      g.XIDs,
+				Has:       g.Has,
+				Method:    uint32(g.Method),
+				Share:     g.Share,
+			},
+		)
 	}
 	return out
 }
 
 // ToUsage reads what an attempt used.
 func ToUsage(usage *apiv1.Usage) spec.Usage {
-	out := spec.Usage{UserCPU: spec.Span(usage.GetUserCpu()), SystemCPU: spec.Span(usage.GetSystemCpu()), PeakRSS: usage.GetPeakRss(), HasRSS: usage.GetHasRss(),
-		ReadB: usage.GetReadBytes(), WriteB: usage.GetWriteBytes(), EnergyMJ: usage.GetEnergyMj(), HasEnergy: usage.GetHasEnergy(), MajFaults: usage.GetMajFaults(),
-		MemMiBS: usage.GetMemMibS(), OOMKilled: usage.GetOomKilled(), PeakVM: usage.GetPeakVm(), CPUKHz: usage.GetCpuKhz()}
+	out := spec.Usage{
+		UserCPU:   spec.Span(usage.GetUserCpu()),
+		SystemCPU: spec.Span(usage.GetSystemCpu()),
+		PeakRSS:   usage.GetPeakRss(),
+		HasRSS:    usage.GetHasRss(),
+		ReadB:     usage.GetReadBytes(),
+		WriteB:    usage.GetWriteBytes(),
+		EnergyMJ:  usage.GetEnergyMj(),
+		HasEnergy: usage.GetHasEnergy(),
+		MajFaults: usage.GetMajFaults(),
+		MemMiBS:   usage.GetMemMibS(),
+		OOMKilled: usage.GetOomKilled(),
+		PeakVM:    usage.GetPeakVm(),
+		CPUKHz:    usage.GetCpuKhz(),
+	}
 	for _, gpu := range usage.GetGpus() {
-		out.GPUs = append(out.GPUs, spec.GPUUsage{UUID: gpu.GetUuid(), NoProcess: spec.Span(gpu.GetNoProcess()), Idle: spec.Span(gpu.GetIdle()),
-			Busy: spec.Span(gpu.GetBusy()), UtilNS: spec.Span(gpu.GetUtilNs()), SMNS: spec.Span(gpu.GetSmNs()), TensorNS: spec.Span(gpu.GetTensorNs()),
-			PeakMem: gpu.GetPeakMem(), MemMiBS: gpu.GetMemMibS(), EnergyMJ: gpu.GetEnergyMj(), Throttled: spec.Span(gpu.GetThrottled()), XIDs: gpu.GetXids(), Has: gpu.GetHas(),
-			Method: spec.GPUMethod(gpu.GetMethod()), Share: gpu.GetShare()})
+		out.GPUs = append(
+			out.GPUs,
+			spec.GPUUsage{
+				UUID:      gpu.GetUuid(),
+				NoProcess: spec.Span(gpu.GetNoProcess()),
+				Idle:      spec.Span(gpu.GetIdle()),
+				Busy: spec.Span(
+					gpu.GetBusy(),
+				),
+				UtilNS:    spec.Span(gpu.GetUtilNs()),
+				SMNS:      spec.Span(gpu.GetSmNs()),
+				TensorNS:  spec.Span(gpu.GetTensorNs()),
+				PeakMem:   gpu.GetPeakMem(),
+				MemMiBS:   gpu.GetMemMibS(),
+				EnergyMJ:  gpu.GetEnergyMj(),
+				Throttled: spec.Span(gpu.GetThrottled()),
+				XIDs:      gpu.GetXids(),
+				Has:       gpu.GetHas(),
+				Method:    spec.GPUMethod(gpu.GetMethod()),
+				Share:     gpu.GetShare(),
+			},
+		)
 	}
 	return out
 }
@@ -62,14 +156,37 @@ func ToStepResult(run *apiv1.RunEnded) *event.StepResult {
 	if run == nil {
 		return nil
 	}
-	return &event.StepResult{Started: spec.Instant(run.GetStarted()), Ended: spec.Instant(run.GetEnded()),
-		Exit: spec.ExitStatus{Code: run.GetExitCode(), Signal: run.GetExitSignal()}, Unknown: run.GetUnknown(), Detail: run.GetDetail()}
+	return &event.StepResult{
+		Started: spec.Instant(run.GetStarted()),
+		Ended:   spec.Instant(run.GetEnded()),
+		Exit: spec.ExitStatus{
+			Code:   run.GetExitCode(),
+			Signal: run.GetExitSignal(),
+		},
+		Unknown: run.GetUnknown(),
+		Detail:  run.GetDetail(),
+	}
 }
 
 // GPUFault writes what happened to a GPU.
 func GPUFault(f *spec.GPUFault) *apiv1.GpuFault {
-	return &apiv1.GpuFault{Uuid: f.UUID, Kind: uint32(f.Kind), Xid: f.XID, Class: f.Class, Text: f.Text, At: int64(f.At), Count: f.Count,
-		JobUid: uint64(f.Job), JobId: uint64(f.JobID), Attempt: f.Attempt, Idle: int64(f.Idle), Warned: f.Warned, Cancel: int64(f.Cancel)}
+	return &apiv1.GpuFault{
+		Uuid:  f.UUID,
+		Kind:  uint32(f.Kind),
+		Xid:   f.XID,
+		Class: f.Class,
+		Text:  f.Text,
+		At:    int64(f.At),
+		Count: f.Count,
+		JobUid: uint64(
+			f.Job,
+		),
+		JobId:   uint64(f.JobID),
+		Attempt: f.Attempt,
+		Idle:    int64(f.Idle),
+		Warned:  f.Warned,
+		Cancel:  int64(f.Cancel),
+	}
 }
 
 // maxFaultText bounds what an agent can put into the ledger with a fault.
@@ -78,6 +195,18 @@ const maxFaultText = 256
 // ToGPUFault reads it. What an agent says is cut to what the ledger takes.
 func ToGPUFault(f *apiv1.GpuFault) spec.GPUFault {
 	cut := func(s string) string { return s[:min(len(s), maxFaultText)] }
-	return spec.GPUFault{UUID: cut(f.GetUuid()), Kind: spec.GPUFaultKind(min(f.GetKind(), 255)), XID: f.GetXid(), Class: cut(f.GetClass()), Text: cut(f.GetText()),
-		At: spec.Instant(f.GetAt()), Count: f.GetCount(), Job: spec.JobUID(f.GetJobUid()), Attempt: f.GetAttempt(), Idle: spec.Span(f.GetIdle())}
+	return spec.GPUFault{
+		UUID:  cut(f.GetUuid()),
+		Kind:  spec.GPUFaultKind(min(f.GetKind(), 255)),
+		XID:   f.GetXid(),
+		Class: cut(f.GetClass()),
+		Text:  cut(f.GetText()),
+		At: spec.Instant(
+			f.GetAt(),
+		),
+		Count:   f.GetCount(),
+		Job:     spec.JobUID(f.GetJobUid()),
+		Attempt: f.GetAttempt(),
+		Idle:    spec.Span(f.GetIdle()),
+	}
 }

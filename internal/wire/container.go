@@ -10,9 +10,18 @@ func container(c *spec.Container) *apiv1.Container {
 	if c == nil {
 		return nil
 	}
-	out := &apiv1.Container{Image: c.Image, WorkDir: c.WorkDir, Home: c.Home, ReadOnly: c.ReadOnly, Keep: c.Keep}
+	out := &apiv1.Container{
+		Image:    c.Image,
+		WorkDir:  c.WorkDir,
+		Home:     c.Home,
+		ReadOnly: c.ReadOnly,
+		Keep:     c.Keep,
+	}
 	for _, m := range c.Mounts {
-		out.Mounts = append(out.Mounts, &apiv1.ContainerMount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly})
+		out.Mounts = append(
+			out.Mounts,
+			&apiv1.ContainerMount{Source: m.Source, Target: m.Target, ReadOnly: m.ReadOnly},
+		)
 	}
 	return out
 }
@@ -22,9 +31,22 @@ func toContainer(m *apiv1.Container) *spec.Container {
 	if m == nil {
 		return nil
 	}
-	out := &spec.Container{Image: m.GetImage(), WorkDir: m.GetWorkDir(), Home: m.GetHome(), ReadOnly: m.GetReadOnly(), Keep: m.GetKeep()}
+	out := &spec.Container{
+		Image:    m.GetImage(),
+		WorkDir:  m.GetWorkDir(),
+		Home:     m.GetHome(),
+		ReadOnly: m.GetReadOnly(),
+		Keep:     m.GetKeep(),
+	}
 	for _, one := range m.GetMounts() {
-		out.Mounts = append(out.Mounts, spec.ContainerMount{Source: one.GetSource(), Target: one.GetTarget(), ReadOnly: one.GetReadOnly()})
+		out.Mounts = append(
+			out.Mounts,
+			spec.ContainerMount{
+				Source:   one.GetSource(),
+				Target:   one.GetTarget(),
+				ReadOnly: one.GetReadOnly(),
+			},
+		)
 	}
 	return out
 }

@@ -81,7 +81,13 @@ func EventParts(e event.Event, name func(spec.JobUID) string) []EventPart {
 		return jobParts(e, name)
 	case TopicNode:
 		return []EventPart{nodePart(e, name)}
-	case TopicSecret, TopicCluster, TopicPartition, TopicReservation, TopicUse, TopicPolicy, NumTopics:
+	case TopicSecret,
+		TopicCluster,
+		TopicPartition,
+		TopicReservation,
+		TopicUse,
+		TopicPolicy,
+		NumTopics:
 	}
 	return []EventPart{clusterPart(e)}
 }
@@ -105,7 +111,10 @@ func (f *facts) number(name string, n int64) {
 
 func (f *facts) time(name string, at spec.Instant) {
 	if at != 0 {
-		*f = append(*f, &apiv1.EventField{Name: name, Value: &apiv1.EventField_Time{Time: int64(at)}})
+		*f = append(
+			*f,
+			&apiv1.EventField{Name: name, Value: &apiv1.EventField_Time{Time: int64(at)}},
+		)
 	}
 }
 

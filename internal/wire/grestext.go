@@ -59,9 +59,15 @@ func gresUsed(node *state.Node) string {
 					idx = idx.Set(int(node.GPUs[i].Index))
 				}
 			}
-			parts = append(parts, fmt.Sprintf("%s:%d(IDX:%s)", typed("gpu", gres.Type), idx.Count(), Indices(idx)))
+			parts = append(
+				parts,
+				fmt.Sprintf("%s:%d(IDX:%s)", typed("gpu", gres.Type), idx.Count(), Indices(idx)),
+			)
 		case spec.Shares(gres.Name) && node.Shares != nil:
-			parts = append(parts, typed(gres.Name, gres.Type)+sharesUsed(node, gres.Name, gres.Type))
+			parts = append(
+				parts,
+				typed(gres.Name, gres.Type)+sharesUsed(node, gres.Name, gres.Type),
+			)
 		default:
 			used := int64(0)
 			for _, u := range node.UsedGRES {

@@ -35,12 +35,23 @@ func NewShower(v *view.View, now spec.Instant, detail bool) *Shower {
 func (s *Shower) Job(job *state.Job) *apiv1.JobInfo {
 	jobSpec := job.Spec
 	out := &apiv1.JobInfo{
-		Uid: uint64(job.UID), JobId: uint32(job.ID), ArrayTask: job.Task, ArrayTasks: Tasks(job.Tasks),
+		Uid: uint64(
+			job.UID,
+		), JobId: uint32(job.ID), ArrayTask: job.Task, ArrayTasks: Tasks(job.Tasks),
 		UserId: jobSpec.UID, User: jobSpec.User, GroupId: jobSpec.GID, Group: jobSpec.Group,
-		State: uint32(job.State), Completing: job.Completing() || (job.State.Active() && job.Ending != nil),
-		Reason: Reason(job.Reason), Hold: uint32(job.Hold), Attempt: job.Attempt, Restarts: job.Restarts,
-		Submit: int64(job.Submitted), Eligible: int64(job.Eligible), Start: int64(job.Started), End: int64(job.Ended),
-		Partition: strings.Join(jobSpec.Partitions, ","), Qos: jobSpec.QOSText(), ReqTres: TRES(job.Req), NumNodes: uint32(job.Req.Node), NumCpus: uint32(job.Req.CPU),
+		State: uint32(
+			job.State,
+		), Completing: job.Completing() || (job.State.Active() && job.Ending != nil),
+		Reason: Reason(
+			job.Reason,
+		), Hold: uint32(job.Hold), Attempt: job.Attempt, Restarts: job.Restarts,
+		Submit: int64(
+			job.Submitted,
+		), Eligible: int64(job.Eligible), Start: int64(job.Started), End: int64(job.Ended),
+		Partition: strings.Join(
+			jobSpec.Partitions,
+			",",
+		), Qos: jobSpec.QOSText(), ReqTres: TRES(job.Req), NumNodes: uint32(job.Req.Node), NumCpus: uint32(job.Req.CPU),
 		ExitCode: job.Exit.Code, ExitSignal: job.Exit.Signal, DerivedCode: job.Derived.Code, DerivedSignal: job.Derived.Signal,
 		EndedBy: job.EndedBy, Changed: job.Changed, Backfilled: job.Backfill, TimeLimit: s.limit(job), Priority: s.priority(job),
 		NumTasks: s.tasks(job), LastSchedEval: int64(s.v.Pass.LastAt),
@@ -123,8 +134,16 @@ func (s *Shower) allocation(job *state.Job, out *apiv1.JobInfo) {
 	}
 	allocation := job.Alloc
 	out.Qos = job.QOS()
-	out.Partition, out.Nodes, out.BatchHost = allocation.Partition, hostlist.Fold(allocation.NodeNames()), allocation.Nodes[0].Name
-	out.NumNodes, out.NumCpus, out.AllocTres = uint32(len(allocation.Nodes)), uint32(allocation.TRES.CPU), TRES(allocation.TRES)
+	out.Partition, out.Nodes, out.BatchHost = allocation.Partition, hostlist.Fold(
+		allocation.NodeNames(),
+	), allocation.Nodes[0].Name
+	out.NumNodes, out.NumCpus, out.AllocTres = uint32(
+		len(allocation.Nodes),
+	), uint32(
+		allocation.TRES.CPU,
+	), TRES(
+		allocation.TRES,
+	)
 	if at := job.Deadline(); job.State.Active() && at != spec.FarFuture {
 		out.End = int64(at)
 	}
@@ -151,7 +170,8 @@ func (s *Shower) boot(job *state.Job, out *apiv1.JobInfo) {
 	out.Booting, out.End = hostlist.Fold(names), 0
 	for _, name := range names {
 		n := s.v.State.Node(name)
-		if by := n.PowerAt.Add(scheduler.PowerTimes(s.v.State, n).UpIn); n.Power == event.PoweringUp && (out.BootBy == 0 || int64(by) < out.BootBy) {
+		if by := n.PowerAt.Add(scheduler.PowerTimes(s.v.State, n).UpIn); n.Power == event.PoweringUp &&
+			(out.BootBy == 0 || int64(by) < out.BootBy) {
 			out.BootBy = int64(by)
 		}
 	}
@@ -159,12 +179,28 @@ func (s *Shower) boot(job *state.Job, out *apiv1.JobInfo) {
 
 // NodeAlloc writes one node's part of an allocation.
 func NodeAlloc(node *spec.NodeAlloc) *apiv1.NodeAlloc {
-	out := &apiv1.NodeAlloc{Name: node.Name, Cpus: node.CPUs, Mem: node.Mem, Gres: Counts(node.GRES), Tasks: node.Tasks}
+	out := &apiv1.NodeAlloc{
+		Name:  node.Name,
+		Cpus:  node.CPUs,
+		Mem:   node.Mem,
+		Gres:  Counts(node.GRES),
+		Tasks: node.Tasks,
+	}
 	for _, g := range node.GPUs {
 		out.Gpus = append(out.Gpus, &apiv1.GpuRef{Uuid: g.UUID, Index: g.Index, Type: g.Type})
 	}
 	for _, g := range node.Shares {
-		out.Shares = append(out.Shares, &apiv1.GpuShare{Uuid: g.UUID, Index: g.Index, Type: g.Type, Name: g.Name, N: g.N, Of: g.Of})
+		out.Shares = append(
+			out.Shares,
+			&apiv1.GpuShare{
+				Uuid:  g.UUID,
+				Index: g.Index,
+				Type:  g.Type,
+				Name:  g.Name,
+				N:     g.N,
+				Of:    g.Of,
+			},
+		)
 	}
 	return out
 }
@@ -172,7 +208,11 @@ func NodeAlloc(node *spec.NodeAlloc) *apiv1.NodeAlloc {
 // pending writes what is predicted for a waiting job.
 func (s *Shower) pending(job *state.Job, out *apiv1.JobInfo) {
 	if p := s.v.Plan.Of(job.UID); p != nil {
-		out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = int64(p.Start), s.nodeNames(p.Nodes), p.Estimate
+		out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = int64(
+			p.Start,
+		), s.nodeNames(
+			p.Nodes,
+		), p.Estimate
 	}
 	if out.Start == 0 && job.Begin > s.now {
 		out.Start = int64(job.Begin)

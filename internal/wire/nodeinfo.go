@@ -48,16 +48,26 @@ func capacity(nodeSpec *spec.NodeSpec) *apiv1.Tres {
 func Node(st *state.State, node *state.Node, live NodeLive, planned bool) *apiv1.NodeInfo {
 	nodeSpec := node.Spec
 	out := &apiv1.NodeInfo{
-		NodeId: uint32(node.ID), Name: nodeSpec.Name, Hostname: nodeSpec.Hostname, Addr: nodeSpec.Addr, Port: nodeSpec.Port, CoreSpec: nodeSpec.CoreSpecCount, CpuSpec: nodeSpec.CPUSpecList, MemSpec: nodeSpec.MemSpecLimit, CpusConfigured: nodeSpec.CPUs,
+		NodeId: uint32(
+			node.ID,
+		), Name: nodeSpec.Name, Hostname: nodeSpec.Hostname, Addr: nodeSpec.Addr, Port: nodeSpec.Port, CoreSpec: nodeSpec.CoreSpecCount, CpuSpec: nodeSpec.CPUSpecList, MemSpec: nodeSpec.MemSpecLimit, CpusConfigured: nodeSpec.CPUs,
 		Cpus: node.CPUs, CpusAlloc: int64(node.UsedCPU.Count()),
 		Boards: nodeSpec.Boards, Sockets: nodeSpec.Sockets, CoresPerSocket: nodeSpec.CoresPerSocket, ThreadsPerCore: nodeSpec.ThreadsPerCore,
 		Mem: nodeSpec.Mem, MemAlloc: node.UsedMem, MemFree: live.MemFree, LoadMilli: live.LoadMilli, LastSeen: int64(live.LastSeen),
 		TmpDisk: nodeSpec.TmpDisk, Weight: max(nodeSpec.Weight, 1), Features: nodeSpec.Features, Gres: GRESText(nodeSpec.GRES), GresUsed: gresUsed(node),
 		AvailableFeatures: nodeSpec.Available, Comment: node.Comment, Extra: node.Extra,
 		Reason: node.Reason, ReasonTime: int64(node.ReasonAt), CfgTres: capacity(nodeSpec), AllocTres: TRES(node.InUse()),
-		Admin: uint32(node.Admin), Registered: node.Inv != nil, Lost: node.Lost, Invalid: node.Invalid, LastBusy: int64(node.BusyAt), ResumeAt: int64(node.ResumeAt), Planned: planned,
+		Admin: uint32(
+			node.Admin,
+		), Registered: node.Inv != nil, Lost: node.Lost, Invalid: node.Invalid, LastBusy: int64(node.BusyAt), ResumeAt: int64(node.ResumeAt), Planned: planned,
 	}
-	out.Power, out.PowerAt, out.Cloud, out.Dynamic, out.Future = uint32(node.Power), int64(node.PowerAt), nodeSpec.State == "CLOUD", nodeSpec.Dynamic, Future(node)
+	out.Power, out.PowerAt, out.Cloud, out.Dynamic, out.Future = uint32(
+		node.Power,
+	), int64(
+		node.PowerAt,
+	), nodeSpec.State == "CLOUD", nodeSpec.Dynamic, Future(
+		node,
+	)
 	if reboot := node.Reboot; reboot != nil {
 		out.Reboot, out.RebootAsap = 1, reboot.ASAP
 		if reboot.Issued {
@@ -130,7 +140,8 @@ func holder(st *state.State, node *state.Node, uuid string) (uint64, uint32) {
 		job := st.Job(uid)
 		for i := range job.Alloc.Nodes {
 			a := &job.Alloc.Nodes[i]
-			if a.ID == node.ID && slices.ContainsFunc(a.GPUs, func(g spec.GPURef) bool { return g.UUID == uuid }) {
+			if a.ID == node.ID &&
+				slices.ContainsFunc(a.GPUs, func(g spec.GPURef) bool { return g.UUID == uuid }) {
 				return uint64(uid), uint32(job.ID)
 			}
 		}
@@ -140,14 +151,40 @@ func holder(st *state.State, node *state.Node, uuid string) (uint64, uint32) {
 
 // GPU writes a device.
 func GPU(g *spec.GPU) *apiv1.GpuInfo {
-	return &apiv1.GpuInfo{Index: g.Index, Uuid: g.UUID, Type: g.Type, Model: g.Model, Pci: g.PCI, Mem: g.Mem, Path: g.Path,
-		Provider: g.Provider, Minor: g.Minor, Numa: g.NUMA, Links: g.Links, Cpus: g.CPUs, Parent: g.Parent}
+	return &apiv1.GpuInfo{
+		Index:    g.Index,
+		Uuid:     g.UUID,
+		Type:     g.Type,
+		Model:    g.Model,
+		Pci:      g.PCI,
+		Mem:      g.Mem,
+		Path:     g.Path,
+		Provider: g.Provider,
+		Minor:    g.Minor,
+		Numa:     g.NUMA,
+		Links:    g.Links,
+		Cpus:     g.CPUs,
+		Parent:   g.Parent,
+	}
 }
 
 // ToGPU reads a device.
 func ToGPU(g *apiv1.GpuInfo) spec.GPU {
-	return spec.GPU{Index: g.GetIndex(), UUID: g.GetUuid(), Type: g.GetType(), Minor: g.GetMinor(), PCI: g.GetPci(), Model: g.GetModel(),
-		Mem: g.GetMem(), NUMA: g.GetNuma(), Path: g.GetPath(), Parent: g.GetParent(), Links: g.GetLinks(), CPUs: g.GetCpus(), Provider: g.GetProvider()}
+	return spec.GPU{
+		Index:    g.GetIndex(),
+		UUID:     g.GetUuid(),
+		Type:     g.GetType(),
+		Minor:    g.GetMinor(),
+		PCI:      g.GetPci(),
+		Model:    g.GetModel(),
+		Mem:      g.GetMem(),
+		NUMA:     g.GetNuma(),
+		Path:     g.GetPath(),
+		Parent:   g.GetParent(),
+		Links:    g.GetLinks(),
+		CPUs:     g.GetCpus(),
+		Provider: g.GetProvider(),
+	}
 }
 
 // Indices writes a set as ranges, N/A when it is empty: 0-3,7.
@@ -223,7 +260,8 @@ func NodeState(node *apiv1.NodeInfo) string {
 	if node.GetJobsCompleting() > 0 {
 		base += "+COMPLETING"
 	}
-	if admin == event.NodeDrain || node.GetInvalid() != "" || power == event.PowerDownASAP || (node.GetReboot() == 1 && node.GetRebootAsap()) {
+	if admin == event.NodeDrain || node.GetInvalid() != "" || power == event.PowerDownASAP ||
+		(node.GetReboot() == 1 && node.GetRebootAsap()) {
 		base += "+DRAIN"
 	}
 	if admin == event.NodeFail {
@@ -235,7 +273,8 @@ func NodeState(node *apiv1.NodeInfo) string {
 	if node.GetDynamic() {
 		base += "+DYNAMIC_NORM"
 	}
-	if node.GetLost() || (!node.GetRegistered() && !asleep && !node.GetFuture()) || power == event.PoweringUp {
+	if node.GetLost() || (!node.GetRegistered() && !asleep && !node.GetFuture()) ||
+		power == event.PoweringUp {
 		base += "+NOT_RESPONDING"
 	}
 	base += [...]string{event.PowerDownWish: "+POWER_DOWN", event.PowerDownASAP: "+POWER_DOWN", event.PoweringDown: "+POWERING_DOWN", event.PoweredDown: "+POWERED_DOWN",
@@ -247,7 +286,8 @@ func NodeState(node *apiv1.NodeInfo) string {
 	case node.GetReservation() != "":
 		return base + "+RESERVED"
 	}
-	if node.GetPlanned() && idle && node.GetJobsCompleting() == 0 && !strings.Contains(base, "DRAIN") {
+	if node.GetPlanned() && idle && node.GetJobsCompleting() == 0 &&
+		!strings.Contains(base, "DRAIN") {
 		base += "+PLANNED"
 	}
 	return base
@@ -267,13 +307,21 @@ func Partition(st *state.State, partition *state.Partition) *apiv1.PartitionInfo
 	ps := partition.Spec
 	out := &apiv1.PartitionInfo{
 		Name: ps.Name, IsDefault: ps.Default, State: uint32(max(ps.State, spec.PartitionUp)), Nodes: nodesOf(ps), NodeNames: ps.NodeNames,
-		MaxTime: partTime(ps.MaxTime, Unlimited), DefaultTime: partTime(ps.DefaultTime, 0), MinNodes: ps.MinNodes, MaxNodes: ps.MaxNodes,
-		PriorityTier: max(ps.PriorityTier, 1), PriorityJobFactor: max(ps.PriorityJobFactor, 1), Qos: ps.QOS,
+		MaxTime: partTime(
+			ps.MaxTime,
+			Unlimited,
+		), DefaultTime: partTime(ps.DefaultTime, 0), MinNodes: ps.MinNodes, MaxNodes: ps.MaxNodes,
+		PriorityTier: max(
+			ps.PriorityTier,
+			1,
+		), PriorityJobFactor: max(ps.PriorityJobFactor, 1), Qos: ps.QOS,
 		AllowAccounts: ps.AllowAccounts, DenyAccounts: ps.DenyAccounts, AllowQos: ps.AllowQOS, DenyQos: ps.DenyQOS, AllowGroups: ps.AllowGroups,
 		DefMemPerCpu: ps.DefMemPerCPU, DefMemPerNode: ps.DefMemPerNode, MaxMemPerCpu: ps.MaxMemPerCPU, MaxMemPerNode: ps.MaxMemPerNode,
 		OverSubscribe: ps.OverSubscribe, Hidden: ps.Hidden, RootOnly: ps.RootOnly, DisableRootJobs: ps.DisableRootJobs, ReqResv: ps.ReqResv,
 		Lln: ps.LLN, PreemptMode: ps.PreemptMode, GraceTime: int64(ps.GraceTime), MaxCpusPerNode: ps.MaxCPUsPerNode, ExclusiveUser: ps.ExclusiveUser,
-		SuspendTime: Span(ps.SuspendTime), SuspendTimeout: int64(ps.SuspendTimeout), ResumeTimeout: int64(ps.ResumeTimeout), PowerDownOnIdle: ps.PowerDownOnIdle, Topology: ps.Topology,
+		SuspendTime: Span(
+			ps.SuspendTime,
+		), SuspendTimeout: int64(ps.SuspendTimeout), ResumeTimeout: int64(ps.ResumeTimeout), PowerDownOnIdle: ps.PowerDownOnIdle, Topology: ps.Topology,
 	}
 	var tres spec.TRES
 	for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {

@@ -14,11 +14,28 @@ func Policy(policy *state.Policy) *apiv1.PolicyReply {
 	}
 	for i := range policy.Accounts {
 		a := &policy.Accounts[i]
-		out.Accounts = append(out.Accounts, &apiv1.Account{Name: a.Name, Description: a.Description, Organization: a.Organization, Parent: a.Parent, Coordinators: a.Coordinators})
+		out.Accounts = append(
+			out.Accounts,
+			&apiv1.Account{
+				Name:         a.Name,
+				Description:  a.Description,
+				Organization: a.Organization,
+				Parent:       a.Parent,
+				Coordinators: a.Coordinators,
+			},
+		)
 	}
 	for i := range policy.Users {
 		u := &policy.Users[i]
-		out.Users = append(out.Users, &apiv1.AccountingUser{Name: u.Name, DefaultAccount: u.DefaultAccount, DefaultWckey: u.DefaultWCKey, AdminLevel: u.AdminLevel})
+		out.Users = append(
+			out.Users,
+			&apiv1.AccountingUser{
+				Name:           u.Name,
+				DefaultAccount: u.DefaultAccount,
+				DefaultWckey:   u.DefaultWCKey,
+				AdminLevel:     u.AdminLevel,
+			},
+		)
 	}
 	for i := range policy.Assocs {
 		out.Associations = append(out.Associations, Association(&policy.Assocs[i]))
@@ -28,33 +45,118 @@ func Policy(policy *state.Policy) *apiv1.PolicyReply {
 	}
 	for i := range policy.Resources {
 		r := &policy.Resources[i]
-		out.Resources = append(out.Resources, &apiv1.Resource{Name: r.Name, Server: r.Server, ServerType: r.ServerType, Type: r.Type, Description: r.Description,
-			Manager: r.Manager, Count: r.Count, Allowed: r.Allowed, Absolute: r.Absolute, LastConsumed: r.LastConsumed})
+		out.Resources = append(
+			out.Resources,
+			&apiv1.Resource{
+				Name:         r.Name,
+				Server:       r.Server,
+				ServerType:   r.ServerType,
+				Type:         r.Type,
+				Description:  r.Description,
+				Manager:      r.Manager,
+				Count:        r.Count,
+				Allowed:      r.Allowed,
+				Absolute:     r.Absolute,
+				LastConsumed: r.LastConsumed,
+			},
+		)
 	}
 	return out
 }
 
 // QOS writes a QOS.
 func QOS(qos *spec.QOS) *apiv1.Qos {
-	return &apiv1.Qos{Id: qos.ID, Name: qos.Name, Description: qos.Description, Priority: qos.Priority, Flags: qos.Flags, MaxWall: int64(qos.MaxWall),
-		MaxTresPerJob: Limits(qos.MaxTRESPerJob), MaxTresPerNode: Limits(qos.MaxTRESPerNode), MaxTresPerUser: Limits(qos.MaxTRESPerUser),
-		MaxTresPerAccount: Limits(qos.MaxTRESPerAcct), MinTresPerJob: Limits(qos.MinTRESPerJob), GrpTres: Limits(qos.GrpTRES),
-		GrpTresMins: Limits(qos.GrpTRESMins), GrpTresRunMins: Limits(qos.GrpTRESRunMins), GrpWall: int64(qos.GrpWall), GrpJobs: optionalInt(qos.GrpJobs),
-		GrpSubmitJobs: optionalInt(qos.GrpSubmitJobs), MaxJobsPerUser: optionalInt(qos.MaxJobsPerUser), MaxSubmitPerUser: optionalInt(qos.MaxSubmitPerUser),
-		MaxJobsPerAccount: optionalInt(qos.MaxJobsPerAcct), MaxSubmitPerAccount: optionalInt(qos.MaxSubmitPerAcct), GraceTime: int64(qos.GraceTime),
-		Preempt: qos.Preempt, PreemptMode: qos.PreemptMode, UsageFactor: qos.UsageFactor, MinPrio: optionalInt(qos.MinPrio),
-		MaxTresMins: Limits(qos.MaxTRESMins), MaxRunMinsAccount: Limits(qos.MaxRunMinsAcct), MaxRunMinsUser: Limits(qos.MaxRunMinsUser),
-		GrpJobsAccrue: optionalInt(qos.GrpJobsAccrue), MaxAccruePerUser: optionalInt(qos.MaxAccruePerUser), MaxAccruePerAccount: optionalInt(qos.MaxAccruePerAcct),
-		LimitFactor: qos.LimitFactor, UsageThreshold: optionalInt(qos.UsageThreshold), PreemptExempt: int64(qos.PreemptExempt)}
+	return &apiv1.Qos{
+		Id:          qos.ID,
+		Name:        qos.Name,
+		Description: qos.Description,
+		Priority:    qos.Priority,
+		Flags:       qos.Flags,
+		MaxWall:     int64(qos.MaxWall),
+		MaxTresPerJob: Limits(
+			qos.MaxTRESPerJob,
+		),
+		MaxTresPerNode: Limits(qos.MaxTRESPerNode),
+		MaxTresPerUser: Limits(qos.MaxTRESPerUser),
+		MaxTresPerAccount: Limits(
+			qos.MaxTRESPerAcct,
+		),
+		MinTresPerJob: Limits(qos.MinTRESPerJob),
+		GrpTres:       Limits(qos.GrpTRES),
+		GrpTresMins: Limits(
+			qos.GrpTRESMins,
+		),
+		GrpTresRunMins: Limits(qos.GrpTRESRunMins),
+		GrpWall:        int64(qos.GrpWall),
+		GrpJobs:        optionalInt(qos.GrpJobs),
+		GrpSubmitJobs: optionalInt(
+			qos.GrpSubmitJobs,
+		),
+		MaxJobsPerUser:   optionalInt(qos.MaxJobsPerUser),
+		MaxSubmitPerUser: optionalInt(qos.MaxSubmitPerUser),
+		MaxJobsPerAccount: optionalInt(
+			qos.MaxJobsPerAcct,
+		),
+		MaxSubmitPerAccount: optionalInt(qos.MaxSubmitPerAcct),
+		GraceTime:           int64(qos.GraceTime),
+		Preempt:             qos.Preempt,
+		PreemptMode:         qos.PreemptMode,
+		UsageFactor:         qos.UsageFactor,
+		MinPrio:             optionalInt(qos.MinPrio),
+		MaxTresMins: Limits(
+			qos.MaxTRESMins,
+		),
+		MaxRunMinsAccount: Limits(qos.MaxRunMinsAcct),
+		MaxRunMinsUser:    Limits(qos.MaxRunMinsUser),
+		GrpJobsAccrue: optionalInt(
+			qos.GrpJobsAccrue,
+		),
+		MaxAccruePerUser:    optionalInt(qos.MaxAccruePerUser),
+		MaxAccruePerAccount: optionalInt(qos.MaxAccruePerAcct),
+		LimitFactor:         qos.LimitFactor,
+		UsageThreshold:      optionalInt(qos.UsageThreshold),
+		PreemptExempt:       int64(qos.PreemptExempt),
+	}
 }
 
 // Association writes an association.
 func Association(assoc *spec.Association) *apiv1.Association {
-	return &apiv1.Association{Id: assoc.ID, Account: assoc.Account, User: assoc.User, Partition: assoc.Partition, Parent: assoc.Parent, Shares: assoc.Shares,
-		SharesParent: assoc.SharesParent, Priority: assoc.Priority, DefaultQos: assoc.DefaultQOS, Qos: assoc.QOS, MaxWall: int64(assoc.MaxWall),
-		MaxTresPerJob: Limits(assoc.MaxTRESPerJob), MaxTresPerNode: Limits(assoc.MaxTRESPerNode), MaxTresMins: Limits(assoc.MaxTRESMins),
-		MaxJobs: optionalInt(assoc.MaxJobs), MaxSubmitJobs: optionalInt(assoc.MaxSubmitJobs), GrpTres: Limits(assoc.GrpTRES), GrpTresMins: Limits(assoc.GroupMinutes()),
-		GrpTresRunMins: Limits(assoc.GrpTRESRunMins), GrpWall: int64(assoc.GrpWall), GrpJobs: optionalInt(assoc.GrpJobs), GrpSubmitJobs: optionalInt(assoc.GrpSubmitJobs), Comment: assoc.Comment,
-		GrpJobsAccrue: optionalInt(assoc.GrpJobsAccrue), MaxJobsAccrue: optionalInt(assoc.MaxJobsAccrue), MinPrio: optionalInt(assoc.MinPrio), GuaranteedTres: Limits(assoc.Guaranteed),
-		OverQuota: optionalInt(assoc.OverQuota)}
+	return &apiv1.Association{
+		Id:           assoc.ID,
+		Account:      assoc.Account,
+		User:         assoc.User,
+		Partition:    assoc.Partition,
+		Parent:       assoc.Parent,
+		Shares:       assoc.Shares,
+		SharesParent: assoc.SharesParent,
+		Priority:     assoc.Priority,
+		DefaultQos:   assoc.DefaultQOS,
+		Qos:          assoc.QOS,
+		MaxWall:      int64(assoc.MaxWall),
+		MaxTresPerJob: Limits(
+			assoc.MaxTRESPerJob,
+		),
+		MaxTresPerNode: Limits(assoc.MaxTRESPerNode),
+		MaxTresMins:    Limits(assoc.MaxTRESMins),
+		MaxJobs: optionalInt(
+			assoc.MaxJobs,
+		),
+		MaxSubmitJobs: optionalInt(assoc.MaxSubmitJobs),
+		GrpTres:       Limits(assoc.GrpTRES),
+		GrpTresMins:   Limits(assoc.GroupMinutes()),
+		GrpTresRunMins: Limits(
+			assoc.GrpTRESRunMins,
+		),
+		GrpWall:       int64(assoc.GrpWall),
+		GrpJobs:       optionalInt(assoc.GrpJobs),
+		GrpSubmitJobs: optionalInt(assoc.GrpSubmitJobs),
+		Comment:       assoc.Comment,
+		GrpJobsAccrue: optionalInt(
+			assoc.GrpJobsAccrue,
+		),
+		MaxJobsAccrue:  optionalInt(assoc.MaxJobsAccrue),
+		MinPrio:        optionalInt(assoc.MinPrio),
+		GuaranteedTres: Limits(assoc.Guaranteed),
+		OverQuota:      optionalInt(assoc.OverQuota),
+	}
 }

@@ -8,12 +8,36 @@ import (
 
 // Reservation writes a reservation as scontrol shows it. One with TIME_FLOAT
 // is shown where it is now.
-func Reservation(st *state.State, reservation *spec.Reservation, now spec.Instant) *apiv1.ReservationInfo {
-	out := &apiv1.ReservationInfo{Name: reservation.Name, Start: int64(reservation.Start), End: int64(reservation.End), Nodes: reservation.Nodes, Partition: reservation.Part, Features: reservation.Features,
-		Users: reservation.Users, Accounts: reservation.Accounts, Groups: reservation.Groups, Qos: reservation.QOS, Partitions: reservation.Parts, Flags: reservation.Flags.String(), Purge: int64(reservation.Purge),
-		Comment: reservation.Comment, Licenses: Counts(reservation.Licenses), Tres: TRES(reservation.TRES), Active: reservation.Start <= now && now < reservation.End}
+func Reservation(
+	st *state.State,
+	reservation *spec.Reservation,
+	now spec.Instant,
+) *apiv1.ReservationInfo {
+	out := &apiv1.ReservationInfo{
+		Name:       reservation.Name,
+		Start:      int64(reservation.Start),
+		End:        int64(reservation.End),
+		Nodes:      reservation.Nodes,
+		Partition:  reservation.Part,
+		Features:   reservation.Features,
+		Users:      reservation.Users,
+		Accounts:   reservation.Accounts,
+		Groups:     reservation.Groups,
+		Qos:        reservation.QOS,
+		Partitions: reservation.Parts,
+		Flags:      reservation.Flags.String(),
+		Purge:      int64(reservation.Purge),
+		Comment:    reservation.Comment,
+		Licenses:   Counts(reservation.Licenses),
+		Tres:       TRES(reservation.TRES),
+		Active:     reservation.Start <= now && now < reservation.End,
+	}
 	if reservation.Flags.Has(spec.ResvTimeFloat) {
-		out.Start, out.End, out.Active = int64(now.Add(reservation.Ahead)), int64(now.Add(reservation.Ahead+reservation.End.Sub(reservation.Start))), false
+		out.Start, out.End, out.Active = int64(
+			now.Add(reservation.Ahead),
+		), int64(
+			now.Add(reservation.Ahead+reservation.End.Sub(reservation.Start)),
+		), false
 	}
 	for _, name := range reservation.Nodes {
 		node := st.Node(name)
@@ -25,7 +49,8 @@ func Reservation(st *state.State, reservation *spec.Reservation, now spec.Instan
 		}
 	}
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
-		if j := st.Job(spec.JobUID(uid)); j.Alloc != nil && j.Alloc.Reservation == reservation.Name {
+		if j := st.Job(spec.JobUID(uid)); j.Alloc != nil &&
+			j.Alloc.Reservation == reservation.Name {
 			out.Jobs++
 		}
 		return true

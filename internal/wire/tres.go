@@ -47,7 +47,13 @@ func ToCounts(list []*apiv1.Count) []spec.Count {
 
 // TRES writes a vector.
 func TRES(tres spec.TRES) *apiv1.Tres {
-	out := &apiv1.Tres{Cpu: tres.CPU, Mem: tres.Mem, Node: tres.Node, Billing: tres.Billing, Energy: tres.Energy}
+	out := &apiv1.Tres{
+		Cpu:     tres.CPU,
+		Mem:     tres.Mem,
+		Node:    tres.Node,
+		Billing: tres.Billing,
+		Energy:  tres.Energy,
+	}
 	for _, c := range tres.Other {
 		out.Other = append(out.Other, &apiv1.NamedCount{Name: c.Name, N: c.N})
 	}
@@ -56,7 +62,13 @@ func TRES(tres spec.TRES) *apiv1.Tres {
 
 // ToTRES reads a vector.
 func ToTRES(tres *apiv1.Tres) spec.TRES {
-	out := spec.TRES{CPU: tres.GetCpu(), Mem: tres.GetMem(), Node: tres.GetNode(), Billing: tres.GetBilling(), Energy: tres.GetEnergy()}
+	out := spec.TRES{
+		CPU:     tres.GetCpu(),
+		Mem:     tres.GetMem(),
+		Node:    tres.GetNode(),
+		Billing: tres.GetBilling(),
+		Energy:  tres.GetEnergy(),
+	}
 	for _, c := range tres.GetOther() {
 		out = out.With(c.GetName(), c.GetN())
 	}
@@ -90,19 +102,42 @@ func optionalInt(v *int64) *apiv1.OptionalInt {
 
 // Reason writes a reason.
 func Reason(r spec.Reason) *apiv1.Reason {
-	return &apiv1.Reason{Code: string(r.Code), Tres: r.TRES, Limit: r.Limit, Used: r.Used, Asked: r.Asked,
-		Subject: r.Subject, Until: int64(r.Until), Blocker: uint64(r.Blocker), Detail: r.Detail}
+	return &apiv1.Reason{
+		Code:    string(r.Code),
+		Tres:    r.TRES,
+		Limit:   r.Limit,
+		Used:    r.Used,
+		Asked:   r.Asked,
+		Subject: r.Subject,
+		Until:   int64(r.Until),
+		Blocker: uint64(r.Blocker),
+		Detail:  r.Detail,
+	}
 }
 
 // ToReason reads a reason.
 func ToReason(r *apiv1.Reason) spec.Reason {
-	return spec.Reason{Code: spec.ReasonCode(r.GetCode()), TRES: r.GetTres(), Limit: r.GetLimit(), Used: r.GetUsed(), Asked: r.GetAsked(),
-		Subject: r.GetSubject(), Until: spec.Instant(r.GetUntil()), Blocker: spec.JobUID(r.GetBlocker()), Detail: r.GetDetail()}
+	return spec.Reason{
+		Code:    spec.ReasonCode(r.GetCode()),
+		TRES:    r.GetTres(),
+		Limit:   r.GetLimit(),
+		Used:    r.GetUsed(),
+		Asked:   r.GetAsked(),
+		Subject: r.GetSubject(),
+		Until:   spec.Instant(r.GetUntil()),
+		Blocker: spec.JobUID(r.GetBlocker()),
+		Detail:  r.GetDetail(),
+	}
 }
 
 // Error writes a refusal.
 func Error(e *spec.Error) *apiv1.Error {
-	out := &apiv1.Error{Code: int32(e.Kind), Text: e.Kind.String(), Prefix: e.Prefix, Detail: e.Detail}
+	out := &apiv1.Error{
+		Code:   int32(e.Kind),
+		Text:   e.Kind.String(),
+		Prefix: e.Prefix,
+		Detail: e.Detail,
+	}
 	if e.Reason != nil {
 		out.Reason = Reason(*e.Reason)
 	}

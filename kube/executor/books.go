@@ -22,7 +22,11 @@ import (
 )
 
 // GenericNodes is the resource that shows what both worlds have on each node.
-var GenericNodes = schema.GroupVersionResource{Group: "kai.alibabacloud.com", Version: "v1alpha1", Resource: "genericnodes"}
+var GenericNodes = schema.GroupVersionResource{
+	Group:    "kai.alibabacloud.com",
+	Version:  "v1alpha1",
+	Resource: "genericnodes",
+}
 
 // Labels of a GenericNode.
 const (
@@ -76,7 +80,11 @@ func (b *books) note(held []*apiv1.HeldNode, nodes []*corev1.Node, names *names)
 		if node == nil {
 			continue
 		}
-		p := page{node: node.UID, alias: h.GetName(), slurm: amounts{h.GetJobCpus() * 1000, h.GetJobMem()}}
+		p := page{
+			node:  node.UID,
+			alias: h.GetName(),
+			slurm: amounts{h.GetJobCpus() * 1000, h.GetJobMem()},
+		}
 		for _, hold := range h.GetHolds() {
 			p.kubern.milli += hold.GetMilliCpu()
 			p.kubern.mem += hold.GetMem()
@@ -145,7 +153,8 @@ func (b *books) write(ctx context.Context, want map[string]page) error {
 		if _, ok := want[name]; ok {
 			continue
 		}
-		if err := api.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := api.Delete(ctx, name, metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return err
 		}
 		delete(b.written, name)
@@ -189,8 +198,11 @@ func (b *books) object(name string, p *page) *unstructured.Unstructured {
 		"apiVersion": GenericNodes.GroupVersion().String(),
 		"kind":       "GenericNode",
 		"metadata": map[string]any{
-			"name":   name,
-			"labels": map[string]any{clusterNameLabel: b.cfg.Cluster, clusterNamespaceLabel: b.cfg.Namespace},
+			"name": name,
+			"labels": map[string]any{
+				clusterNameLabel:      b.cfg.Cluster,
+				clusterNamespaceLabel: b.cfg.Namespace,
+			},
 			"ownerReferences": []any{map[string]any{
 				"apiVersion": "v1", "kind": "Node", "name": name, "uid": string(p.node)}},
 		},
@@ -221,8 +233,12 @@ func memory(mib int64) string {
 // it only the name is known, so that it is written again.
 func (b *books) read(ctx context.Context) (map[string]page, error) {
 	selector := metav1.FormatLabelSelector(&metav1.LabelSelector{
-		MatchLabels: map[string]string{clusterNameLabel: b.cfg.Cluster, clusterNamespaceLabel: b.cfg.Namespace}})
-	list, err := b.cfg.Dynamic.Resource(GenericNodes).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		MatchLabels: map[string]string{
+			clusterNameLabel:      b.cfg.Cluster,
+			clusterNamespaceLabel: b.cfg.Namespace,
+		}})
+	list, err := b.cfg.Dynamic.Resource(GenericNodes).
+		List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return nil, err
 	}
@@ -244,14 +260,20 @@ func (b *books) pageOf(o *unstructured.Unstructured) page {
 		}
 	}
 	text, err := json.Marshal(o.Object)
-	if err != nil || json.Unmarshal(text, &there) != nil || len(o.GetOwnerReferences()) != 1 || len(there.Status.AllocatedResources) != 2 {
+	if err != nil || json.Unmarshal(text, &there) != nil || len(o.GetOwnerReferences()) != 1 ||
+		len(there.Status.AllocatedResources) != 2 {
 		return page{}
 	}
 	amountsOf := func(at int) amounts {
 		a := &there.Status.AllocatedResources[at].Allocated
 		return amounts{a.CPU.MilliValue(), a.Memory.Value() >> 20}
 	}
-	p := page{node: o.GetOwnerReferences()[0].UID, alias: there.Spec.Alias, slurm: amountsOf(0), kubern: amountsOf(1)}
+	p := page{
+		node:   o.GetOwnerReferences()[0].UID,
+		alias:  there.Spec.Alias,
+		slurm:  amountsOf(0),
+		kubern: amountsOf(1),
+	}
 	want := b.object(o.GetName(), &p)
 	want.Object["status"] = map[string]any{"allocatedResources": p.allocated()}
 	for _, field := range []string{"spec", "status"} {

@@ -88,7 +88,11 @@ func (e *Executor) Connection() string {
 
 // Run works until the context ends.
 func (e *Executor) Run(ctx context.Context) error {
-	factory := informers.NewSharedInformerFactoryWithOptions(e.cfg.Kube, 0, informers.WithTransform(trim))
+	factory := informers.NewSharedInformerFactoryWithOptions(
+		e.cfg.Kube,
+		0,
+		informers.WithTransform(trim),
+	)
 	pods, nodes := factory.Core().V1().Pods(), factory.Core().V1().Nodes()
 	e.pods = pods.Lister()
 	e.nodes = nodes.Lister()
@@ -308,14 +312,27 @@ func (r *round) take(ctx context.Context, x copilot.Take) {
 
 // refused tells a pod why it has no hold.
 func (r *round) refused(ctx context.Context, x *copilot.Take, pod *corev1.Pod, err error) {
-	reason, text := "NoRoom", fmt.Sprintf("Muster refuses %s on %s: %v", needs(&x.Pod.Ask), x.Node, err)
+	reason, text := "NoRoom", fmt.Sprintf(
+		"Muster refuses %s on %s: %v",
+		needs(&x.Pod.Ask),
+		x.Node,
+		err,
+	)
 	if !answered(err) {
 		// Whether the hold was taken is not known; the next look shows it.
 		reason, text = "MusterAway", awayText(err)
 	}
 	r.failed.Store(true)
 	if x.Running {
-		r.cfg.Log.Warn("a pod is there without a hold", "pod", pod.Namespace+"/"+pod.Name, "node", x.Node, "error", err)
+		r.cfg.Log.Warn(
+			"a pod is there without a hold",
+			"pod",
+			pod.Namespace+"/"+pod.Name,
+			"node",
+			x.Node,
+			"error",
+			err,
+		)
 		return
 	}
 	r.tell(ctx, pod, reason, text)

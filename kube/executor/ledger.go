@@ -99,7 +99,10 @@ func (l *ledger) look() ([]*apiv1.HeldNode, error) {
 	for _, n := range l.nodes {
 		out = append(out, n)
 	}
-	slices.SortFunc(out, func(a, b *apiv1.HeldNode) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(
+		out,
+		func(a, b *apiv1.HeldNode) int { return cmp.Compare(a.GetName(), b.GetName()) },
+	)
 	return out, nil
 }
 
@@ -124,8 +127,14 @@ func (l *ledger) reach(ctx context.Context, seq uint64) {
 
 // nodeOf is a node of the ledger as the copilot sees it.
 func nodeOf(n *apiv1.HeldNode) copilot.Node {
-	out := copilot.Node{Name: n.GetName(), Open: n.GetOpen(), FreeCPU: n.GetFreeCpus(), SpareCPU: n.GetSpareMilli(), FreeMem: n.GetFreeMem(),
-		FreeGPU: map[string]int64{}}
+	out := copilot.Node{
+		Name:     n.GetName(),
+		Open:     n.GetOpen(),
+		FreeCPU:  n.GetFreeCpus(),
+		SpareCPU: n.GetSpareMilli(),
+		FreeMem:  n.GetFreeMem(),
+		FreeGPU:  map[string]int64{},
+	}
 	for _, g := range n.GetFreeGpus() {
 		out.FreeGPU[g.GetType()] = g.GetCount()
 	}
@@ -137,8 +146,19 @@ func nodeOf(n *apiv1.HeldNode) copilot.Node {
 
 // requestOf asks for what a plan takes.
 func requestOf(t *copilot.Take) *apiv1.HoldNodeRequest {
-	hold := spec.ForeignHold{ID: t.Pod.UID, Space: t.Pod.Namespace, Owner: t.Pod.Name, MilliCPU: t.Pod.Ask.MilliCPU, Mem: t.Pod.Ask.Mem,
-		Priority: t.Pod.Priority}
-	return &apiv1.HoldNodeRequest{Node: t.Node, Hold: wire.ForeignHold(&hold), Gpus: t.Pod.Ask.GPUs, GpuType: t.Pod.Ask.GPUType,
-		Running: t.Running}
+	hold := spec.ForeignHold{
+		ID:       t.Pod.UID,
+		Space:    t.Pod.Namespace,
+		Owner:    t.Pod.Name,
+		MilliCPU: t.Pod.Ask.MilliCPU,
+		Mem:      t.Pod.Ask.Mem,
+		Priority: t.Pod.Priority,
+	}
+	return &apiv1.HoldNodeRequest{
+		Node:    t.Node,
+		Hold:    wire.ForeignHold(&hold),
+		Gpus:    t.Pod.Ask.GPUs,
+		GpuType: t.Pod.Ask.GPUType,
+		Running: t.Running,
+	}
 }

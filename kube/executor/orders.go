@@ -55,15 +55,22 @@ func (r *round) letGo(ctx context.Context, x copilot.LetGo) {
 	pod := r.pods[x.Pod.UID]
 	node, ok := r.names.kube[x.Node]
 	if !ok {
-		r.fail("cannot let a pod through", fmt.Errorf("no Node of Kubernetes is %s in Muster", x.Node))
+		r.fail(
+			"cannot let a pod through",
+			fmt.Errorf("no Node of Kubernetes is %s in Muster", x.Node),
+		)
 		return
 	}
 	change := patch{
 		Metadata: patchMeta{UID: pod.UID, ResourceVersion: pod.ResourceVersion},
 		Spec: map[string]any{
 			"schedulingGates": []map[string]string{{"$patch": "delete", "name": Gate}},
-			"affinity": map[string]any{"nodeAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": map[string]any{
-				"nodeSelectorTerms": pinTerms(pod, node)}}},
+			"affinity": map[string]any{
+				"nodeAffinity": map[string]any{
+					"requiredDuringSchedulingIgnoredDuringExecution": map[string]any{
+						"nodeSelectorTerms": pinTerms(pod, node)},
+				},
+			},
 		},
 	}
 	if len(x.GPUs) > 0 {
@@ -123,29 +130,51 @@ func (r *round) tell(ctx context.Context, pod *corev1.Pod, reason, text string) 
 }
 
 func conditionOf(pod *corev1.Pod) *corev1.PodCondition {
-	at := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == Condition })
+	at := slices.IndexFunc(
+		pod.Status.Conditions,
+		func(c corev1.PodCondition) bool { return c.Type == Condition },
+	)
 	if at < 0 {
 		return nil
 	}
 	return &pod.Status.Conditions[at]
 }
 
-func (r *round) setCondition(ctx context.Context, pod *corev1.Pod, status corev1.ConditionStatus, reason, text string) {
+func (r *round) setCondition(
+	ctx context.Context,
+	pod *corev1.Pod,
+	status corev1.ConditionStatus,
+	reason, text string,
+) {
 	change := patch{
 		Metadata: patchMeta{UID: pod.UID},
 		Status: map[string]any{"conditions": []corev1.PodCondition{
-			{Type: Condition, Status: status, Reason: reason, Message: text, LastTransitionTime: metav1.Now()}}},
+			{
+				Type:               Condition,
+				Status:             status,
+				Reason:             reason,
+				Message:            text,
+				LastTransitionTime: metav1.Now(),
+			}}},
 	}
-	if err := r.write(ctx, pod, change, "status"); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err := r.write(ctx, pod, change, "status"); err != nil && !apierrors.IsNotFound(err) &&
+		!apierrors.IsConflict(err) {
 		r.fail("cannot write the condition of pod "+pod.Namespace+"/"+pod.Name, err)
 	}
 }
 
-func (r *round) write(ctx context.Context, pod *corev1.Pod, change patch, subresource ...string) error {
+func (r *round) write(
+	ctx context.Context,
+	pod *corev1.Pod,
+	change patch,
+	subresource ...string,
+) error {
 	text, err := json.Marshal(change)
 	if err != nil {
 		return err
 	}
-	_, err = r.cfg.Kube.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, text, metav1.PatchOptions{}, subresource...)
+	_, err = r.cfg.Kube.CoreV1().
+		Pods(pod.Namespace).
+		Patch(ctx, pod.Name, types.StrategicMergePatchType, text, metav1.PatchOptions{}, subresource...)
 	return err
 }

@@ -100,7 +100,8 @@ func askOf(p *corev1.Pod, gpu corev1.ResourceName) copilot.Ask {
 // requiredTerms are the alternatives that a pod requires of its node.
 func requiredTerms(p *corev1.Pod) []corev1.NodeSelectorTerm {
 	a := p.Spec.Affinity
-	if a == nil || a.NodeAffinity == nil || a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+	if a == nil || a.NodeAffinity == nil ||
+		a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil
 	}
 	return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
@@ -128,12 +129,17 @@ func pinTerms(p *corev1.Pod, node string) []corev1.NodeSelectorTerm {
 	if len(terms) == 0 {
 		terms = []corev1.NodeSelectorTerm{{}}
 	}
-	pin := corev1.NodeSelectorRequirement{Key: nodeField, Operator: corev1.NodeSelectorOpIn, Values: []string{node}}
+	pin := corev1.NodeSelectorRequirement{
+		Key:      nodeField,
+		Operator: corev1.NodeSelectorOpIn,
+		Values:   []string{node},
+	}
 	out := make([]corev1.NodeSelectorTerm, len(terms))
 	for i := range terms {
 		out[i] = *terms[i].DeepCopy()
 		if !slices.ContainsFunc(out[i].MatchFields, func(r corev1.NodeSelectorRequirement) bool {
-			return r.Key == pin.Key && r.Operator == pin.Operator && slices.Equal(r.Values, pin.Values)
+			return r.Key == pin.Key && r.Operator == pin.Operator &&
+				slices.Equal(r.Values, pin.Values)
 		}) {
 			out[i].MatchFields = append(out[i].MatchFields, pin)
 		}
@@ -156,7 +162,13 @@ func admits(p *corev1.Pod, affinity *nodeaffinity.RequiredNodeAffinity, node *co
 	binding := func(t *corev1.Taint) bool {
 		return t.Effect == corev1.TaintEffectNoSchedule || t.Effect == corev1.TaintEffectNoExecute
 	}
-	_, repelled := corev1helpers.FindMatchingUntoleratedTaint(klog.Background(), node.Spec.Taints, p.Spec.Tolerations, binding, false)
+	_, repelled := corev1helpers.FindMatchingUntoleratedTaint(
+		klog.Background(),
+		node.Spec.Taints,
+		p.Spec.Tolerations,
+		binding,
+		false,
+	)
 	return !repelled
 }
 
@@ -169,7 +181,12 @@ func ready(node *corev1.Node) bool {
 // toleratesCordon tells of a pod such as those of a DaemonSet.
 func toleratesCordon(p *corev1.Pod) bool {
 	cordon := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
-	return corev1helpers.TolerationsTolerateTaint(klog.Background(), p.Spec.Tolerations, &cordon, false)
+	return corev1helpers.TolerationsTolerateTaint(
+		klog.Background(),
+		p.Spec.Tolerations,
+		&cordon,
+		false,
+	)
 }
 
 // admitting names the nodes of Muster that a pod may be bound to.

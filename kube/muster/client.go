@@ -95,10 +95,19 @@ func New(cfg Config) (*Client, error) {
 		case u.Scheme == "https" && u.Host != "" && strings.Trim(u.Path, "/") == "":
 			c.bases = append(c.bases, "https://"+u.Host)
 			if cfg.TokenFile == "" {
-				wrong = append(wrong, fmt.Errorf("%s needs a token; give a file with one of scontrol token", address))
+				wrong = append(
+					wrong,
+					fmt.Errorf("%s needs a token; give a file with one of scontrol token", address),
+				)
 			}
 		default:
-			wrong = append(wrong, fmt.Errorf("invalid address %q: expected https://HOST:PORT or unix:///PATH", address))
+			wrong = append(
+				wrong,
+				fmt.Errorf(
+					"invalid address %q: expected https://HOST:PORT or unix:///PATH",
+					address,
+				),
+			)
 		}
 	}
 	trust := &tls.Config{MinVersion: tls.VersionTLS13}
@@ -132,13 +141,19 @@ func New(cfg Config) (*Client, error) {
 }
 
 // Hold asks for a part of a node. The answer comes when it is durable.
-func (c *Client) Hold(ctx context.Context, req *apiv1.HoldNodeRequest) (*apiv1.HoldNodeReply, error) {
+func (c *Client) Hold(
+	ctx context.Context,
+	req *apiv1.HoldNodeRequest,
+) (*apiv1.HoldNodeReply, error) {
 	rep := &apiv1.HoldNodeReply{}
 	return rep, c.call(ctx, "HoldNode", req, rep)
 }
 
 // Release gives it back.
-func (c *Client) Release(ctx context.Context, req *apiv1.ReleaseHoldRequest) (*apiv1.ReleaseHoldReply, error) {
+func (c *Client) Release(
+	ctx context.Context,
+	req *apiv1.ReleaseHoldRequest,
+) (*apiv1.ReleaseHoldReply, error) {
 	rep := &apiv1.ReleaseHoldReply{}
 	return rep, c.call(ctx, "ReleaseHold", req, rep)
 }
@@ -191,7 +206,12 @@ func (c *Client) Watch(ctx context.Context, tell func(*apiv1.WatchHoldsReply)) e
 
 // each tries the controllers, first the one that answered last, until one takes
 // the request.
-func (c *Client) each(ctx context.Context, method string, req proto.Message, take func(io.Reader) error) error {
+func (c *Client) each(
+	ctx context.Context,
+	method string,
+	req proto.Message,
+	take func(io.Reader) error,
+) error {
 	c.mu.Lock()
 	first := c.lead
 	c.mu.Unlock()
@@ -221,12 +241,22 @@ func (c *Client) each(ctx context.Context, method string, req proto.Message, tak
 	return last
 }
 
-func (c *Client) ask(ctx context.Context, base, method string, msg proto.Message, take func(io.Reader) error) error {
+func (c *Client) ask(
+	ctx context.Context,
+	base, method string,
+	msg proto.Message,
+	take func(io.Reader) error,
+) error {
 	body, err := protojson.Marshal(msg)
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/Cluster/"+method, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		base+"/v1/Cluster/"+method,
+		bytes.NewReader(body),
+	)
 	if err != nil {
 		return err
 	}
@@ -252,7 +282,12 @@ func (c *Client) ask(ctx context.Context, base, method string, msg proto.Message
 	}
 	var failed failure
 	if err := json.Unmarshal(text, &failed); err != nil || failed.Error == nil {
-		return fmt.Errorf("%w: %s answered %s without a reason; is it a controller of Muster?", ErrAway, base, rep.Status)
+		return fmt.Errorf(
+			"%w: %s answered %s without a reason; is it a controller of Muster?",
+			ErrAway,
+			base,
+			rep.Status,
+		)
 	}
 	return failed.refusal(rep.StatusCode)
 }
@@ -272,7 +307,11 @@ func (f *failure) refusal(status int) *Refusal {
 // decode reads an answer. Fields that a newer controller has are passed over.
 func decode(text []byte, into proto.Message) error {
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, into); err != nil {
-		return fmt.Errorf("the controller's answer is not a %s: %w", into.ProtoReflect().Descriptor().Name(), err)
+		return fmt.Errorf(
+			"the controller's answer is not a %s: %w",
+			into.ProtoReflect().Descriptor().Name(),
+			err,
+		)
 	}
 	return nil
 }

@@ -85,11 +85,23 @@ func Open(dir string, opts Options) (*Archive, error) {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(256<<20))
+	dec, err := zstd.NewReader(
+		nil,
+		zstd.WithDecoderConcurrency(2),
+		zstd.WithDecoderMaxMemory(256<<20),
+	)
 	if err != nil {
 		return nil, err
 	}
-	archive := &Archive{dir: dir, opts: opts, dec: dec, quit: make(chan struct{}), seal: make(chan struct{}, 1), due: make(chan struct{}, 1), grown: make(chan struct{})}
+	archive := &Archive{
+		dir:   dir,
+		opts:  opts,
+		dec:   dec,
+		quit:  make(chan struct{}),
+		seal:  make(chan struct{}, 1),
+		due:   make(chan struct{}, 1),
+		grown: make(chan struct{}),
+	}
 	for _, p := range []string{dir, archive.segDir(), archive.snapDir()} {
 		if err := os.MkdirAll(p, 0o700); err != nil {
 			return nil, err
@@ -129,7 +141,13 @@ func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
 	if lastSeq+1 < firstSeq || pos == 0 {
 		return fmt.Errorf("archive batch %d: events %d to %d make no sense", pos, firstSeq, lastSeq)
 	}
-	record := Record{Pos: pos, FirstSeq: firstSeq, LastSeq: lastSeq, At: a.opts.Now().UnixNano(), Batch: batch}
+	record := Record{
+		Pos:      pos,
+		FirstSeq: firstSeq,
+		LastSeq:  lastSeq,
+		At:       a.opts.Now().UnixNano(),
+		Batch:    batch,
+	}
 	if known, err := a.comparePosition(record); known || err != nil {
 		return err
 	}
@@ -217,9 +235,19 @@ func (a *Archive) comparePosition(record Record) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if have.FirstSeq != record.FirstSeq || have.LastSeq != record.LastSeq || !bytes.Equal(have.Batch, record.Batch) {
-		return false, fmt.Errorf("%w: %d has events %d to %d in %d bytes, offered were %d to %d in %d", ErrDiffers, record.Pos,
-			have.FirstSeq, have.LastSeq, len(have.Batch), record.FirstSeq, record.LastSeq, len(record.Batch))
+	if have.FirstSeq != record.FirstSeq || have.LastSeq != record.LastSeq ||
+		!bytes.Equal(have.Batch, record.Batch) {
+		return false, fmt.Errorf(
+			"%w: %d has events %d to %d in %d bytes, offered were %d to %d in %d",
+			ErrDiffers,
+			record.Pos,
+			have.FirstSeq,
+			have.LastSeq,
+			len(have.Batch),
+			record.FirstSeq,
+			record.LastSeq,
+			len(record.Batch),
+		)
 	}
 	return true, nil
 }
@@ -231,10 +259,21 @@ func (a *Archive) liveFor(record Record) (*segment, error) {
 	if n := len(a.segs); n > 0 {
 		tail = a.segs[n-1]
 		if record.Pos != tail.last+1 {
-			return nil, fmt.Errorf("%w: it ends at batch %d, offered was %d; the log no longer holds what is missing: copy the archive from another controller or a backup", ErrGap, tail.last, record.Pos)
+			return nil, fmt.Errorf(
+				"%w: it ends at batch %d, offered was %d; the log no longer holds what is missing: copy the archive from another controller or a backup",
+				ErrGap,
+				tail.last,
+				record.Pos,
+			)
 		}
 		if record.FirstSeq != tail.lastSeq+1 {
-			return nil, fmt.Errorf("%w: it ends at event %d, batch %d begins with %d", ErrGap, tail.lastSeq, record.Pos, record.FirstSeq)
+			return nil, fmt.Errorf(
+				"%w: it ends at event %d, batch %d begins with %d",
+				ErrGap,
+				tail.lastSeq,
+				record.Pos,
+				record.FirstSeq,
+			)
 		}
 		if !tail.sealed && tail.size < a.opts.SegmentBytes {
 			return tail, nil
@@ -262,8 +301,16 @@ func (a *Archive) beginSegment(record Record) (*segment, error) {
 	if _, err := crand.Read(salt[:]); err != nil {
 		return nil, err
 	}
-	s := &segment{path: livePath(a.segDir(), record.Pos), salt: binary.LittleEndian.Uint32(salt[:]), size: fileHeader,
-		first: record.Pos, last: record.Pos - 1, firstSeq: record.FirstSeq, lastSeq: record.FirstSeq - 1, at: record.At}
+	s := &segment{
+		path:     livePath(a.segDir(), record.Pos),
+		salt:     binary.LittleEndian.Uint32(salt[:]),
+		size:     fileHeader,
+		first:    record.Pos,
+		last:     record.Pos - 1,
+		firstSeq: record.FirstSeq,
+		lastSeq:  record.FirstSeq - 1,
+		at:       record.At,
+	}
 	f, err := os.OpenFile(s.path, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err

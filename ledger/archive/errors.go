@@ -11,8 +11,10 @@ var (
 	ErrNewerVersion = errors.New("the ledger's archive was written by a newer release")
 	ErrGap          = errors.New("the ledger's archive would have a gap")
 	ErrDiffers      = errors.New("the ledger's archive holds another batch at this position")
-	ErrDropped      = errors.New("this part of the history has been dropped by the retention setting")
-	ErrClosed       = errors.New("the ledger's archive is closed")
+	ErrDropped      = errors.New(
+		"this part of the history has been dropped by the retention setting",
+	)
+	ErrClosed = errors.New("the ledger's archive is closed")
 )
 
 // CorruptError names the damaged place and what to do. errors.Is(err, ErrCorrupt) holds.
@@ -40,5 +42,11 @@ func corruptError(file string, off int64, cure, format string, args ...any) erro
 }
 
 func newerError(file string, found uint32) error {
-	return fmt.Errorf("%w: %s has format %d, this release reads up to %d; install the newer release", ErrNewerVersion, file, found, formatVersion)
+	return fmt.Errorf(
+		"%w: %s has format %d, this release reads up to %d; install the newer release",
+		ErrNewerVersion,
+		file,
+		found,
+		formatVersion,
+	)
 }

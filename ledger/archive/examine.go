@@ -15,7 +15,11 @@ import (
 // and hands it on. Unlike Verify it needs no open archive, so that it also works
 // where Open refuses. done, which is called last, gets what could be read.
 func Examine(dir string, damage func(error), done func(Report)) (bad int, err error) {
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+	dec, err := zstd.NewReader(
+		nil,
+		zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxMemory(256<<20),
+	)
 	if err != nil {
 		return 0, err
 	}
@@ -36,7 +40,14 @@ func Examine(dir string, damage func(error), done func(Report)) (bad int, err er
 			continue
 		}
 		if _, err := fmt.Sscanf(e.Name(), "%020d.", &first); err != nil {
-			x.damage(corruptError(filepath.Join(x.a.segDir(), e.Name()), 0, "move it away if it is not Muster's", "the name is not that of a segment"))
+			x.damage(
+				corruptError(
+					filepath.Join(x.a.segDir(), e.Name()),
+					0,
+					"move it away if it is not Muster's",
+					"the name is not that of a segment",
+				),
+			)
 			continue
 		}
 		files = append(files, file{first, strings.HasSuffix(e.Name(), ".seg")})
@@ -82,7 +93,18 @@ func (x *examiner) takeRecord(path string, off int64, record Record) {
 	case x.rep.Records == 0:
 		x.rep.FirstPos, x.rep.FirstSeq = record.Pos, record.FirstSeq
 	case !x.torn && (record.Pos != x.rep.LastPos+1 || record.FirstSeq != x.rep.LastSeq+1):
-		x.damage(corruptError(path, off, cureSegment, "batch %d with event %d follows batch %d with event %d", record.Pos, record.FirstSeq, x.rep.LastPos, x.rep.LastSeq))
+		x.damage(
+			corruptError(
+				path,
+				off,
+				cureSegment,
+				"batch %d with event %d follows batch %d with event %d",
+				record.Pos,
+				record.FirstSeq,
+				x.rep.LastPos,
+				x.rep.LastSeq,
+			),
+		)
 	}
 	x.torn = false
 	x.rep.Records++
@@ -108,7 +130,14 @@ func (x *examiner) sealed(first uint64) {
 		for err == nil && len(body) > 0 {
 			record, n, bad := readRecord(body, s.salt)
 			if bad != nil {
-				err = corruptError(path, k.off, cureSegment, "the block that begins with batch %d: %v", k.firstPos, bad)
+				err = corruptError(
+					path,
+					k.off,
+					cureSegment,
+					"the block that begins with batch %d: %v",
+					k.firstPos,
+					bad,
+				)
 				break
 			}
 			x.takeRecord(path, k.off, record)
@@ -153,10 +182,22 @@ func (x *examiner) examineLive(first uint64, newest bool) {
 			return // the remains of an interrupted write, which the log brings again
 		}
 		if next < 0 {
-			x.noteGap(corruptError(path, int64(at), cureSegment, "%v, and another segment follows", err))
+			x.noteGap(
+				corruptError(path, int64(at), cureSegment, "%v, and another segment follows", err),
+			)
 			return
 		}
-		x.noteGap(corruptError(path, int64(at), cureSegment, "%v, behind batch %d with event %d", err, x.rep.LastPos, x.rep.LastSeq))
+		x.noteGap(
+			corruptError(
+				path,
+				int64(at),
+				cureSegment,
+				"%v, behind batch %d with event %d",
+				err,
+				x.rep.LastPos,
+				x.rep.LastSeq,
+			),
+		)
 		at = next
 	}
 }

@@ -155,9 +155,19 @@ func appendBlock(b []byte, k block) []byte {
 
 func readBlock(b []byte) block {
 	le := binary.LittleEndian
-	return block{off: int64(le.Uint64(b)), packed: le.Uint32(b[8:]), size: le.Uint32(b[12:]), sum: le.Uint32(b[16:]),
-		count: le.Uint32(b[20:]), firstPos: le.Uint64(b[24:]), firstSeq: le.Uint64(b[32:]), lastSeq: le.Uint64(b[40:]),
-		at: int64(le.Uint64(b[48:]))}
+	return block{
+		off:    int64(le.Uint64(b)),
+		packed: le.Uint32(b[8:]),
+		size:   le.Uint32(b[12:]),
+		sum:    le.Uint32(b[16:]),
+		count: le.Uint32(
+			b[20:],
+		),
+		firstPos: le.Uint64(b[24:]),
+		firstSeq: le.Uint64(b[32:]),
+		lastSeq:  le.Uint64(b[40:]),
+		at:       int64(le.Uint64(b[48:])),
+	}
 }
 
 func appendFooter(b []byte, indexOff int64, index []byte, s *segment) []byte {
@@ -197,7 +207,8 @@ func readSealed(path string, first uint64) (*segment, error) {
 	if _, err := f.ReadAt(foot[:], at); err != nil {
 		return nil, err
 	}
-	if string(foot[60:]) != footerMagic || crc32.Checksum(foot[:56], castagnoli) != le.Uint32(foot[56:]) {
+	if string(foot[60:]) != footerMagic ||
+		crc32.Checksum(foot[:56], castagnoli) != le.Uint32(foot[56:]) {
 		return nil, corruptError(path, at, cureSegment, "the footer does not match its checksum")
 	}
 	off, n := int64(le.Uint64(foot[:])), int64(le.Uint32(foot[8:]))
@@ -211,13 +222,31 @@ func readSealed(path string, first uint64) (*segment, error) {
 	if crc32.Checksum(index, castagnoli) != le.Uint32(foot[12:]) {
 		return nil, corruptError(path, off, cureSegment, "the index does not match its checksum")
 	}
-	s := &segment{path: path, sealed: true, salt: salt, size: size, first: le.Uint64(foot[16:]), last: le.Uint64(foot[24:]),
-		firstSeq: le.Uint64(foot[32:]), lastSeq: le.Uint64(foot[40:]), at: int64(le.Uint64(foot[48:]))}
+	s := &segment{
+		path:   path,
+		sealed: true,
+		salt:   salt,
+		size:   size,
+		first:  le.Uint64(foot[16:]),
+		last:   le.Uint64(foot[24:]),
+		firstSeq: le.Uint64(
+			foot[32:],
+		),
+		lastSeq: le.Uint64(foot[40:]),
+		at:      int64(le.Uint64(foot[48:])),
+	}
 	for ; len(index) > 0; index = index[indexEntry:] {
 		s.blocks = append(s.blocks, readBlock(index))
 	}
 	if s.first != first || s.last < s.first || len(s.blocks) == 0 {
-		return nil, corruptError(path, at, cureSegment, "the footer says positions %d to %d", s.first, s.last)
+		return nil, corruptError(
+			path,
+			at,
+			cureSegment,
+			"the footer says positions %d to %d",
+			s.first,
+			s.last,
+		)
 	}
 	return s, nil
 }

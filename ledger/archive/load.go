@@ -27,7 +27,12 @@ func (a *Archive) loadSegments() error {
 			continue
 		}
 		if _, err := fmt.Sscanf(name, "%020d.", &first); err != nil {
-			return corruptError(filepath.Join(a.segDir(), name), 0, "move it away if it is not Muster's", "the name is not that of a segment")
+			return corruptError(
+				filepath.Join(a.segDir(), name),
+				0,
+				"move it away if it is not Muster's",
+				"the name is not that of a segment",
+			)
 		}
 		if strings.HasSuffix(name, ".seg") {
 			sealed = append(sealed, first)
@@ -91,8 +96,15 @@ func (a *Archive) dropEmpty(first uint64) (bool, error) {
 func (a *Archive) loadLive(first uint64, newest bool) error {
 	path := livePath(a.segDir(), first)
 	if n := len(a.segs); n > 0 && a.segs[n-1].last >= first {
-		if a.findSegment(first) == nil || !a.findSegment(first).sealed || a.findSegment(first).first != first {
-			return corruptError(path, 0, cureSegment, "the segment before it reaches to batch %d", a.segs[n-1].last)
+		if a.findSegment(first) == nil || !a.findSegment(first).sealed ||
+			a.findSegment(first).first != first {
+			return corruptError(
+				path,
+				0,
+				cureSegment,
+				"the segment before it reaches to batch %d",
+				a.segs[n-1].last,
+			)
 		}
 		// The crash came between sealing it and removing it.
 		return os.Remove(path)
@@ -133,7 +145,16 @@ func (a *Archive) scanLive(path string, f *os.File, first uint64, newest bool) (
 			return s, a.cutTail(s, f, b, newest, err)
 		}
 		if record.Pos != s.last+1 || len(s.offsets) > 0 && record.FirstSeq != s.lastSeq+1 {
-			return nil, corruptError(path, s.size, cureSegment, "batch %d with event %d follows batch %d with event %d", record.Pos, record.FirstSeq, s.last, s.lastSeq)
+			return nil, corruptError(
+				path,
+				s.size,
+				cureSegment,
+				"batch %d with event %d follows batch %d with event %d",
+				record.Pos,
+				record.FirstSeq,
+				s.last,
+				s.lastSeq,
+			)
 		}
 		if len(s.offsets) == 0 {
 			s.firstSeq = record.FirstSeq
@@ -154,10 +175,27 @@ func (a *Archive) cutTail(s *segment, f *os.File, b []byte, newest bool, cause e
 		return corruptError(s.path, s.size, cureSegment, "%v, and another segment follows", cause)
 	}
 	if at := nextRecord(b, int(s.size)+1, s.salt, s.last); at >= 0 {
-		return corruptError(s.path, s.size, cureSegment, "%v, and batch %d follows whole at %d", cause, le64(b[at+8:]), at)
+		return corruptError(
+			s.path,
+			s.size,
+			cureSegment,
+			"%v, and batch %d follows whole at %d",
+			cause,
+			le64(b[at+8:]),
+			at,
+		)
 	}
-	a.opts.Logger.Warn("removed an incomplete record from the end of the archive; the log brings it again", "file", s.path,
-		"offset", s.size, "bytes", int64(len(b))-s.size, "reason", cause)
+	a.opts.Logger.Warn(
+		"removed an incomplete record from the end of the archive; the log brings it again",
+		"file",
+		s.path,
+		"offset",
+		s.size,
+		"bytes",
+		int64(len(b))-s.size,
+		"reason",
+		cause,
+	)
 	if err := f.Truncate(s.size); err != nil {
 		return err
 	}
@@ -172,8 +210,16 @@ func (a *Archive) checkContiguous() error {
 	for i := 1; i < len(a.segs); i++ {
 		p, s := a.segs[i-1], a.segs[i]
 		if s.first != p.last+1 || s.firstSeq != p.lastSeq+1 {
-			return corruptError(s.path, 0, cureSegment, "it begins with batch %d and event %d, the one before ends with %d and %d: a segment is missing",
-				s.first, s.firstSeq, p.last, p.lastSeq)
+			return corruptError(
+				s.path,
+				0,
+				cureSegment,
+				"it begins with batch %d and event %d, the one before ends with %d and %d: a segment is missing",
+				s.first,
+				s.firstSeq,
+				p.last,
+				p.lastSeq,
+			)
 		}
 	}
 	return nil

@@ -51,7 +51,14 @@ func (a *Archive) Reader(fromSeq uint64) (*Iterator, error) {
 	for {
 		record, n, err := readRecord(iterator.chunk, iterator.salt)
 		if err != nil {
-			return nil, corruptError(s.path, s.blocks[j].off, cureSegment, "block of batch %d: %v", s.blocks[j].firstPos, err)
+			return nil, corruptError(
+				s.path,
+				s.blocks[j].off,
+				cureSegment,
+				"block of batch %d: %v",
+				s.blocks[j].firstPos,
+				err,
+			)
 		}
 		if record.LastSeq >= fromSeq {
 			return iterator, nil
@@ -72,7 +79,14 @@ func (it *Iterator) Next() (Record, error) {
 		err = fmt.Errorf("it holds batch %d", record.Pos)
 	}
 	if err != nil {
-		return Record{}, corruptError(it.a.segDir(), 0, cureSegment, "record of batch %d: %v", it.next, err)
+		return Record{}, corruptError(
+			it.a.segDir(),
+			0,
+			cureSegment,
+			"record of batch %d: %v",
+			it.next,
+			err,
+		)
 	}
 	it.chunk, it.next = it.chunk[n:], it.next+1
 	return record, nil
@@ -182,7 +196,10 @@ func (a *Archive) readChunk(pos uint64) ([]byte, uint32, error) {
 func (s *segment) byteSpan(pos uint64) (from, to int64) {
 	i := int(pos - s.first)
 	from, to = s.offsets[i], s.size
-	j := i + sort.Search(len(s.offsets)-i, func(k int) bool { return s.offsets[i+k] >= from+blockBytes })
+	j := i + sort.Search(
+		len(s.offsets)-i,
+		func(k int) bool { return s.offsets[i+k] >= from+blockBytes },
+	)
 	if j < len(s.offsets) {
 		to = s.offsets[j]
 	}
@@ -193,7 +210,14 @@ func skip(body []byte, s *segment, k block, pos uint64) ([]byte, uint32, error) 
 	for p := k.firstPos; p < pos; p++ {
 		_, n, err := readRecord(body, s.salt)
 		if err != nil {
-			return nil, 0, corruptError(s.path, k.off, cureSegment, "block of batch %d: %v", k.firstPos, err)
+			return nil, 0, corruptError(
+				s.path,
+				k.off,
+				cureSegment,
+				"block of batch %d: %v",
+				k.firstPos,
+				err,
+			)
 		}
 		body = body[n:]
 	}
@@ -212,11 +236,25 @@ func (a *Archive) unpackBlock(s *segment, k block) ([]byte, error) {
 		return nil, corruptError(s.path, k.off, cureSegment, "cannot be read: %v", err)
 	}
 	if crc32.Checksum(packed, castagnoli) != k.sum {
-		return nil, corruptError(s.path, k.off, cureSegment, "checksum of the block that begins with batch %d does not match", k.firstPos)
+		return nil, corruptError(
+			s.path,
+			k.off,
+			cureSegment,
+			"checksum of the block that begins with batch %d does not match",
+			k.firstPos,
+		)
 	}
 	body, err := a.dec.DecodeAll(packed, make([]byte, 0, k.size))
 	if err != nil || len(body) != int(k.size) {
-		return nil, corruptError(s.path, k.off, cureSegment, "the block that begins with batch %d unpacks to %d bytes: %v", k.firstPos, len(body), err)
+		return nil, corruptError(
+			s.path,
+			k.off,
+			cureSegment,
+			"the block that begins with batch %d unpacks to %d bytes: %v",
+			k.firstPos,
+			len(body),
+			err,
+		)
 	}
 	return body, nil
 }

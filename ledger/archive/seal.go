@@ -31,7 +31,11 @@ func (a *Archive) runSealer() {
 		for {
 			more, err := a.sealOne()
 			if err != nil && !errors.Is(err, ErrClosed) {
-				a.opts.Logger.Warn("a segment of the archive could not be compressed; it stays as it is", "error", err)
+				a.opts.Logger.Warn(
+					"a segment of the archive could not be compressed; it stays as it is",
+					"error",
+					err,
+				)
 			}
 			if err != nil || !more {
 				break
@@ -72,8 +76,16 @@ func (a *Archive) writeSealed(s *segment) (*segment, error) {
 		return nil, err
 	}
 	defer in.Close()
-	out := &segment{path: sealedPath(a.segDir(), s.first), sealed: true, salt: s.salt, first: s.first, last: s.last,
-		firstSeq: s.firstSeq, lastSeq: s.lastSeq, at: s.at}
+	out := &segment{
+		path:     sealedPath(a.segDir(), s.first),
+		sealed:   true,
+		salt:     s.salt,
+		first:    s.first,
+		last:     s.last,
+		firstSeq: s.firstSeq,
+		lastSeq:  s.lastSeq,
+		at:       s.at,
+	}
 	temp := out.path + ".tmp"
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -94,7 +106,11 @@ func (a *Archive) writeSealed(s *segment) (*segment, error) {
 }
 
 func (a *Archive) packBlocks(s *segment, in *os.File, out *segment, w io.Writer) error {
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	enc, err := zstd.NewWriter(
+		nil,
+		zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithEncoderConcurrency(1),
+	)
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,10 @@ func (a *Archive) PutSnapshot(pos, seq uint64, r io.Reader) error {
 	}
 	err = errors.Join(err, f.Close())
 	if err != nil {
-		return errors.Join(fmt.Errorf("write the snapshot of batch %d: %w", pos, err), os.Remove(temp))
+		return errors.Join(
+			fmt.Errorf("write the snapshot of batch %d: %w", pos, err),
+			os.Remove(temp),
+		)
 	}
 	if err := os.Rename(temp, path); err != nil {
 		return err
@@ -69,7 +72,11 @@ func writeSnapshot(w io.Writer, pos, seq uint64, at time.Time, r io.Reader) erro
 		return err
 	}
 	cw := &chunkWriter{w: w}
-	enc, err := zstd.NewWriter(cw, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	enc, err := zstd.NewWriter(
+		cw,
+		zstd.WithEncoderLevel(zstd.SpeedFastest),
+		zstd.WithEncoderConcurrency(1),
+	)
 	if err != nil {
 		return err
 	}
@@ -117,7 +124,11 @@ func (c *chunkWriter) endChunk() error {
 }
 
 func chunkSum(n uint32, b []byte) uint32 {
-	return crc32.Update(crc32.Checksum(binary.LittleEndian.AppendUint32(nil, n), castagnoli), castagnoli, b)
+	return crc32.Update(
+		crc32.Checksum(binary.LittleEndian.AppendUint32(nil, n), castagnoli),
+		castagnoli,
+		b,
+	)
 }
 
 // Snapshots lists the snapshots, oldest first.
@@ -160,14 +171,22 @@ func openSnapshot(path string) (*os.File, SnapshotInfo, error) {
 		return fail(f, newerError(path, v))
 	}
 	if crc32.Checksum(b[:36], castagnoli) != le.Uint32(b[36:]) {
-		return fail(f, corruptError(path, 36, cureSnapshot, "checksum of the header does not match"))
+		return fail(
+			f,
+			corruptError(path, 36, cureSnapshot, "checksum of the header does not match"),
+		)
 	}
 	st, err := f.Stat()
 	if err != nil {
 		return fail(f, err)
 	}
-	return f, SnapshotInfo{Pos: le.Uint64(b[12:]), Seq: le.Uint64(b[20:]), At: time.Unix(0, int64(le.Uint64(b[28:]))).UTC(),
-		Size: st.Size(), path: path}, nil
+	return f, SnapshotInfo{
+		Pos:  le.Uint64(b[12:]),
+		Seq:  le.Uint64(b[20:]),
+		At:   time.Unix(0, int64(le.Uint64(b[28:]))).UTC(),
+		Size: st.Size(),
+		path: path,
+	}, nil
 }
 
 // OpenSnapshot returns the state of a snapshot that Snapshots listed. Its content is checked as

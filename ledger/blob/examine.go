@@ -43,7 +43,9 @@ type examiner struct {
 const cureBlob = "the jobs that need it are reported by name when it is used; copy the file back from a backup"
 
 func (x *examiner) noteDamage(path string, off int64, format string, args ...any) {
-	x.damage(&CorruptError{File: path, Offset: off, What: fmt.Sprintf(format, args...), Cure: cureBlob})
+	x.damage(
+		&CorruptError{File: path, Offset: off, What: fmt.Sprintf(format, args...), Cure: cureBlob},
+	)
 }
 
 // examineFile reads one file. What stands behind the last whole record of the newest one is
@@ -71,20 +73,34 @@ func (x *examiner) examineFile(id uint32, newest bool) {
 	entries := readIndex(x.dir, id)
 	if entries == nil {
 		if end < int64(len(b)) && !newest {
-			x.noteDamage(path, end, "%d bytes that are no record, and another file follows", int64(len(b))-end)
+			x.noteDamage(
+				path,
+				end,
+				"%d bytes that are no record, and another file follows",
+				int64(len(b))-end,
+			)
 		}
 		return
 	}
 	for _, e := range entries {
 		if found[int64(e.at.off)] != e.hash {
-			x.noteDamage(path, int64(e.at.off), "the index has %s here, and no whole record of it is there", e.hash)
+			x.noteDamage(
+				path,
+				int64(e.at.off),
+				"the index has %s here, and no whole record of it is there",
+				e.hash,
+			)
 		}
 	}
 }
 
 // findRecords finds the records of a file by offset. Bytes between two records are
 // damage; end is where those behind the last one begin.
-func (x *examiner) findRecords(path string, b []byte, salt uint32) (found map[int64]Hash, end int64) {
+func (x *examiner) findRecords(
+	path string,
+	b []byte,
+	salt uint32,
+) (found map[int64]Hash, end int64) {
 	found = map[int64]Hash{}
 	end = fileHeader
 	for at := end; at < int64(len(b)); {
@@ -121,9 +137,19 @@ func checkHeader(path string, id uint32, b []byte) (salt uint32, err error) {
 	case len(b) < fileHeader || bytes.Equal(b, make([]byte, fileHeader)):
 		return 0, errNoHeader
 	case string(b[:8]) == fileMagic && le.Uint32(b[8:]) > formatVersion:
-		return 0, fmt.Errorf("%w: %s has format %d, this release reads up to %d", ErrNewerVersion, path, le.Uint32(b[8:]), formatVersion)
+		return 0, fmt.Errorf(
+			"%w: %s has format %d, this release reads up to %d",
+			ErrNewerVersion,
+			path,
+			le.Uint32(b[8:]),
+			formatVersion,
+		)
 	case string(b[:8]) != fileMagic || crc32.Checksum(b[:20], castagnoli) != le.Uint32(b[20:]) || le.Uint32(b[16:]) != id:
-		return 0, &CorruptError{File: path, What: "the header does not match its checksum", Cure: cureFile}
+		return 0, &CorruptError{
+			File: path,
+			What: "the header does not match its checksum",
+			Cure: cureFile,
+		}
 	}
 	return le.Uint32(b[12:]), nil
 }

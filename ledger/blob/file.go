@@ -198,7 +198,8 @@ func writeIndex(dir string, id uint32, entries []entry) error {
 func readIndex(dir string, id uint32) []entry {
 	b, err := os.ReadFile(indexPath(dir, id))
 	le := binary.LittleEndian
-	if err != nil || len(b) < 20 || string(b[:8]) != indexMagic || le.Uint32(b[8:]) != formatVersion {
+	if err != nil || len(b) < 20 || string(b[:8]) != indexMagic ||
+		le.Uint32(b[8:]) != formatVersion {
 		return nil
 	}
 	n, body := int(le.Uint32(b[12:])), b[:len(b)-4]
@@ -239,7 +240,8 @@ func listFiles(dir string) ([]uint32, error) {
 	var ids []uint32
 	for _, e := range entries {
 		var id uint32
-		if _, err := fmt.Sscanf(e.Name(), "%010d.blobs", &id); err == nil && strings.HasSuffix(e.Name(), ".blobs") {
+		if _, err := fmt.Sscanf(e.Name(), "%010d.blobs", &id); err == nil &&
+			strings.HasSuffix(e.Name(), ".blobs") {
 			ids = append(ids, id)
 		}
 	}

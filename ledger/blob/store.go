@@ -57,7 +57,14 @@ func Open(dir string, opts Options) (*Store, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	store := &Store{dir: dir, opts: opts, cache: newCache(opts.CacheBytes), index: map[Hash]place{}, files: map[uint32]*file{}, nextID: 1}
+	store := &Store{
+		dir:    dir,
+		opts:   opts,
+		cache:  newCache(opts.CacheBytes),
+		index:  map[Hash]place{},
+		files:  map[uint32]*file{},
+		nextID: 1,
+	}
 	ids, err := fileIDs(dir)
 	if err != nil {
 		return nil, err
@@ -91,10 +98,24 @@ func (s *Store) loadFile(id uint32, newest bool) error {
 		}
 		if damaged > 0 {
 			s.damaged += damaged
-			s.opts.Logger.Error("a file of job scripts and environments is damaged; what is lost is reported when it is used", "file", f.path, "bytes", damaged)
+			s.opts.Logger.Error(
+				"a file of job scripts and environments is damaged; what is lost is reported when it is used",
+				"file",
+				f.path,
+				"bytes",
+				damaged,
+			)
 		}
 		if end < f.size {
-			s.opts.Logger.Info("removed the remains of an interrupted write; the log brings it again", "file", f.path, "offset", end, "bytes", f.size-end)
+			s.opts.Logger.Info(
+				"removed the remains of an interrupted write; the log brings it again",
+				"file",
+				f.path,
+				"offset",
+				end,
+				"bytes",
+				f.size-end,
+			)
 			if err := f.f.Truncate(end); err != nil {
 				return err
 			}
@@ -135,7 +156,11 @@ func (s *Store) checkUsable() error {
 func (s *Store) Put(data []byte) (Hash, error) {
 	hash := Sum(data)
 	if len(data) > maxBlob {
-		return hash, fmt.Errorf("store a blob of %d bytes: at most %d are accepted", len(data), maxBlob)
+		return hash, fmt.Errorf(
+			"store a blob of %d bytes: at most %d are accepted",
+			len(data),
+			maxBlob,
+		)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -266,8 +291,12 @@ func (s *Store) forgetDamaged(hash Hash, at place) error {
 		s.bytes -= int64(at.n)
 		s.damaged += int64(at.n)
 	}
-	return &CorruptError{File: blobPath(s.dir, at.file), Offset: int64(at.off), What: fmt.Sprintf("blob %s has changed on disk", hash),
-		Cure: "put it again from the archive or another controller"}
+	return &CorruptError{
+		File:   blobPath(s.dir, at.file),
+		Offset: int64(at.off),
+		What:   fmt.Sprintf("blob %s has changed on disk", hash),
+		Cure:   "put it again from the archive or another controller",
+	}
 }
 
 // Sync makes every blob put so far durable.

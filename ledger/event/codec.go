@@ -14,7 +14,9 @@ const Version uint32 = 1
 // Errors of the codec; compare with errors.Is.
 var (
 	// ErrNewer tells an event, field or batch of a newer release.
-	ErrNewer = errors.New("written by a newer release of muster: upgrade this controller before it reads the ledger")
+	ErrNewer = errors.New(
+		"written by a newer release of muster: upgrade this controller before it reads the ledger",
+	)
 	// ErrMalformed tells bytes that are no batch of events.
 	ErrMalformed = errors.New("not a batch of events")
 )
@@ -57,7 +59,12 @@ func (c *Codec) Append(dst []byte, batch []Envelope) ([]byte, error) {
 		var err error
 		dst, err = c.appendEnvelope(dst, &batch[i])
 		if err != nil {
-			return nil, fmt.Errorf("encode %s (sequence %d): %w", batch[i].Event.Kind(), batch[i].Seq, err)
+			return nil, fmt.Errorf(
+				"encode %s (sequence %d): %w",
+				batch[i].Event.Kind(),
+				batch[i].Seq,
+				err,
+			)
 		}
 	}
 	return dst, nil
@@ -93,7 +100,12 @@ func (c *Codec) Decode(data []byte) ([]Envelope, error) {
 	case err != nil:
 		return nil, classifyKind(err, "batch")
 	case version > uint64(Version):
-		return nil, fmt.Errorf("batch of vocabulary version %d, this release knows %d: %w", version, Version, ErrNewer)
+		return nil, fmt.Errorf(
+			"batch of vocabulary version %d, this release knows %d: %w",
+			version,
+			Version,
+			ErrNewer,
+		)
 	case version == 0 || parts < batchLen:
 		return nil, fmt.Errorf("batch without a version or events: %w", ErrMalformed)
 	case parts > batchLen:
@@ -158,7 +170,10 @@ func decodeEnvelope(decoder *record.Decoder, envelope *Envelope) error {
 		return fmt.Errorf("event kind %d at sequence %d: %w", kind, envelope.Seq, ErrNewer)
 	}
 	if err := decoder.Value(envelope.Event); err != nil {
-		return classifyKind(err, fmt.Sprintf("%s at sequence %d", envelope.Event.Kind(), envelope.Seq))
+		return classifyKind(
+			err,
+			fmt.Sprintf("%s at sequence %d", envelope.Event.Kind(), envelope.Seq),
+		)
 	}
 	return nil
 }

@@ -102,9 +102,19 @@ func (d *Durable) Append(batch []byte) Pending {
 	if d.stopped == nil {
 		switch {
 		case p.frame == nil:
-			d.stopped = fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(batch), MaxBatchBytes)
+			d.stopped = fmt.Errorf(
+				"%w: %d bytes, at most %d",
+				ErrTooLarge,
+				len(batch),
+				MaxBatchBytes,
+			)
 		case len(d.waiting) >= d.opts.MaxPending || d.bytes+len(batch) > d.opts.MaxPendingBytes:
-			d.stopped = fmt.Errorf("%w: %d batches of %d bytes wait", ErrBusy, len(d.waiting), d.bytes)
+			d.stopped = fmt.Errorf(
+				"%w: %d batches of %d bytes wait",
+				ErrBusy,
+				len(d.waiting),
+				d.bytes,
+			)
 		}
 	}
 	if d.stopped != nil {
@@ -282,7 +292,8 @@ func (d *Durable) refuseFailed(logs []*raft.Log) bool {
 		if l.Type != raft.LogCommand {
 			continue
 		}
-		if run, seq, ok := peekSeq(l.Data); ok && d.runs[run] && seq <= d.refused && seq > d.stored {
+		if run, seq, ok := peekSeq(l.Data); ok && d.runs[run] && seq <= d.refused &&
+			seq > d.stored {
 			return true
 		}
 	}
@@ -326,7 +337,12 @@ func (d *Durable) LastPosition() Position { return Position(d.fsm.pos.Load()) }
 // Leader is what raft says about who leads.
 func (d *Durable) Leader() Leadership {
 	addr, id := d.raft.LeaderWithID()
-	return Leadership{Known: id != "", Self: string(id) == d.opts.NodeID, ID: string(id), Address: string(addr)}
+	return Leadership{
+		Known:   id != "",
+		Self:    string(id) == d.opts.NodeID,
+		ID:      string(id),
+		Address: string(addr),
+	}
 }
 
 // Done is closed when the log has stopped for good.
@@ -347,9 +363,17 @@ func (d *Durable) Headroom() (Headroom, error) {
 
 // Stats gathers the counters.
 func (d *Durable) Stats() Stats {
-	stats := Stats{Batches: d.fsm.batches.Load(), Bytes: d.fsm.batchBytes.Load(), Fenced: d.fsm.fenced.Load(),
-		Groups: d.store.groups.Load(), GroupMax: d.store.groupMax.Load(), SyncNanos: d.store.syncNanos.Load(),
-		Failures: d.store.failures.Load(), DroppedTail: d.store.dropped.Load(), LastPosition: d.LastPosition()}
+	stats := Stats{
+		Batches:      d.fsm.batches.Load(),
+		Bytes:        d.fsm.batchBytes.Load(),
+		Fenced:       d.fsm.fenced.Load(),
+		Groups:       d.store.groups.Load(),
+		GroupMax:     d.store.groupMax.Load(),
+		SyncNanos:    d.store.syncNanos.Load(),
+		Failures:     d.store.failures.Load(),
+		DroppedTail:  d.store.dropped.Load(),
+		LastPosition: d.LastPosition(),
+	}
 	// The log may be closed, then its extent is unknown and stays zero.
 	stats.FirstIndex, _ = d.store.FirstIndex()
 	stats.LastIndex, _ = d.store.LastIndex()

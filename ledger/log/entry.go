@@ -40,7 +40,13 @@ func openEntry(l *raft.Log, salt uint32) error {
 	}
 	ext := l.Extensions[:n]
 	if got, want := entrySum(l, ext, salt), binary.LittleEndian.Uint32(l.Extensions[n:]); got != want {
-		return fmt.Errorf("%w: checksum of entry %d is %08x, should be %08x", ErrCorrupt, l.Index, got, want)
+		return fmt.Errorf(
+			"%w: checksum of entry %d is %08x, should be %08x",
+			ErrCorrupt,
+			l.Index,
+			got,
+			want,
+		)
 	}
 	l.Extensions = ext
 	if n == 0 {
@@ -53,7 +59,9 @@ func openEntry(l *raft.Log, salt uint32) error {
 // pointing into b. It never panics.
 func decodeEntry(b []byte, l *raft.Log, salt uint32) error {
 	decoder := entryDecoder{b: b}
-	l.Index, l.Term, l.Type = decoder.readUvarint(), decoder.readUvarint(), raft.LogType(decoder.readUvarint())
+	l.Index, l.Term, l.Type = decoder.readUvarint(), decoder.readUvarint(), raft.LogType(
+		decoder.readUvarint(),
+	)
 	l.Data, l.Extensions = decoder.readBytes(), decoder.readBytes()
 	if decoder.bad {
 		return fmt.Errorf("%w: an entry of %d bytes cannot be decoded", ErrCorrupt, len(b))

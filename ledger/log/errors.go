@@ -45,8 +45,13 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("%v: %s has format %d, this release reads up to %d; install the newer release, or restore a backup made before the upgrade",
-		ErrNewerVersion, e.Where, e.Found, e.Known)
+	return fmt.Sprintf(
+		"%v: %s has format %d, this release reads up to %d; install the newer release, or restore a backup made before the upgrade",
+		ErrNewerVersion,
+		e.Where,
+		e.Found,
+		e.Known,
+	)
 }
 
 // Is makes errors.Is(err, ErrNewerVersion) true.
@@ -81,7 +86,8 @@ func corruptError(file string, offset int64, cure, format string, args ...any) e
 
 // isFull reports whether err means that the filesystem or the quota has no room.
 func isFull(err error) bool {
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, ErrDiskFull)
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) ||
+		errors.Is(err, ErrDiskFull)
 }
 
 // diskFull wraps a no-room error so that errors.Is(err, ErrDiskFull) holds.

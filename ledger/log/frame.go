@@ -70,7 +70,12 @@ func decodeFrame(b []byte) (frame, error) {
 		return frame{}, &VersionError{Where: "a batch", Found: int(b[2]), Known: frameVersion}
 	}
 	if got, want := frameSum(b), binary.LittleEndian.Uint32(b[4:]); got != want {
-		return frame{}, fmt.Errorf("%w: checksum of a batch is %08x, its header says %08x", ErrCorrupt, got, want)
+		return frame{}, fmt.Errorf(
+			"%w: checksum of a batch is %08x, its header says %08x",
+			ErrCorrupt,
+			got,
+			want,
+		)
 	}
 	f := frame{
 		kind:    frameKind(b[3]),
@@ -79,10 +84,19 @@ func decodeFrame(b []byte) (frame, error) {
 		payload: b[frameHeader:],
 	}
 	if n := binary.LittleEndian.Uint32(b[24:]); int(n) != len(f.payload) {
-		return frame{}, fmt.Errorf("%w: batch of %d bytes says it has %d", ErrCorrupt, len(f.payload), n)
+		return frame{}, fmt.Errorf(
+			"%w: batch of %d bytes says it has %d",
+			ErrCorrupt,
+			len(f.payload),
+			n,
+		)
 	}
 	if f.kind < kindBatch || f.kind > kindBarrier {
-		return frame{}, &VersionError{Where: fmt.Sprintf("a frame of kind %d", f.kind), Found: frameVersion + 1, Known: frameVersion}
+		return frame{}, &VersionError{
+			Where: fmt.Sprintf("a frame of kind %d", f.kind),
+			Found: frameVersion + 1,
+			Known: frameVersion,
+		}
 	}
 	return f, nil
 }

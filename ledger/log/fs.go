@@ -105,7 +105,11 @@ func (osFS) Create(path string, size int64) (File, error) {
 		if err := preallocateFile(f, size); err != nil {
 			// A file that holds nothing must not be left behind to hold the very space that is
 			// missing.
-			return nil, errors.Join(fmt.Errorf("reserve %d bytes for %s: %w", size, path, err), f.Close(), os.Remove(path))
+			return nil, errors.Join(
+				fmt.Errorf("reserve %d bytes for %s: %w", size, path, err),
+				f.Close(),
+				os.Remove(path),
+			)
 		}
 	}
 	return &osFile{File: f}, nil

@@ -52,7 +52,12 @@ func (osFS) Lock(path string) (io.Closer, error) {
 		n, _ := f.ReadAt(holder[:], 0)
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("%w: %s is held by process %s; stop it first", ErrLocked, path, holder[:n])
+			return nil, fmt.Errorf(
+				"%w: %s is held by process %s; stop it first",
+				ErrLocked,
+				path,
+				holder[:n],
+			)
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}

@@ -24,8 +24,10 @@ type Layer interface {
 // NewTransport returns raft's protocol over a layer, for Options.Transport. patience bounds
 // each exchange; that of a snapshot grows with its size.
 func NewTransport(l Layer, patience time.Duration, logger *slog.Logger) raft.Transport {
-	return raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{Stream: streams{l}, MaxPool: 3, Timeout: patience,
-		Logger: newHCLog(logger)})
+	return raft.NewNetworkTransportWithConfig(
+		&raft.NetworkTransportConfig{Stream: streams{l}, MaxPool: 3, Timeout: patience,
+			Logger: newHCLog(logger)},
+	)
 }
 
 // streams is a Layer in raft's words.
@@ -49,7 +51,12 @@ func (d *Durable) claimFolder(fresh bool, trans raft.Transport) error {
 	}
 	if len(was) > 0 {
 		if string(was) != d.opts.NodeID {
-			return fmt.Errorf("%s belongs to controller %s, and this one is %s: set its name back, or start with an empty folder", d.opts.Dir, was, d.opts.NodeID)
+			return fmt.Errorf(
+				"%s belongs to controller %s, and this one is %s: set its name back, or start with an empty folder",
+				d.opts.Dir,
+				was,
+				d.opts.NodeID,
+			)
 		}
 		return nil
 	}
@@ -73,8 +80,11 @@ func (d *Durable) refuseGroup() error {
 	if err != nil || len(was) == 0 {
 		return err
 	}
-	return fmt.Errorf("%s is part of a group of controllers, as %s: name the group's controllers in slurm.conf (SlurmctldHost), or make a log of its own from the archive with musterd ledger rebuild",
-		d.opts.Dir, was)
+	return fmt.Errorf(
+		"%s is part of a group of controllers, as %s: name the group's controllers in slurm.conf (SlurmctldHost), or make a log of its own from the archive with musterd ledger rebuild",
+		d.opts.Dir,
+		was,
+	)
 }
 
 // leaveSolitude appends what the only member of a group may decide by itself: that its name and
@@ -96,8 +106,21 @@ func (d *Durable) leaveSolitude(trans raft.Transport) error {
 		return err
 	}
 	self := []Member{{ID: d.opts.NodeID, Address: string(trans.LocalAddr())}}
-	d.opts.Logger.Info("the ledger of a single controller becomes that of a group", "member", d.opts.NodeID, "address", self[0].Address)
-	return d.store.StoreLog(&raft.Log{Index: last + 1, Term: term, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raftConfiguration(self))})
+	d.opts.Logger.Info(
+		"the ledger of a single controller becomes that of a group",
+		"member",
+		d.opts.NodeID,
+		"address",
+		self[0].Address,
+	)
+	return d.store.StoreLog(
+		&raft.Log{
+			Index: last + 1,
+			Term:  term,
+			Type:  raft.LogConfiguration,
+			Data:  raft.EncodeConfiguration(raftConfiguration(self)),
+		},
+	)
 }
 
 // Fresh tells whether a folder holds no ledger yet, without opening it. A folder that is not
@@ -112,7 +135,10 @@ func Fresh(fs FS, dir string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if slices.ContainsFunc(names, func(n string) bool { return strings.HasSuffix(n, ".wal") || strings.HasSuffix(n, snapSuffix) }) {
+		if slices.ContainsFunc(
+			names,
+			func(n string) bool { return strings.HasSuffix(n, ".wal") || strings.HasSuffix(n, snapSuffix) },
+		) {
 			return false, nil
 		}
 	}
@@ -123,7 +149,10 @@ func Fresh(fs FS, dir string) (bool, error) {
 func (d *Durable) Group() []Member {
 	var out []Member
 	for _, s := range d.raft.GetConfiguration().Configuration().Servers {
-		out = append(out, Member{ID: string(s.ID), Address: string(s.Address), Joining: s.Suffrage != raft.Voter})
+		out = append(
+			out,
+			Member{ID: string(s.ID), Address: string(s.Address), Joining: s.Suffrage != raft.Voter},
+		)
 	}
 	return out
 }
@@ -157,13 +186,21 @@ func (d *Durable) Add(ctx context.Context, member Member) error {
 	if member.Joining {
 		add = d.raft.AddNonvoter
 	}
-	return d.changeGroup(ctx, "add "+member.ID, add(raft.ServerID(member.ID), raft.ServerAddress(member.Address), 0, patienceOf(ctx)))
+	return d.changeGroup(
+		ctx,
+		"add "+member.ID,
+		add(raft.ServerID(member.ID), raft.ServerAddress(member.Address), 0, patienceOf(ctx)),
+	)
 }
 
 // Remove takes a member out of the group. Only the leader can; it may remove itself and stops
 // leading then.
 func (d *Durable) Remove(ctx context.Context, id string) error {
-	return d.changeGroup(ctx, "remove "+id, d.raft.RemoveServer(raft.ServerID(id), 0, patienceOf(ctx)))
+	return d.changeGroup(
+		ctx,
+		"remove "+id,
+		d.raft.RemoveServer(raft.ServerID(id), 0, patienceOf(ctx)),
+	)
 }
 
 // HandOver gives the lead to another member, or with an empty id to the one that has most of
@@ -174,7 +211,14 @@ func (d *Durable) HandOver(ctx context.Context, id string) error {
 	}
 	for _, m := range d.Group() {
 		if m.ID == id && !m.Joining {
-			return d.changeGroup(ctx, "hand over to "+id, d.raft.LeadershipTransferToServer(raft.ServerID(m.ID), raft.ServerAddress(m.Address)))
+			return d.changeGroup(
+				ctx,
+				"hand over to "+id,
+				d.raft.LeadershipTransferToServer(
+					raft.ServerID(m.ID),
+					raft.ServerAddress(m.Address),
+				),
+			)
 		}
 	}
 	return fmt.Errorf("hand over: %s is not a controller that votes", id)

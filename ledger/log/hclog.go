@@ -66,7 +66,11 @@ func (h *hcLog) IsError() bool { return h.is(hclog.Error) }
 func (h *hcLog) ImpliedArgs() []any { return h.args }
 
 func (h *hcLog) With(args ...any) hclog.Logger {
-	return &hcLog{l: h.l.With(args...), name: h.name, args: append(append([]any{}, h.args...), args...)}
+	return &hcLog{
+		l:    h.l.With(args...),
+		name: h.name,
+		args: append(append([]any{}, h.args...), args...),
+	}
 }
 
 func (h *hcLog) Name() string { return h.name }

@@ -72,12 +72,24 @@ func OpenMemory(opts MemoryOptions) (*Memory, error) {
 	if opts.Store == nil {
 		opts.Store = &MemoryStore{}
 	}
-	memory := &Memory{opts: opts, store: opts.Store, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	memory := &Memory{
+		opts:  opts,
+		store: opts.Store,
+		done:  make(chan struct{}),
+		wake:  make(chan struct{}, 1),
+	}
 	if err := memory.replay(); err != nil {
 		return nil, err
 	}
 	if memory.pos < opts.AtLeast {
-		return nil, corruptError("memory", 0, cureSegment, "the log ends at batch %d, but batch %d was acknowledged", memory.pos, opts.AtLeast)
+		return nil, corruptError(
+			"memory",
+			0,
+			cureSegment,
+			"the log ends at batch %d, but batch %d was acknowledged",
+			memory.pos,
+			opts.AtLeast,
+		)
 	}
 	if !opts.Inline {
 		memory.wg.Add(1)

@@ -82,7 +82,13 @@ func openMeta(fs FS, dir string, fresh bool, salt uint32, logger *slog.Logger) (
 			return nil, err
 		}
 		if !fresh {
-			logger.Warn("one copy of the log's metadata is unusable", "file", metaPath(dir, i), "error", err)
+			logger.Warn(
+				"one copy of the log's metadata is unusable",
+				"file",
+				metaPath(dir, i),
+				"error",
+				err,
+			)
 		}
 	}
 	best := 0
@@ -97,7 +103,13 @@ func openMeta(fs FS, dir string, fresh bool, salt uint32, logger *slog.Logger) (
 	case fresh:
 		meta.state = metaState{Salt: salt}
 	default:
-		return nil, corruptError(metaPath(dir, 0), 0, cureSegment, "neither it nor %s can be read", metaPath(dir, 1))
+		return nil, corruptError(
+			metaPath(dir, 0),
+			0,
+			cureSegment,
+			"neither it nor %s can be read",
+			metaPath(dir, 1),
+		)
 	}
 	if meta.state.Stable == nil {
 		meta.state.Stable = map[string][]byte{}
@@ -188,7 +200,11 @@ func (m *metaStore) writeSlot(next metaState) error {
 		return err
 	}
 	if len(body) > metaSize-metaHeader {
-		return fmt.Errorf("metadata of %d bytes exceed %d: too many segments wait for a snapshot", len(body), metaSize-metaHeader)
+		return fmt.Errorf(
+			"metadata of %d bytes exceed %d: too many segments wait for a snapshot",
+			len(body),
+			metaSize-metaHeader,
+		)
 	}
 	b := make([]byte, metaHeader+len(body))
 	copy(b, metaMagic)

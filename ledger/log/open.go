@@ -28,7 +28,10 @@ func Open(ctx context.Context, opts Options) (*Durable, error) {
 	durable := &Durable{
 		opts: opts, alone: opts.Transport == nil,
 		closing: make(chan struct{}), done: make(chan struct{}), finished: make(chan struct{}),
-		wake: make(chan struct{}, 1), snapDue: make(chan struct{}, 1), snapReq: make(chan chan error),
+		wake: make(
+			chan struct{},
+			1,
+		), snapDue: make(chan struct{}, 1), snapReq: make(chan chan error),
 		notify: make(chan bool), changed: make(chan struct{}),
 		nextSeq: 1, runs: map[uint64]bool{}, stopped: &NotLeaderError{},
 	}
@@ -47,7 +50,14 @@ func Open(ctx context.Context, opts Options) (*Durable, error) {
 	}
 	err = durable.Resume(ctx)
 	if err == nil && durable.LastPosition() < opts.AtLeast {
-		err = corruptError(opts.Dir, 0, cureSegment, "the log ends at batch %d, but batch %d was acknowledged", durable.LastPosition(), opts.AtLeast)
+		err = corruptError(
+			opts.Dir,
+			0,
+			cureSegment,
+			"the log ends at batch %d, but batch %d was acknowledged",
+			durable.LastPosition(),
+			opts.AtLeast,
+		)
 	}
 	if err != nil {
 		// What stopped the log says more than that it has stopped.
@@ -109,23 +119,54 @@ func (d *Durable) openStores(walDir, snapDir string) error {
 		return err
 	}
 	if d.opts.StartAt > 0 && !fresh {
-		return errors.Join(fmt.Errorf("open the ledger's log: %s is not new, so it cannot begin at batch %d", d.opts.Dir, d.opts.StartAt), meta.closeFiles())
+		return errors.Join(
+			fmt.Errorf(
+				"open the ledger's log: %s is not new, so it cannot begin at batch %d",
+				d.opts.Dir,
+				d.opts.StartAt,
+			),
+			meta.closeFiles(),
+		)
 	}
 	next, err := openSpare(fs, walDir, int64(d.opts.SegmentBytes), d.opts.ReserveBytes, d.closing)
 	if err != nil {
 		return errors.Join(err, meta.closeFiles())
 	}
 	d.snaps = snaps
-	d.store = &logStore{fs: fs, dir: walDir, meta: meta, spare: next, segBytes: d.opts.SegmentBytes, salt: meta.state.Salt, log: logger, closing: d.closing,
-		hooks: storeHooks{stored: d.onStored, failed: d.onStoreFailed, fatal: d.stopForGood, refuse: d.refuseFailed,
-			compact: d.mayCompact, clear: d.mayClear, running: d.running.Load}}
+	d.store = &logStore{
+		fs:       fs,
+		dir:      walDir,
+		meta:     meta,
+		spare:    next,
+		segBytes: d.opts.SegmentBytes,
+		salt:     meta.state.Salt,
+		log:      logger,
+		closing:  d.closing,
+		hooks: storeHooks{
+			stored:  d.onStored,
+			failed:  d.onStoreFailed,
+			fatal:   d.stopForGood,
+			refuse:  d.refuseFailed,
+			compact: d.mayCompact,
+			clear:   d.mayClear,
+			running: d.running.Load,
+		},
+	}
 	meta.onFail = d.store.metaFailed
 	if len(indexes) > 0 {
 		d.store.skip = indexes[0]
 	}
 	snaps.stateless = d.opts.Witness
-	d.fsm = &fsm{machine: d.opts.Machine, stateless: d.opts.Witness, every: d.opts.SnapshotEvery, bytes: d.opts.SnapshotBytes, complete: d.completeFrames,
-		due: d.snapshotDue, fatal: d.stopForGood, closing: d.closing}
+	d.fsm = &fsm{
+		machine:   d.opts.Machine,
+		stateless: d.opts.Witness,
+		every:     d.opts.SnapshotEvery,
+		bytes:     d.opts.SnapshotBytes,
+		complete:  d.completeFrames,
+		due:       d.snapshotDue,
+		fatal:     d.stopForGood,
+		closing:   d.closing,
+	}
 	d.fsm.pos.Store(uint64(d.opts.StartAt))
 	d.store.op.Lock()
 	defer d.store.op.Unlock()
@@ -149,8 +190,14 @@ func (d *Durable) checkContinuous(indexes []uint64) error {
 		snap = indexes[0]
 	}
 	if first > snap+1 {
-		return corruptError(d.opts.Dir, 0, "put the newest snapshot back, or run `musterd ledger rebuild`",
-			"the newest snapshot ends at entry %d and the log begins at %d", snap, first)
+		return corruptError(
+			d.opts.Dir,
+			0,
+			"put the newest snapshot back, or run `musterd ledger rebuild`",
+			"the newest snapshot ends at entry %d and the log begins at %d",
+			snap,
+			first,
+		)
 	}
 	return nil
 }
@@ -190,8 +237,15 @@ func (d *Durable) startRaft() (err error) {
 	}
 	d.running.Store(true)
 	if !d.isMember() {
-		return errors.Join(fmt.Errorf("%s belongs to another member of the ledger: %s is not among %v; set the node's id back", d.opts.Dir, d.opts.NodeID, d.listMembers()),
-			d.raft.Shutdown().Error())
+		return errors.Join(
+			fmt.Errorf(
+				"%s belongs to another member of the ledger: %s is not among %v; set the node's id back",
+				d.opts.Dir,
+				d.opts.NodeID,
+				d.listMembers(),
+			),
+			d.raft.Shutdown().Error(),
+		)
 	}
 	if d.alone {
 		rc := d.raft.ReloadableConfig()
@@ -232,13 +286,27 @@ func (d *Durable) writeFirstConfiguration(trans raft.Transport) error {
 	if err := d.store.bootTerm(); err != nil {
 		return err
 	}
-	return d.store.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(raftConfiguration(members))})
+	return d.store.StoreLog(
+		&raft.Log{
+			Index: 1,
+			Term:  1,
+			Type:  raft.LogConfiguration,
+			Data:  raft.EncodeConfiguration(raftConfiguration(members)),
+		},
+	)
 }
 
 func raftConfiguration(members []Member) raft.Configuration {
 	var c raft.Configuration
 	for _, m := range members {
-		c.Servers = append(c.Servers, raft.Server{Suffrage: raft.Voter, ID: raft.ServerID(m.ID), Address: raft.ServerAddress(m.Address)})
+		c.Servers = append(
+			c.Servers,
+			raft.Server{
+				Suffrage: raft.Voter,
+				ID:       raft.ServerID(m.ID),
+				Address:  raft.ServerAddress(m.Address),
+			},
+		)
 	}
 	return c
 }

@@ -22,8 +22,13 @@ func (s *logStore) openVerified(keep uint64) error {
 	}
 	vfs := &walFS{fs: s.fs, spare: s.spare}
 	s.meta.setNote(vfs.noteError)
-	w, err := wal.Open(s.dir, wal.WithMetaStore(s.meta), wal.WithSegmentFiler(wsegment.NewFiler(s.dir, vfs)),
-		wal.WithSegmentSize(s.segBytes), wal.WithLogger(newHCLog(s.log)))
+	w, err := wal.Open(
+		s.dir,
+		wal.WithMetaStore(s.meta),
+		wal.WithSegmentFiler(wsegment.NewFiler(s.dir, vfs)),
+		wal.WithSegmentSize(s.segBytes),
+		wal.WithLogger(newHCLog(s.log)),
+	)
 	if err != nil {
 		if errors.Is(err, types.ErrCorrupt) {
 			return corruptError(s.dir, 0, cureSegment, "%v", err)
@@ -32,7 +37,14 @@ func (s *logStore) openVerified(keep uint64) error {
 	}
 	last, err := w.LastIndex()
 	if err == nil && last < s.meta.currentState().Watermark {
-		err = corruptError(s.dir, 0, cureSegment, "the log ends at entry %d but entry %d was acknowledged", last, s.meta.currentState().Watermark)
+		err = corruptError(
+			s.dir,
+			0,
+			cureSegment,
+			"the log ends at entry %d but entry %d was acknowledged",
+			last,
+			s.meta.currentState().Watermark,
+		)
 	}
 	if err != nil {
 		return errors.Join(err, w.Close())
@@ -53,7 +65,14 @@ func (s *logStore) verifyEntries(keep uint64) ([]*segment, error) {
 	for i, si := range st.Segments {
 		sealed := !si.SealTime.IsZero()
 		if i+1 < len(st.Segments) && (!sealed || si.MaxIndex+1 != st.Segments[i+1].BaseIndex) {
-			return nil, corruptError(metaPath(s.dir, 0), 0, cureSegment, "entries between segments %d and %d are missing", si.BaseIndex, st.Segments[i+1].BaseIndex)
+			return nil, corruptError(
+				metaPath(s.dir, 0),
+				0,
+				cureSegment,
+				"entries between segments %d and %d are missing",
+				si.BaseIndex,
+				st.Segments[i+1].BaseIndex,
+			)
 		}
 		var seg *segment
 		var err error
@@ -90,7 +109,14 @@ func (s *logStore) checkPresent(si types.SegmentInfo) error {
 }
 
 func (s *logStore) missingSegment(si types.SegmentInfo) error {
-	return corruptError(s.segmentPath(si), 0, cureSegment, "the file with entries %d to %d is missing", si.BaseIndex, si.MaxIndex)
+	return corruptError(
+		s.segmentPath(si),
+		0,
+		cureSegment,
+		"the file with entries %d to %d is missing",
+		si.BaseIndex,
+		si.MaxIndex,
+	)
 }
 
 func (s *logStore) verifySealed(si types.SegmentInfo) (*segment, error) {
@@ -108,7 +134,15 @@ func (s *logStore) verifySealed(si types.SegmentInfo) (*segment, error) {
 		return nil, err
 	}
 	if seg.lastIndex() < si.MaxIndex {
-		return nil, corruptError(path, seg.bad, cureSegment, "%s; entries %d to %d cannot be read", seg.describeSegment(), seg.lastIndex()+1, si.MaxIndex)
+		return nil, corruptError(
+			path,
+			seg.bad,
+			cureSegment,
+			"%s; entries %d to %d cannot be read",
+			seg.describeSegment(),
+			seg.lastIndex()+1,
+			si.MaxIndex,
+		)
 	}
 	seg.offsets = seg.offsets[:si.MaxIndex-si.BaseIndex+1]
 	return seg, nil
@@ -137,7 +171,17 @@ func (s *logStore) repairTail(si types.SegmentInfo, keep uint64) (*segment, erro
 	}
 	if n := end - seg.bad; n > 0 {
 		s.dropped.Add(uint64(n))
-		s.log.Warn("removed the remains of an interrupted write from the log", "file", path, "offset", seg.bad, "bytes", n, "reason", seg.describeSegment())
+		s.log.Warn(
+			"removed the remains of an interrupted write from the log",
+			"file",
+			path,
+			"offset",
+			seg.bad,
+			"bytes",
+			n,
+			"reason",
+			seg.describeSegment(),
+		)
 	}
 	if err := seg.cutAfter(file, end, keep); err != nil {
 		return nil, err
@@ -146,7 +190,9 @@ func (s *logStore) repairTail(si types.SegmentInfo, keep uint64) (*segment, erro
 		return nil, err
 	}
 	if seg.index > 0 {
-		err = s.meta.updateState(func(st *metaState) { st.Wal = rotatedSegments(st.Wal, seg, s.segBytes) })
+		err = s.meta.updateState(
+			func(st *metaState) { st.Wal = rotatedSegments(st.Wal, seg, s.segBytes) },
+		)
 	}
 	return seg, err
 }
@@ -157,8 +203,17 @@ func rotatedSegments(st types.PersistentState, seg *segment, segBytes int) types
 	tail := &segs[len(segs)-1]
 	tail.SealTime, tail.MaxIndex, tail.IndexStart = time.Now(), seg.lastIndex(), uint64(seg.index)
 	next := tail.MaxIndex + 1
-	segs = append(segs, types.SegmentInfo{ID: st.NextSegmentID, BaseIndex: next, MinIndex: next, SizeLimit: uint32(segBytes),
-		Codec: wal.CodecBinaryV1, CreateTime: time.Now()})
+	segs = append(
+		segs,
+		types.SegmentInfo{
+			ID:         st.NextSegmentID,
+			BaseIndex:  next,
+			MinIndex:   next,
+			SizeLimit:  uint32(segBytes),
+			Codec:      wal.CodecBinaryV1,
+			CreateTime: time.Now(),
+		},
+	)
 	return types.PersistentState{NextSegmentID: st.NextSegmentID + 1, Segments: segs}
 }
 

@@ -32,7 +32,11 @@ const (
 	segCommit = 3
 )
 
-func segmentName(baseIndex, id uint64) string { return fmt.Sprintf("%020d-%016x.wal", baseIndex, id) }
+func segmentName(
+	baseIndex, id uint64,
+) string {
+	return fmt.Sprintf("%020d-%016x.wal", baseIndex, id)
+}
 
 // segment is what a scan of one file found.
 type segment struct {
@@ -57,7 +61,12 @@ func (s *segment) lastIndex() uint64 { return s.info.BaseIndex + uint64(len(s.of
 // scanSegment reads a segment from its first byte to the end of its last whole group, checking
 // every checksum. check is called with each entry. Damage ends the scan without an error: bad
 // and reason tell where and what.
-func scanSegment(file File, path string, info types.SegmentInfo, check func(index uint64, entry []byte) error) (*segment, error) {
+func scanSegment(
+	file File,
+	path string,
+	info types.SegmentInfo,
+	check func(index uint64, entry []byte) error,
+) (*segment, error) {
 	size, err := file.Size()
 	if err != nil {
 		return nil, err
@@ -81,7 +90,10 @@ func scanSegment(file File, path string, info types.SegmentInfo, check func(inde
 		kind, arg, ok := segFrame(head)
 		switch {
 		case !ok || (kind != segCommit && int64(arg) > size-at-segFrameHeader):
-			return s.stopScan(start, fmt.Sprintf("the frame at %d has an impossible header %x", at, head)), nil
+			return s.stopScan(
+				start,
+				fmt.Sprintf("the frame at %d has an impossible header %x", at, head),
+			), nil
 		case kind == segCommit:
 			whole, err := s.closeGroup(reader, start, at, arg, entries, check)
 			if err != nil || !whole {
@@ -112,7 +124,13 @@ func (s *segment) stopScan(start int64, reason string) *segment {
 
 // closeGroup checks the group [start, commit) against the checksum in its commit frame and
 // records it.
-func (s *segment) closeGroup(reader *windowReader, start, commit int64, sum uint32, entries []int64, check func(uint64, []byte) error) (bool, error) {
+func (s *segment) closeGroup(
+	reader *windowReader,
+	start, commit int64,
+	sum uint32,
+	entries []int64,
+	check func(uint64, []byte) error,
+) (bool, error) {
 	fail := func(format string, args ...any) (bool, error) {
 		s.stopScan(start, fmt.Sprintf(format, args...))
 		return false, nil
@@ -122,7 +140,12 @@ func (s *segment) closeGroup(reader *windowReader, start, commit int64, sum uint
 		return false, err
 	}
 	if got := crc32.Checksum(body, castagnoli); got != sum {
-		return fail("checksum of the group is %08x, its commit frame at %d says %08x", got, commit, sum)
+		return fail(
+			"checksum of the group is %08x, its commit frame at %d says %08x",
+			got,
+			commit,
+			sum,
+		)
 	}
 	if start == 0 {
 		if err := checkSegmentHeader(body, s.info); err != nil {
@@ -141,7 +164,10 @@ func (s *segment) closeGroup(reader *windowReader, start, commit int64, sum uint
 		}
 	}
 	s.offsets = append(s.offsets, entries...)
-	s.groups = append(s.groups, group{start: start, end: commit + segFrameHeader, last: s.lastIndex()})
+	s.groups = append(
+		s.groups,
+		group{start: start, end: commit + segFrameHeader, last: s.lastIndex()},
+	)
 	s.bad = commit + segFrameHeader
 	return true, nil
 }
@@ -150,7 +176,8 @@ func checkSegmentHeader(b []byte, info types.SegmentInfo) error {
 	if binary.LittleEndian.Uint64(b) != segMagic|segVersion<<56 {
 		return fmt.Errorf("the file header is not one of a segment of version %d", segVersion)
 	}
-	if base, id := binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]); base != info.BaseIndex || id != info.ID {
+	if base, id := binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b[16:]); base != info.BaseIndex ||
+		id != info.ID {
 		return fmt.Errorf("the file says it is segment %s", segmentName(base, id))
 	}
 	return nil
@@ -158,7 +185,8 @@ func checkSegmentHeader(b []byte, info types.SegmentInfo) error {
 
 func segFrame(head []byte) (kind uint8, arg uint32, ok bool) {
 	kind, arg = head[0], binary.LittleEndian.Uint32(head[4:])
-	ok = kind >= segEntry && kind <= segCommit && head[1]|head[2]|head[3] == 0 && (kind == segCommit || arg <= segMaxEntry)
+	ok = kind >= segEntry && kind <= segCommit && head[1]|head[2]|head[3] == 0 &&
+		(kind == segCommit || arg <= segMaxEntry)
 	return kind, arg, ok
 }
 
@@ -171,7 +199,8 @@ func padded(n int64) int64 { return (n + 7) &^ 7 }
 func (s *segment) findTornEnd(file File, check func(uint64, []byte) error) (end int64, err error) {
 	n := s.size - s.bad
 	tail := make([]byte, padded(n))
-	if got, err := file.ReadAt(tail[:n], s.bad); err != nil && !(errors.Is(err, io.EOF) && got == int(n)) {
+	if got, err := file.ReadAt(tail[:n], s.bad); err != nil &&
+		!(errors.Is(err, io.EOF) && got == int(n)) {
 		return 0, fmt.Errorf("read %s: %w", s.path, err)
 	}
 	last := lastNonZero(tail)
@@ -180,10 +209,23 @@ func (s *segment) findTornEnd(file File, check func(uint64, []byte) error) (end 
 	}
 	tail = tail[:padded(int64(last)+1)]
 	if at, ok := s.laterGroup(tail, check); ok {
-		return 0, corruptError(s.path, s.bad, cureSegment, "%s, and acknowledged entries follow at %d", s.describeSegment(), s.bad+at)
+		return 0, corruptError(
+			s.path,
+			s.bad,
+			cureSegment,
+			"%s, and acknowledged entries follow at %d",
+			s.describeSegment(),
+			s.bad+at,
+		)
 	}
 	if s.isComplete(tail) {
-		return 0, corruptError(s.path, s.bad, cureSegment, "%s, and no part of it is missing, so it is not the remains of an interrupted write", s.describeSegment())
+		return 0, corruptError(
+			s.path,
+			s.bad,
+			cureSegment,
+			"%s, and no part of it is missing, so it is not the remains of an interrupted write",
+			s.describeSegment(),
+		)
 	}
 	return s.bad + int64(len(tail)), nil
 }
@@ -233,7 +275,8 @@ func wholeGroup(b []byte, next uint64, check func(uint64, []byte) error) bool {
 			if n <= 0 || index < next {
 				return false
 			}
-			if err := check(index, b[at+segFrameHeader:end]); err != nil && !errors.Is(err, ErrNewerVersion) {
+			if err := check(index, b[at+segFrameHeader:end]); err != nil &&
+				!errors.Is(err, ErrNewerVersion) {
 				return false
 			}
 			valid = true
@@ -253,7 +296,13 @@ func (s *segment) isComplete(tail []byte) bool {
 	kind := binary.LittleEndian.Uint32(head)
 	if kind != segCommit {
 		oneBit := bits.OnesCount32(kind^segCommit) == 1
-		return oneBit && crc32.Checksum(tail[:len(tail)-segFrameHeader], castagnoli) == binary.LittleEndian.Uint32(head[4:])
+		return oneBit &&
+			crc32.Checksum(
+				tail[:len(tail)-segFrameHeader],
+				castagnoli,
+			) == binary.LittleEndian.Uint32(
+				head[4:],
+			)
 	}
 	for from := s.bad; from < s.bad+int64(len(tail)); {
 		to := min((from/sector+1)*sector, s.bad+int64(len(tail)))
@@ -299,7 +348,13 @@ func (s *segment) cutAfter(file File, end int64, keep uint64) error {
 		}
 	}
 	if keep != keepAll && s.lastIndex() < keep {
-		return fmt.Errorf("%w: %s ends at entry %d, raft holds %d", ErrCorrupt, filepath.Base(s.path), s.lastIndex(), keep)
+		return fmt.Errorf(
+			"%w: %s ends at entry %d, raft holds %d",
+			ErrCorrupt,
+			filepath.Base(s.path),
+			s.lastIndex(),
+			keep,
+		)
 	}
 	if end > s.bad {
 		if _, err := file.WriteAt(make([]byte, end-s.bad), s.bad); err != nil {

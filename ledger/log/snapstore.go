@@ -106,7 +106,12 @@ func (s *snapStore) listIndexes() ([]uint64, error) {
 	for _, n := range names {
 		var index, term uint64
 		if _, err := fmt.Sscanf(n, "%020d-%020d", &index, &term); err != nil {
-			return nil, corruptError(filepath.Join(s.dir, n), 0, "move it away if it is not a snapshot of Muster's", "the name is not index-term")
+			return nil, corruptError(
+				filepath.Join(s.dir, n),
+				0,
+				"move it away if it is not a snapshot of Muster's",
+				"the name is not index-term",
+			)
 		}
 		out = append(out, index)
 	}
@@ -119,7 +124,10 @@ func (s *snapStore) describeCure(name string) string {
 	if err != nil || len(names) < 2 || names[0] != name {
 		return cureSegment
 	}
-	return fmt.Sprintf("move the file away: %s before it and the log together hold the same state", names[1])
+	return fmt.Sprintf(
+		"move the file away: %s before it and the log together hold the same state",
+		names[1],
+	)
 }
 
 // List returns the newest snapshot, if any.
@@ -143,7 +151,10 @@ func (s *snapStore) readHeader(name string) (*raft.SnapshotMeta, File, int64, er
 		return nil, nil, 0, err
 	}
 	bad := func(off int64, format string, args ...any) (*raft.SnapshotMeta, File, int64, error) {
-		return nil, nil, 0, errors.Join(corruptError(path, off, s.describeCure(name), format, args...), file.Close())
+		return nil, nil, 0, errors.Join(
+			corruptError(path, off, s.describeCure(name), format, args...),
+			file.Close(),
+		)
 	}
 	size, err := file.Size()
 	if err != nil {
@@ -154,14 +165,18 @@ func (s *snapStore) readHeader(name string) (*raft.SnapshotMeta, File, int64, er
 		return bad(0, "not a snapshot")
 	}
 	if v := binary.LittleEndian.Uint32(head[8:]); v > snapVersion {
-		return nil, nil, 0, errors.Join(&VersionError{Where: path, Found: int(v), Known: snapVersion}, file.Close())
+		return nil, nil, 0, errors.Join(
+			&VersionError{Where: path, Found: int(v), Known: snapVersion},
+			file.Close(),
+		)
 	}
 	n := int64(binary.LittleEndian.Uint32(head[12:]))
 	if n > size-snapHeader {
 		return bad(12, "its description is said to be longer than the file")
 	}
 	body := make([]byte, n)
-	if got, _ := file.ReadAt(body, snapHeader); got < len(body) || crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(head[16:]) {
+	if got, _ := file.ReadAt(body, snapHeader); got < len(body) ||
+		crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(head[16:]) {
 		return bad(snapHeader, "checksum of its description does not match")
 	}
 	var meta raft.SnapshotMeta
@@ -256,9 +271,24 @@ func chunkSum(n uint32, data []byte) uint32 {
 }
 
 // Create begins a snapshot.
-func (s *snapStore) Create(version raft.SnapshotVersion, index, term uint64, conf raft.Configuration, confIndex uint64, _ raft.Transport) (raft.SnapshotSink, error) {
+func (s *snapStore) Create(
+	version raft.SnapshotVersion,
+	index, term uint64,
+	conf raft.Configuration,
+	confIndex uint64,
+	_ raft.Transport,
+) (raft.SnapshotSink, error) {
 	name := snapName(index, term)
-	body, err := json.Marshal(raft.SnapshotMeta{Version: version, ID: name, Index: index, Term: term, Configuration: conf, ConfigurationIndex: confIndex})
+	body, err := json.Marshal(
+		raft.SnapshotMeta{
+			Version:            version,
+			ID:                 name,
+			Index:              index,
+			Term:               term,
+			Configuration:      conf,
+			ConfigurationIndex: confIndex,
+		},
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,13 @@ type spare struct {
 }
 
 // openSpare removes what an earlier run has left: how much of it is on the disk nobody knows.
-func openSpare(fs FS, dir string, size int64, reserve uint64, closing <-chan struct{}) (*spare, error) {
+func openSpare(
+	fs FS,
+	dir string,
+	size int64,
+	reserve uint64,
+	closing <-chan struct{},
+) (*spare, error) {
 	s := &spare{fs: fs, dir: dir, size: size, reserve: reserve, closing: closing}
 	err := fs.Remove(s.path())
 	if errors.Is(err, os.ErrNotExist) {

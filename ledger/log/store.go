@@ -232,7 +232,13 @@ func (s *logStore) fillWindow(seg *segment, index uint64) error {
 		}
 		kind, n, ok := segFrame(head)
 		if !ok || kind != segEntry {
-			return corruptError(seg.path, at, cureSegment, "entry %d has changed since it was verified", i)
+			return corruptError(
+				seg.path,
+				at,
+				cureSegment,
+				"entry %d has changed since it was verified",
+				i,
+			)
 		}
 		if i > index && at+segFrameHeader+int64(n) > reader.from+int64(len(reader.buf)) {
 			return nil

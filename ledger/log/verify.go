@@ -29,7 +29,10 @@ func Read(dir string, each func(batch []byte)) (Findings, error) {
 	fs := OS()
 	walDir := filepath.Join(dir, "raft")
 	if ok, err := fileExists(fs, walDir); err != nil || !ok {
-		return Findings{}, errors.Join(fmt.Errorf("there is no log in %s: %w", dir, os.ErrNotExist), err)
+		return Findings{}, errors.Join(
+			fmt.Errorf("there is no log in %s: %w", dir, os.ErrNotExist),
+			err,
+		)
 	}
 	lock, err := fs.Lock(filepath.Join(dir, "LOCK"))
 	if err != nil {
@@ -92,7 +95,15 @@ func (v *verifier) readSegments(meta *metaState) {
 			continue
 		}
 		if i+1 < len(meta.Wal.Segments) {
-			v.damageError(corruptError(metaPath(v.walDir, 0), 0, cureSegment, "segment %d is not closed, but others follow", info.BaseIndex))
+			v.damageError(
+				corruptError(
+					metaPath(v.walDir, 0),
+					0,
+					cureSegment,
+					"segment %d is not closed, but others follow",
+					info.BaseIndex,
+				),
+			)
 			continue
 		}
 		path := store.segmentPath(info)
@@ -120,12 +131,25 @@ func (v *verifier) readSegments(meta *metaState) {
 	}
 	last = max(last, v.newest)
 	if last < meta.Watermark {
-		v.damageError(corruptError(v.walDir, 0, cureSegment, "the log ends at entry %d but entry %d was acknowledged", last, meta.Watermark))
+		v.damageError(
+			corruptError(
+				v.walDir,
+				0,
+				cureSegment,
+				"the log ends at entry %d but entry %d was acknowledged",
+				last,
+				meta.Watermark,
+			),
+		)
 	}
 }
 
 func (v *verifier) readSnapshots() {
-	store := &snapStore{fs: v.fs, dir: filepath.Join(v.dir, "snapshots"), log: slog.New(slog.DiscardHandler)}
+	store := &snapStore{
+		fs:  v.fs,
+		dir: filepath.Join(v.dir, "snapshots"),
+		log: slog.New(slog.DiscardHandler),
+	}
 	names, err := store.listNames()
 	if err != nil {
 		v.damageError(err)

@@ -76,7 +76,13 @@ func (v *walFS) OpenWriter(dir, name string) (types.WritableFile, error) {
 		file.Close()
 		return nil, err
 	}
-	return &walFile{File: file, v: v, dir: dir, next: size / spareFrom, window: &windowReader{f: file, size: size}}, nil
+	return &walFile{
+		File:   file,
+		v:      v,
+		dir:    dir,
+		next:   size / spareFrom,
+		window: &windowReader{f: file, size: size},
+	}, nil
 }
 
 // spareFrom is the part of a segment that is written when the next one is made ready: a log

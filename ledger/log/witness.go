@@ -15,7 +15,9 @@ import (
 // A snapshot of a witness says how far the log goes and holds no state. It has a mark of its own, and no controller takes it.
 
 // errStateless is what a controller answers to a snapshot that a witness sends.
-var errStateless = errors.New("the snapshot is a witness's and holds no state: this controller lacks more than the witness's log has, and needs another controller")
+var errStateless = errors.New(
+	"the snapshot is a witness's and holds no state: this controller lacks more than the witness's log has, and needs another controller",
+)
 
 // noMachine is the state of a witness.
 type noMachine struct{}

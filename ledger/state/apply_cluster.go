@@ -41,7 +41,11 @@ func (s *State) applyConfig(e *event.ConfigAdopted) error {
 func (s *State) applyNodeAdded(e *event.NodeAdded) error {
 	for _, name := range e.Partitions {
 		if s.Parts.Find(name) == nil {
-			return contradictionError("node %s is added to partition %s, which does not exist", e.Node.Name, name)
+			return contradictionError(
+				"node %s is added to partition %s, which does not exist",
+				e.Node.Name,
+				name,
+			)
 		}
 	}
 	nodeSpec := e.Node
@@ -117,7 +121,9 @@ func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) erro
 		return contradictionError("node %s is changed, but does not exist", e.Node)
 	}
 	node := *old
-	if nodeSpec := *old.Spec; nodeSpec.Weight != e.Weight || !slices.Equal(nodeSpec.Features, e.Features) || !slices.Equal(nodeSpec.Available, e.Available) {
+	if nodeSpec := *old.Spec; nodeSpec.Weight != e.Weight ||
+		!slices.Equal(nodeSpec.Features, e.Features) ||
+		!slices.Equal(nodeSpec.Available, e.Available) {
 		nodeSpec.Weight, nodeSpec.Features, nodeSpec.Available = e.Weight, e.Features, e.Available
 		if s.configOwn == s.own {
 			s.Config.ChangeNode(nodeSpec)
@@ -277,7 +283,11 @@ func (s *State) applyTokenIssued(e *event.TokenIssued) error {
 		return contradictionError("the token for node %s is empty", e.Node)
 	}
 	a := *s.Access
-	a.Tokens = putSorted(slices.Clone(a.Tokens), Token{Hash: e.Hash, Node: e.Node, Expires: e.Expires, Role: e.Role}, tokenKey)
+	a.Tokens = putSorted(
+		slices.Clone(a.Tokens),
+		Token{Hash: e.Hash, Node: e.Node, Expires: e.Expires, Role: e.Role},
+		tokenKey,
+	)
 	s.Access = &a
 	return nil
 }
@@ -295,7 +305,10 @@ func (s *State) applyTokenSpent(env *event.Envelope, e *event.TokenSpent) error 
 	access, spent := *s.Access, *token
 	spent.Key = e.Key
 	access.Tokens = putSorted(slices.Clone(access.Tokens), spent, tokenKey)
-	access.Tokens = slices.DeleteFunc(access.Tokens, func(t Token) bool { return t.Expires < env.At })
+	access.Tokens = slices.DeleteFunc(
+		access.Tokens,
+		func(t Token) bool { return t.Expires < env.At },
+	)
 	s.Access = &access
 	return nil
 }
@@ -306,14 +319,24 @@ func (s *State) applyCertificate(e *event.CertificateIssued) error {
 	access := *s.Access
 	if !e.Token.IsZero() {
 		if !slices.ContainsFunc(access.Tokens, func(t Token) bool { return t.Hash == e.Token }) {
-			return contradictionError("certificate %s was issued for a token that is unknown or used", e.Serial)
+			return contradictionError(
+				"certificate %s was issued for a token that is unknown or used",
+				e.Serial,
+			)
 		}
-		access.Tokens = slices.DeleteFunc(slices.Clone(access.Tokens), func(t Token) bool { return t.Hash == e.Token })
+		access.Tokens = slices.DeleteFunc(
+			slices.Clone(access.Tokens),
+			func(t Token) bool { return t.Hash == e.Token },
+		)
 	}
 	if findNamed(access.Certs, e.Serial, certKey) != nil {
 		return contradictionError("certificate %s was issued already", e.Serial)
 	}
-	access.Certs = putSorted(slices.Clone(access.Certs), Cert{Serial: e.Serial, Role: e.Role, Name: e.Name, Expires: e.Expires}, certKey)
+	access.Certs = putSorted(
+		slices.Clone(access.Certs),
+		Cert{Serial: e.Serial, Role: e.Role, Name: e.Name, Expires: e.Expires},
+		certKey,
+	)
 	s.Access = &access
 	return nil
 }
@@ -340,7 +363,10 @@ func (s *State) applyDropped(env *event.Envelope, e *event.CertificatesDropped) 
 		if cert == nil || cert.Expires > env.At {
 			return contradictionError("certificate %s is unknown or holds yet", serial)
 		}
-		access.Certs = slices.DeleteFunc(access.Certs, func(x Cert) bool { return x.Serial == serial })
+		access.Certs = slices.DeleteFunc(
+			access.Certs,
+			func(x Cert) bool { return x.Serial == serial },
+		)
 	}
 	s.Access = &access
 	return nil

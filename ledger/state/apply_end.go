@@ -13,8 +13,16 @@ func (s *State) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 	if err != nil {
 		return err
 	}
-	if job.State.Terminal() || !ended.State.Terminal() || ended.State > spec.OutOfMemory || ended.Attempt != job.Attempt {
-		return contradictionError("job uid %d (%s, attempt %d) cannot end as %s of attempt %d", ended.UID, job.State, job.Attempt, ended.State, ended.Attempt)
+	if job.State.Terminal() || !ended.State.Terminal() || ended.State > spec.OutOfMemory ||
+		ended.Attempt != job.Attempt {
+		return contradictionError(
+			"job uid %d (%s, attempt %d) cannot end as %s of attempt %d",
+			ended.UID,
+			job.State,
+			job.Attempt,
+			ended.State,
+			ended.Attempt,
+		)
 	}
 	wasActive := job.State.Active()
 	if wasActive {
@@ -67,10 +75,19 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	}
 	i := slices.IndexFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == e.Node })
 	if i < 0 || j.Done.Has(i) {
-		return contradictionError("node %s is not, or no longer, allocated to job uid %d", e.Node, e.UID)
+		return contradictionError(
+			"node %s is not, or no longer, allocated to job uid %d",
+			e.Node,
+			e.UID,
+		)
 	}
 	if e.Rest != nil && (!j.State.Active() || !slices.Contains(j.Leaving, e.Node)) {
-		return contradictionError("job uid %d is %s and does not give node %s back before its end", e.UID, j.State, e.Node)
+		return contradictionError(
+			"job uid %d is %s and does not give node %s back before its end",
+			e.UID,
+			j.State,
+			e.Node,
+		)
 	}
 	j.Usage = j.Usage.Add(e.Usage)
 	if e.Batch != nil {
@@ -98,7 +115,15 @@ func (s *State) applyNodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 		n.Jobs = without(n.Jobs, k)
 	}
 	if e.Unfenced {
-		debt := Unfenced{UID: e.UID, Attempt: e.Attempt, Since: env.At, Until: e.FencedBy, Partition: j.Alloc.Partition, Epoch: j.Epoch, Lease: j.Alloc.Lease}
+		debt := Unfenced{
+			UID:       e.UID,
+			Attempt:   e.Attempt,
+			Since:     env.At,
+			Until:     e.FencedBy,
+			Partition: j.Alloc.Partition,
+			Epoch:     j.Epoch,
+			Lease:     j.Alloc.Lease,
+		}
 		n.GaveUp = env.Seq
 		n.Unfenced = append(slices.Clip(n.Unfenced), debt)
 		j.Unfenced++
@@ -143,14 +168,27 @@ func (s *State) applyShrunk(env *event.Envelope, e *event.JobShrunk) error {
 	if err != nil {
 		return err
 	}
-	if job.State != spec.Running || job.Attempt != e.Attempt || job.Ending != nil || len(e.Nodes) == 0 {
-		return contradictionError("attempt %d of job uid %d (%s) gives no nodes back", e.Attempt, e.UID, job.State)
+	if job.State != spec.Running || job.Attempt != e.Attempt || job.Ending != nil ||
+		len(e.Nodes) == 0 {
+		return contradictionError(
+			"attempt %d of job uid %d (%s) gives no nodes back",
+			e.Attempt,
+			e.UID,
+			job.State,
+		)
 	}
 	leaving := slices.Clone(job.Leaving)
 	for _, name := range e.Nodes {
-		i := slices.IndexFunc(job.Alloc.Nodes, func(a spec.NodeAlloc) bool { return a.Name == name })
+		i := slices.IndexFunc(
+			job.Alloc.Nodes,
+			func(a spec.NodeAlloc) bool { return a.Name == name },
+		)
 		if i <= 0 || job.Done.Has(i) || slices.Contains(leaving, name) {
-			return contradictionError("job uid %d cannot give node %s back: it is its first, or not one that it keeps", e.UID, name)
+			return contradictionError(
+				"job uid %d cannot give node %s back: it is its first, or not one that it keeps",
+				e.UID,
+				name,
+			)
 		}
 		leaving = append(leaving, name)
 	}
@@ -164,10 +202,19 @@ func (s *State) applyShrunk(env *event.Envelope, e *event.JobShrunk) error {
 func (s *State) applyRunFenced(env *event.Envelope, e *event.RunFenced) error {
 	old := s.Node(e.Node)
 	if old == nil || !old.HasUnfenced(e.UID, e.Attempt) {
-		return contradictionError("attempt %d of job uid %d is not unfenced on node %s", e.Attempt, e.UID, e.Node)
+		return contradictionError(
+			"attempt %d of job uid %d is not unfenced on node %s",
+			e.Attempt,
+			e.UID,
+			e.Node,
+		)
 	}
 	node := *old
-	node.Unfenced = slices.Delete(slices.Clone(node.Unfenced), node.findOwed(e.UID, e.Attempt), node.findOwed(e.UID, e.Attempt)+1)
+	node.Unfenced = slices.Delete(
+		slices.Clone(node.Unfenced),
+		node.findOwed(e.UID, e.Attempt),
+		node.findOwed(e.UID, e.Attempt)+1,
+	)
 	if len(node.Unfenced) == 0 {
 		node.Unfenced, node.FenceTry = nil, nil
 	}
@@ -195,7 +242,10 @@ func (s *State) applyRunFenced(env *event.Envelope, e *event.RunFenced) error {
 func (s *State) applyFenceTried(env *event.Envelope, e *event.FenceTried) error {
 	old := s.Node(e.Node)
 	if old == nil || len(old.Unfenced) == 0 {
-		return contradictionError("node %s owes no run that a fence program could be asked for", e.Node)
+		return contradictionError(
+			"node %s owes no run that a fence program could be asked for",
+			e.Node,
+		)
 	}
 	n := *old
 	n.FenceTry = &FenceTry{At: env.At, Try: e.Try, Program: e.Program, Why: e.Why}
@@ -234,7 +284,12 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 		return err
 	}
 	if j.State == spec.Pending || j.Attempt != e.Attempt || j.HoldsNodes() {
-		return contradictionError("attempt %d of job uid %d cannot be requeued (%s)", e.Attempt, e.UID, j.State)
+		return contradictionError(
+			"attempt %d of job uid %d cannot be requeued (%s)",
+			e.Attempt,
+			e.UID,
+			j.State,
+		)
 	}
 	wasActive := j.State.Active()
 	succeeded := j.hasSucceeded()
@@ -290,8 +345,18 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 // oweEpilog notes what EpilogSlurmctld is to be told of the attempt that ends.
 func (j *Job) oweEpilog(due bool, exit, derived spec.ExitStatus) {
 	if due {
-		j.Epilogs = append(slices.Clip(j.Epilogs), Epilog{Attempt: j.Attempt, Restarts: j.Restarts, Alloc: j.Alloc, Started: j.Started, Until: j.Deadline(),
-			Exit: exit, Derived: derived})
+		j.Epilogs = append(
+			slices.Clip(j.Epilogs),
+			Epilog{
+				Attempt:  j.Attempt,
+				Restarts: j.Restarts,
+				Alloc:    j.Alloc,
+				Started:  j.Started,
+				Until:    j.Deadline(),
+				Exit:     exit,
+				Derived:  derived,
+			},
+		)
 	}
 }
 
@@ -302,7 +367,11 @@ func (s *State) applyEpilogOver(env *event.Envelope, epilog *event.JobEpilogOver
 	}
 	i := slices.IndexFunc(job.Epilogs, func(d Epilog) bool { return d.Attempt == epilog.Attempt })
 	if i < 0 {
-		return contradictionError("no EpilogSlurmctld is due for attempt %d of job uid %d", epilog.Attempt, epilog.UID)
+		return contradictionError(
+			"no EpilogSlurmctld is due for attempt %d of job uid %d",
+			epilog.Attempt,
+			epilog.UID,
+		)
 	}
 	job.Epilogs = slices.Delete(slices.Clone(job.Epilogs), i, i+1)
 	if len(job.Epilogs) == 0 {
@@ -316,7 +385,10 @@ func (s *State) applyPurged(e *event.JobPurged) error {
 	for _, uid := range e.UIDs {
 		job := s.Job(uid)
 		if job == nil || !job.isFinished() {
-			return contradictionError("job uid %d cannot be purged: it does not exist or is not finished", uid)
+			return contradictionError(
+				"job uid %d cannot be purged: it does not exist or is not finished",
+				uid,
+			)
 		}
 		s.Jobs.Delete(s.own, uint64(uid))
 		s.countOwned(job.Spec.UID, -1)
@@ -368,7 +440,12 @@ func (s *State) applySuspended(env *event.Envelope, e *event.JobSuspended) error
 		return nil
 	}
 	if job.State != spec.Running || job.Attempt != e.Attempt {
-		return contradictionError("attempt %d of job uid %d does not run (%s)", e.Attempt, e.UID, job.State)
+		return contradictionError(
+			"attempt %d of job uid %d does not run (%s)",
+			e.Attempt,
+			e.UID,
+			job.State,
+		)
 	}
 	job.State = spec.Suspended
 	job.SuspendedAt = env.At
@@ -423,7 +500,12 @@ func (s *State) applyPrepared(env *event.Envelope, e *event.JobPrepared) error {
 		return err
 	}
 	if !job.Prepares || job.Attempt != e.Attempt {
-		return contradictionError("attempt %d of job uid %d is not being prepared (%s)", e.Attempt, e.UID, job.State)
+		return contradictionError(
+			"attempt %d of job uid %d is not being prepared (%s)",
+			e.Attempt,
+			e.UID,
+			job.State,
+		)
 	}
 	job.Prepares, job.Reason = false, spec.Reason{Code: spec.ReasonNone}
 	s.storeJob(job)
@@ -436,10 +518,19 @@ func (s *State) applyResumed(env *event.Envelope, e *event.JobResumed) error {
 		return err
 	}
 	if job.State != spec.Suspended || job.Attempt != e.Attempt {
-		return contradictionError("attempt %d of job uid %d is not suspended (%s)", e.Attempt, e.UID, job.State)
+		return contradictionError(
+			"attempt %d of job uid %d is not suspended (%s)",
+			e.Attempt,
+			e.UID,
+			job.State,
+		)
 	}
 	if node := s.InItsPlace(job); node != "" {
-		return contradictionError("job uid %d cannot go on: others hold its CPUs on node %s", e.UID, node)
+		return contradictionError(
+			"job uid %d cannot go on: others hold its CPUs on node %s",
+			e.UID,
+			node,
+		)
 	}
 	if job.Yields {
 		for n := range s.nodesOf(job) {

@@ -11,7 +11,11 @@ import (
 // HoldAt finds a hold of another scheduler by its id; ok is false if there is
 // none, and at is then where it would stand.
 func (n *Node) HoldAt(id string) (at int, ok bool) {
-	return slices.BinarySearchFunc(n.Holds, id, func(h spec.ForeignHold, id string) int { return strings.Compare(h.ID, id) })
+	return slices.BinarySearchFunc(
+		n.Holds,
+		id,
+		func(h spec.ForeignHold, id string) int { return strings.Compare(h.ID, id) },
+	)
 }
 
 // HeldMilli is how many thousandths of CPUs other schedulers hold on the node.
@@ -47,17 +51,39 @@ func (s *State) applyForeignHoldTaken(env *event.Envelope, e *event.ForeignHoldT
 	at, twice := old.HoldAt(hold.ID)
 	switch {
 	case hold.ID == "" || twice:
-		return contradictionError("hold %q of node %s has no id, or is there already", hold.ID, e.Node)
+		return contradictionError(
+			"hold %q of node %s has no id, or is there already",
+			hold.ID,
+			e.Node,
+		)
 	case hold.MilliCPU < 0 || hold.Mem < 0:
-		return contradictionError("hold %s of node %s takes %d thousandths of a CPU and %d MiB", hold.ID, e.Node, hold.MilliCPU, hold.Mem)
+		return contradictionError(
+			"hold %s of node %s takes %d thousandths of a CPU and %d MiB",
+			hold.ID,
+			e.Node,
+			hold.MilliCPU,
+			hold.Mem,
+		)
 	case !old.Spec.ForJobs(e.CPUs) || s.cpusOfJobs(old).Intersects(e.CPUs) || old.HeldCPU.Intersects(e.CPUs):
-		return contradictionError("hold %s takes CPUs of node %s that are not free", hold.ID, e.Node)
+		return contradictionError(
+			"hold %s takes CPUs of node %s that are not free",
+			hold.ID,
+			e.Node,
+		)
 	}
 	for i, gpu := range hold.GPUs {
 		k := old.gpuAt(gpu.UUID)
-		again := slices.ContainsFunc(hold.GPUs[:i], func(o spec.GPURef) bool { return o.UUID == gpu.UUID })
+		again := slices.ContainsFunc(
+			hold.GPUs[:i],
+			func(o spec.GPURef) bool { return o.UUID == gpu.UUID },
+		)
 		if k < 0 || again || !old.FreeWhole(k) {
-			return contradictionError("hold %s takes GPU %s of node %s, which is not free", hold.ID, gpu.UUID, e.Node)
+			return contradictionError(
+				"hold %s takes GPU %s of node %s, which is not free",
+				hold.ID,
+				gpu.UUID,
+				e.Node,
+			)
 		}
 	}
 	node := *old
@@ -68,10 +94,21 @@ func (s *State) applyForeignHoldTaken(env *event.Envelope, e *event.ForeignHoldT
 	node.UsedCPU = node.UsedCPU.Or(e.CPUs).Trim()
 	node.BusyAt = env.At
 	if int64(node.HeldCPU.Count())*1000 < node.HeldMilli() {
-		return contradictionError("the holds of node %s have %d CPUs for %d thousandths", e.Node, node.HeldCPU.Count(), node.HeldMilli())
+		return contradictionError(
+			"the holds of node %s have %d CPUs for %d thousandths",
+			e.Node,
+			node.HeldCPU.Count(),
+			node.HeldMilli(),
+		)
 	}
 	if hold.Mem > 0 && s.Config.Sched.Memory && node.UsedMem > node.Mem {
-		return contradictionError("with hold %s node %s has %d of %d MiB in use", hold.ID, e.Node, node.UsedMem, node.Mem)
+		return contradictionError(
+			"with hold %s node %s has %d of %d MiB in use",
+			hold.ID,
+			e.Node,
+			node.UsedMem,
+			node.Mem,
+		)
 	}
 	s.putNode(&node)
 	return nil
@@ -84,7 +121,11 @@ func (s *State) applyForeignHoldReleased(env *event.Envelope, e *event.ForeignHo
 	}
 	at, ok := old.HoldAt(e.ID)
 	if !ok || !e.CPUs.AndNot(old.HeldCPU).Empty() {
-		return contradictionError("hold %s is not on node %s, or gives back CPUs that no hold has", e.ID, e.Node)
+		return contradictionError(
+			"hold %s is not on node %s, or gives back CPUs that no hold has",
+			e.ID,
+			e.Node,
+		)
 	}
 	node := *old
 	hold := old.Holds[at]
@@ -107,7 +148,13 @@ func (s *State) applyForeignHoldReleased(env *event.Envelope, e *event.ForeignHo
 	node.Shrunk = node.Shrunk && node.describeOveruse(s.Config) != ""
 	node.BusyAt = env.At
 	if int64(node.HeldCPU.Count())*1000 < node.HeldMilli() {
-		return contradictionError("without hold %s the others of node %s have %d CPUs for %d thousandths", e.ID, e.Node, node.HeldCPU.Count(), node.HeldMilli())
+		return contradictionError(
+			"without hold %s the others of node %s have %d CPUs for %d thousandths",
+			e.ID,
+			e.Node,
+			node.HeldCPU.Count(),
+			node.HeldMilli(),
+		)
 	}
 	if node.isGone() {
 		s.Nodes.Delete(s.own, uint64(node.ID))

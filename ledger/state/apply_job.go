@@ -30,7 +30,13 @@ func (s *State) storeJob(job *Job) {
 // updateIndexes keeps Waiting, Active, Finished, Named, Waiters and Ends.
 func (s *State) updateIndexes(old, job *Job) {
 	key := uint64(job.UID)
-	member(&s.Waiting, s.own, key, old != nil && old.State == spec.Pending, job.State == spec.Pending)
+	member(
+		&s.Waiting,
+		s.own,
+		key,
+		old != nil && old.State == spec.Pending,
+		job.State == spec.Pending,
+	)
 	member(&s.Active, s.own, key, old != nil && old.isBusy(), job.isBusy())
 	member(&s.Sleeping, s.own, key, old != nil && old.Auto, job.Auto)
 	oldDone, done := old != nil && old.isFinished(), job.isFinished()
@@ -122,14 +128,22 @@ func (s *State) editPending(uid spec.JobUID, env *event.Envelope) (*Job, error) 
 // later one with its id would be wrong.
 func (s *State) knownAssoc(uid spec.JobUID, assoc uint32) error {
 	if assoc > s.Policy.NextAssoc {
-		return contradictionError("job uid %d belongs to association %d, which never existed", uid, assoc)
+		return contradictionError(
+			"job uid %d belongs to association %d, which never existed",
+			uid,
+			assoc,
+		)
 	}
 	return nil
 }
 
 func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error {
 	if e.Spec == nil || e.UID < s.NextUID {
-		return contradictionError("job uid %d was given away (the next is %d), or it has no spec", e.UID, s.NextUID)
+		return contradictionError(
+			"job uid %d was given away (the next is %d), or it has no spec",
+			e.UID,
+			s.NextUID,
+		)
 	}
 	if e.ID == 0 || s.ByID.Has(uint64(e.ID)) {
 		return contradictionError("job id %d is used", e.ID)
@@ -140,15 +154,30 @@ func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 	job := &Job{UID: e.UID, ID: e.ID, Task: spec.NoTask, Spec: e.Spec, Req: e.Req, Assoc: e.Assoc,
 		State: spec.Pending, Reason: e.Reason, Hold: e.Spec.Queue.Hold, Submitted: env.At, Eligible: e.Eligible,
 		NoAccrue: e.NoAccrue, Begin: e.Spec.Time.Begin, Changed: env.Seq, Submitter: env.Actor, Het: e.Het, Request: e.Request}
-	if h := e.Het; h != nil && (h.Offset >= h.Size || h.Leader+spec.JobUID(h.Offset) != e.UID || e.Spec.Queue.Array != nil) {
-		return contradictionError("job uid %d cannot be component %d of %d of job uid %d", e.UID, h.Offset, h.Size, h.Leader)
+	if h := e.Het; h != nil &&
+		(h.Offset >= h.Size || h.Leader+spec.JobUID(h.Offset) != e.UID || e.Spec.Queue.Array != nil) {
+		return contradictionError(
+			"job uid %d cannot be component %d of %d of job uid %d",
+			e.UID,
+			h.Offset,
+			h.Size,
+			h.Leader,
+		)
 	}
 	if ask := e.Spec.Queue.Array; ask != nil {
 		if len(ask.Tasks) == 0 || !ask.Tasks.Valid() {
-			return contradictionError("job uid %d is an array of tasks %v: ranges must be well formed, ascend and not overlap", e.UID, []spec.TaskRange(ask.Tasks))
+			return contradictionError(
+				"job uid %d is an array of tasks %v: ranges must be well formed, ascend and not overlap",
+				e.UID,
+				[]spec.TaskRange(ask.Tasks),
+			)
 		}
 		job.Array, job.Tasks = job.UID, ask.Tasks
-		s.Arrays.Set(s.own, uint64(job.UID), &Array{UID: job.UID, ID: job.ID, Total: ask.Tasks.Len(), Records: 1})
+		s.Arrays.Set(
+			s.own,
+			uint64(job.UID),
+			&Array{UID: job.UID, ID: job.ID, Total: ask.Tasks.Len(), Records: 1},
+		)
 	}
 	s.NextUID, s.NextID = e.UID+1, e.ID+1
 	s.ByID.Set(s.own, uint64(e.ID), e.UID)
@@ -311,16 +340,30 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	if err != nil {
 		return err
 	}
-	if job.State != spec.Pending || job.IsArrayRecord() || e.Attempt != job.Attempt+1 || e.Alloc == nil || len(e.Alloc.Nodes) == 0 {
+	if job.State != spec.Pending || job.IsArrayRecord() || e.Attempt != job.Attempt+1 ||
+		e.Alloc == nil ||
+		len(e.Alloc.Nodes) == 0 {
 		nodes := 0
 		if e.Alloc != nil {
 			nodes = len(e.Alloc.Nodes)
 		}
-		return contradictionError("attempt %d of job uid %d cannot start on %d nodes: it is %s after attempt %d, with tasks %q left in it",
-			e.Attempt, e.UID, nodes, job.State, job.Attempt, job.Tasks)
+		return contradictionError(
+			"attempt %d of job uid %d cannot start on %d nodes: it is %s after attempt %d, with tasks %q left in it",
+			e.Attempt,
+			e.UID,
+			nodes,
+			job.State,
+			job.Attempt,
+			job.Tasks,
+		)
 	}
 	if !e.Alloc.TRES.Valid() {
-		return contradictionError("attempt %d of job uid %d is allocated a malformed vector %s", e.Attempt, e.UID, e.Alloc.TRES)
+		return contradictionError(
+			"attempt %d of job uid %d is allocated a malformed vector %s",
+			e.Attempt,
+			e.UID,
+			e.Alloc.TRES,
+		)
 	}
 	job.State, job.Attempt, job.Alloc, job.Done = spec.Running, e.Attempt, e.Alloc, nil
 	job.Started, job.Ended, job.EndSeq, job.Limit, job.Backfill = env.At, 0, 0, e.Limit, e.Backfill
@@ -383,7 +426,13 @@ func (s *State) takeLicences(job *Job, ask []spec.Count) error {
 	for _, count := range ask {
 		held, total := countOf(s.Licenses, count.Name), s.LicenseTotal(count.Name)
 		if held > total {
-			return contradictionError("job uid %d takes licence %s to %d of %d", job.UID, count.Name, held, total)
+			return contradictionError(
+				"job uid %d takes licence %s to %d of %d",
+				job.UID,
+				count.Name,
+				held,
+				total,
+			)
 		}
 	}
 	return nil
@@ -429,31 +478,63 @@ func (s *State) occupyNodes(job *Job, alloc *spec.NodeAlloc, at spec.Instant) er
 		return contradictionError("job uid %d is allocated on unknown node %s", job.UID, alloc.Name)
 	}
 	if old.Power == event.PoweredDown {
-		return contradictionError("job uid %d is allocated on node %s, which is powered down and was not asked to come up", job.UID, alloc.Name)
+		return contradictionError(
+			"job uid %d is allocated on node %s, which is powered down and was not asked to come up",
+			job.UID,
+			alloc.Name,
+		)
 	}
 	node := *old
 	i, twice := slices.BinarySearch(node.Jobs, job.UID)
 	if twice {
 		return contradictionError("job uid %d is allocated on node %s twice", job.UID, alloc.Name)
 	}
-	if share := job.Alloc.Share; (share == 0 && node.UsedCPU.Intersects(alloc.CPUs)) || (share > 0 && !node.Shareable(alloc.CPUs, share)) {
-		return contradictionError("CPUs of node %s are allocated twice: job uid %d asks for a held one", alloc.Name, job.UID)
+	if share := job.Alloc.Share; (share == 0 && node.UsedCPU.Intersects(alloc.CPUs)) ||
+		(share > 0 && !node.Shareable(alloc.CPUs, share)) {
+		return contradictionError(
+			"CPUs of node %s are allocated twice: job uid %d asks for a held one",
+			alloc.Name,
+			job.UID,
+		)
 	}
 	for k, gpu := range alloc.GPUs {
 		i := node.gpuAt(gpu.UUID)
-		if i < 0 || !node.FreeWhole(i) || slices.ContainsFunc(alloc.GPUs[:k], func(h spec.GPURef) bool { return h.UUID == gpu.UUID }) {
-			return contradictionError("GPU %s of node %s is unknown or allocated twice: job uid %d asks for it", gpu.UUID, alloc.Name, job.UID)
+		if i < 0 || !node.FreeWhole(i) ||
+			slices.ContainsFunc(
+				alloc.GPUs[:k],
+				func(h spec.GPURef) bool { return h.UUID == gpu.UUID },
+			) {
+			return contradictionError(
+				"GPU %s of node %s is unknown or allocated twice: job uid %d asks for it",
+				gpu.UUID,
+				alloc.Name,
+				job.UID,
+			)
 		}
 	}
 	for k := range alloc.Shares {
 		g := &alloc.Shares[k]
-		if !node.TakesShare(g) || slices.ContainsFunc(alloc.GPUs, func(h spec.GPURef) bool { return h.UUID == g.UUID }) || !apart(alloc.Shares[:k], g, node.ShareAt(node.gpuAt(g.UUID)).One) {
-			return contradictionError("%d %s of GPU %s of node %s are not there for job uid %d", g.N, g.Name, g.UUID, alloc.Name, job.UID)
+		if !node.TakesShare(g) ||
+			slices.ContainsFunc(alloc.GPUs, func(h spec.GPURef) bool { return h.UUID == g.UUID }) ||
+			!apart(alloc.Shares[:k], g, node.ShareAt(node.gpuAt(g.UUID)).One) {
+			return contradictionError(
+				"%d %s of GPU %s of node %s are not there for job uid %d",
+				g.N,
+				g.Name,
+				g.UUID,
+				alloc.Name,
+				job.UID,
+			)
 		}
 	}
 	node.take(alloc, job.Alloc.Share > 0, false)
 	if over := node.overBy(alloc, s.Config); over != "" {
-		return contradictionError("node %s would hold more than it has with job uid %d: %s", alloc.Name, job.UID, over)
+		return contradictionError(
+			"node %s would hold more than it has with job uid %d: %s",
+			alloc.Name,
+			job.UID,
+			over,
+		)
 	}
 	node.BusyAt = at
 	node.Jobs = slices.Insert(slices.Clone(node.Jobs), i, job.UID)
@@ -464,7 +545,10 @@ func (s *State) occupyNodes(job *Job, alloc *spec.NodeAlloc, at spec.Instant) er
 // apart tells whether a further part of a device goes with those before it:
 // it is of another device, unless only one may be shared.
 func apart(before []spec.GPUShare, g *spec.GPUShare, one bool) bool {
-	return !slices.ContainsFunc(before, func(h spec.GPUShare) bool { return h.UUID == g.UUID || one })
+	return !slices.ContainsFunc(
+		before,
+		func(h spec.GPUShare) bool { return h.UUID == g.UUID || one },
+	)
 }
 
 // tally changes what the tasks of a job's array have in common.
@@ -486,8 +570,17 @@ func (s *State) applyEndRequested(env *event.Envelope, end *event.JobEndRequeste
 	}
 	// The first decision rules, but what would run again can still be ended.
 	if job.Ending == nil || (job.Ending.Requeue && !end.Requeue) {
-		job.Ending = &Ending{Cause: end.Cause, At: env.At, By: end.By, Requeue: end.Requeue, Hold: end.Hold, Detail: end.Detail, Seq: env.Seq,
-			For: end.For, Grace: end.Grace}
+		job.Ending = &Ending{
+			Cause:   end.Cause,
+			At:      env.At,
+			By:      end.By,
+			Requeue: end.Requeue,
+			Hold:    end.Hold,
+			Detail:  end.Detail,
+			Seq:     env.Seq,
+			For:     end.For,
+			Grace:   end.Grace,
+		}
 		s.claimRoom(end.For, end.Room, env)
 	}
 	s.storeJob(job)

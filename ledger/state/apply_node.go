@@ -93,7 +93,8 @@ func (n *Node) overBy(alloc *spec.NodeAlloc, config *spec.Config) string {
 		if g.N <= 0 {
 			return fmt.Sprintf("%d of %s", g.N, g.Name)
 		}
-		if len(alloc.Shares) > 0 && spec.Shares(g.Name) && alloc.ShareOf(g.Name) != countOf(alloc.GRES, g.Name) {
+		if len(alloc.Shares) > 0 && spec.Shares(g.Name) &&
+			alloc.ShareOf(g.Name) != countOf(alloc.GRES, g.Name) {
 			return fmt.Sprintf("%d of %s, of devices %d", g.N, g.Name, alloc.ShareOf(g.Name))
 		}
 		if over := n.overGRES(g.Name, g.Type); over != "" {
@@ -122,7 +123,10 @@ func (n *Node) overGRES(name, typ string) string {
 	if spec.Shares(name) && n.Shares != nil {
 		return "" // counted by device: see overShares
 	}
-	if slices.ContainsFunc(n.Spec.GRES, func(g spec.GRESSpec) bool { return g.Name == name && g.NoConsume }) {
+	if slices.ContainsFunc(
+		n.Spec.GRES,
+		func(g spec.GRESSpec) bool { return g.Name == name && g.NoConsume },
+	) {
 		return ""
 	}
 	used, total := countOf(n.UsedGRES, name), countOf(n.GRES, name)
@@ -279,7 +283,11 @@ func (s *State) applyNodeState(env *event.Envelope, e *event.NodeStateSet) error
 		return contradictionError("node %s is not configured", e.Node)
 	}
 	if e.State < event.NodeResume || e.State > event.NodeFail {
-		return contradictionError("node %s is set to state %d, which means nothing", e.Node, e.State)
+		return contradictionError(
+			"node %s is set to state %d, which means nothing",
+			e.Node,
+			e.State,
+		)
 	}
 	node := *old
 	node.Admin = e.State
@@ -360,7 +368,11 @@ const MaxGPUFaults = 64
 func (s *State) applyGPUFaulted(e *event.GPUFaulted) error {
 	old := s.Node(e.Node)
 	if old == nil {
-		return contradictionError("a GPU of node %q, which does not exist, %s", e.Node, e.Fault.Kind)
+		return contradictionError(
+			"a GPU of node %q, which does not exist, %s",
+			e.Node,
+			e.Fault.Kind,
+		)
 	}
 	fault := e.Fault
 	fault.Count = fault.Times()

@@ -14,7 +14,11 @@ func (s *State) ownPolicy() *Policy {
 		policy := *s.Policy
 		policy.QOS, policy.Accounts = slices.Clone(policy.QOS), slices.Clone(policy.Accounts)
 		policy.Users, policy.Assocs = slices.Clone(policy.Users), slices.Clone(policy.Assocs)
-		policy.WCKeys, policy.Resources = slices.Clone(policy.WCKeys), slices.Clone(policy.Resources)
+		policy.WCKeys, policy.Resources = slices.Clone(
+			policy.WCKeys,
+		), slices.Clone(
+			policy.Resources,
+		)
 		policy.rebuildIndex()
 		s.Policy, s.policyOwn = &policy, s.own
 	}
@@ -37,7 +41,12 @@ func (s *State) applyQOSPut(e *event.QOSPut) error {
 	}
 	for i := range policy.QOS {
 		if policy.QOS[i].ID == e.QOS.ID && policy.QOS[i].Name != e.QOS.Name {
-			return contradictionError("QOS %s takes id %d, which QOS %s has", e.QOS.Name, e.QOS.ID, policy.QOS[i].Name)
+			return contradictionError(
+				"QOS %s takes id %d, which QOS %s has",
+				e.QOS.Name,
+				e.QOS.ID,
+				policy.QOS[i].Name,
+			)
 		}
 	}
 	policy.QOS = putSorted(policy.QOS, e.QOS, qosKey)
@@ -64,7 +73,10 @@ func (s *State) applyAccountPut(e *event.AccountPut) {
 
 func (s *State) applyAccountRemoved(e *event.AccountRemoved) {
 	p := s.ownPolicy()
-	p.Accounts = slices.DeleteFunc(p.Accounts, func(a spec.Account) bool { return a.Name == e.Name })
+	p.Accounts = slices.DeleteFunc(
+		p.Accounts,
+		func(a spec.Account) bool { return a.Name == e.Name },
+	)
 	s.dropAssocs(func(a *spec.Association) bool { return a.Account == e.Name })
 	s.recountAll()
 }
@@ -76,8 +88,14 @@ func (s *State) applyUserPut(e *event.UserPut) {
 
 func (s *State) applyUserRemoved(e *event.UserRemoved) {
 	policy := s.ownPolicy()
-	policy.Users = slices.DeleteFunc(policy.Users, func(u spec.User) bool { return u.Name == e.Name })
-	policy.WCKeys = slices.DeleteFunc(policy.WCKeys, func(k spec.WCKey) bool { return k.User == e.Name })
+	policy.Users = slices.DeleteFunc(
+		policy.Users,
+		func(u spec.User) bool { return u.Name == e.Name },
+	)
+	policy.WCKeys = slices.DeleteFunc(
+		policy.WCKeys,
+		func(k spec.WCKey) bool { return k.User == e.Name },
+	)
 	s.dropAssocs(func(a *spec.Association) bool { return a.User == e.Name })
 	s.recountAll()
 }
@@ -112,16 +130,33 @@ func (s *State) applyAssocPut(e *event.AssociationPut) error {
 // checkAssoc refuses an association that would make the tree ambiguous.
 func (p *Policy) checkAssoc(n *spec.Association) error {
 	if n.ID == 0 {
-		return contradictionError("the association of user %q with account %s has no id", n.User, n.Account)
+		return contradictionError(
+			"the association of user %q with account %s has no id",
+			n.User,
+			n.Account,
+		)
 	}
 	if id, ok := p.byPair[pairOf(n)]; ok && id != n.ID {
-		return contradictionError("associations %d and %d are both user %q in account %s, partition %q", id, n.ID, n.User, n.Account, n.Partition)
+		return contradictionError(
+			"associations %d and %d are both user %q in account %s, partition %q",
+			id,
+			n.ID,
+			n.User,
+			n.Account,
+			n.Partition,
+		)
 	}
 	// Looking at parents also finds the circle that closes when an id that
 	// was removed comes back below one of its old children.
 	chain := p.Chain(n.Parent)
-	if n.ID == n.Parent || len(chain) >= maxChain-1 || slices.ContainsFunc(chain, func(a *spec.Association) bool { return a.Parent == n.ID }) {
-		return contradictionError("association %d below %d would be below itself, or deeper than %d", n.ID, n.Parent, maxChain)
+	if n.ID == n.Parent || len(chain) >= maxChain-1 ||
+		slices.ContainsFunc(chain, func(a *spec.Association) bool { return a.Parent == n.ID }) {
+		return contradictionError(
+			"association %d below %d would be below itself, or deeper than %d",
+			n.ID,
+			n.Parent,
+			maxChain,
+		)
 	}
 	return nil
 }
@@ -202,21 +237,37 @@ func (s *State) applyResourcePut(e *event.ResourcePut) {
 
 func (s *State) applyResourceRemoved(e *event.ResourceRemoved) {
 	p := s.ownPolicy()
-	p.Resources = slices.DeleteFunc(p.Resources, func(r spec.Resource) bool { return r.Name == e.Name && r.Server == e.Server })
+	p.Resources = slices.DeleteFunc(
+		p.Resources,
+		func(r spec.Resource) bool { return r.Name == e.Name && r.Server == e.Server },
+	)
 }
 
 func (s *State) applyReservationPut(e *event.ReservationPut) error {
 	reservation := &e.Reservation
 	if reservation.Name == "" || reservation.End <= reservation.Start {
-		return contradictionError("reservation %q from %d to %d", reservation.Name, reservation.Start, reservation.End)
+		return contradictionError(
+			"reservation %q from %d to %d",
+			reservation.Name,
+			reservation.Start,
+			reservation.End,
+		)
 	}
 	for i, name := range reservation.Nodes {
 		if _, ok := s.NodeIDs[name]; !ok || slices.Contains(reservation.Nodes[:i], name) {
-			return contradictionError("reservation %s has node %s, which is unknown or there twice", reservation.Name, name)
+			return contradictionError(
+				"reservation %s has node %s, which is unknown or there twice",
+				reservation.Name,
+				name,
+			)
 		}
 	}
 	if !reservation.TRES.Valid() {
-		return contradictionError("reservation %s holds a malformed vector %s", reservation.Name, reservation.TRES)
+		return contradictionError(
+			"reservation %s holds a malformed vector %s",
+			reservation.Name,
+			reservation.TRES,
+		)
 	}
 	s.Reservations = putSorted(slices.Clone(s.Reservations), *reservation, reservationKey)
 	return nil
@@ -226,7 +277,10 @@ func (s *State) applyReservationRemoved(e *event.ReservationRemoved) error {
 	if s.Reservation(e.Name) == nil {
 		return contradictionError("there is no reservation %q", e.Name)
 	}
-	s.Reservations = slices.DeleteFunc(slices.Clone(s.Reservations), func(r spec.Reservation) bool { return r.Name == e.Name })
+	s.Reservations = slices.DeleteFunc(
+		slices.Clone(s.Reservations),
+		func(r spec.Reservation) bool { return r.Name == e.Name },
+	)
 	if len(s.Reservations) == 0 {
 		s.Reservations = nil
 	}

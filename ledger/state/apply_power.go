@@ -16,7 +16,14 @@ func (n *Node) expectedGPUs() []spec.GPU {
 	for _, gres := range n.Spec.GRES {
 		for range min(gres.N, maxExpected) {
 			if gres.Name == "gpu" {
-				out = append(out, spec.GPU{Index: uint32(len(out)), UUID: fmt.Sprintf("expected/%s/%d", n.Spec.Name, len(out)), Type: gres.Type})
+				out = append(
+					out,
+					spec.GPU{
+						Index: uint32(len(out)),
+						UUID:  fmt.Sprintf("expected/%s/%d", n.Spec.Name, len(out)),
+						Type:  gres.Type,
+					},
+				)
 			}
 		}
 	}
@@ -36,7 +43,8 @@ func (s *State) renameGPUs(old, node *Node, env *event.Envelope) {
 	for i := range node.GPUs {
 		have[node.GPUs[i].UUID] = true
 	}
-	if len(have) < len(node.GPUs) || !slices.ContainsFunc(old.GPUs, func(g spec.GPU) bool { return !have[g.UUID] }) {
+	if len(have) < len(node.GPUs) ||
+		!slices.ContainsFunc(old.GPUs, func(g spec.GPU) bool { return !have[g.UUID] }) {
 		return // the same ones, or names that mean nothing
 	}
 	to := func(uuid string, index uint32) (string, uint32) {
@@ -79,7 +87,9 @@ func (n *Node) Missing(alloc *spec.NodeAlloc) bool {
 func (s *State) Booting(job *Job) []string {
 	var out []string
 	for i := range job.Alloc.Nodes {
-		if n := s.NodeByID(job.Alloc.Nodes[i].ID); n != nil && (n.Asleep() || (job.Spec.Queue.Reboot && n.Reboot != nil)) && !job.Done.Has(i) {
+		if n := s.NodeByID(job.Alloc.Nodes[i].ID); n != nil &&
+			(n.Asleep() || (job.Spec.Queue.Reboot && n.Reboot != nil)) &&
+			!job.Done.Has(i) {
 			out = append(out, n.Spec.Name)
 		}
 	}
@@ -100,10 +110,21 @@ func (s *State) applyReady(env *event.Envelope, e *event.JobReady) error {
 		return err
 	}
 	if !job.Configuring() || job.Attempt != e.Attempt {
-		return contradictionError("attempt %d of job uid %d does not wait for nodes to boot (%s, attempt %d)", e.Attempt, e.UID, job.State, job.Attempt)
+		return contradictionError(
+			"attempt %d of job uid %d does not wait for nodes to boot (%s, attempt %d)",
+			e.Attempt,
+			e.UID,
+			job.State,
+			job.Attempt,
+		)
 	}
 	if names := s.Booting(job); names != nil {
-		return contradictionError("attempt %d of job uid %d cannot begin: node %s is not up", e.Attempt, e.UID, names[0])
+		return contradictionError(
+			"attempt %d of job uid %d cannot begin: node %s is not up",
+			e.Attempt,
+			e.UID,
+			names[0],
+		)
 	}
 	job.Ready = env.At
 	s.storeJob(job)

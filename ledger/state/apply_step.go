@@ -12,13 +12,36 @@ func (s *State) applyStepStarted(env *event.Envelope, e *event.StepStarted) erro
 	if err != nil {
 		return err
 	}
-	if !job.State.Active() || job.Attempt != e.Attempt || e.Step < 0 || job.StepByID(e.Step) != nil {
-		return contradictionError("step %d of attempt %d cannot start: job uid %d is %s in attempt %d, or has that step", e.Step, e.Attempt, e.UID, job.State, job.Attempt)
+	if !job.State.Active() || job.Attempt != e.Attempt || e.Step < 0 ||
+		job.StepByID(e.Step) != nil {
+		return contradictionError(
+			"step %d of attempt %d cannot start: job uid %d is %s in attempt %d, or has that step",
+			e.Step,
+			e.Attempt,
+			e.UID,
+			job.State,
+			job.Attempt,
+		)
 	}
-	step := Step{ID: e.Step, Name: e.Name, Nodes: e.Nodes, Tasks: e.Tasks, TRES: e.TRES, Started: env.At, State: spec.Running,
-		Layout: e.Layout, Spec: e.Spec, Ticket: e.Ticket}
+	step := Step{
+		ID:      e.Step,
+		Name:    e.Name,
+		Nodes:   e.Nodes,
+		Tasks:   e.Tasks,
+		TRES:    e.TRES,
+		Started: env.At,
+		State:   spec.Running,
+		Layout:  e.Layout,
+		Spec:    e.Spec,
+		Ticket:  e.Ticket,
+	}
 	if over := job.checkLayout(&step); over != "" {
-		return contradictionError("step %d of job uid %d cannot have what it is given: %s", e.Step, e.UID, over)
+		return contradictionError(
+			"step %d of job uid %d cannot have what it is given: %s",
+			e.Step,
+			e.UID,
+			over,
+		)
 	}
 	job.Steps = append(slices.Clone(job.Steps), step)
 	job.NextStep = max(job.NextStep, e.Step+1)
@@ -49,7 +72,9 @@ func (j *Job) partTaken(step *Step, alloc *spec.NodeAlloc) string {
 		return "the job does not hold node " + alloc.Name
 	}
 	whole := &j.Alloc.Nodes[i]
-	if whole.Name != alloc.Name || !alloc.CPUs.AndNot(whole.CPUs).Empty() || alloc.Mem > whole.Mem || !within(alloc.GPUs, whole.GPUs) {
+	if whole.Name != alloc.Name || !alloc.CPUs.AndNot(whole.CPUs).Empty() ||
+		alloc.Mem > whole.Mem ||
+		!within(alloc.GPUs, whole.GPUs) {
 		return "it is more than the job has of node " + alloc.Name
 	}
 	if step.Shares() {
@@ -64,7 +89,11 @@ func (j *Job) partTaken(step *Step, alloc *spec.NodeAlloc) string {
 		}
 		b := &other.Layout[at]
 		mem += b.Mem
-		if alloc.CPUs.Intersects(b.CPUs) || mem > whole.Mem || slices.ContainsFunc(alloc.GPUs, func(g spec.GPURef) bool { return hasGPU(b.GPUs, g.UUID) }) {
+		if alloc.CPUs.Intersects(b.CPUs) || mem > whole.Mem ||
+			slices.ContainsFunc(
+				alloc.GPUs,
+				func(g spec.GPURef) bool { return hasGPU(b.GPUs, g.UUID) },
+			) {
 			return "step " + other.ID.String() + " has a part of it on node " + alloc.Name
 		}
 	}
@@ -80,14 +109,24 @@ func hasGPU(list []spec.GPURef, uuid string) bool {
 }
 
 // editStep is edit for events of a step that runs.
-func (s *State) editStep(uid spec.JobUID, attempt uint32, id spec.StepID, env *event.Envelope) (*Job, *Step, error) {
+func (s *State) editStep(
+	uid spec.JobUID,
+	attempt uint32,
+	id spec.StepID,
+	env *event.Envelope,
+) (*Job, *Step, error) {
 	job, err := s.editJob(uid, env)
 	if err != nil {
 		return nil, nil, err
 	}
 	i := slices.IndexFunc(job.Steps, func(st Step) bool { return st.ID == id && st.Live() })
 	if i < 0 || job.Attempt != attempt {
-		return nil, nil, contradictionError("step %d of attempt %d of job uid %d does not run", id, attempt, uid)
+		return nil, nil, contradictionError(
+			"step %d of attempt %d of job uid %d does not run",
+			id,
+			attempt,
+			uid,
+		)
 	}
 	job.Steps = slices.Clone(job.Steps)
 	return job, &job.Steps[i], nil
@@ -100,7 +139,12 @@ func (s *State) applyStepNodeDone(env *event.Envelope, e *event.StepNodeDone) er
 	}
 	i := step.Part(e.Node)
 	if i < 0 {
-		return contradictionError("step %d of job uid %d is not, or no longer, on node %s", e.Step, e.UID, e.Node)
+		return contradictionError(
+			"step %d of job uid %d is not, or no longer, on node %s",
+			e.Step,
+			e.UID,
+			e.Node,
+		)
 	}
 	step.Done = step.Done.Clone().Set(i)
 	step.Usage = step.Usage.Add(e.Usage)
@@ -159,7 +203,12 @@ func (s *State) applyStepUpdated(env *event.Envelope, e *event.StepUpdated) erro
 		return err
 	}
 	if e.Limit <= 0 {
-		return contradictionError("step %d of job uid %d cannot have the time limit %d", e.Step, e.UID, e.Limit)
+		return contradictionError(
+			"step %d of job uid %d cannot have the time limit %d",
+			e.Step,
+			e.UID,
+			e.Limit,
+		)
 	}
 	step.Limit = e.Limit
 	s.storeJob(job)
@@ -172,7 +221,13 @@ func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
 		return err
 	}
 	if !e.State.Terminal() || e.State > spec.OutOfMemory || step.Done.Count() < len(step.Layout) {
-		return contradictionError("step %d of attempt %d of job uid %d cannot end as %s, or is not over on all its nodes", e.Step, e.Attempt, e.UID, e.State)
+		return contradictionError(
+			"step %d of attempt %d of job uid %d cannot end as %s, or is not over on all its nodes",
+			e.Step,
+			e.Attempt,
+			e.UID,
+			e.State,
+		)
 	}
 	res := e.Result
 	step.State, step.Ended, step.Result, step.Usage = e.State, env.At, &res, e.Usage
@@ -202,13 +257,26 @@ func CheckSteps(state *State) error {
 			step := &job.Steps[i]
 			switch {
 			case len(step.Layout) > 0 && job.NextStep <= step.ID:
-				return brokenInvariant("%s: its step %s is not below the next one, %d", state.labelJob(job), step.ID, job.NextStep)
+				return brokenInvariant(
+					"%s: its step %s is not below the next one, %d",
+					state.labelJob(job),
+					step.ID,
+					job.NextStep,
+				)
 			case !step.Live() && (step.Ended < step.Started || step.Done.Count() < len(step.Layout)):
-				return brokenInvariant("%s: its step %s has ended, but not everywhere, or before it began", state.labelJob(job), step.ID)
+				return brokenInvariant(
+					"%s: its step %s has ended, but not everywhere, or before it began",
+					state.labelJob(job),
+					step.ID,
+				)
 			case !step.Live() || len(step.Layout) == 0: // histories from before layouts
 				continue
 			case !job.HoldsNodes():
-				return brokenInvariant("%s: its step %s runs, but it holds no nodes", state.labelJob(job), step.ID)
+				return brokenInvariant(
+					"%s: its step %s runs, but it holds no nodes",
+					state.labelJob(job),
+					step.ID,
+				)
 			}
 			if why := job.checkLayout(step); why != "" {
 				return brokenInvariant("%s: step %s: %s", state.labelJob(job), step.ID, why)

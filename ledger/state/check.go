@@ -133,19 +133,38 @@ func CheckIndexes(state *State) error {
 			want = "Finished"
 			finished++
 		}
-		if inWaiting != (want == "Waiting") || inActive != (want == "Active") || inFinished != (want == "Finished") {
-			return brokenInvariant("%s is %s and holds %d nodes: it belongs in %s alone, but waiting %v, active %v, finished %v",
-				state.labelJob(job), job.State, countHeldNodes(job), want, inWaiting, inActive, inFinished)
+		if inWaiting != (want == "Waiting") || inActive != (want == "Active") ||
+			inFinished != (want == "Finished") {
+			return brokenInvariant(
+				"%s is %s and holds %d nodes: it belongs in %s alone, but waiting %v, active %v, finished %v",
+				state.labelJob(
+					job,
+				),
+				job.State,
+				countHeldNodes(job),
+				want,
+				inWaiting,
+				inActive,
+				inFinished,
+			)
 		}
 		if state.Sleeping.Has(uint64(job.UID)) != job.Auto {
-			return brokenInvariant("%s goes on by itself: %v, but Sleeping says otherwise", state.labelJob(job), job.Auto)
+			return brokenInvariant(
+				"%s goes on by itself: %v, but Sleeping says otherwise",
+				state.labelJob(job),
+				job.Auto,
+			)
 		}
 		if job.Array == job.UID && job.Array != 0 {
 			return nil // its number is the array's
 		}
 		ids++
 		if uid, ok := state.ByID.Get(uint64(job.ID)); !ok || uid != job.UID {
-			return brokenInvariant("%s is not found by its number: ByID says uid %d", state.labelJob(job), uid)
+			return brokenInvariant(
+				"%s is not found by its number: ByID says uid %d",
+				state.labelJob(job),
+				uid,
+			)
 		}
 		return nil
 	})
@@ -154,21 +173,46 @@ func CheckIndexes(state *State) error {
 	}
 	state.Arrays.Range(func(key uint64, array *Array) bool {
 		ids++
-		if uid, ok := state.ByID.Get(uint64(array.ID)); !ok || uid != array.UID || uint64(array.UID) != key {
-			err = brokenInvariant("array %d (uid %d) is not found by its number: ByID says uid %d", array.ID, array.UID, uid)
+		if uid, ok := state.ByID.Get(uint64(array.ID)); !ok || uid != array.UID ||
+			uint64(array.UID) != key {
+			err = brokenInvariant(
+				"array %d (uid %d) is not found by its number: ByID says uid %d",
+				array.ID,
+				array.UID,
+				uid,
+			)
 		}
 		return err == nil
 	})
-	if err == nil && (waiting != state.Waiting.Len() || active != state.Active.Len() || finished != state.Finished.Len() || ids != state.ByID.Len()) {
-		err = brokenInvariant("indexes hold jobs that do not exist: Waiting %d of %d, Active %d of %d, Finished %d of %d, ByID %d of %d",
-			state.Waiting.Len(), waiting, state.Active.Len(), active, state.Finished.Len(), finished, state.ByID.Len(), ids)
+	if err == nil &&
+		(waiting != state.Waiting.Len() || active != state.Active.Len() || finished != state.Finished.Len() || ids != state.ByID.Len()) {
+		err = brokenInvariant(
+			"indexes hold jobs that do not exist: Waiting %d of %d, Active %d of %d, Finished %d of %d, ByID %d of %d",
+			state.Waiting.Len(),
+			waiting,
+			state.Active.Len(),
+			active,
+			state.Finished.Len(),
+			finished,
+			state.ByID.Len(),
+			ids,
+		)
 	}
 	if err == nil && state.Owned.Len() != len(owned) {
-		err = brokenInvariant("%d users have jobs, and Owned holds %d", len(owned), state.Owned.Len())
+		err = brokenInvariant(
+			"%d users have jobs, and Owned holds %d",
+			len(owned),
+			state.Owned.Len(),
+		)
 	}
 	state.Owned.Range(func(uid uint64, n int) bool {
 		if err == nil && owned[uint32(uid)] != n {
-			err = brokenInvariant("user %d has %d jobs, and Owned says %d", uid, owned[uint32(uid)], n)
+			err = brokenInvariant(
+				"user %d has %d jobs, and Owned says %d",
+				uid,
+				owned[uint32(uid)],
+				n,
+			)
 		}
 		return err == nil
 	})
@@ -185,13 +229,24 @@ func CheckGroups(state *State) error {
 			named++
 			set, _ := state.Named.Get(NameKey(job.Spec.UID, job.Spec.Name))
 			if !set.Has(uint64(job.UID)) {
-				return brokenInvariant("%s has no verdict and is not named %q of user %d", state.labelJob(job), job.Spec.Name, job.Spec.UID)
+				return brokenInvariant(
+					"%s has no verdict and is not named %q of user %d",
+					state.labelJob(job),
+					job.Spec.Name,
+					job.Spec.UID,
+				)
 			}
 		}
-		if end, still := (&recounter{s: state}).dueOf(job); job.Alloc != nil && job.State.Active() && !still {
+		if end, still := (&recounter{s: state}).dueOf(job); job.Alloc != nil &&
+			job.State.Active() &&
+			!still {
 			ends++
 			if jobs, _ := state.Ends.Get(uint64(end)); !jobs.Has(uint64(job.UID)) {
-				return brokenInvariant("%s ends at second %d, and Ends does not say so", state.labelJob(job), end)
+				return brokenInvariant(
+					"%s ends at second %d, and Ends does not say so",
+					state.labelJob(job),
+					end,
+				)
 			}
 		}
 		if job.State != spec.Pending || job.Spec.Queue.Dependency == nil {
@@ -206,7 +261,11 @@ func CheckGroups(state *State) error {
 			waits++
 			set, _ := state.Waiters.Get(uint64(term.UID))
 			if !set.Has(uint64(job.UID)) {
-				return brokenInvariant("%s waits for uid %d and is not among its waiters", state.labelJob(job), term.UID)
+				return brokenInvariant(
+					"%s waits for uid %d and is not among its waiters",
+					state.labelJob(job),
+					term.UID,
+				)
 			}
 		}
 		return nil
@@ -215,13 +274,25 @@ func CheckGroups(state *State) error {
 		return err
 	}
 	if n, ok := countEntries(&state.Named); n != named || !ok {
-		return brokenInvariant("Named has %d entries for %d jobs without a verdict, or an empty group", n, named)
+		return brokenInvariant(
+			"Named has %d entries for %d jobs without a verdict, or an empty group",
+			n,
+			named,
+		)
 	}
 	if n, ok := countEntries(&state.Waiters); n != waits || !ok {
-		return brokenInvariant("Waiters has %d entries for %d dependencies of pending jobs, or an empty group", n, waits)
+		return brokenInvariant(
+			"Waiters has %d entries for %d dependencies of pending jobs, or an empty group",
+			n,
+			waits,
+		)
 	}
 	if n, ok := countEntries(&state.Ends); n != ends || !ok {
-		return brokenInvariant("Ends has %d entries for %d jobs whose time limits run, or an empty group", n, ends)
+		return brokenInvariant(
+			"Ends has %d entries for %d jobs whose time limits run, or an empty group",
+			n,
+			ends,
+		)
 	}
 	return nil
 }
@@ -241,10 +312,20 @@ func countEntries(m *Groups) (n int, ok bool) {
 func CheckNumbers(state *State) error {
 	err := state.eachJob(func(job *Job) error {
 		if job.UID >= state.NextUID || job.ID == 0 {
-			return brokenInvariant("%s exists, but the next uid is %d", state.labelJob(job), state.NextUID)
+			return brokenInvariant(
+				"%s exists, but the next uid is %d",
+				state.labelJob(job),
+				state.NextUID,
+			)
 		}
 		if job.Changed > state.Seq || job.EndSeq > state.Seq || job.Submitted > state.At {
-			return brokenInvariant("%s changed at event %d and ended at %d, but the last event is %d", state.labelJob(job), job.Changed, job.EndSeq, state.Seq)
+			return brokenInvariant(
+				"%s changed at event %d and ended at %d, but the last event is %d",
+				state.labelJob(job),
+				job.Changed,
+				job.EndSeq,
+				state.Seq,
+			)
 		}
 		return nil
 	})
@@ -255,7 +336,11 @@ func CheckNumbers(state *State) error {
 	// A loss of history leaves out the numbers that were given away in it.
 	leftOut := state.Lost != nil && state.NextID > last.ID
 	if last.ID+1 != state.NextID && !leftOut {
-		err = brokenInvariant("%s is the youngest, but the next number is %d", state.labelJob(last), state.NextID)
+		err = brokenInvariant(
+			"%s is the youngest, but the next number is %d",
+			state.labelJob(last),
+			state.NextID,
+		)
 	}
 	return err
 }
@@ -269,13 +354,22 @@ func CheckArrays(state *State) error {
 	err := state.eachJob(func(job *Job) error {
 		if job.Array == 0 {
 			if len(job.Tasks) > 0 || job.Task != spec.NoTask {
-				return brokenInvariant("%s has task %d and tasks %s, but no array", state.labelJob(job), job.Task, job.Tasks)
+				return brokenInvariant(
+					"%s has task %d and tasks %s, but no array",
+					state.labelJob(job),
+					job.Task,
+					job.Tasks,
+				)
 			}
 			return nil
 		}
 		array := state.ArrayOf(job)
 		if array == nil {
-			return brokenInvariant("%s belongs to array uid %d, which does not exist", state.labelJob(job), job.Array)
+			return brokenInvariant(
+				"%s belongs to array uid %d, which does not exist",
+				state.labelJob(job),
+				job.Array,
+			)
 		}
 		count := counts[job.Array]
 		if count == nil {
@@ -296,11 +390,31 @@ func CheckArrays(state *State) error {
 		purged := array.Total - count.live - count.ended
 		switch {
 		case count.records != array.Records || count.running != array.Running || count.split != int64(array.Split.Len()):
-			err = brokenInvariant("array %d (uid %d): %d records, %d running, %d split; its tasks say %d, %d, %d",
-				array.ID, array.UID, array.Records, array.Running, array.Split.Len(), count.records, count.running, count.split)
+			err = brokenInvariant(
+				"array %d (uid %d): %d records, %d running, %d split; its tasks say %d, %d, %d",
+				array.ID,
+				array.UID,
+				array.Records,
+				array.Running,
+				array.Split.Len(),
+				count.records,
+				count.running,
+				count.split,
+			)
 		case purged < 0 || array.Ended != count.ended+purged || array.Started < count.started || array.Started > count.started+purged || array.OK < count.ok || array.OK > count.ok+purged:
-			err = brokenInvariant("array %d (uid %d) of %d tasks: started %d, ended %d, well %d; of the %d not purged: %d, %d, %d",
-				array.ID, array.UID, array.Total, array.Started, array.Ended, array.OK, array.Total-purged, count.started, count.ended, count.ok)
+			err = brokenInvariant(
+				"array %d (uid %d) of %d tasks: started %d, ended %d, well %d; of the %d not purged: %d, %d, %d",
+				array.ID,
+				array.UID,
+				array.Total,
+				array.Started,
+				array.Ended,
+				array.OK,
+				array.Total-purged,
+				count.started,
+				count.ended,
+				count.ok,
+			)
 		}
 		return err == nil
 	})
@@ -313,7 +427,12 @@ func (s *State) countTask(count *arrayCount, array *Array, job *Job) error {
 		n = 0
 		job.Tasks.Each(func(int64) bool { n++; return true })
 		if job.UID != job.Array || job.Task != spec.NoTask {
-			return brokenInvariant("%s stands for tasks %s, but is not the record of array uid %d", s.labelJob(job), job.Tasks, job.Array)
+			return brokenInvariant(
+				"%s stands for tasks %s, but is not the record of array uid %d",
+				s.labelJob(job),
+				job.Tasks,
+				job.Array,
+			)
 		}
 	} else {
 		count.split++
@@ -344,7 +463,13 @@ func (s *State) countTask(count *arrayCount, array *Array, job *Job) error {
 func CheckAttempts(state *State) error {
 	return state.eachJob(func(job *Job) error {
 		bad := func(what string) error {
-			return brokenInvariant("%s, %s in attempt %d: %s", state.labelJob(job), job.State, job.Attempt, what)
+			return brokenInvariant(
+				"%s, %s in attempt %d: %s",
+				state.labelJob(job),
+				job.State,
+				job.Attempt,
+				what,
+			)
 		}
 		ran := job.Alloc != nil
 		switch {
@@ -355,7 +480,9 @@ func CheckAttempts(state *State) error {
 		case job.State == spec.Pending && (ran || job.Done != nil || job.Ending != nil || job.EndSeq != 0):
 			return bad("it waits, but has an allocation, an end or a decision to end")
 		case job.State.Active() && (!ran || job.Attempt == 0 || job.EndSeq != 0 || len(job.Tasks) > 0):
-			return bad("it runs, but has no allocation or attempt, or a verdict, or stands for several tasks")
+			return bad(
+				"it runs, but has no allocation or attempt, or a verdict, or stands for several tasks",
+			)
 		case job.State.Terminal() && job.EndSeq == 0:
 			return bad("it has a verdict that no event gave")
 		case job.State.Terminal() && !ran && (job.Ending != nil || job.Done != nil):
@@ -374,8 +501,17 @@ func CheckAttempts(state *State) error {
 			return bad("others make room for it, but it does not wait")
 		case job.Attempt == 0 && (ran || len(job.Steps) > 0 || job.Started != 0):
 			return bad("it never ran, but shows parts of a run")
-		case ran && job.Started < job.Submitted, job.State.Terminal() && ran && job.Ended < job.Started, job.State.Terminal() && job.Ended < job.Submitted:
-			return bad(fmt.Sprintf("submitted %d, started %d, ended %d", job.Submitted, job.Started, job.Ended))
+		case ran && job.Started < job.Submitted,
+			job.State.Terminal() && ran && job.Ended < job.Started,
+			job.State.Terminal() && job.Ended < job.Submitted:
+			return bad(
+				fmt.Sprintf(
+					"submitted %d, started %d, ended %d",
+					job.Submitted,
+					job.Started,
+					job.Ended,
+				),
+			)
 		case job.Ending != nil && (job.Ending.At < job.Started || job.Ending.Seq > state.Seq):
 			return bad("the decision to end it is not of this attempt")
 		}

@@ -12,7 +12,12 @@ func CheckFences(state *State) error {
 	state.Nodes.Range(func(_ uint64, node *Node) bool {
 		for i, debt := range node.Unfenced {
 			if node.findOwed(debt.UID, debt.Attempt) != i {
-				err = brokenInvariant("attempt %d of job uid %d is owed twice on node %s", debt.Attempt, debt.UID, node.Spec.Name)
+				err = brokenInvariant(
+					"attempt %d of job uid %d is owed twice on node %s",
+					debt.Attempt,
+					debt.UID,
+					node.Spec.Name,
+				)
 			}
 			owed[debt.UID]++
 			job := state.Job(debt.UID)
@@ -20,7 +25,11 @@ func CheckFences(state *State) error {
 				continue
 			}
 			if job.Attempt == debt.Attempt && holdsNode(job, node) {
-				err = brokenInvariant("%s holds node %s, on which that attempt was given up", state.labelJob(job), node.Spec.Name)
+				err = brokenInvariant(
+					"%s holds node %s, on which that attempt was given up",
+					state.labelJob(job),
+					node.Spec.Name,
+				)
 			}
 		}
 		return err == nil
@@ -30,7 +39,12 @@ func CheckFences(state *State) error {
 	}
 	return state.eachJob(func(job *Job) error {
 		if job.Unfenced != owed[job.UID] {
-			return brokenInvariant("%s counts %d unfenced nodes, there are %d", state.labelJob(job), job.Unfenced, owed[job.UID])
+			return brokenInvariant(
+				"%s counts %d unfenced nodes, there are %d",
+				state.labelJob(job),
+				job.Unfenced,
+				owed[job.UID],
+			)
 		}
 		return nil
 	})

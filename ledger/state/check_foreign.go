@@ -24,7 +24,11 @@ func (s *State) checkHoldsOf(node *Node) error {
 			continue
 		}
 		if job.Alloc.Nodes[i].CPUs.Intersects(node.HeldCPU) {
-			return brokenInvariant("%s and another scheduler have the same CPUs of node %s", s.labelJob(job), name)
+			return brokenInvariant(
+				"%s and another scheduler have the same CPUs of node %s",
+				s.labelJob(job),
+				name,
+			)
 		}
 		for _, g := range job.Alloc.Nodes[i].GPUs {
 			devices[g.UUID] = s.labelJob(job)
@@ -36,17 +40,33 @@ func (s *State) checkHoldsOf(node *Node) error {
 	for i := range node.Holds {
 		hold := &node.Holds[i]
 		if i > 0 && node.Holds[i-1].ID >= hold.ID {
-			return brokenInvariant("hold %s of node %s is there twice or out of order", hold.ID, name)
+			return brokenInvariant(
+				"hold %s of node %s is there twice or out of order",
+				hold.ID,
+				name,
+			)
 		}
 		for _, gpu := range hold.GPUs {
 			if other, twice := devices[gpu.UUID]; twice {
-				return brokenInvariant("GPU %s of node %s is held by %s and by %s", gpu.UUID, name, other, hold.Name())
+				return brokenInvariant(
+					"GPU %s of node %s is held by %s and by %s",
+					gpu.UUID,
+					name,
+					other,
+					hold.Name(),
+				)
 			}
 			devices[gpu.UUID] = hold.Name()
 		}
 	}
-	if milli := node.HeldMilli(); int64(node.HeldCPU.Count())*1000 < milli || (milli == 0 && !node.HeldCPU.Empty()) {
-		return brokenInvariant("the holds of node %s have %d CPUs for %d thousandths", name, node.HeldCPU.Count(), milli)
+	if milli := node.HeldMilli(); int64(node.HeldCPU.Count())*1000 < milli ||
+		(milli == 0 && !node.HeldCPU.Empty()) {
+		return brokenInvariant(
+			"the holds of node %s have %d CPUs for %d thousandths",
+			name,
+			node.HeldCPU.Count(),
+			milli,
+		)
 	}
 	return nil
 }
@@ -58,7 +78,12 @@ const heldByOther = ^spec.JobUID(0)
 func (h *holding) addHolds(node *Node) error {
 	for _, c := range node.HeldCPU.Members() {
 		if other, twice := h.cpus[c]; twice {
-			return brokenInvariant("CPU %d of node %s is held by job uid %d and by another scheduler", c, node.Spec.Name, other)
+			return brokenInvariant(
+				"CPU %d of node %s is held by job uid %d and by another scheduler",
+				c,
+				node.Spec.Name,
+				other,
+			)
 		}
 		h.cpus[c] = heldByOther
 	}
@@ -66,7 +91,13 @@ func (h *holding) addHolds(node *Node) error {
 		hold := &node.Holds[i]
 		for _, gpu := range hold.GPUs {
 			if other, twice := h.gpus[gpu.UUID]; twice {
-				return brokenInvariant("GPU %s of node %s is held by uid %d and by %s", gpu.UUID, node.Spec.Name, other, hold.Name())
+				return brokenInvariant(
+					"GPU %s of node %s is held by uid %d and by %s",
+					gpu.UUID,
+					node.Spec.Name,
+					other,
+					hold.Name(),
+				)
 			}
 			h.gpus[gpu.UUID] = heldByOther
 		}

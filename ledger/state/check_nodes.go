@@ -20,8 +20,13 @@ type holding struct {
 }
 
 func newHolding() *holding {
-	return &holding{cpus: make(map[int]spec.JobUID), many: make(map[int]int), gpus: make(map[string]spec.JobUID), gres: make(map[spec.Count]int64),
-		part: make(map[string]int64)}
+	return &holding{
+		cpus: make(map[int]spec.JobUID),
+		many: make(map[int]int),
+		gpus: make(map[string]spec.JobUID),
+		gres: make(map[spec.Count]int64),
+		part: make(map[string]int64),
+	}
 }
 
 // CheckNodes is S2: no over-allocation.
@@ -36,8 +41,13 @@ func CheckNodes(state *State) error {
 			if job.Done.Has(i) {
 				continue
 			}
-			if n := state.NodeByID(alloc.ID); n == nil || n.Spec == nil || n.Spec.Name != alloc.Name {
-				return brokenInvariant("%s holds node %s, which does not exist", state.labelJob(job), alloc.Name)
+			if n := state.NodeByID(alloc.ID); n == nil || n.Spec == nil ||
+				n.Spec.Name != alloc.Name {
+				return brokenInvariant(
+					"%s holds node %s, which does not exist",
+					state.labelJob(job),
+					alloc.Name,
+				)
 			}
 			h := nodes[alloc.ID]
 			if h == nil {
@@ -81,15 +91,28 @@ func (h *holding) add(state *State, job *Job, alloc *spec.NodeAlloc) error {
 			h.many[c]++
 		}
 		if other, twice := h.cpus[c]; twice {
-			if most := state.Job(other).Alloc.Share; share == 0 || most == 0 || h.many[c] > int(max(share, most)) {
-				return brokenInvariant("CPU %d of node %s is held by job uid %d and by %s", c, alloc.Name, other, state.labelJob(job))
+			if most := state.Job(other).Alloc.Share; share == 0 || most == 0 ||
+				h.many[c] > int(max(share, most)) {
+				return brokenInvariant(
+					"CPU %d of node %s is held by job uid %d and by %s",
+					c,
+					alloc.Name,
+					other,
+					state.labelJob(job),
+				)
 			}
 		}
 		h.cpus[c] = job.UID
 	}
 	for _, gpu := range alloc.GPUs {
 		if other, twice := h.gpus[gpu.UUID]; twice {
-			return brokenInvariant("GPU %s of node %s is held by job uid %d and by %s", gpu.UUID, alloc.Name, other, state.labelJob(job))
+			return brokenInvariant(
+				"GPU %s of node %s is held by job uid %d and by %s",
+				gpu.UUID,
+				alloc.Name,
+				other,
+				state.labelJob(job),
+			)
 		}
 		h.gpus[gpu.UUID] = job.UID
 	}
@@ -103,7 +126,14 @@ func (h *holding) add(state *State, job *Job, alloc *spec.NodeAlloc) error {
 		h.part[gpu.UUID] += gpu.N
 		asked[gpu.Name] -= gpu.N
 		if gpu.N <= 0 || asked[gpu.Name] < 0 {
-			return brokenInvariant("%s holds %d %s of GPU %s of node %s, which is not what it counts as", state.labelJob(job), gpu.N, gpu.Name, gpu.UUID, alloc.Name)
+			return brokenInvariant(
+				"%s holds %d %s of GPU %s of node %s, which is not what it counts as",
+				state.labelJob(job),
+				gpu.N,
+				gpu.Name,
+				gpu.UUID,
+				alloc.Name,
+			)
 		}
 	}
 	h.mem += alloc.Mem
@@ -116,7 +146,12 @@ func (h *holding) add(state *State, job *Job, alloc *spec.NodeAlloc) error {
 func (h *holding) compareHeld(state *State, node *Node) error {
 	name := node.Spec.Name
 	if !slices.Equal(h.jobs, node.Jobs) {
-		return brokenInvariant("node %s lists jobs %v; allocated to it are %v", name, node.Jobs, h.jobs)
+		return brokenInvariant(
+			"node %s lists jobs %v; allocated to it are %v",
+			name,
+			node.Jobs,
+			h.jobs,
+		)
 	}
 	cpus := node.UsedCPU.Members()
 	for _, c := range cpus {
@@ -124,38 +159,91 @@ func (h *holding) compareHeld(state *State, node *Node) error {
 			return brokenInvariant("CPU %d of node %s shows as used, but no job holds it", c, name)
 		}
 		if node.Sharers(c) != h.many[c] {
-			return brokenInvariant("CPU %d of node %s shows %d jobs that share it; there are %d", c, name, node.Sharers(c), h.many[c])
+			return brokenInvariant(
+				"CPU %d of node %s shows %d jobs that share it; there are %d",
+				c,
+				name,
+				node.Sharers(c),
+				h.many[c],
+			)
 		}
 	}
 	if len(cpus) != len(h.cpus) || node.UsedMem != h.mem {
-		return brokenInvariant("node %s shows %d CPUs and %d MiB in use; jobs %v hold %d and %d", name, len(cpus), node.UsedMem, h.jobs, len(h.cpus), h.mem)
+		return brokenInvariant(
+			"node %s shows %d CPUs and %d MiB in use; jobs %v hold %d and %d",
+			name,
+			len(cpus),
+			node.UsedMem,
+			h.jobs,
+			len(h.cpus),
+			h.mem,
+		)
 	}
 	for i, g := range node.GPUs {
 		if by := h.gpus[g.UUID]; (by != 0) != node.UsedGPU.Has(i) {
-			return brokenInvariant("GPU %d (%s) of node %s shows as used: %v; the job that holds it is uid %d", i, g.UUID, name, node.UsedGPU.Has(i), by)
+			return brokenInvariant(
+				"GPU %d (%s) of node %s shows as used: %v; the job that holds it is uid %d",
+				i,
+				g.UUID,
+				name,
+				node.UsedGPU.Has(i),
+				by,
+			)
 		}
 	}
 	for i, gpu := range node.GPUs {
 		part := h.part[gpu.UUID]
 		if part != node.ShareUsed(i) {
-			return brokenInvariant("GPU %d (%s) of node %s shows %d shares in use; jobs hold %d", i, gpu.UUID, name, node.ShareUsed(i), part)
+			return brokenInvariant(
+				"GPU %d (%s) of node %s shows %d shares in use; jobs hold %d",
+				i,
+				gpu.UUID,
+				name,
+				node.ShareUsed(i),
+				part,
+			)
 		}
 		if part > 0 && !node.Shrunk && (h.gpus[gpu.UUID] != 0 || part > node.ShareAt(i).N) {
-			return brokenInvariant("GPU %d (%s) of node %s has %d shares, of which jobs hold %d; held whole by uid %d", i, gpu.UUID, name, node.ShareAt(i).N, part, h.gpus[gpu.UUID])
+			return brokenInvariant(
+				"GPU %d (%s) of node %s has %d shares, of which jobs hold %d; held whole by uid %d",
+				i,
+				gpu.UUID,
+				name,
+				node.ShareAt(i).N,
+				part,
+				h.gpus[gpu.UUID],
+			)
 		}
 	}
 	if node.UsedGPU.Last() >= len(node.GPUs) {
-		return brokenInvariant("node %s shows GPU %d of %d as used", name, node.UsedGPU.Last(), len(node.GPUs))
+		return brokenInvariant(
+			"node %s shows GPU %d of %d as used",
+			name,
+			node.UsedGPU.Last(),
+			len(node.GPUs),
+		)
 	}
 	gres := 0
 	for _, count := range node.UsedGRES {
 		gres++
 		if h.gres[spec.Count{Name: count.Name, Type: count.Type}] != count.N {
-			return brokenInvariant("node %s shows %d of %s:%s in use; jobs hold %d", name, count.N, count.Name, count.Type, h.gres[spec.Count{Name: count.Name, Type: count.Type}])
+			return brokenInvariant(
+				"node %s shows %d of %s:%s in use; jobs hold %d",
+				name,
+				count.N,
+				count.Name,
+				count.Type,
+				h.gres[spec.Count{Name: count.Name, Type: count.Type}],
+			)
 		}
 	}
 	if gres != len(h.gres) {
-		return brokenInvariant("node %s shows %d kinds of generic resources in use; jobs hold %d", name, gres, len(h.gres))
+		return brokenInvariant(
+			"node %s shows %d kinds of generic resources in use; jobs hold %d",
+			name,
+			gres,
+			len(h.gres),
+		)
 	}
 	return h.fits(state, node)
 }
@@ -164,20 +252,30 @@ func (h *holding) fits(state *State, node *Node) error {
 	over := !node.Spec.ForJobs(node.UsedCPU) || (state.Config.Sched.Memory && h.mem > node.Mem)
 	free := make(map[string]bool) // what any number of jobs may use
 	for _, g := range node.Spec.GRES {
-		free[g.Name] = free[g.Name] || g.NoConsume || (spec.Shares(g.Name) && node.Shares != nil) // by device, below
+		free[g.Name] = free[g.Name] || g.NoConsume ||
+			(spec.Shares(g.Name) && node.Shares != nil) // by device, below
 	}
 	sum := make(map[string]int64)
 	for _, c := range node.UsedGRES {
 		sum[c.Name] += c.N
-		over = over || (!free[c.Name] && (sum[c.Name] > totalOf(node.GRES, c.Name, "") || (c.Type != "" && c.N > totalOf(node.GRES, c.Name, c.Type))))
+		over = over ||
+			(!free[c.Name] && (sum[c.Name] > totalOf(node.GRES, c.Name, "") || (c.Type != "" && c.N > totalOf(node.GRES, c.Name, c.Type))))
 	}
 	for i, g := range node.GPUs {
 		part := h.part[g.UUID]
 		over = over || part > node.ShareAt(i).N || (part > 0 && h.gpus[g.UUID] != 0)
 	}
 	if over != node.Shrunk {
-		return brokenInvariant("node %s (%d CPUs, %d MiB) holds CPUs up to %d and %d MiB: over-allocated %v, known to have shrunk %v",
-			node.Spec.Name, node.CPUs, node.Mem, node.UsedCPU.Last(), h.mem, over, node.Shrunk)
+		return brokenInvariant(
+			"node %s (%d CPUs, %d MiB) holds CPUs up to %d and %d MiB: over-allocated %v, known to have shrunk %v",
+			node.Spec.Name,
+			node.CPUs,
+			node.Mem,
+			node.UsedCPU.Last(),
+			h.mem,
+			over,
+			node.Shrunk,
+		)
 	}
 	return nil
 }
@@ -198,7 +296,12 @@ func CheckRegistry(state *State) error {
 	var err error
 	state.Nodes.Range(func(id uint64, node *Node) bool {
 		if got, ok := state.NodeIDs[node.Spec.Name]; !ok || uint64(got) != id || node.ID != got {
-			err = brokenInvariant("node %s has id %d, but the registry says %d", node.Spec.Name, node.ID, got)
+			err = brokenInvariant(
+				"node %s has id %d, but the registry says %d",
+				node.Spec.Name,
+				node.ID,
+				got,
+			)
 		}
 		return err == nil
 	})
@@ -214,17 +317,28 @@ func CheckRegistry(state *State) error {
 		seen[id] = true
 	}
 	if len(state.Parts.List) != len(state.Config.Partitions) {
-		return brokenInvariant("%d partitions of %d are known", len(state.Parts.List), len(state.Config.Partitions))
+		return brokenInvariant(
+			"%d partitions of %d are known",
+			len(state.Parts.List),
+			len(state.Config.Partitions),
+		)
 	}
 	for i := range state.Parts.List {
 		partition := &state.Parts.List[i]
 		if partition.Spec != &state.Config.Partitions[i] {
-			return brokenInvariant("partition %s is not that of the configuration", partition.Spec.Name)
+			return brokenInvariant(
+				"partition %s is not that of the configuration",
+				partition.Spec.Name,
+			)
 		}
 		for _, id := range partition.Nodes.Members() {
 			n := state.NodeByID(spec.NodeID(id))
 			if n == nil || n.Removed || !slices.Contains(partition.Spec.NodeNames, n.Spec.Name) {
-				return brokenInvariant("partition %s has node id %d, which is not one of its nodes", partition.Spec.Name, id)
+				return brokenInvariant(
+					"partition %s has node id %d, which is not one of its nodes",
+					partition.Spec.Name,
+					id,
+				)
 			}
 		}
 		for _, name := range partition.Spec.NodeNames {
@@ -243,22 +357,39 @@ func CheckGangs(state *State) error {
 			return nil
 		}
 		if len(job.Alloc.Nodes) == 0 || job.Done.Last() >= len(job.Alloc.Nodes) {
-			return brokenInvariant("%s has an allocation of %d nodes, of which number %d is given back", state.labelJob(job), len(job.Alloc.Nodes), job.Done.Last())
+			return brokenInvariant(
+				"%s has an allocation of %d nodes, of which number %d is given back",
+				state.labelJob(job),
+				len(job.Alloc.Nodes),
+				job.Done.Last(),
+			)
 		}
 		seen := make(map[spec.NodeID]bool, len(job.Alloc.Nodes))
 		var cpus, gpus int64
 		for i := range job.Alloc.Nodes {
 			alloc := &job.Alloc.Nodes[i]
 			if seen[alloc.ID] {
-				return brokenInvariant("%s is allocated on node %s twice", state.labelJob(job), alloc.Name)
+				return brokenInvariant(
+					"%s is allocated on node %s twice",
+					state.labelJob(job),
+					alloc.Name,
+				)
 			}
 			seen[alloc.ID] = true
 			cpus += int64(len(alloc.CPUs.Members()))
 			gpus += int64(len(alloc.GPUs))
 		}
 		tres := job.Alloc.TRES
-		if tres.CPU != cpus || tres.Node != int64(len(job.Alloc.Nodes)) || tres.Get("gres/gpu") != gpus {
-			return brokenInvariant("%s is allocated %s, but its nodes have %d CPUs and %d GPUs on %d nodes", state.labelJob(job), tres, cpus, gpus, len(job.Alloc.Nodes))
+		if tres.CPU != cpus || tres.Node != int64(len(job.Alloc.Nodes)) ||
+			tres.Get("gres/gpu") != gpus {
+			return brokenInvariant(
+				"%s is allocated %s, but its nodes have %d CPUs and %d GPUs on %d nodes",
+				state.labelJob(job),
+				tres,
+				cpus,
+				gpus,
+				len(job.Alloc.Nodes),
+			)
 		}
 		return nil
 	})
@@ -281,14 +412,27 @@ func CheckLicences(state *State) error {
 	}
 	for i, count := range state.Licenses {
 		if n := want[spec.Count{Name: count.Name, Type: count.Type}]; n != count.N {
-			return brokenInvariant("%d of licence %s are held; the jobs that run say %d", count.N, count.Name, n)
+			return brokenInvariant(
+				"%d of licence %s are held; the jobs that run say %d",
+				count.N,
+				count.Name,
+				n,
+			)
 		}
 		if i > 0 && state.Licenses[i-1].Name > count.Name {
-			return brokenInvariant("licences %s and %s are out of order", state.Licenses[i-1].Name, count.Name)
+			return brokenInvariant(
+				"licences %s and %s are out of order",
+				state.Licenses[i-1].Name,
+				count.Name,
+			)
 		}
 	}
 	if len(want) != len(state.Licenses) {
-		return brokenInvariant("%d kinds of licences are held; the jobs that run say %d", len(state.Licenses), len(want))
+		return brokenInvariant(
+			"%d kinds of licences are held; the jobs that run say %d",
+			len(state.Licenses),
+			len(want),
+		)
 	}
 	return nil
 }
@@ -298,15 +442,28 @@ func CheckReservations(state *State) error {
 	for i := range state.Reservations {
 		reservation := &state.Reservations[i]
 		if i > 0 && state.Reservations[i-1].Name >= reservation.Name {
-			return brokenInvariant("reservations %s and %s are out of order or alike", state.Reservations[i-1].Name, reservation.Name)
+			return brokenInvariant(
+				"reservations %s and %s are out of order or alike",
+				state.Reservations[i-1].Name,
+				reservation.Name,
+			)
 		}
 		if reservation.End <= reservation.Start {
-			return brokenInvariant("reservation %s ends at %d and begins at %d", reservation.Name, reservation.End, reservation.Start)
+			return brokenInvariant(
+				"reservation %s ends at %d and begins at %d",
+				reservation.Name,
+				reservation.End,
+				reservation.Start,
+			)
 		}
 		seen := make(map[string]bool, len(reservation.Nodes))
 		for _, name := range reservation.Nodes {
 			if _, ok := state.NodeIDs[name]; !ok || seen[name] {
-				return brokenInvariant("reservation %s has node %s, which is unknown or there twice", reservation.Name, name)
+				return brokenInvariant(
+					"reservation %s has node %s, which is unknown or there twice",
+					reservation.Name,
+					name,
+				)
 			}
 			seen[name] = true
 		}
@@ -325,9 +482,19 @@ func CheckApart(state *State) error {
 				b := state.Job(other)
 				switch apart := a.Alloc.Apart | b.Alloc.Apart; {
 				case apart&spec.ApartUser != 0 && a.Spec.UID != b.Spec.UID:
-					err = brokenInvariant("node %s has %s and %s of different users, one of which keeps it to its own", node.Spec.Name, state.labelJob(a), state.labelJob(b))
+					err = brokenInvariant(
+						"node %s has %s and %s of different users, one of which keeps it to its own",
+						node.Spec.Name,
+						state.labelJob(a),
+						state.labelJob(b),
+					)
 				case apart&spec.ApartMCS != 0 && a.Spec.MCSLabel != b.Spec.MCSLabel:
-					err = brokenInvariant("node %s has %s and %s with different MCS labels, one of which keeps it to its own", node.Spec.Name, state.labelJob(a), state.labelJob(b))
+					err = brokenInvariant(
+						"node %s has %s and %s with different MCS labels, one of which keeps it to its own",
+						node.Spec.Name,
+						state.labelJob(a),
+						state.labelJob(b),
+					)
 				}
 			}
 		}
@@ -342,7 +509,12 @@ func CheckPower(state *State) error {
 	state.Nodes.Range(func(_ uint64, node *Node) bool {
 		if node.Power >= event.PoweredDown {
 			if why := state.needsPower(node, node.Power); why != "" {
-				err = brokenInvariant("node %s is powered to %d, but %s", node.Spec.Name, node.Power, why)
+				err = brokenInvariant(
+					"node %s is powered to %d, but %s",
+					node.Spec.Name,
+					node.Power,
+					why,
+				)
 			}
 		}
 		return err == nil

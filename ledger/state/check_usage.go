@@ -47,8 +47,16 @@ type recounter struct {
 }
 
 func newRecounter(state *State) *recounter {
-	r := &recounter{s: state, qos: make(map[string]*spec.QOS), assocs: make(map[uint32]*spec.Association),
-		accounts: make(map[string]uint32), parts: make(map[string]*spec.PartitionSpec), sums: make(map[subject]*sum)}
+	r := &recounter{
+		s:      state,
+		qos:    make(map[string]*spec.QOS),
+		assocs: make(map[uint32]*spec.Association),
+		accounts: make(
+			map[string]uint32,
+		),
+		parts: make(map[string]*spec.PartitionSpec),
+		sums:  make(map[subject]*sum),
+	}
 	for i := range state.Policy.QOS {
 		r.qos[state.Policy.QOS[i].Name] = &state.Policy.QOS[i]
 	}
@@ -104,7 +112,12 @@ func (r *recounter) countJob(job *Job) {
 	for _, sub := range r.listSubjects(job) {
 		c := r.sums[sub]
 		if c == nil {
-			c = &sum{tres: make(map[string]int64), due: make(map[string]int64), still: make(map[string]int64), nodes: make(map[spec.NodeID]int32)}
+			c = &sum{
+				tres:  make(map[string]int64),
+				due:   make(map[string]int64),
+				still: make(map[string]int64),
+				nodes: make(map[spec.NodeID]int32),
+			}
 			r.sums[sub] = c
 			r.order = append(r.order, sub)
 		}
@@ -162,30 +175,73 @@ func CheckUsage(state *State) error {
 	for _, sub := range r.order {
 		c, usage := r.sums[sub], state.UsageOf(sub.kind, sub.qos, sub.id)
 		if usage.Submitted != c.submitted || usage.Running != c.running {
-			return brokenInvariant("usage of %s: %d submitted and %d running are counted, there are %d and %d", sub, usage.Submitted, usage.Running, c.submitted, c.running)
+			return brokenInvariant(
+				"usage of %s: %d submitted and %d running are counted, there are %d and %d",
+				sub,
+				usage.Submitted,
+				usage.Running,
+				c.submitted,
+				c.running,
+			)
 		}
 		if usage.Accruing != c.accruing {
-			return brokenInvariant("usage of %s: %d jobs are counted as ageing, there are %d", sub, usage.Accruing, c.accruing)
+			return brokenInvariant(
+				"usage of %s: %d jobs are counted as ageing, there are %d",
+				sub,
+				usage.Accruing,
+				c.accruing,
+			)
 		}
 		all := usage.TRES.All()
 		for _, tres := range all {
 			if c.tres[tres.Name] != tres.N {
-				return brokenInvariant("usage of %s: %d of %s are counted, allocated are %d", sub, tres.N, tres.Name, c.tres[tres.Name])
+				return brokenInvariant(
+					"usage of %s: %d of %s are counted, allocated are %d",
+					sub,
+					tres.N,
+					tres.Name,
+					c.tres[tres.Name],
+				)
 			}
 			if due := usage.Due.Get(tres.Name); due != c.due[tres.Name] {
-				return brokenInvariant("usage of %s: %s is counted as due until %d, it is until %d", sub, tres.Name, due, c.due[tres.Name])
+				return brokenInvariant(
+					"usage of %s: %s is counted as due until %d, it is until %d",
+					sub,
+					tres.Name,
+					due,
+					c.due[tres.Name],
+				)
 			}
 			if still := usage.Still.Get(tres.Name); still != c.still[tres.Name] {
-				return brokenInvariant("usage of %s: time stands still for %d of %s, it does for %d", sub, still, tres.Name, c.still[tres.Name])
+				return brokenInvariant(
+					"usage of %s: time stands still for %d of %s, it does for %d",
+					sub,
+					still,
+					tres.Name,
+					c.still[tres.Name],
+				)
 			}
 		}
 		if len(all) != len(c.tres) || usage.Nodes.Len() != len(c.nodes) {
-			return brokenInvariant("usage of %s: %s on %d nodes is counted, allocated are %d kinds on %d nodes", sub, usage.TRES, usage.Nodes.Len(), len(c.tres), len(c.nodes))
+			return brokenInvariant(
+				"usage of %s: %s on %d nodes is counted, allocated are %d kinds on %d nodes",
+				sub,
+				usage.TRES,
+				usage.Nodes.Len(),
+				len(c.tres),
+				len(c.nodes),
+			)
 		}
 		var err error
 		usage.Nodes.Range(func(id uint64, n int32) bool {
 			if c.nodes[spec.NodeID(id)] != n {
-				err = brokenInvariant("usage of %s: %d jobs are counted on node id %d, there are %d", sub, n, id, c.nodes[spec.NodeID(id)])
+				err = brokenInvariant(
+					"usage of %s: %d jobs are counted on node id %d, there are %d",
+					sub,
+					n,
+					id,
+					c.nodes[spec.NodeID(id)],
+				)
 			}
 			return err == nil
 		})
@@ -194,7 +250,11 @@ func CheckUsage(state *State) error {
 		}
 	}
 	if state.Usage.Len() != len(r.order) {
-		return brokenInvariant("%d counters of usage exist, %d have anything to count", state.Usage.Len(), len(r.order))
+		return brokenInvariant(
+			"%d counters of usage exist, %d have anything to count",
+			state.Usage.Len(),
+			len(r.order),
+		)
 	}
 	return nil
 }
@@ -203,8 +263,14 @@ func CheckUsage(state *State) error {
 func CheckPolicy(state *State) error {
 	policy := state.Policy
 	for i := range policy.QOS {
-		if policy.QOS[i].ID == 0 || policy.QOS[i].ID > policy.NextQOS || (i > 0 && policy.QOS[i-1].Name >= policy.QOS[i].Name) {
-			return brokenInvariant("QOS %s (id %d) is out of order, or its id is above %d", policy.QOS[i].Name, policy.QOS[i].ID, policy.NextQOS)
+		if policy.QOS[i].ID == 0 || policy.QOS[i].ID > policy.NextQOS ||
+			(i > 0 && policy.QOS[i-1].Name >= policy.QOS[i].Name) {
+			return brokenInvariant(
+				"QOS %s (id %d) is out of order, or its id is above %d",
+				policy.QOS[i].Name,
+				policy.QOS[i].ID,
+				policy.NextQOS,
+			)
 		}
 	}
 	for i := 1; i < len(policy.Accounts); i++ {
@@ -219,15 +285,30 @@ func CheckPolicy(state *State) error {
 	}
 	for i := range policy.Assocs {
 		assoc := &policy.Assocs[i]
-		if assoc.ID == 0 || assoc.ID > policy.NextAssoc || (i > 0 && policy.Assocs[i-1].ID >= assoc.ID) {
-			return brokenInvariant("association %d is out of order, or above %d", assoc.ID, policy.NextAssoc)
+		if assoc.ID == 0 || assoc.ID > policy.NextAssoc ||
+			(i > 0 && policy.Assocs[i-1].ID >= assoc.ID) {
+			return brokenInvariant(
+				"association %d is out of order, or above %d",
+				assoc.ID,
+				policy.NextAssoc,
+			)
 		}
 		if f := policy.FindAssoc(assoc.Account, assoc.User, assoc.Partition); f != assoc {
-			return brokenInvariant("association %d (account %s, user %s, partition %s) is not found by its names", assoc.ID, assoc.Account, assoc.User, assoc.Partition)
+			return brokenInvariant(
+				"association %d (account %s, user %s, partition %s) is not found by its names",
+				assoc.ID,
+				assoc.Account,
+				assoc.User,
+				assoc.Partition,
+			)
 		}
 	}
 	if len(policy.byPair) != len(policy.Assocs) {
-		return brokenInvariant("%d associations are indexed, there are %d", len(policy.byPair), len(policy.Assocs))
+		return brokenInvariant(
+			"%d associations are indexed, there are %d",
+			len(policy.byPair),
+			len(policy.Assocs),
+		)
 	}
 	return nil
 }

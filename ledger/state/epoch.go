@@ -42,7 +42,11 @@ func (s *State) applyEpochBegan(env *event.Envelope, epoch *event.EpochBegan) er
 
 func (s *State) applyHistoryLost(env *event.Envelope, e *event.HistoryLost) error {
 	if s.HasSeen(e.Seen.Epoch, e.Seen.Seq) {
-		return contradictionError("event %d of epoch %016x is said to be lost, but is here", e.Seen.Seq, e.Seen.Epoch)
+		return contradictionError(
+			"event %d of epoch %016x is said to be lost, but is here",
+			e.Seen.Seq,
+			e.Seen.Epoch,
+		)
 	}
 	lost := LostHistory{At: env.At, Witness: e.Witness, Seen: e.Seen, Times: 1}
 	if s.Lost != nil {

@@ -295,7 +295,8 @@ func (j *Job) Completing() bool {
 
 // HoldsNodes tells whether any node is still allocated to the job.
 func (j *Job) HoldsNodes() bool {
-	return j.Alloc != nil && (j.State.Active() || j.State.Terminal()) && j.Done.Count() < len(j.Alloc.Nodes)
+	return j.Alloc != nil && (j.State.Active() || j.State.Terminal()) &&
+		j.Done.Count() < len(j.Alloc.Nodes)
 }
 
 // Deadline is when the time limit of a running job ends; FarFuture if never.

@@ -100,7 +100,10 @@ type Unfenced struct {
 
 // findOwed finds an unfenced attempt; -1 without.
 func (n *Node) findOwed(uid spec.JobUID, attempt uint32) int {
-	return slices.IndexFunc(n.Unfenced, func(u Unfenced) bool { return u.UID == uid && u.Attempt == attempt })
+	return slices.IndexFunc(
+		n.Unfenced,
+		func(u Unfenced) bool { return u.UID == uid && u.Attempt == attempt },
+	)
 }
 
 // HasUnfenced tells whether an attempt was given up here and is not fenced yet.
@@ -128,7 +131,8 @@ func (n *Node) Usable() bool {
 	if len(n.Unfenced) > 0 {
 		return false // what lives there may still use what it was given
 	}
-	if n.Admin != event.NodeResume || n.Invalid != "" || n.Removed || (n.Reboot != nil && (n.Reboot.Issued || n.Reboot.ASAP)) {
+	if n.Admin != event.NodeResume || n.Invalid != "" || n.Removed ||
+		(n.Reboot != nil && (n.Reboot.Issued || n.Reboot.ASAP)) {
 		return false
 	}
 	switch n.Power {
@@ -173,7 +177,8 @@ func (n *Node) Shareable(cpus spec.Bitset, most uint32) bool {
 	if len(n.SharedCPU) > 0 {
 		own = own.AndNot(n.SharedCPU[0])
 	}
-	return !own.Intersects(cpus) && (len(n.SharedCPU) < int(most) || !n.SharedCPU[most-1].Intersects(cpus))
+	return !own.Intersects(cpus) &&
+		(len(n.SharedCPU) < int(most) || !n.SharedCPU[most-1].Intersects(cpus))
 }
 
 // FreeMem is the memory nobody holds, in MiB.

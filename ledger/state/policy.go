@@ -35,7 +35,11 @@ func (p *Policy) rebuildIndex() {
 func pairOf(a *spec.Association) assocPair { return assocPair{a.Account, a.User, a.Partition} }
 
 // AccountAssoc is the id of an account's own association; 0 if it has none.
-func (p *Policy) AccountAssoc(account string) uint32 { return p.byPair[assocPair{account: account}] }
+func (p *Policy) AccountAssoc(
+	account string,
+) uint32 {
+	return p.byPair[assocPair{account: account}]
+}
 
 // FindQOS returns a QOS by name, or nil.
 func (p *Policy) FindQOS(name string) *spec.QOS {

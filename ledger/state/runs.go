@@ -61,7 +61,8 @@ func RequestOf(job *Job) PastRun {
 // that a node or another job cut short says nothing about the user's work and
 // is left out.
 func (s *State) rememberRun(job *Job, ended *event.JobEnded, at spec.Instant) {
-	if ended.State == spec.NodeFailed || ended.State == spec.Preempted || ended.State == spec.BootFailed {
+	if ended.State == spec.NodeFailed || ended.State == spec.Preempted ||
+		ended.State == spec.BootFailed {
 		return
 	}
 	run := RequestOf(job)

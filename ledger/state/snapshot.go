@@ -96,8 +96,22 @@ type endRecord struct {
 }
 
 func snapshotTypes() (*record.Set, error) {
-	set, err := record.Compile(new(metaRecord), new(spec.Config), new(Policy), new(Access), new(Totals), new(Node),
-		new(arrayRecord), new(spec.JobSpec), new(Job), new(endRecord), new(spentRecord), new(runsRecord))
+	set, err := record.Compile(
+		new(metaRecord),
+		new(spec.Config),
+		new(Policy),
+		new(Access),
+		new(Totals),
+		new(Node),
+		new(
+			arrayRecord,
+		),
+		new(spec.JobSpec),
+		new(Job),
+		new(endRecord),
+		new(spentRecord),
+		new(runsRecord),
+	)
 	if err != nil {
 		return nil, fmt.Errorf("snapshot codec: %w", err)
 	}
@@ -183,9 +197,23 @@ func (s *State) encodeSnapshot(emit func(block []byte) error) error {
 		return err
 	}
 	e := &encoder{set: set, buf: make([]byte, 0, blockSize+4096), emit: emit}
-	e.putRecord(snapMeta, &metaRecord{UUID: s.UUID, ClusterName: s.ClusterName, Version: s.Version, Created: s.Created,
-		Seq: s.Seq, At: s.At, NextUID: s.NextUID, NextID: s.NextID, NodeNames: s.nodeNames(), Reservations: s.Reservations,
-		Epochs: s.Epochs, Lost: s.Lost})
+	e.putRecord(
+		snapMeta,
+		&metaRecord{
+			UUID:         s.UUID,
+			ClusterName:  s.ClusterName,
+			Version:      s.Version,
+			Created:      s.Created,
+			Seq:          s.Seq,
+			At:           s.At,
+			NextUID:      s.NextUID,
+			NextID:       s.NextID,
+			NodeNames:    s.nodeNames(),
+			Reservations: s.Reservations,
+			Epochs:       s.Epochs,
+			Lost:         s.Lost,
+		},
+	)
 	e.putRecord(snapConfig, s.Config)
 	e.putRecord(snapPolicy, s.Policy)
 	e.putRecord(snapAccess, s.Access)
@@ -210,7 +238,17 @@ func (s *State) encodeSnapshot(emit func(block []byte) error) error {
 		return e.err == nil
 	})
 	s.Arrays.Range(func(_ uint64, a *Array) bool {
-		e.putRecord(snapArray, &arrayRecord{UID: a.UID, ID: a.ID, Started: a.Started, Ended: a.Ended, OK: a.OK, Total: a.Total})
+		e.putRecord(
+			snapArray,
+			&arrayRecord{
+				UID:     a.UID,
+				ID:      a.ID,
+				Started: a.Started,
+				Ended:   a.Ended,
+				OK:      a.OK,
+				Total:   a.Total,
+			},
+		)
 		return e.err == nil
 	})
 	s.encodeJobs(e)
@@ -267,11 +305,17 @@ func Decode(r io.Reader) (*State, error) {
 		return nil, err
 	}
 	sum := binary.BigEndian.Uint32(head[snapHeader-4:])
-	if string(head[:len(snapMagic)]) != snapMagic || sum != crc32.Checksum(head[:snapHeader-4], castagnoli()) {
+	if string(head[:len(snapMagic)]) != snapMagic ||
+		sum != crc32.Checksum(head[:snapHeader-4], castagnoli()) {
 		return nil, fmt.Errorf("its header is not one: %w", ErrSnapshot)
 	}
 	if v := binary.BigEndian.Uint32(head[len(snapMagic):]); v > SnapshotVersion {
-		return nil, fmt.Errorf("snapshot of version %d, this release knows %d: %w", v, SnapshotVersion, event.ErrNewer)
+		return nil, fmt.Errorf(
+			"snapshot of version %d, this release knows %d: %w",
+			v,
+			SnapshotVersion,
+			event.ErrNewer,
+		)
 	}
 	d, err := newDecoder()
 	if err != nil {
@@ -325,8 +369,18 @@ func readBlock(r io.Reader, buf []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if crc32.Update(crc32.Checksum(h[:4], castagnoli()), castagnoli(), buf) != binary.BigEndian.Uint32(h[4:]) {
-		return nil, fmt.Errorf("the checksum of a block of %d bytes is wrong: %w", want, ErrSnapshot)
+	if crc32.Update(
+		crc32.Checksum(h[:4], castagnoli()),
+		castagnoli(),
+		buf,
+	) != binary.BigEndian.Uint32(
+		h[4:],
+	) {
+		return nil, fmt.Errorf(
+			"the checksum of a block of %d bytes is wrong: %w",
+			want,
+			ErrSnapshot,
+		)
 	}
 	return buf, nil
 }

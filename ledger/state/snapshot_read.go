@@ -45,7 +45,8 @@ func (d *decoder) decodeBlock(data []byte) error {
 		if err := d.decodeRecord(kind); err != nil {
 			return err
 		}
-		if kind != snapSpent && kind != snapRuns { // which stand between two kinds without a place of their own
+		if kind != snapSpent &&
+			kind != snapRuns { // which stand between two kinds without a place of their own
 			d.last = kind
 		}
 	}
@@ -96,8 +97,18 @@ func (d *decoder) decodeRecord(kind uint64) error {
 		if err := d.rec.Value(&array); err != nil {
 			return err
 		}
-		d.s.Arrays.Set(d.s.own, uint64(array.UID),
-			&Array{UID: array.UID, ID: array.ID, Started: array.Started, Ended: array.Ended, OK: array.OK, Total: array.Total})
+		d.s.Arrays.Set(
+			d.s.own,
+			uint64(array.UID),
+			&Array{
+				UID:     array.UID,
+				ID:      array.ID,
+				Started: array.Started,
+				Ended:   array.Ended,
+				OK:      array.OK,
+				Total:   array.Total,
+			},
+		)
 	case snapSpec:
 		sp := new(spec.JobSpec)
 		d.specs = append(d.specs, sp)
@@ -110,7 +121,13 @@ func (d *decoder) decodeRecord(kind uint64) error {
 			return err
 		}
 		if end.Jobs != uint64(d.s.Jobs.Len()) || end.Specs != uint64(len(d.specs)) {
-			return damaged("%d jobs of %d and %d specs of %d were read", d.s.Jobs.Len(), end.Jobs, len(d.specs), end.Specs)
+			return damaged(
+				"%d jobs of %d and %d specs of %d were read",
+				d.s.Jobs.Len(),
+				end.Jobs,
+				len(d.specs),
+				end.Specs,
+			)
 		}
 	}
 	return nil
@@ -139,7 +156,12 @@ func (d *decoder) decodeRuns() error {
 		return err
 	}
 	if len(r.Runs) == 0 || len(r.Runs) > MaxPastRuns || d.s.Runs.Has(r.UID) {
-		return damaged("user %d has %d past runs, or has them twice; 1 to %d are kept", r.UID, len(r.Runs), MaxPastRuns)
+		return damaged(
+			"user %d has %d past runs, or has them twice; 1 to %d are kept",
+			r.UID,
+			len(r.Runs),
+			MaxPastRuns,
+		)
 	}
 	d.s.Runs.Set(d.s.own, r.UID, &UserRuns{Runs: r.Runs})
 	return nil
@@ -176,8 +198,16 @@ func (d *decoder) decodeJob() error {
 	if err := d.rec.Value(job); err != nil {
 		return err
 	}
-	if at >= uint64(len(d.specs)) || job.State < spec.Pending || job.State > spec.OutOfMemory || !job.Tasks.Valid() {
-		return damaged("job uid %d has spec %d of %d, state %d, tasks %v", job.UID, at, len(d.specs), job.State, job.Tasks)
+	if at >= uint64(len(d.specs)) || job.State < spec.Pending || job.State > spec.OutOfMemory ||
+		!job.Tasks.Valid() {
+		return damaged(
+			"job uid %d has spec %d of %d, state %d, tasks %v",
+			job.UID,
+			at,
+			len(d.specs),
+			job.State,
+			job.Tasks,
+		)
 	}
 	job.Spec = d.specs[at]
 	d.s.putJob(job)
@@ -277,7 +307,11 @@ func (s *State) adoptJob(job *Job) error {
 		}
 		node := s.NodeByID(job.Alloc.Nodes[i].ID)
 		if node == nil || node.Spec.Name != job.Alloc.Nodes[i].Name {
-			return damaged("job uid %d holds node %s, which is not there", job.UID, job.Alloc.Nodes[i].Name)
+			return damaged(
+				"job uid %d holds node %s, which is not there",
+				job.UID,
+				job.Alloc.Nodes[i].Name,
+			)
 		}
 		node.take(&job.Alloc.Nodes[i], job.Alloc.Share > 0, job.Yields)
 		node.Jobs = append(node.Jobs, job.UID)

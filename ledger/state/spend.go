@@ -164,7 +164,8 @@ func (s *State) spentSubjects() []uint64 {
 }
 
 func (s *State) applyUsageAged(env *event.Envelope, e *event.UsageAged) error {
-	if e.PerSecond == 0 || e.PerSecond > event.One || e.Keep > event.One || (e.Reset && e.Keep != 0) {
+	if e.PerSecond == 0 || e.PerSecond > event.One || e.Keep > event.One ||
+		(e.Reset && e.Keep != 0) {
 		return contradictionError("use cannot fade by %d a second to %d", e.PerSecond, e.Keep)
 	}
 	for _, key := range s.spentSubjects() {
@@ -210,7 +211,10 @@ func (s *State) applyUsageCleared(e *event.UsageCleared) error {
 	}
 	for i := range s.Policy.Assocs {
 		id := s.Policy.Assocs[i].ID
-		if slices.ContainsFunc(s.Policy.Chain(id), func(a *spec.Association) bool { return a.ID == e.Assoc }) {
+		if slices.ContainsFunc(
+			s.Policy.Chain(id),
+			func(a *spec.Association) bool { return a.ID == e.Assoc },
+		) {
 			s.Spent.Delete(s.own, UsageKey(UsageAssoc, 0, id))
 		}
 	}
@@ -243,7 +247,10 @@ func CheckSpent(state *State) error {
 		kind, _, _ := ParseUsageKey(key)
 		switch {
 		case kind != UsageQOS && kind != UsageAssoc:
-			err = brokenInvariant("use is charged to %d, which is neither a QOS nor an association", key)
+			err = brokenInvariant(
+				"use is charged to %d, which is neither a QOS nor an association",
+				key,
+			)
 		case u.Raw.IsZero() && u.Wall.IsZero() && len(u.TRES) == 0:
 			err = brokenInvariant("a record of no use is kept for %d", key)
 		case !slices.IsSortedFunc(u.TRES, func(a, b SpentCount) int { return compareNames(a.Name, b.Name) }):

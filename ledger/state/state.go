@@ -78,8 +78,15 @@ func NameKey(uid uint32, name string) uint64 {
 
 // New returns the state of an empty ledger, ready to be written.
 func New() *State {
-	return &State{own: new(pmap.Owner), Config: &spec.Config{}, Policy: &Policy{}, Parts: &Partitions{},
-		NextUID: 1, NextID: 1, Access: &Access{}}
+	return &State{
+		own:     new(pmap.Owner),
+		Config:  &spec.Config{},
+		Policy:  &Policy{},
+		Parts:   &Partitions{},
+		NextUID: 1,
+		NextID:  1,
+		Access:  &Access{},
+	}
 }
 
 // Freeze returns an immutable copy. The receiver goes on as the writer's own.

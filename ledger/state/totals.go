@@ -40,7 +40,11 @@ func (t *Totals) qos(own *pmap.Owner, name string) *QOSTotals {
 	if t.waitsOwn != own {
 		t.Waits, t.waitsOwn = slices.Clone(t.Waits), own
 	}
-	i, ok := slices.BinarySearchFunc(t.Waits, name, func(q *QOSTotals, name string) int { return strings.Compare(q.Name, name) })
+	i, ok := slices.BinarySearchFunc(
+		t.Waits,
+		name,
+		func(q *QOSTotals, name string) int { return strings.Compare(q.Name, name) },
+	)
 	switch {
 	case !ok:
 		t.Waits = slices.Insert(t.Waits, i, &QOSTotals{Name: name, own: own})
@@ -153,8 +157,16 @@ func SizeOf(req *spec.TRES) SizeClass {
 
 // String names the class as metrics show it.
 func (c SizeClass) String() string {
-	names := [...]string{SizeCPU1: "cpu1", SizeCPU16: "cpu2-16", SizeCPU128: "cpu17-128", SizeCPUMore: "cpu129+",
-		SizeGPU1: "gpu1", SizeGPU8: "gpu2-8", SizeGPU64: "gpu9-64", SizeGPUMore: "gpu65+"}
+	names := [...]string{
+		SizeCPU1:    "cpu1",
+		SizeCPU16:   "cpu2-16",
+		SizeCPU128:  "cpu17-128",
+		SizeCPUMore: "cpu129+",
+		SizeGPU1:    "gpu1",
+		SizeGPU8:    "gpu2-8",
+		SizeGPU64:   "gpu9-64",
+		SizeGPUMore: "gpu65+",
+	}
 	if int(c) >= len(names) || names[c] == "" {
 		return "unknown"
 	}
@@ -170,7 +182,23 @@ type Histogram struct {
 
 // HistogramBounds are the upper bounds of the buckets in seconds.
 func HistogramBounds() [15]int64 {
-	return [15]int64{1, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400, 172800, 604800}
+	return [15]int64{
+		1,
+		5,
+		10,
+		30,
+		60,
+		300,
+		600,
+		1800,
+		3600,
+		7200,
+		14400,
+		28800,
+		86400,
+		172800,
+		604800,
+	}
 }
 
 func (h *Histogram) addValue(d spec.Span) {
@@ -227,7 +255,11 @@ func (p *PartTotals) sizeTotals(own *pmap.Owner, class SizeClass) *SizeTotals {
 	if p.sizesOwn != own {
 		p.Sizes, p.sizesOwn = slices.Clone(p.Sizes), own
 	}
-	i, ok := slices.BinarySearchFunc(p.Sizes, class, func(t *SizeTotals, c SizeClass) int { return int(t.Class) - int(c) })
+	i, ok := slices.BinarySearchFunc(
+		p.Sizes,
+		class,
+		func(t *SizeTotals, c SizeClass) int { return int(t.Class) - int(c) },
+	)
 	switch {
 	case !ok:
 		p.Sizes = slices.Insert(p.Sizes, i, &SizeTotals{Class: class, own: own})

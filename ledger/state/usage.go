@@ -141,7 +141,15 @@ const (
 // or association id (0 for UsageQOS). Small ids give small keys, so that the
 // map of counters stays shallow.
 func UsageKey(kind UsageKind, qos, subject uint32) uint64 {
-	return uint64(kind-1)&3 | uint64(qos&0xfff)<<2 | uint64(subject)<<14 | uint64(qos>>12&0xffff)<<46
+	return uint64(
+		kind-1,
+	)&3 | uint64(
+		qos&0xfff,
+	)<<2 | uint64(
+		subject,
+	)<<14 | uint64(
+		qos>>12&0xffff,
+	)<<46
 }
 
 // ParseUsageKey is the reverse of UsageKey.
@@ -287,7 +295,13 @@ func (s *State) ownUsage(key uint64) *Usage {
 	usage := &Usage{}
 	if ok {
 		*usage = *old
-		usage.TRES.Other, usage.Due.Other, usage.Still.Other = slices.Clone(usage.TRES.Other), slices.Clone(usage.Due.Other), slices.Clone(usage.Still.Other)
+		usage.TRES.Other, usage.Due.Other, usage.Still.Other = slices.Clone(
+			usage.TRES.Other,
+		), slices.Clone(
+			usage.Due.Other,
+		), slices.Clone(
+			usage.Still.Other,
+		)
 	}
 	usage.own = s.own
 	s.Usage.Set(s.own, key, usage)

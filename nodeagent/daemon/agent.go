@@ -76,9 +76,21 @@ func New(cfg Config, deps Deps) *Agent {
 	if deps.Logger == nil {
 		deps.Logger = slog.New(slog.DiscardHandler)
 	}
-	agent := &Agent{cfg: cfg, deps: deps, log: deps.Logger, load: -1, free: -1, inbox: newQueue[func()](), forget: newQueue[plan.RunKey](),
-		tunes:    newQueue[func(context.Context)](),
-		launches: &launches{wake: make(chan struct{}, 1)}, collect: make(chan struct{}, 1), saves: make(chan []byte, 1)}
+	agent := &Agent{
+		cfg:    cfg,
+		deps:   deps,
+		log:    deps.Logger,
+		load:   -1,
+		free:   -1,
+		inbox:  newQueue[func()](),
+		forget: newQueue[plan.RunKey](),
+		tunes:  newQueue[func(context.Context)](),
+		launches: &launches{
+			wake: make(chan struct{}, 1),
+		},
+		collect: make(chan struct{}, 1),
+		saves:   make(chan []byte, 1),
+	}
 	agent.samples.wake = make(chan struct{}, 1)
 	agent.aborts, agent.fetching = map[plan.RunKey]context.CancelFunc{}, map[plan.RunKey]context.CancelFunc{}
 	agent.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
@@ -128,7 +140,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	if data, err := a.core.Save(a.boot); err == nil {
 		err = a.deps.Spool.Save(data)
 		if err != nil {
-			a.log.Warn("the agent's state is not saved; GPU and memory figures of running jobs will have a gap", "error", err)
+			a.log.Warn(
+				"the agent's state is not saved; GPU and memory figures of running jobs will have a gap",
+				"error",
+				err,
+			)
 		}
 	}
 	return nil
@@ -140,7 +156,11 @@ func (a *Agent) restoreState() {
 		err = a.core.Restore(data, a.boot)
 	}
 	if err != nil {
-		a.log.Warn("what the agent knew before is lost; GPU and memory figures of running jobs begin anew", "error", err)
+		a.log.Warn(
+			"what the agent knew before is lost; GPU and memory figures of running jobs begin anew",
+			"error",
+			err,
+		)
 	}
 }
 
@@ -167,7 +187,17 @@ func (a *Agent) learnNode(ctx context.Context) error {
 			if err == nil {
 				a.core.Resync(runs)
 				a.shepherdAnswered(nil)
-				a.log.Info("the shepherd answers", "release", hello.Release, "pid", hello.PID, "cgroups", hello.CgroupMode, "runs", len(runs))
+				a.log.Info(
+					"the shepherd answers",
+					"release",
+					hello.Release,
+					"pid",
+					hello.PID,
+					"cgroups",
+					hello.CgroupMode,
+					"runs",
+					len(runs),
+				)
 				for _, w := range hello.Degraded {
 					a.log.Warn("this node is weaker than it should be", "because", w)
 				}
@@ -233,7 +263,12 @@ func (a *Agent) doDue(ctx context.Context) {
 // sendHeartbeats says that this node is alive, and whether it can start jobs.
 func (a *Agent) sendHeartbeats(now spec.Instant) {
 	a.beatAt = now.Add(a.beat)
-	beat := &apiv1.Heartbeat{LoadMilli: a.load, MemFree: a.free, Unready: a.unready(), Sent: a.bootClock()}
+	beat := &apiv1.Heartbeat{
+		LoadMilli: a.load,
+		MemFree:   a.free,
+		Unready:   a.unready(),
+		Sent:      a.bootClock(),
+	}
 	a.session.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Heartbeat{Heartbeat: beat}})
 }
 
@@ -244,7 +279,10 @@ func (a *Agent) unready() string { return cmp.Or(a.vigil.trouble, a.cfg.Unable, 
 func (a *Agent) judge(hello *plan.Hello) {
 	a.unable = ""
 	if sp := a.cfg.Node.Space; sp != nil && !hello.Enforces.Spaces {
-		a.unable = fmt.Sprintf("JobContainerType: jobs cannot have their own %s here: the shepherd is not root, or may not make mount namespaces", strings.Join(sp.Dirs, " and "))
+		a.unable = fmt.Sprintf(
+			"JobContainerType: jobs cannot have their own %s here: the shepherd is not root, or may not make mount namespaces",
+			strings.Join(sp.Dirs, " and "),
+		)
 		a.log.Error("this node takes no jobs", "because", a.unable)
 	}
 }
@@ -259,13 +297,28 @@ func (a *Agent) carryOut(ctx context.Context) {
 		}
 		a.launch(ctx, fx.Launch)
 		for _, t := range fx.Terminate {
-			a.askUntilAnswered(ctx, t.Key, "end", func(ctx context.Context) error { return a.deps.Shepherd.Terminate(ctx, t) })
+			a.askUntilAnswered(
+				ctx,
+				t.Key,
+				"end",
+				func(ctx context.Context) error { return a.deps.Shepherd.Terminate(ctx, t) },
+			)
 		}
 		for _, l := range fx.Tell {
-			a.askUntilAnswered(ctx, l.Key, "tell", func(ctx context.Context) error { return a.deps.Shepherd.Tell(ctx, l.Key, l.Text) })
+			a.askUntilAnswered(
+				ctx,
+				l.Key,
+				"tell",
+				func(ctx context.Context) error { return a.deps.Shepherd.Tell(ctx, l.Key, l.Text) },
+			)
 		}
 		for _, s := range fx.Signal {
-			a.askUntilAnswered(ctx, s.Key, "signal", func(ctx context.Context) error { return a.deps.Shepherd.Signal(ctx, s.Key, s.Number, s.Scope) })
+			a.askUntilAnswered(
+				ctx,
+				s.Key,
+				"signal",
+				func(ctx context.Context) error { return a.deps.Shepherd.Signal(ctx, s.Key, s.Number, s.Scope) },
+			)
 		}
 		a.forget.put(fx.Forget...)
 		for range fx.Acked {
@@ -358,7 +411,12 @@ func (a *Agent) spaces(ctx context.Context) []plan.RunKey {
 }
 
 // askUntilAnswered asks the shepherd until it has answered.
-func (a *Agent) askUntilAnswered(ctx context.Context, key plan.RunKey, what string, ask func(context.Context) error) {
+func (a *Agent) askUntilAnswered(
+	ctx context.Context,
+	key plan.RunKey,
+	what string,
+	ask func(context.Context) error,
+) {
 	a.wg.Go(func() {
 		wait := 50 * spec.Millisecond
 		for {
@@ -426,7 +484,14 @@ func (a *Agent) launchEach(ctx context.Context, batch []plan.RunSpec, why error)
 			}
 		}
 		if why != nil {
-			results = []plan.LaunchResult{{Key: batch[i].Key, Status: plan.Refused, Code: plan.RefusedSpec, Reason: why.Error()}}
+			results = []plan.LaunchResult{
+				{
+					Key:    batch[i].Key,
+					Status: plan.Refused,
+					Code:   plan.RefusedSpec,
+					Reason: why.Error(),
+				},
+			}
 		}
 		a.inbox.put(func() { a.core.Launched(results) })
 	}
@@ -443,7 +508,13 @@ func (a *Agent) runForgetter(ctx context.Context) {
 		}
 		keys := a.forget.take()
 		if err := a.deps.Shepherd.Ack(ctx, keys); err != nil && ctx.Err() == nil {
-			a.log.Debug("the shepherd did not take acknowledgements", "runs", len(keys), "error", err)
+			a.log.Debug(
+				"the shepherd did not take acknowledgements",
+				"runs",
+				len(keys),
+				"error",
+				err,
+			)
 		}
 	}
 }
@@ -494,7 +565,11 @@ func (a *Agent) runSaver(ctx context.Context) {
 				last = data
 			}
 			if err != nil && !failing {
-				a.log.Warn("the agent's state is not saved; after a restart, GPU and memory figures of running jobs would have a gap", "error", err)
+				a.log.Warn(
+					"the agent's state is not saved; after a restart, GPU and memory figures of running jobs would have a gap",
+					"error",
+					err,
+				)
 			}
 			failing = err != nil
 		}
@@ -536,7 +611,10 @@ func (a *Agent) makeRegistration(ctx context.Context) (*apiv1.Registration, erro
 			return nil, ctx.Err()
 		}
 		if err != nil { // the node has more than GPUs
-			weak = append(weak, "this node's GPUs cannot be listed, the last list stands: "+err.Error())
+			weak = append(
+				weak,
+				"this node's GPUs cannot be listed, the last list stands: "+err.Error(),
+			)
 			a.log.Warn("this node's GPUs cannot be listed; the last list stands", "error", err)
 		}
 		devices = a.noteGPUs(ctx, devices, err == nil)

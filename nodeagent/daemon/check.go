@@ -12,7 +12,8 @@ import (
 // once at a time.
 func (a *Agent) check(ctx context.Context, now spec.Instant) {
 	busy := len(a.core.runs) > 0
-	if a.deps.Check == nil || a.checks || now < a.checkAt || (busy && !a.cfg.CheckBusy) || (!busy && !a.cfg.CheckIdle) {
+	if a.deps.Check == nil || a.checks || now < a.checkAt || (busy && !a.cfg.CheckBusy) ||
+		(!busy && !a.cfg.CheckIdle) {
 		return
 	}
 	a.checks, a.checkAt = true, spec.FarFuture
@@ -46,6 +47,10 @@ func (c *Core) Checked(why string) {
 		c.log.Info("the node is well again")
 	}
 	c.checked, c.unwell = true, why
-	c.outbox.addReport(&apiv1.Report{Kind: &apiv1.Report_NodeCheck{NodeCheck: &apiv1.NodeCheck{Failed: why}}}, plan.RunKey{}, false)
+	c.outbox.addReport(
+		&apiv1.Report{Kind: &apiv1.Report_NodeCheck{NodeCheck: &apiv1.NodeCheck{Failed: why}}},
+		plan.RunKey{},
+		false,
+	)
 	c.fx.Send = true
 }

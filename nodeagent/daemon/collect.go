@@ -81,8 +81,21 @@ func (a *Agent) readGPUs(ctx context.Context) (changed bool) {
 	for i := range reading.Events {
 		e := &reading.Events[i]
 		a.deps.Telemetry.GPUEvent(e.Kind)
-		changed = changed || e.Kind == device.EventLost || e.Kind == device.EventReturned || e.Kind == device.EventMIGChanged
-		a.log.Warn("GPU event", "kind", e.Kind.String(), "gpu", e.UUID, "xid", e.XID, "class", device.ClassifyXID(e.XID).String(), "text", e.Text)
+		changed = changed || e.Kind == device.EventLost || e.Kind == device.EventReturned ||
+			e.Kind == device.EventMIGChanged
+		a.log.Warn(
+			"GPU event",
+			"kind",
+			e.Kind.String(),
+			"gpu",
+			e.UUID,
+			"xid",
+			e.XID,
+			"class",
+			device.ClassifyXID(e.XID).String(),
+			"text",
+			e.Text,
+		)
 	}
 	a.inbox.put(func() {
 		a.core.Collected(reading)

@@ -151,9 +151,19 @@ type Core struct {
 
 // NewCore makes the state of an agent that knows nothing yet.
 func NewCore(cfg Config, creds Credentials, now func() spec.Instant, log *slog.Logger) *Core {
-	return &Core{cfg: cfg, creds: creds, clock: now, log: log, runs: map[plan.RunKey]*run{}, desired: map[plan.RunKey]bool{}, unknown: map[plan.RunKey]bool{},
-		snapshot: map[plan.RunKey]bool{}, devices: map[string]device.Device{}, killWait: 30 * spec.Second,
-		book: attrib.NewBook(gapOf(cfg.Interval))}
+	return &Core{
+		cfg:      cfg,
+		creds:    creds,
+		clock:    now,
+		log:      log,
+		runs:     map[plan.RunKey]*run{},
+		desired:  map[plan.RunKey]bool{},
+		unknown:  map[plan.RunKey]bool{},
+		snapshot: map[plan.RunKey]bool{},
+		devices:  map[string]device.Device{},
+		killWait: 30 * spec.Second,
+		book:     attrib.NewBook(gapOf(cfg.Interval)),
+	}
 }
 
 // gapOf is the longest time between two readings that still tells what was in
@@ -223,14 +233,22 @@ func (c *Core) UseKeys(keys [][]byte) bool {
 func (c *Core) Welcome(welcome *apiv1.Welcome) {
 	var cluster [16]byte
 	if len(welcome.GetClusterUuid()) != len(cluster) {
-		c.fx.Leave = fmt.Sprintf("the controller names its cluster by %d bytes, want %d: its release does not fit this agent's", len(welcome.GetClusterUuid()), len(cluster))
+		c.fx.Leave = fmt.Sprintf(
+			"the controller names its cluster by %d bytes, want %d: its release does not fit this agent's",
+			len(welcome.GetClusterUuid()),
+			len(cluster),
+		)
 		return
 	}
 	copy(cluster[:], welcome.GetClusterUuid())
 	if c.cluster != cluster {
 		if c.cluster != ([16]byte{}) {
-			c.fx.Leave = fmt.Sprintf("this node belongs to another cluster (%x) than the controller's (%x, %s): give the agent an empty state folder to move the node",
-				c.cluster, cluster, welcome.GetCluster())
+			c.fx.Leave = fmt.Sprintf(
+				"this node belongs to another cluster (%x) than the controller's (%x, %s): give the agent an empty state folder to move the node",
+				c.cluster,
+				cluster,
+				welcome.GetCluster(),
+			)
 			return
 		}
 		c.cluster, c.fx.Save = cluster, true
@@ -351,7 +369,14 @@ func (c *Core) Listing() {
 
 // Resync compares what the controller wants with what the shepherd has.
 func (c *Core) Resync(seen []plan.Observed) {
-	input := plan.Input{Now: c.clock(), Stream: c.stream, Complete: c.complete, Observed: seen, Up: true, Unknown: c.unknown}
+	input := plan.Input{
+		Now:      c.clock(),
+		Stream:   c.stream,
+		Complete: c.complete,
+		Observed: seen,
+		Up:       true,
+		Unknown:  c.unknown,
+	}
 	observed := make(map[plan.RunKey]bool, len(seen))
 	for i := range seen {
 		observed[seen[i].Key] = true
@@ -385,12 +410,23 @@ func (c *Core) Resync(seen []plan.Observed) {
 // reportUnkillable says once that processes outlive SIGKILL: their node needs help.
 func (c *Core) reportUnkillable(observed *plan.Observed) {
 	r := c.runs[observed.Key]
-	if r == nil || r.stuck || observed.KillSent == 0 || observed.State == plan.Exited || c.cfg.UnkillableAfter <= 0 || c.clock().Sub(observed.KillSent) < c.cfg.UnkillableAfter {
+	if r == nil || r.stuck || observed.KillSent == 0 || observed.State == plan.Exited ||
+		c.cfg.UnkillableAfter <= 0 ||
+		c.clock().Sub(observed.KillSent) < c.cfg.UnkillableAfter {
 		return
 	}
 	r.stuck = true
-	c.log.Error("processes of a job cannot be killed; the job keeps the node until they are gone", "run", observed.Key.String(), "job", observed.JobID, "pid", observed.PID,
-		"seconds", c.clock().Sub(observed.KillSent).Seconds())
+	c.log.Error(
+		"processes of a job cannot be killed; the job keeps the node until they are gone",
+		"run",
+		observed.Key.String(),
+		"job",
+		observed.JobID,
+		"pid",
+		observed.PID,
+		"seconds",
+		c.clock().Sub(observed.KillSent).Seconds(),
+	)
 }
 
 // carryAction takes one action of the plan. Launches and starts need none: orders
@@ -404,12 +440,32 @@ func (c *Core) carryAction(action plan.Action) {
 	case plan.ReportMissing:
 		if r := c.runs[action.Key]; r != nil && r.phase == living {
 			c.log.Error("a run is lost: the shepherd does not know it", "run", action.Key.String())
-			c.noteExited(&plan.Exit{Key: action.Key, Failure: plan.Lost, Start: r.from, End: c.clock(), Message: "the node's shepherd does not know the run any more"})
+			c.noteExited(
+				&plan.Exit{
+					Key:     action.Key,
+					Failure: plan.Lost,
+					Start:   r.from,
+					End:     c.clock(),
+					Message: "the node's shepherd does not know the run any more",
+				},
+			)
 		}
 	case plan.ReportOrphan:
-		c.log.Warn("a run is here that the controller does not know", "run", action.Key.String(), "job", action.Observed.JobID, "pid", action.Observed.PID)
+		c.log.Warn(
+			"a run is here that the controller does not know",
+			"run",
+			action.Key.String(),
+			"job",
+			action.Observed.JobID,
+			"pid",
+			action.Observed.PID,
+		)
 	case plan.DoTerminate:
-		terminate := plan.Terminate{Key: action.Key, Scope: scopeOfRun(action.Key), Grace: action.Grace}
+		terminate := plan.Terminate{
+			Key:   action.Key,
+			Scope: scopeOfRun(action.Key),
+			Grace: action.Grace,
+		}
 		if r := c.runs[action.Key]; r != nil && r.term == nil {
 			terminate.Notice = c.noticeLine(r, "")
 			r.term = &terminate
@@ -426,7 +482,11 @@ func (c *Core) adoptRun(observed *plan.Observed) {
 	}
 	r := c.runs[observed.Key]
 	if r == nil {
-		r = &run{key: observed.Key, wanted: c.wantsAttempt(observed.Key), facts: facts{Batch: observed.Key.Step == plan.StepBatch, ID: observed.JobID}}
+		r = &run{
+			key:    observed.Key,
+			wanted: c.wantsAttempt(observed.Key),
+			facts:  facts{Batch: observed.Key.Step == plan.StepBatch, ID: observed.JobID},
+		}
 		c.runs[observed.Key] = r
 	}
 	if r.phase == 0 || r.phase == asked {

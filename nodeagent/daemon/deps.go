@@ -92,7 +92,12 @@ type GPUs interface {
 // it sets outlives the agent; it knows what a killed one had set.
 type Clocks interface {
 	// Tune sets devices for a run, and says what was done and what was not.
-	Tune(ctx context.Context, owner string, uuids []string, ask spec.GPUFreq) (done, failed []string)
+	Tune(
+		ctx context.Context,
+		owner string,
+		uuids []string,
+		ask spec.GPUFreq,
+	) (done, failed []string)
 	// Keep sets back the devices of all runs but these.
 	Keep(ctx context.Context, owners []string) error
 }

@@ -55,7 +55,13 @@ type faults struct {
 
 // reportFault tells the controller, at once or, if it was told a moment ago, later.
 func (c *Core) reportFault(fault spec.GPUFault) {
-	key := gateKey{uuid: fault.UUID, kind: fault.Kind, xid: fault.XID, job: fault.Job, attempt: fault.Attempt}
+	key := gateKey{
+		uuid:    fault.UUID,
+		kind:    fault.Kind,
+		xid:     fault.XID,
+		job:     fault.Job,
+		attempt: fault.Attempt,
+	}
 	g := c.faults.gates[key]
 	if g == nil {
 		if len(c.faults.order) >= maxFaultGates {
@@ -83,7 +89,11 @@ func (c *Core) letOut(g *gate) {
 	g.held.Count = g.count
 	g.count, g.said = 0, now
 	c.faults.due++
-	c.outbox.addReport(&apiv1.Report{Kind: &apiv1.Report_GpuFault{GpuFault: wire.GPUFault(&g.held)}}, plan.RunKey{}, false)
+	c.outbox.addReport(
+		&apiv1.Report{Kind: &apiv1.Report_GpuFault{GpuFault: wire.GPUFault(&g.held)}},
+		plan.RunKey{},
+		false,
+	)
 	c.fx.Send = true
 }
 
@@ -92,7 +102,12 @@ func (c *Core) letOut(g *gate) {
 func (c *Core) watchDevices(reading *Reading) {
 	for i := range reading.Events {
 		event := &reading.Events[i]
-		fault := spec.GPUFault{UUID: event.UUID, Kind: faultKind(event.Kind), Text: event.Text, At: event.At}
+		fault := spec.GPUFault{
+			UUID: event.UUID,
+			Kind: faultKind(event.Kind),
+			Text: event.Text,
+			At:   event.At,
+		}
 		if event.Kind == device.EventXID {
 			fault.XID, fault.Class = int64(event.XID), device.ClassifyXID(event.XID).String()
 		}
@@ -184,7 +199,17 @@ func (c *Core) watchIdle() {
 		idle := account.To.Sub(mark.since)
 		if next := c.nextIdle(mark.told); idle >= next {
 			mark.told = next
-			c.reportFault(spec.GPUFault{UUID: account.GPU, Kind: spec.GPUIdle, At: account.To, Job: account.Job, Attempt: account.Attempt, Idle: idle, Text: "allocated, and no process on it"})
+			c.reportFault(
+				spec.GPUFault{
+					UUID:    account.GPU,
+					Kind:    spec.GPUIdle,
+					At:      account.To,
+					Job:     account.Job,
+					Attempt: account.Attempt,
+					Idle:    idle,
+					Text:    "allocated, and no process on it",
+				},
+			)
 		}
 	}
 	for k := range c.faults.idle {

@@ -14,7 +14,13 @@ import (
 )
 
 func overMemory(r *run, used, limit int64) string {
-	return fmt.Sprintf("StepId=%d.%s exceeded memory limit (%d > %d), being killed", r.facts.ID, spec.StepID(r.key.Step), used, limit)
+	return fmt.Sprintf(
+		"StepId=%d.%s exceeded memory limit (%d > %d), being killed",
+		r.facts.ID,
+		spec.StepID(r.key.Step),
+		used,
+		limit,
+	)
 }
 
 // Reading is one collection of the GPUs.
@@ -63,7 +69,8 @@ func (c *Core) openAccounts(r *run) {
 		return
 	}
 	start := func(gpu string, part int64) {
-		if err := c.book.Start(c.accountKey(r, gpu), r.from, part); err != nil && !errors.Is(err, attrib.ErrRunning) {
+		if err := c.book.Start(c.accountKey(r, gpu), r.from, part); err != nil &&
+			!errors.Is(err, attrib.ErrRunning) {
 			c.log.Error("GPU time will be missing", "run", r.key.String(), "gpu", gpu, "error", err)
 		}
 	}
@@ -121,9 +128,13 @@ func (c *Core) endAccounts(r *run) []spec.GPUUsage {
 func (c *Core) gpuUsage(account *attrib.Account) spec.GPUUsage {
 	usage := spec.GPUUsage{
 		UUID: account.GPU, NoProcess: spec.Span(account.NoProcess + account.Unobserved - account.Lost), Idle: spec.Span(account.Idle), Busy: spec.Span(account.Busy),
-		UtilNS: spec.Span(account.Util.Whole), SMNS: spec.Span(account.SM.Whole), TensorNS: spec.Span(account.Tensor.Whole),
+		UtilNS: spec.Span(
+			account.Util.Whole,
+		), SMNS: spec.Span(account.SM.Whole), TensorNS: spec.Span(account.Tensor.Whole),
 		PeakMem: account.MemoryPeakMiB << 20, MemMiBS: account.MemoryMiBNS.Whole, EnergyMJ: account.EnergyMJ,
-		Throttled: spec.Span(min(account.Thermal+account.Power, account.Allocated)), XIDs: account.XIDsOther, Has: account.Allocated > account.Unobserved,
+		Throttled: spec.Span(
+			min(account.Thermal+account.Power, account.Allocated),
+		), XIDs: account.XIDsOther, Has: account.Allocated > account.Unobserved,
 	}
 	for _, x := range account.XIDs {
 		usage.XIDs += x.Count
@@ -153,8 +164,22 @@ func (c *Core) Jobs() []JobOnNode {
 			continue
 		}
 		f := &r.facts
-		out = append(out, JobOnNode{UID: r.jobUID(), Attempt: key.Attempt, ID: spec.JobID(f.ID), User: f.User, Account: f.Account, Partition: f.Partition,
-			From: r.from, CPUs: f.CPUs, MemoryMiB: f.MemoryMiB, GPUs: slices.Clone(f.GPUs), Shares: partsOf(f.Shares)})
+		out = append(
+			out,
+			JobOnNode{
+				UID:       r.jobUID(),
+				Attempt:   key.Attempt,
+				ID:        spec.JobID(f.ID),
+				User:      f.User,
+				Account:   f.Account,
+				Partition: f.Partition,
+				From:      r.from,
+				CPUs:      f.CPUs,
+				MemoryMiB: f.MemoryMiB,
+				GPUs:      slices.Clone(f.GPUs),
+				Shares:    partsOf(f.Shares),
+			},
+		)
 	}
 	return out
 }
@@ -165,14 +190,34 @@ func (c *Core) Assignments() []Assignment {
 	var out []Assignment
 	for _, key := range c.sortedKeys() {
 		r := c.runs[key]
-		if len(r.facts.GPUs)+len(r.facts.Shares) == 0 || r.from == 0 || r.phase < living || r.phase > measuring {
+		if len(r.facts.GPUs)+len(r.facts.Shares) == 0 || r.from == 0 || r.phase < living ||
+			r.phase > measuring {
 			continue
 		}
 		if len(r.facts.GPUs) > 0 {
-			out = append(out, Assignment{Job: r.jobUID(), Attempt: key.Attempt, From: r.from, Load: r.facts.Load, UUIDs: slices.Clone(r.facts.GPUs)})
+			out = append(
+				out,
+				Assignment{
+					Job:     r.jobUID(),
+					Attempt: key.Attempt,
+					From:    r.from,
+					Load:    r.facts.Load,
+					UUIDs:   slices.Clone(r.facts.GPUs),
+				},
+			)
 		}
 		for _, p := range partsOf(r.facts.Shares) {
-			out = append(out, Assignment{Job: r.jobUID(), Attempt: key.Attempt, From: r.from, Load: r.facts.Load, UUIDs: []string{p.UUID}, Share: p.Share})
+			out = append(
+				out,
+				Assignment{
+					Job:     r.jobUID(),
+					Attempt: key.Attempt,
+					From:    r.from,
+					Load:    r.facts.Load,
+					UUIDs:   []string{p.UUID},
+					Share:   p.Share,
+				},
+			)
 		}
 	}
 	return out
@@ -231,9 +276,30 @@ func (c *Core) Save(boot string) ([]byte, error) {
 			continue
 		}
 		m := &r.memory
-		s.Runs = append(s.Runs, savedRun{Key: key.String(), Launch: r.launch, Seq: r.seq, User: r.user, Held: hold, Env: r.env, From: r.from, Facts: r.facts, At: m.at, RSS: m.rss,
-			Peak: m.peak, Seen: m.seen, VM: m.vm, KHz: m.khz, Whole: m.whole, Rest: m.rest, Signal: r.signal,
-			Steps: r.steps, Summed: r.summed})
+		s.Runs = append(
+			s.Runs,
+			savedRun{
+				Key:    key.String(),
+				Launch: r.launch,
+				Seq:    r.seq,
+				User:   r.user,
+				Held:   hold,
+				Env:    r.env,
+				From:   r.from,
+				Facts:  r.facts,
+				At:     m.at,
+				RSS:    m.rss,
+				Peak:   m.peak,
+				Seen:   m.seen,
+				VM:     m.vm,
+				KHz:    m.khz,
+				Whole:  m.whole,
+				Rest:   m.rest,
+				Signal: r.signal,
+				Steps:  r.steps,
+				Summed: r.summed,
+			},
+		)
 	}
 	return json.Marshal(s)
 }
@@ -247,7 +313,11 @@ func (c *Core) Restore(data []byte, boot string) error {
 		return fmt.Errorf("the agent's spool cannot be read: %w", err)
 	}
 	if s.Version != savedVersion {
-		return fmt.Errorf("the agent's spool is of version %d, this release reads %d", s.Version, savedVersion)
+		return fmt.Errorf(
+			"the agent's spool is of version %d, this release reads %d",
+			s.Version,
+			savedVersion,
+		)
 	}
 	if s.Cluster != "" {
 		id, err := hex.DecodeString(s.Cluster)
@@ -271,8 +341,29 @@ func (c *Core) Restore(data []byte, boot string) error {
 		if err != nil {
 			return err
 		}
-		r := &run{key: key, launch: sr.Launch, seq: sr.Seq, user: sr.User, phase: living, from: sr.From, facts: sr.Facts, signal: sr.Signal, env: sr.Env, steps: sr.Steps, summed: sr.Summed,
-			memory: memoryUse{at: sr.At, rss: sr.RSS, peak: sr.Peak, seen: sr.Seen, vm: sr.VM, khz: sr.KHz, whole: sr.Whole, rest: sr.Rest}}
+		r := &run{
+			key:    key,
+			launch: sr.Launch,
+			seq:    sr.Seq,
+			user:   sr.User,
+			phase:  living,
+			from:   sr.From,
+			facts:  sr.Facts,
+			signal: sr.Signal,
+			env:    sr.Env,
+			steps:  sr.Steps,
+			summed: sr.Summed,
+			memory: memoryUse{
+				at:    sr.At,
+				rss:   sr.RSS,
+				peak:  sr.Peak,
+				seen:  sr.Seen,
+				vm:    sr.VM,
+				khz:   sr.KHz,
+				whole: sr.Whole,
+				rest:  sr.Rest,
+			},
+		}
 		if sr.Held {
 			r.phase = held
 		}

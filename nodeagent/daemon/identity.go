@@ -27,8 +27,17 @@ func identityOf(launch *apiv1.Launch) identity {
 	}
 	copy(out.Launch[:], launch.GetLaunch())
 	out.Seq = launch.GetSeq()
-	short := &apiv1.Launch{Job: launch.GetJob(), Groups: launch.GetGroups(), Batch: launch.GetBatch(), NodeIndex: launch.GetNodeIndex(), Here: launch.GetHere(),
-		CpusPerNode: launch.GetCpusPerNode(), TasksPerNode: launch.GetTasksPerNode(), Launch: launch.GetLaunch(), Seq: launch.GetSeq()}
+	short := &apiv1.Launch{
+		Job:          launch.GetJob(),
+		Groups:       launch.GetGroups(),
+		Batch:        launch.GetBatch(),
+		NodeIndex:    launch.GetNodeIndex(),
+		Here:         launch.GetHere(),
+		CpusPerNode:  launch.GetCpusPerNode(),
+		TasksPerNode: launch.GetTasksPerNode(),
+		Launch:       launch.GetLaunch(),
+		Seq:          launch.GetSeq(),
+	}
 	if launch.GetStep() == nil { // a step is nothing without its job
 		out.Order, _ = proto.Marshal(short) // what arrived as a message can be sent as one
 	}
@@ -44,7 +53,15 @@ func (c *Core) hasConflict(key plan.RunKey, here spec.Hash, order identity) bool
 	}
 	err := &plan.ConflictError{Key: key, Here: here, Ordered: order.Launch}
 	c.log.Error("an order is refused", "error", err)
-	c.outbox.addReport(&apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: err.Error(), DrainNode: true}}}, key, false)
+	c.outbox.addReport(
+		&apiv1.Report{
+			Kind: &apiv1.Report_LaunchFailed{
+				LaunchFailed: &apiv1.LaunchFailed{Text: err.Error(), DrainNode: true},
+			},
+		},
+		key,
+		false,
+	)
 	c.fx.Send = true
 	return true
 }
@@ -68,7 +85,13 @@ func (c *Core) Head(p *apiv1.LedgerPosition) {
 	if p.GetEpoch() != c.seen.Epoch {
 		c.fx.Save = true
 	}
-	c.seen = position{Epoch: p.GetEpoch(), Seq: p.GetSeq(), NextUID: p.GetNextJobUid(), NextID: p.GetNextJobId(), Lead: c.seen.Lead}
+	c.seen = position{
+		Epoch:   p.GetEpoch(),
+		Seq:     p.GetSeq(),
+		NextUID: p.GetNextJobUid(),
+		NextID:  p.GetNextJobId(),
+		Lead:    c.seen.Lead,
+	}
 }
 
 // isOutdated tells that the controller's lead began before one that this node has
@@ -76,7 +99,11 @@ func (c *Core) Head(p *apiv1.LedgerPosition) {
 // history may begin earlier.
 func (c *Core) isOutdated(welcome *apiv1.Welcome) bool {
 	if welcome.GetLead() < c.seen.Lead && !welcome.GetLost() {
-		c.fx.Leave = fmt.Sprintf("the controller's lead began with event %d, and another's with event %d: its orders are refused", welcome.GetLead(), c.seen.Lead)
+		c.fx.Leave = fmt.Sprintf(
+			"the controller's lead began with event %d, and another's with event %d: its orders are refused",
+			welcome.GetLead(),
+			c.seen.Lead,
+		)
 		return true
 	}
 	if welcome.GetLead() != c.seen.Lead {
@@ -94,7 +121,12 @@ func (c *Core) Seen() *apiv1.LedgerPosition {
 	if c.seen.Epoch == 0 {
 		return nil
 	}
-	return &apiv1.LedgerPosition{Epoch: c.seen.Epoch, Seq: c.seen.Seq, NextJobUid: c.seen.NextUID, NextJobId: c.seen.NextID}
+	return &apiv1.LedgerPosition{
+		Epoch:      c.seen.Epoch,
+		Seq:        c.seen.Seq,
+		NextJobUid: c.seen.NextUID,
+		NextJobId:  c.seen.NextID,
+	}
 }
 
 // setUnknown takes the runs that the controller's ledger does not know. They go
@@ -104,7 +136,11 @@ func (c *Core) setUnknown(list []*apiv1.RunKey) {
 	for _, k := range list {
 		key := jobKey(runKey(k))
 		if !c.unknown[key] {
-			c.log.Warn("the controller's ledger does not know a run: it goes on until an administrator adopts or kills it", "run", key.String())
+			c.log.Warn(
+				"the controller's ledger does not know a run: it goes on until an administrator adopts or kills it",
+				"run",
+				key.String(),
+			)
 		}
 		c.unknown[key] = true
 	}
@@ -115,8 +151,18 @@ func (c *Core) Held() []*apiv1.HeldRun {
 	var out []*apiv1.HeldRun
 	for _, k := range c.Running() {
 		r := c.runs[k]
-		out = append(out, &apiv1.HeldRun{Run: wireKey(k), JobId: uint32(r.facts.ID), UserId: r.user, User: r.facts.User,
-			Started: int64(r.from), Seq: r.seq, Launch: r.launch[:]})
+		out = append(
+			out,
+			&apiv1.HeldRun{
+				Run:     wireKey(k),
+				JobId:   uint32(r.facts.ID),
+				UserId:  r.user,
+				User:    r.facts.User,
+				Started: int64(r.from),
+				Seq:     r.seq,
+				Launch:  r.launch[:],
+			},
+		)
 	}
 	return out
 }

@@ -25,7 +25,9 @@ func (a *Agent) launch(ctx context.Context, runs []plan.RunSpec) {
 }
 
 // errNoImages: this agent has no place for images.
-var errNoImages = errors.New("containers of registries cannot be started on this node: its agent is not root")
+var errNoImages = errors.New(
+	"containers of registries cannot be started on this node: its agent is not root",
+)
 
 // fetch gets the image of a run in a goroutine of its own, and then hands the run
 // to the launcher. A run whose image cannot be had is over: it would fail on the
@@ -58,12 +60,41 @@ func (a *Agent) fetched(run plan.RunSpec, image *plan.Unpacked, err error) {
 	}
 	delete(a.fetching, run.Key)
 	if err != nil {
-		a.log.Warn("the image of a run cannot be had", "run", run.Key.String(), "image", run.Container.Image, "error", err)
+		a.log.Warn(
+			"the image of a run cannot be had",
+			"run",
+			run.Key.String(),
+			"image",
+			run.Container.Image,
+			"error",
+			err,
+		)
 		now := a.deps.Clock.Now()
-		a.core.Heard([]plan.Event{{Exited: &plan.Exit{Key: run.Key, Code: 1, Failure: plan.FailContainer, Message: err.Error(), Start: now, End: now}}})
+		a.core.Heard(
+			[]plan.Event{
+				{
+					Exited: &plan.Exit{
+						Key:     run.Key,
+						Code:    1,
+						Failure: plan.FailContainer,
+						Message: err.Error(),
+						Start:   now,
+						End:     now,
+					},
+				},
+			},
+		)
 		return
 	}
-	a.log.Info("image", "run", run.Key.String(), "image", run.Container.Image, "digest", image.Digest)
+	a.log.Info(
+		"image",
+		"run",
+		run.Key.String(),
+		"image",
+		run.Container.Image,
+		"digest",
+		image.Digest,
+	)
 	run.Contain(image)
 	a.launches.putRuns([]plan.RunSpec{run})
 }

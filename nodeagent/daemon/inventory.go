@@ -40,8 +40,17 @@ func gpuInventory(devices []device.Device, declared []spec.GRESSpec, provider st
 			continue
 		}
 		for _, a := range allocatableDevices(d) {
-			gpu := spec.GPU{Index: uint32(len(out)), UUID: a.UUID, Type: gpuType(&a, declared), Minor: int32(a.Minor), PCI: a.PCIBusID,
-				Model: a.Model, Mem: a.MemoryMiB, NUMA: int32(a.NUMA), Provider: provider}
+			gpu := spec.GPU{
+				Index:    uint32(len(out)),
+				UUID:     a.UUID,
+				Type:     gpuType(&a, declared),
+				Minor:    int32(a.Minor),
+				PCI:      a.PCIBusID,
+				Model:    a.Model,
+				Mem:      a.MemoryMiB,
+				NUMA:     int32(a.NUMA),
+				Provider: provider,
+			}
 			if len(d.MIG) > 0 {
 				gpu.Parent = d.UUID
 			} else {
@@ -91,7 +100,14 @@ func (c *Core) Changed(list []device.Device) bool {
 			what = append(what, "GPU "+d.UUID+" answers again")
 		case was != is:
 			what = append(what, "GPU "+d.UUID+" is partitioned anew")
-			c.reportFault(spec.GPUFault{UUID: d.UUID, Kind: spec.GPUMIGChanged, At: c.clock(), Text: "now " + describeProfiles(d) + ", was " + describeProfiles(old)})
+			c.reportFault(
+				spec.GPUFault{
+					UUID: d.UUID,
+					Kind: spec.GPUMIGChanged,
+					At:   c.clock(),
+					Text: "now " + describeProfiles(d) + ", was " + describeProfiles(old),
+				},
+			)
 		}
 	}
 	if c.unlisted {
@@ -111,7 +127,10 @@ func (c *Core) Changed(list []device.Device) bool {
 func (c *Core) Missed(list []device.Device) []device.Device {
 	out := slices.Clone(list)
 	for i := range c.known {
-		if d := c.known[i]; !slices.ContainsFunc(list, func(l device.Device) bool { return l.UUID == d.UUID }) {
+		if d := c.known[i]; !slices.ContainsFunc(
+			list,
+			func(l device.Device) bool { return l.UUID == d.UUID },
+		) {
 			d.Lost = true
 			out = append(out, d)
 		}
@@ -149,7 +168,8 @@ func gpuType(d *device.Device, declared []spec.GRESSpec) string {
 			continue
 		}
 		if gres.Files != "" && len(d.Files) > 0 {
-			if files, err := DeviceFiles(gres.Files); err == nil && slices.Contains(files, d.Files[0]) {
+			if files, err := DeviceFiles(gres.Files); err == nil &&
+				slices.Contains(files, d.Files[0]) {
 				return gres.Type
 			}
 		}
@@ -164,7 +184,8 @@ func gpuType(d *device.Device, declared []spec.GRESSpec) string {
 	}
 	if d.Type != "" {
 		for _, t := range types {
-			if len(d.MIG) == 0 && strings.Contains(strings.ToLower(d.Type), strings.ToLower(t)) && !slices.Contains(types, d.Type) {
+			if len(d.MIG) == 0 && strings.Contains(strings.ToLower(d.Type), strings.ToLower(t)) &&
+				!slices.Contains(types, d.Type) {
 				return t // 1g.10gb for an instance of 1g.10gb+me
 			}
 		}
@@ -232,7 +253,15 @@ func checkDeclared(gpus []spec.GPU, declared []spec.GRESSpec) string {
 			}
 		}
 		if gres.Type != "" && have < gres.N {
-			out = append(out, fmt.Sprintf("%d GPUs of type %s are declared and %d found", gres.N, gres.Type, have))
+			out = append(
+				out,
+				fmt.Sprintf(
+					"%d GPUs of type %s are declared and %d found",
+					gres.N,
+					gres.Type,
+					have,
+				),
+			)
 		}
 	}
 	switch have := int64(len(gpus)); {

@@ -14,7 +14,12 @@ import (
 // leaseOf reads the lease of an order.
 func leaseOf(l *apiv1.Launch) plan.Lease {
 	lease := l.GetLease()
-	return plan.Lease{From: int64(lease.GetFrom()), Length: spec.Span(lease.GetLength()), Kill: spec.Span(lease.GetKill()), Seq: lease.GetSeq()}
+	return plan.Lease{
+		From:   int64(lease.GetFrom()),
+		Length: spec.Span(lease.GetLength()),
+		Kill:   spec.Span(lease.GetKill()),
+		Seq:    lease.GetSeq(),
+	}
 }
 
 // bootClock is the machine's boot clock in nanoseconds; 0 where there is none.
@@ -31,7 +36,11 @@ func (a *Agent) passGrant(ctx context.Context, g *apiv1.Grant) {
 	grant := plan.Grant{Sent: int64(g.GetSent()), After: g.GetAfter()}
 	a.wg.Go(func() {
 		if err := a.deps.Shepherd.Grant(ctx, grant); err != nil && ctx.Err() == nil {
-			a.log.Warn("the shepherd was not told that the controller has answered; jobs with leases end unless a later answer reaches it", "error", err)
+			a.log.Warn(
+				"the shepherd was not told that the controller has answered; jobs with leases end unless a later answer reaches it",
+				"error",
+				err,
+			)
 		}
 	})
 }

@@ -27,7 +27,13 @@ func (a *Agent) measureFor(ctx context.Context, s *session, measure *apiv1.Measu
 	a.inbox.put(func() {
 		keys := a.core.livingRuns(want)
 		answer := func(runs []*apiv1.Measurement) {
-			s.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Measured{Measured: &apiv1.Measured{Ask: measure.GetAsk(), Runs: runs}}})
+			s.sendMessage(
+				&apiv1.AgentMessage{
+					Kind: &apiv1.AgentMessage_Measured{
+						Measured: &apiv1.Measured{Ask: measure.GetAsk(), Runs: runs},
+					},
+				},
+			)
 		}
 		if len(keys) == 0 {
 			answer(nil)
@@ -49,7 +55,8 @@ func (a *Agent) measureFor(ctx context.Context, s *session, measure *apiv1.Measu
 func (c *Core) livingRuns(want map[attempt]bool) []plan.RunKey {
 	var out []plan.RunKey
 	for _, k := range c.sortedKeys() {
-		if r := c.runs[k]; r.phase == living && r.from != 0 && want[attempt{r.jobUID(), k.Attempt}] {
+		if r := c.runs[k]; r.phase == living && r.from != 0 &&
+			want[attempt{r.jobUID(), k.Attempt}] {
 			out = append(out, k)
 		}
 	}
@@ -67,15 +74,38 @@ func (c *Core) Measure(at spec.Instant, list []plan.Usage) []*apiv1.Measurement 
 		if r == nil || r.phase != living {
 			continue // it ended meanwhile
 		}
-		now := spec.Usage{UserCPU: usage.UserCPU, SystemCPU: usage.SystemCPU, PeakRSS: max(usage.PeakRSS, r.memory.peak), HasRSS: true, ReadB: usage.ReadB, WriteB: usage.WriteB,
-			MajFaults: usage.MajFaults, MemMiBS: r.memory.whole, OOMKilled: usage.OOMKills > 0, PeakVM: max(usage.PeakVM, r.memory.vm), CPUKHz: cmp.Or(usage.KHz, r.memory.khz)}
+		now := spec.Usage{
+			UserCPU:   usage.UserCPU,
+			SystemCPU: usage.SystemCPU,
+			PeakRSS:   max(usage.PeakRSS, r.memory.peak),
+			HasRSS:    true,
+			ReadB:     usage.ReadB,
+			WriteB:    usage.WriteB,
+			MajFaults: usage.MajFaults,
+			MemMiBS:   r.memory.whole,
+			OOMKilled: usage.OOMKills > 0,
+			PeakVM:    max(usage.PeakVM, r.memory.vm),
+			CPUKHz:    cmp.Or(usage.KHz, r.memory.khz),
+		}
 		for _, a := range c.book.Accounts() {
-			if a.Key.Job == r.jobUID() && a.Key.Attempt == usage.Key.Attempt && usage.Key.Step == plan.StepBatch {
+			if a.Key.Job == r.jobUID() && a.Key.Attempt == usage.Key.Attempt &&
+				usage.Key.Step == plan.StepBatch {
 				now.GPUs = append(now.GPUs, c.gpuUsage(&a))
 			}
 		}
-		out = append(out, &apiv1.Measurement{Run: wireKey(usage.Key), At: int64(at), Usage: wire.Usage(&now), Rss: usage.RSS, Vm: usage.VM, PeakVm: now.PeakVM,
-			HasVm: now.PeakVM > 0, Pids: usage.PIDs})
+		out = append(
+			out,
+			&apiv1.Measurement{
+				Run:    wireKey(usage.Key),
+				At:     int64(at),
+				Usage:  wire.Usage(&now),
+				Rss:    usage.RSS,
+				Vm:     usage.VM,
+				PeakVm: now.PeakVM,
+				HasVm:  now.PeakVM > 0,
+				Pids:   usage.PIDs,
+			},
+		)
 	}
 	return out
 }

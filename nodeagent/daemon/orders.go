@@ -87,7 +87,14 @@ func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
 	}
 	c.desired[key] = true
 	c.endEarlier(key)
-	r = &run{key: key, wanted: true, since: c.clock(), launch: identity.Launch, seq: identity.Seq, user: launch.GetJob().GetUserId()}
+	r = &run{
+		key:    key,
+		wanted: true,
+		since:  c.clock(),
+		launch: identity.Launch,
+		seq:    identity.Seq,
+		user:   launch.GetJob().GetUserId(),
+	}
 	c.runs[key] = r
 	job, err := c.readLaunch(key, launch)
 	if err != nil {
@@ -120,8 +127,17 @@ func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
 // controller: two attempts are never to work side by side.
 func (c *Core) endEarlier(key plan.RunKey) {
 	for _, o := range c.sortedKeys() {
-		if o.Job == key.Job && o.Attempt < key.Attempt && !c.unknown[jobKey(o)] && c.runs[o].phase == living && !c.wantsAttempt(o) && c.cfg.Orphans.KillOrphans {
-			c.log.Warn("an earlier attempt of a job is here, and is killed", "run", o.String(), "next", key.String())
+		if o.Job == key.Job && o.Attempt < key.Attempt && !c.unknown[jobKey(o)] &&
+			c.runs[o].phase == living &&
+			!c.wantsAttempt(o) &&
+			c.cfg.Orphans.KillOrphans {
+			c.log.Warn(
+				"an earlier attempt of a job is here, and is killed",
+				"run",
+				o.String(),
+				"next",
+				key.String(),
+			)
 			c.carryAction(plan.Action{Kind: plan.DoTerminate, Key: o})
 		}
 	}
@@ -164,9 +180,26 @@ func (c *Core) Prepared(key plan.RunKey, why string) {
 	switch {
 	case r == nil || r.phase != preparing:
 	case r.term != nil: // cancelled meanwhile; whether it then failed says nothing
-		c.endUnbegun(r, &plan.Exit{Key: key, Signal: sigTerm, Start: r.since, End: c.clock(), Message: "ended before it began"})
+		c.endUnbegun(
+			r,
+			&plan.Exit{
+				Key:     key,
+				Signal:  sigTerm,
+				Start:   r.since,
+				End:     c.clock(),
+				Message: "ended before it began",
+			},
+		)
 	case why != "":
-		c.log.Error("a job is not started: the prolog failed", "run", key.String(), "job", r.facts.ID, "why", why)
+		c.log.Error(
+			"a job is not started: the prolog failed",
+			"run",
+			key.String(),
+			"job",
+			r.facts.ID,
+			"why",
+			why,
+		)
 		c.reportFailed(r, refusal{text: why, drain: true, hold: true}, 0)
 		c.endUnbegun(r, &plan.Exit{Key: key, Code: 1, Start: r.since, End: c.clock(), Message: why})
 	default:
@@ -194,7 +227,9 @@ func (c *Core) readLaunch(key plan.RunKey, launch *apiv1.Launch) (*plan.Job, err
 		Key: key, ID: uint64(job.GetJobId()), ArrayID: uint64(job.GetArrayJobId()), Task: spec.NoTask, Spec: jobSpec,
 		User: job.GetUser(), Group: job.GetGroup(), UID: job.GetUserId(), GID: job.GetGroupId(), Groups: launch.GetGroups(),
 		Partition: job.GetPartition(), Nodes: job.GetNodes(), Index: int(launch.GetNodeIndex()), Tasks: job.GetNumTasks(), Restarts: job.GetRestarts(),
-		Start: spec.Instant(job.GetStart()), End: spec.Instant(job.GetEnd()), Script: launch.GetScript(), Env: launch.GetEnvironment(),
+		Start: spec.Instant(
+			job.GetStart(),
+		), End: spec.Instant(job.GetEnd()), Script: launch.GetScript(), Env: launch.GetEnvironment(),
 	}
 	if out.ArrayID != 0 {
 		out.Task = job.GetArrayTask()
@@ -209,11 +244,29 @@ func (c *Core) readLaunch(key plan.RunKey, launch *apiv1.Launch) (*plan.Job, err
 		return nil, fmt.Errorf("the order's tasks: %w", err)
 	}
 	for _, h := range launch.GetComponents() {
-		out.Components = append(out.Components, plan.Component{ID: uint64(h.GetJobId()), Partition: h.GetPartition(), Nodes: h.GetNodes(), Tasks: h.GetTasks(),
-			NumNodes: h.GetNumNodes(), CPUsPerNode: h.GetCpusPerNode(), TasksPerNode: h.GetTasksPerNode(), Mem: h.GetMem()})
+		out.Components = append(
+			out.Components,
+			plan.Component{
+				ID:           uint64(h.GetJobId()),
+				Partition:    h.GetPartition(),
+				Nodes:        h.GetNodes(),
+				Tasks:        h.GetTasks(),
+				NumNodes:     h.GetNumNodes(),
+				CPUsPerNode:  h.GetCpusPerNode(),
+				TasksPerNode: h.GetTasksPerNode(),
+				Mem:          h.GetMem(),
+			},
+		)
 	}
-	if n := len(out.CPUsPerNode); out.Index >= n || len(out.TasksOnNode) != n || out.Here.Name != c.cfg.Node.Name {
-		return nil, fmt.Errorf("the order is for place %d of the job's %d nodes, %s: that is not %s", out.Index, n, out.Here.Name, c.cfg.Node.Name)
+	if n := len(out.CPUsPerNode); out.Index >= n || len(out.TasksOnNode) != n ||
+		out.Here.Name != c.cfg.Node.Name {
+		return nil, fmt.Errorf(
+			"the order is for place %d of the job's %d nodes, %s: that is not %s",
+			out.Index,
+			n,
+			out.Here.Name,
+			c.cfg.Node.Name,
+		)
 	}
 	return out, nil
 }
@@ -256,10 +309,18 @@ func (c *Core) check(job *plan.Job, launch *apiv1.Launch) refusal {
 
 // checkClaims verifies that the controller signed a run of a job. content is the
 // hash of what is to be run; of a part without a script it is not looked at.
-func (c *Core) checkClaims(job *plan.Job, key plan.RunKey, launch *apiv1.Launch, content spec.Hash) refusal {
+func (c *Core) checkClaims(
+	job *plan.Job,
+	key plan.RunKey,
+	launch *apiv1.Launch,
+	content spec.Hash,
+) refusal {
 	claims, err := c.creds.Verify(launch.GetCredential(), c.clock())
 	if err != nil {
-		return refusal{text: "the job's credential is refused: " + err.Error(), drain: errors.Is(err, ErrClock)}
+		return refusal{
+			text:  "the job's credential is refused: " + err.Error(),
+			drain: errors.Is(err, ErrClock),
+		}
 	}
 	for _, claim := range [...]struct {
 		what string
@@ -276,7 +337,9 @@ func (c *Core) checkClaims(job *plan.Job, key plan.RunKey, launch *apiv1.Launch,
 		{"launch", claims.Epoch == 0 || claims.Run == identityOf(launch).Launch},
 	} {
 		if !claim.ok {
-			return refusal{text: "the job's credential is for another " + claim.what + " than the order"}
+			return refusal{
+				text: "the job's credential is for another " + claim.what + " than the order",
+			}
 		}
 	}
 	return refusal{}
@@ -301,7 +364,10 @@ func (c *Core) bindDevices(job *plan.Job) refusal {
 	}
 	if c.cfg.Node.HasGPUs {
 		fenced := c.cfg.Node.Confine.Devices && c.cfg.Node.Enforces.Devices
-		job.GPUEnv = device.VisibleEnv(devices, device.EnvOptions{Fenced: fenced, UUIDs: plan.ShareByUUID(here.Shares, fenced)})
+		job.GPUEnv = device.VisibleEnv(
+			devices,
+			device.EnvOptions{Fenced: fenced, UUIDs: plan.ShareByUUID(here.Shares, fenced)},
+		)
 		job.GPUEnv = append(job.GPUEnv, nearEnv(devices)...)
 	}
 	job.GPUEnv = append(job.GPUEnv, plan.ShareEnv(here.Shares, c.cfg.Node.MPSEach)...)
@@ -330,7 +396,15 @@ const loadPrefix = "sim:"
 
 func (c *Core) factsOf(job *plan.Job, launch *apiv1.Launch) facts {
 	here := &job.Here
-	f := facts{Batch: launch.GetBatch(), ID: job.ID, User: job.User, Account: job.Spec.Account, Partition: job.Partition, CPUs: here.CPUs.Count(), MemoryMiB: here.Mem}
+	f := facts{
+		Batch:     launch.GetBatch(),
+		ID:        job.ID,
+		User:      job.User,
+		Account:   job.Spec.Account,
+		Partition: job.Partition,
+		CPUs:      here.CPUs.Count(),
+		MemoryMiB: here.Mem,
+	}
 	switch every := job.Spec.SampleEvery; {
 	case every == spec.Infinite:
 		f.Every = -1
@@ -383,7 +457,10 @@ func (c *Core) refusedBy(r *run, res plan.LaunchResult) {
 	case passing && c.clock().Sub(r.since) < patience:
 		r.retry = true
 	default:
-		c.refuseRun(r, refusal{text: res.Reason, drain: passing}) // what did not pass is the node's trouble
+		c.refuseRun(
+			r,
+			refusal{text: res.Reason, drain: passing},
+		) // what did not pass is the node's trouble
 	}
 }
 
@@ -432,11 +509,23 @@ func (c *Core) terminateRun(key plan.RunKey, terminate *apiv1.Terminate) {
 			c.stepLost(r)
 			return
 		}
-		c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: &apiv1.NodeDone{}}}, true)
+		c.queueReport(
+			r,
+			&apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: &apiv1.NodeDone{}}},
+			true,
+		)
 		return
 	}
 	r.wanted = true
-	c.endRun(r, &plan.Terminate{Key: key, Scope: scopeOfRun(key), Grace: max(spec.Span(terminate.GetGrace()), 0), Notice: c.noticeLine(r, terminate.GetNote())})
+	c.endRun(
+		r,
+		&plan.Terminate{
+			Key:    key,
+			Scope:  scopeOfRun(key),
+			Grace:  max(spec.Span(terminate.GetGrace()), 0),
+			Notice: c.noticeLine(r, terminate.GetNote()),
+		},
+	)
 }
 
 // endRun carries a termination out, as far as the run has come. The first line
@@ -509,7 +598,11 @@ func (c *Core) passSignal(key plan.RunKey, signal *apiv1.SignalRun) {
 		return
 	}
 	r.signal = signal.GetSeq()
-	sig := Signal{Key: key, Number: signal.GetSignal(), Scope: scopeOf(event.SignalScope(signal.GetScope()))}
+	sig := Signal{
+		Key:    key,
+		Number: signal.GetSignal(),
+		Scope:  scopeOf(event.SignalScope(signal.GetScope())),
+	}
 	if r.isStep() {
 		sig.Scope = plan.ScopeRun
 	}

@@ -61,7 +61,12 @@ func wireKey(k plan.RunKey) *apiv1.RunKey {
 }
 
 func runKey(k *apiv1.RunKey) plan.RunKey {
-	return plan.RunKey{Job: k.GetJobUid(), Attempt: k.GetAttempt(), Step: k.GetStep(), Epoch: k.GetEpoch()}
+	return plan.RunKey{
+		Job:     k.GetJobUid(),
+		Attempt: k.GetAttempt(),
+		Step:    k.GetStep(),
+		Epoch:   k.GetEpoch(),
+	}
 }
 
 // recent remembers the last reports of runs that are over and acknowledged,

@@ -26,12 +26,19 @@ func (c *Core) Heard(batch []plan.Event) {
 // noteExited takes the end of a run.
 func (c *Core) noteExited(exit *plan.Exit) {
 	if c.recent.of[exit.Key] != nil {
-		c.fx.Forget = append(c.fx.Forget, exit.Key) // the acknowledgement did not reach the shepherd
+		c.fx.Forget = append(
+			c.fx.Forget,
+			exit.Key,
+		) // the acknowledgement did not reach the shepherd
 		return
 	}
 	r := c.runs[exit.Key]
 	if r == nil {
-		r = &run{key: exit.Key, wanted: c.wantsAttempt(exit.Key), facts: facts{Batch: exit.Key.Step == plan.StepBatch}}
+		r = &run{
+			key:    exit.Key,
+			wanted: c.wantsAttempt(exit.Key),
+			facts:  facts{Batch: exit.Key.Step == plan.StepBatch},
+		}
 		c.runs[exit.Key] = r
 	}
 	if r.phase > held {
@@ -133,10 +140,25 @@ func (c *Core) giveNodeBack(r *run, drain string) {
 	if exit != nil {
 		done.Batch = runEnded(exit)
 		if exit.Failure.NodeFault() {
-			text := strings.TrimSuffix("the batch script could not be started ("+exit.Failure.String()+"): "+exit.Message, ": ")
-			c.log.Error("a job's script could not be started", "run", r.key.String(), "job", r.facts.ID, "why", text)
+			text := strings.TrimSuffix(
+				"the batch script could not be started ("+exit.Failure.String()+"): "+exit.Message,
+				": ",
+			)
+			c.log.Error(
+				"a job's script could not be started",
+				"run",
+				r.key.String(),
+				"job",
+				r.facts.ID,
+				"why",
+				text,
+			)
 			// A shepherd that died before it began a run says nothing about the node.
-			c.reportFailed(r, refusal{text: text, drain: exit.Failure != plan.NotBegun}, int32(exit.Failure))
+			c.reportFailed(
+				r,
+				refusal{text: text, drain: exit.Failure != plan.NotBegun},
+				int32(exit.Failure),
+			)
 		}
 	}
 	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
@@ -148,16 +170,34 @@ func (c *Core) refuseRun(r *run, why refusal) {
 		c.stepFailed(r, why.text)
 		return
 	}
-	c.log.Error("a job is not started", "run", r.key.String(), "job", r.facts.ID, "why", why.text, "drain", why.drain)
+	c.log.Error(
+		"a job is not started",
+		"run",
+		r.key.String(),
+		"job",
+		r.facts.ID,
+		"why",
+		why.text,
+		"drain",
+		why.drain,
+	)
 	c.reportFailed(r, why, 0)
 	if r.env != nil { // its prolog ran
-		c.endUnbegun(r, &plan.Exit{Key: r.key, Code: 1, Start: c.clock(), End: c.clock(), Message: why.text})
+		c.endUnbegun(
+			r,
+			&plan.Exit{Key: r.key, Code: 1, Start: c.clock(), End: c.clock(), Message: why.text},
+		)
 		return
 	}
 	done := &apiv1.NodeDone{}
 	if r.facts.Batch {
 		now := int64(c.clock())
-		done.Batch = &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: validText(why.text)}
+		done.Batch = &apiv1.RunEnded{
+			Started:  now,
+			Ended:    now,
+			ExitCode: 1,
+			Detail:   validText(why.text),
+		}
 	}
 	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
 }
@@ -168,20 +208,57 @@ const sigTerm = 15
 func (c *Core) reportCancelled(r *run) {
 	if r.isStep() {
 		now := int64(c.clock())
-		c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, ExitSignal: sigTerm, Detail: "ended before it began"})
+		c.reportStep(
+			r,
+			&apiv1.RunEnded{
+				Started:    now,
+				Ended:      now,
+				ExitSignal: sigTerm,
+				Detail:     "ended before it began",
+			},
+		)
 		return
 	}
 	if r.env != nil { // its prolog ran
-		c.endUnbegun(r, &plan.Exit{Key: r.key, Signal: sigTerm, Start: c.clock(), End: c.clock(), Message: "ended before it began"})
+		c.endUnbegun(
+			r,
+			&plan.Exit{
+				Key:     r.key,
+				Signal:  sigTerm,
+				Start:   c.clock(),
+				End:     c.clock(),
+				Message: "ended before it began",
+			},
+		)
 		return
 	}
 	now := int64(c.clock())
-	done := &apiv1.NodeDone{Batch: &apiv1.RunEnded{Started: now, Ended: now, ExitSignal: sigTerm, Detail: "ended before it began"}}
+	done := &apiv1.NodeDone{
+		Batch: &apiv1.RunEnded{
+			Started:    now,
+			Ended:      now,
+			ExitSignal: sigTerm,
+			Detail:     "ended before it began",
+		},
+	}
 	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_NodeDone{NodeDone: done}}, true)
 }
 
 func (c *Core) reportFailed(r *run, why refusal, code int32) {
-	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_LaunchFailed{LaunchFailed: &apiv1.LaunchFailed{Text: why.text, Code: code, DrainNode: why.drain, Hold: why.hold}}}, false)
+	c.queueReport(
+		r,
+		&apiv1.Report{
+			Kind: &apiv1.Report_LaunchFailed{
+				LaunchFailed: &apiv1.LaunchFailed{
+					Text:      why.text,
+					Code:      code,
+					DrainNode: why.drain,
+					Hold:      why.hold,
+				},
+			},
+		},
+		false,
+	)
 }
 
 // queueReport queues a report; the last one of a run ends its part here.
@@ -226,7 +303,15 @@ func validText(s string) string { return strings.ToValidUTF8(s, "\ufffd") }
 
 // runEnded writes an exit as the controller learns it.
 func runEnded(exit *plan.Exit) *apiv1.RunEnded {
-	out := &apiv1.RunEnded{Started: int64(exit.Start), Ended: int64(exit.End), ExitCode: exit.Code, ExitSignal: exit.Signal, Unknown: exit.Unknown(), Oom: exit.OOM, Detail: validText(exit.Message)}
+	out := &apiv1.RunEnded{
+		Started:    int64(exit.Start),
+		Ended:      int64(exit.End),
+		ExitCode:   exit.Code,
+		ExitSignal: exit.Signal,
+		Unknown:    exit.Unknown(),
+		Oom:        exit.OOM,
+		Detail:     validText(exit.Message),
+	}
 	if out.Started == 0 {
 		out.Started = out.Ended
 	}
@@ -315,13 +400,33 @@ func (c *Core) Usage(at spec.Instant, list []plan.Usage) {
 			job.summed = max(job.summed, together[job])
 		}
 		r.memory.countUntil(at, usage.RSS)
-		r.memory.rss, r.memory.peak, r.memory.seen = usage.RSS, max(r.memory.peak, usage.RSS, usage.PeakRSS), true
+		r.memory.rss, r.memory.peak, r.memory.seen = usage.RSS, max(
+			r.memory.peak,
+			usage.RSS,
+			usage.PeakRSS,
+		), true
 		r.memory.vm, r.memory.khz = max(r.memory.vm, usage.PeakVM), cmp.Or(usage.KHz, r.memory.khz)
 		limit := r.facts.MemoryMiB << 20
 		if c.cfg.OverMemoryKill && limit > 0 && usage.RSS > limit && !r.over {
 			r.over = true
-			c.log.Warn("a job uses more memory than it was given and is ended", "job", r.facts.ID, "bytes", usage.RSS, "given", limit)
-			c.fx.Terminate = append(c.fx.Terminate, plan.Terminate{Key: r.key, Scope: scopeOfRun(r.key), Grace: 0, Notice: overMemory(r, usage.RSS, limit)})
+			c.log.Warn(
+				"a job uses more memory than it was given and is ended",
+				"job",
+				r.facts.ID,
+				"bytes",
+				usage.RSS,
+				"given",
+				limit,
+			)
+			c.fx.Terminate = append(
+				c.fx.Terminate,
+				plan.Terminate{
+					Key:    r.key,
+					Scope:  scopeOfRun(r.key),
+					Grace:  0,
+					Notice: overMemory(r, usage.RSS, limit),
+				},
+			)
 		}
 	}
 }

@@ -186,10 +186,16 @@ func (q *sampleQueue) openBatch() *sampleBatchOf {
 func (b *sampleBatchOf) addReading(gpu *apiv1.GpuSeries) {
 	b.rows++
 	for _, series := range b.series {
-		if series.Uuid != gpu.Uuid || series.Uid != gpu.Uid || series.Attempt != gpu.Attempt || series.Index != gpu.Index || series.Profile != gpu.Profile {
+		if series.Uuid != gpu.Uuid || series.Uid != gpu.Uid || series.Attempt != gpu.Attempt ||
+			series.Index != gpu.Index ||
+			series.Profile != gpu.Profile {
 			continue
 		}
-		series.At, series.Processes = append(series.At, gpu.At...), append(series.Processes, gpu.Processes...)
+		series.At, series.Processes = append(
+			series.At,
+			gpu.At...), append(
+			series.Processes,
+			gpu.Processes...)
 		for _, f := range sampleFields() {
 			list := f.list(series)
 			*list = append(*list, *f.list(gpu)...)
@@ -257,7 +263,11 @@ func (a *Agent) runShipper(ctx context.Context) {
 		if failed := err != nil; failed != failing {
 			failing = failed
 			if failed {
-				a.log.Warn("samples of GPUs and jobs wait: the accounting does not take them", "error", err)
+				a.log.Warn(
+					"samples of GPUs and jobs wait: the accounting does not take them",
+					"error",
+					err,
+				)
 			} else {
 				a.log.Info("samples of GPUs and jobs are stored again")
 			}

@@ -14,11 +14,16 @@ func (a *Agent) runScripts(ctx context.Context, fx *Effects) {
 	for _, script := range fx.Prepare {
 		run, abort := context.WithCancel(ctx)
 		a.aborts[script.Key] = abort
-		a.runScript(ctx, script, func() error { return a.deps.Scripts.Prolog(run, script.Env) }, func(why string) {
-			abort()
-			delete(a.aborts, script.Key)
-			a.core.Prepared(script.Key, why)
-		})
+		a.runScript(
+			ctx,
+			script,
+			func() error { return a.deps.Scripts.Prolog(run, script.Env) },
+			func(why string) {
+				abort()
+				delete(a.aborts, script.Key)
+				a.core.Prepared(script.Key, why)
+			},
+		)
 	}
 	for _, k := range fx.Abort {
 		if abort := a.aborts[k]; abort != nil {
@@ -26,7 +31,12 @@ func (a *Agent) runScripts(ctx context.Context, fx *Effects) {
 		}
 	}
 	for _, s := range fx.Clean {
-		a.runScript(ctx, s, func() error { return a.clean(ctx, s) }, func(why string) { a.core.Cleaned(s.Key, why) })
+		a.runScript(
+			ctx,
+			s,
+			func() error { return a.clean(ctx, s) },
+			func(why string) { a.core.Cleaned(s.Key, why) },
+		)
 	}
 }
 
@@ -51,7 +61,13 @@ func (a *Agent) vacate(ctx context.Context, key plan.RunKey) {
 			return
 		}
 		if !errors.Is(err, ErrDown) {
-			a.log.Error("the private folders of a job cannot be removed; it is tried again", "run", key.String(), "error", err)
+			a.log.Error(
+				"the private folders of a job cannot be removed; it is tried again",
+				"run",
+				key.String(),
+				"error",
+				err,
+			)
 			return
 		}
 		if !a.sleepFor(ctx, wait) {
@@ -77,14 +93,27 @@ func (a *Agent) sweep(ctx context.Context, spaces []plan.RunKey) {
 }
 
 // runScript runs one and tells the owner how it went.
-func (a *Agent) runScript(ctx context.Context, script Script, do func() error, tell func(why string)) {
+func (a *Agent) runScript(
+	ctx context.Context,
+	script Script,
+	do func() error,
+	tell func(why string),
+) {
 	a.wg.Go(func() {
 		began := a.deps.Clock.Now()
 		err := do()
 		if ctx.Err() != nil {
 			return
 		}
-		a.log.Debug("a prolog or epilog has ended", "run", script.Key.String(), "took", a.deps.Clock.Now().Sub(began).Seconds(), "error", err)
+		a.log.Debug(
+			"a prolog or epilog has ended",
+			"run",
+			script.Key.String(),
+			"took",
+			a.deps.Clock.Now().Sub(began).Seconds(),
+			"error",
+			err,
+		)
 		why := ""
 		if err != nil {
 			why = err.Error()

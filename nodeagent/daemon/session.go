@@ -27,7 +27,11 @@ func (s *session) sendMessage(m *apiv1.AgentMessage) { s.out.put(m) }
 func (s *session) sendReports(list []*apiv1.Report) {
 	for len(list) > 0 {
 		n := min(len(list), reportsPerMessage)
-		s.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Reports{Reports: &apiv1.Reports{Reports: list[:n]}}})
+		s.sendMessage(
+			&apiv1.AgentMessage{
+				Kind: &apiv1.AgentMessage_Reports{Reports: &apiv1.Reports{Reports: list[:n]}},
+			},
+		)
 		list = list[n:]
 	}
 }
@@ -120,7 +124,13 @@ func (a *Agent) runConnection(parent context.Context) (welcomed bool, err error)
 			a.core.Head(first.GetHead())
 		}
 	})
-	a.log.Info("connected to the controller", "cluster", welcome.GetCluster(), "runs_wanted", len(welcome.GetDesired()))
+	a.log.Info(
+		"connected to the controller",
+		"cluster",
+		welcome.GetCluster(),
+		"runs_wanted",
+		len(welcome.GetDesired()),
+	)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := runWriter(ctx, stream, s.out); err != nil {
@@ -143,7 +153,11 @@ func (a *Agent) runConnection(parent context.Context) (welcomed bool, err error)
 }
 
 // awaitWelcome waits for the controller's first message.
-func (a *Agent) awaitWelcome(ctx context.Context, stream Stream, cancel context.CancelCauseFunc) (*apiv1.ControllerMessage, error) {
+func (a *Agent) awaitWelcome(
+	ctx context.Context,
+	stream Stream,
+	cancel context.CancelCauseFunc,
+) (*apiv1.ControllerMessage, error) {
 	late, stop := a.deps.Clock.After(welcomeWait)
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -169,7 +183,10 @@ func (a *Agent) awaitWelcome(ctx context.Context, stream Stream, cancel context.
 		return nil, errors.New("the controller says: " + g.GetReason())
 	}
 	if message.GetWelcome() == nil {
-		return nil, fmt.Errorf("the controller began with %T instead of a welcome", message.GetKind())
+		return nil, fmt.Errorf(
+			"the controller began with %T instead of a welcome",
+			message.GetKind(),
+		)
 	}
 	return message, nil
 }
@@ -240,8 +257,21 @@ func (a *Agent) runReader(ctx context.Context, stream Stream, s *session) error 
 	}
 }
 
-func (c *Config) makeRegistration(inv *spec.Inventory, running []*apiv1.HeldRun, seen *apiv1.LedgerPosition) *apiv1.Registration {
-	reg := &apiv1.Registration{Seen: seen, Held: running, Epochs: true, Node: c.Node.Name, Inventory: wire.Inventory(inv), Version: c.Version, Dynamic: c.Dynamic, Place: c.Place}
+func (c *Config) makeRegistration(
+	inv *spec.Inventory,
+	running []*apiv1.HeldRun,
+	seen *apiv1.LedgerPosition,
+) *apiv1.Registration {
+	reg := &apiv1.Registration{
+		Seen:      seen,
+		Held:      running,
+		Epochs:    true,
+		Node:      c.Node.Name,
+		Inventory: wire.Inventory(inv),
+		Version:   c.Version,
+		Dynamic:   c.Dynamic,
+		Place:     c.Place,
+	}
 	for _, r := range running {
 		reg.Running = append(reg.Running, r.GetRun())
 	}

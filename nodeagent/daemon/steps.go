@@ -47,15 +47,28 @@ func (c *Core) launchStep(key plan.RunKey, launch *apiv1.Launch) {
 		r.wanted = r.wanted || !c.hasConflict(key, r.launch, identity)
 		return
 	}
-	r := &run{key: key, wanted: true, phase: queued, since: c.clock(), launch: identity.Launch, seq: identity.Seq}
+	r := &run{
+		key:    key,
+		wanted: true,
+		phase:  queued,
+		since:  c.clock(),
+		launch: identity.Launch,
+		seq:    identity.Seq,
+	}
 	c.runs[key] = r
 	part, err := c.readStep(key, launch)
 	if err != nil {
 		c.stepFailed(r, err.Error())
 		return
 	}
-	r.facts = facts{ID: part.Job.ID, User: part.Job.User, Account: part.Job.Spec.Account, Partition: part.Job.Partition, CPUs: part.Here.CPUs.Count(),
-		MemoryMiB: part.Here.Mem}
+	r.facts = facts{
+		ID:        part.Job.ID,
+		User:      part.Job.User,
+		Account:   part.Job.Spec.Account,
+		Partition: part.Job.Partition,
+		CPUs:      part.Here.CPUs.Count(),
+		MemoryMiB: part.Here.Mem,
+	}
 	if err := c.checkStep(part, launch); err != nil {
 		c.stepFailed(r, err.Error())
 		return
@@ -141,14 +154,29 @@ func (c *Core) readStep(key plan.RunKey, launch *apiv1.Launch) (*plan.StepPart, 
 	if err != nil {
 		return nil, fmt.Errorf("the order's step cannot be read: %w", err)
 	}
-	step := &plan.StepPart{Job: job, Key: key, Spec: ss, Here: readAllocation(m.GetHere()), Index: int(m.GetNodeIndex()), Nodes: m.GetNodes(), Tasks: m.GetTasks(),
-		Ranks: m.GetRanks(), LaunchHost: m.GetLaunchHost()}
+	step := &plan.StepPart{
+		Job:        job,
+		Key:        key,
+		Spec:       ss,
+		Here:       readAllocation(m.GetHere()),
+		Index:      int(m.GetNodeIndex()),
+		Nodes:      m.GetNodes(),
+		Tasks:      m.GetTasks(),
+		Ranks:      m.GetRanks(),
+		LaunchHost: m.GetLaunchHost(),
+	}
 	step.TasksOnNode, err = perNode(m.GetTasksPerNode())
 	if err != nil {
 		return nil, fmt.Errorf("the order's step: %w", err)
 	}
-	if n := len(step.TasksOnNode); step.Index >= n || int(step.TasksOnNode[step.Index]) != len(step.Ranks) {
-		return nil, fmt.Errorf("the order's step has %d tasks for place %d of %d nodes, and they are not that many", len(step.Ranks), step.Index, n)
+	if n := len(step.TasksOnNode); step.Index >= n ||
+		int(step.TasksOnNode[step.Index]) != len(step.Ranks) {
+		return nil, fmt.Errorf(
+			"the order's step has %d tasks for place %d of %d nodes, and they are not that many",
+			len(step.Ranks),
+			step.Index,
+			n,
+		)
 	}
 	if w := ss.World; w != nil {
 		return step, ofWorld(step, w)
@@ -168,7 +196,8 @@ func (c *Core) readStep(key plan.RunKey, launch *apiv1.Launch) (*plan.StepPart, 
 // ofWorld makes of a part what it is of a step in several components: its tasks
 // count all nodes and tasks.
 func ofWorld(step *plan.StepPart, world *spec.StepWorld) error {
-	if int(world.Place) >= len(world.Parts) || !slices.Equal(world.Parts[world.Place].Tasks, step.TasksOnNode) {
+	if int(world.Place) >= len(world.Parts) ||
+		!slices.Equal(world.Parts[world.Place].Tasks, step.TasksOnNode) {
 		return errors.New("the order's step does not fit into what it is of the components' step")
 	}
 	step.Index += world.FirstNode()
@@ -178,18 +207,44 @@ func ofWorld(step *plan.StepPart, world *spec.StepWorld) error {
 		nodes = append(nodes, world.Parts[i].Nodes)
 	}
 	nodeOf := world.NodeOf()
-	step.Nodes, step.Tasks, step.Mapping = strings.Join(nodes, ","), uint32(len(nodeOf)), pmi.Mapping(nodeOf)
+	step.Nodes, step.Tasks, step.Mapping = strings.Join(
+		nodes,
+		",",
+	), uint32(
+		len(nodeOf),
+	), pmi.Mapping(
+		nodeOf,
+	)
 	return nil
 }
 
 // readAllocation reads a node's part of an allocation.
 func readAllocation(here *apiv1.NodeAlloc) spec.NodeAlloc {
-	out := spec.NodeAlloc{Name: here.GetName(), CPUs: here.GetCpus(), Mem: here.GetMem(), Tasks: here.GetTasks(), GRES: wire.ToCounts(here.GetGres())}
+	out := spec.NodeAlloc{
+		Name:  here.GetName(),
+		CPUs:  here.GetCpus(),
+		Mem:   here.GetMem(),
+		Tasks: here.GetTasks(),
+		GRES:  wire.ToCounts(here.GetGres()),
+	}
 	for _, g := range here.GetGpus() {
-		out.GPUs = append(out.GPUs, spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()})
+		out.GPUs = append(
+			out.GPUs,
+			spec.GPURef{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType()},
+		)
 	}
 	for _, g := range here.GetShares() {
-		out.Shares = append(out.Shares, spec.GPUShare{UUID: g.GetUuid(), Index: g.GetIndex(), Type: g.GetType(), Name: g.GetName(), N: g.GetN(), Of: g.GetOf()})
+		out.Shares = append(
+			out.Shares,
+			spec.GPUShare{
+				UUID:  g.GetUuid(),
+				Index: g.GetIndex(),
+				Type:  g.GetType(),
+				Name:  g.GetName(),
+				N:     g.GetN(),
+				Of:    g.GetOf(),
+			},
+		)
 	}
 	return out
 }
@@ -220,7 +275,11 @@ func (c *Core) checkStep(step *plan.StepPart, launch *apiv1.Launch) error {
 
 // specifyStep prepares the tasks.
 func (c *Core) specifyStep(r *run, step *plan.StepPart) error {
-	rs, warnings, err := plan.StepRun(step, &c.cfg.Node, func(places []int) []string { return c.visibleDevices(step, places) })
+	rs, warnings, err := plan.StepRun(
+		step,
+		&c.cfg.Node,
+		func(places []int) []string { return c.visibleDevices(step, places) },
+	)
 	for _, w := range warnings {
 		c.log.Warn("a step cannot have all it asks for", "run", r.key.String(), "problem", w)
 	}
@@ -278,7 +337,15 @@ func (c *Core) reportStep(r *run, e *apiv1.RunEnded) {
 // stepLost answers an order to end a step's part that is not here.
 func (c *Core) stepLost(r *run) {
 	now := int64(c.clock())
-	c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, Unknown: true, Detail: "the node does not know the step (any more)"})
+	c.reportStep(
+		r,
+		&apiv1.RunEnded{
+			Started: now,
+			Ended:   now,
+			Unknown: true,
+			Detail:  "the node does not know the step (any more)",
+		},
+	)
 }
 
 // StepState is how a step's part is doing, for who wants its output.
@@ -314,7 +381,12 @@ func (c *Core) Attachable(key plan.RunKey, raw []byte) (whole plan.RunKey, uid u
 	}
 	claims, err := c.creds.Verify(raw, c.clock())
 	key.Epoch = claims.Epoch
-	signed := plan.RunKey{Job: uint64(claims.Job), Attempt: claims.Attempt, Step: int32(claims.Step), Epoch: claims.Epoch}
+	signed := plan.RunKey{
+		Job:     uint64(claims.Job),
+		Attempt: claims.Attempt,
+		Step:    int32(claims.Step),
+		Epoch:   claims.Epoch,
+	}
 	switch {
 	case err != nil:
 		return key, 0, err
@@ -327,7 +399,11 @@ func (c *Core) Attachable(key plan.RunKey, raw []byte) (whole plan.RunKey, uid u
 }
 
 // Attachable is the core's, from any goroutine.
-func (a *Agent) Attachable(ctx context.Context, k plan.RunKey, raw []byte) (plan.RunKey, uint32, error) {
+func (a *Agent) Attachable(
+	ctx context.Context,
+	k plan.RunKey,
+	raw []byte,
+) (plan.RunKey, uint32, error) {
 	type answer struct {
 		key plan.RunKey
 		uid uint32

@@ -16,7 +16,16 @@ func (c *Core) Tuned(key plan.RunKey, notices []string) {
 	switch {
 	case r == nil || r.phase != tuning:
 	case r.term != nil:
-		c.endUnbegun(r, &plan.Exit{Key: key, Signal: sigTerm, Start: r.since, End: c.clock(), Message: "ended before it began"})
+		c.endUnbegun(
+			r,
+			&plan.Exit{
+				Key:     key,
+				Signal:  sigTerm,
+				Start:   r.since,
+				End:     c.clock(),
+				Message: "ended before it began",
+			},
+		)
 	default:
 		if r.spec != nil {
 			r.spec.Notices = append(r.spec.Notices, notices...)
@@ -72,7 +81,15 @@ func (a *Agent) tuneNow(ctx context.Context, tune Tune) []string {
 		done, failed = a.deps.Clocks.Tune(ctx, tune.Key.String(), tune.GPUs, ask)
 	}
 	if len(failed) > 0 {
-		a.log.Warn("a job does not get the GPU clocks that it asks for, and runs", "run", tune.Key.String(), "freq", tune.Freq, "why", strings.Join(failed, "; "))
+		a.log.Warn(
+			"a job does not get the GPU clocks that it asks for, and runs",
+			"run",
+			tune.Key.String(),
+			"freq",
+			tune.Freq,
+			"why",
+			strings.Join(failed, "; "),
+		)
 	}
 	if !ask.Verbose {
 		done = nil

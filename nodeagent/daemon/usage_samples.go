@@ -41,9 +41,24 @@ func (c *Core) sampledUsage(at spec.Instant, list []plan.Usage) {
 		if before.at != 0 && now.at > before.at && now.cpu >= before.cpu {
 			cpus = int64(now.cpu-before.cpu) / max(int64(now.at-before.at)/1000, 1)
 		}
-		c.fx.Usage = append(c.fx.Usage, &apiv1.UsageSeries{Uid: usage.Key.Job, Attempt: usage.Key.Attempt, Step: usage.Key.Step, JobId: uint32(r.facts.ID),
-			User: r.facts.User, Account: r.facts.Account, Partition: r.facts.Partition, Seconds: uint32(every / spec.Second),
-			At: []int64{int64(at) / int64(spec.Second)}, Cpu: []int64{cpus}, Rss: []int64{usage.RSS >> 10}})
+		c.fx.Usage = append(
+			c.fx.Usage,
+			&apiv1.UsageSeries{
+				Uid:       usage.Key.Job,
+				Attempt:   usage.Key.Attempt,
+				Step:      usage.Key.Step,
+				JobId:     uint32(r.facts.ID),
+				User:      r.facts.User,
+				Account:   r.facts.Account,
+				Partition: r.facts.Partition,
+				Seconds:   uint32(every / spec.Second),
+				At: []int64{
+					int64(at) / int64(spec.Second),
+				},
+				Cpu: []int64{cpus},
+				Rss: []int64{usage.RSS >> 10},
+			},
+		)
 	}
 }
 
@@ -52,7 +67,13 @@ func (b *sampleBatchOf) addUsage(usage *apiv1.UsageSeries) {
 	b.rows++
 	for _, series := range b.usage {
 		if series.Uid == usage.Uid && series.Attempt == usage.Attempt && series.Step == usage.Step {
-			series.At, series.Cpu, series.Rss = append(series.At, usage.At...), append(series.Cpu, usage.Cpu...), append(series.Rss, usage.Rss...)
+			series.At, series.Cpu, series.Rss = append(
+				series.At,
+				usage.At...), append(
+				series.Cpu,
+				usage.Cpu...), append(
+				series.Rss,
+				usage.Rss...)
 			return
 		}
 	}

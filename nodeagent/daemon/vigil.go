@@ -50,7 +50,11 @@ func (v *vigil) endSilence() bool {
 // learns at once.
 func (a *Agent) watchShepherd(ctx context.Context) {
 	if a.vigil.countTick() {
-		a.log.Error("the shepherd does not answer: no job can start or end here until it does", "seconds", a.vigil.silent)
+		a.log.Error(
+			"the shepherd does not answer: no job can start or end here until it does",
+			"seconds",
+			a.vigil.silent,
+		)
 		a.showShepherd(false)
 		a.beatAt = 0
 	}

@@ -93,7 +93,12 @@ func Choose(ctx context.Context, candidates []Candidate) (Choice, error) {
 		switch {
 		case err == nil && count > 0:
 			choice.Provider = provider
-			choice.Reason = fmt.Sprintf("GPUs come from %s (%d %s)", candidate.Name, count, plural(count, "device"))
+			choice.Reason = fmt.Sprintf(
+				"GPUs come from %s (%d %s)",
+				candidate.Name,
+				count,
+				plural(count, "device"),
+			)
 			if len(skipped) > 0 {
 				choice.Reason += "; not used: " + strings.Join(skipped, "; ")
 			}
@@ -101,10 +106,16 @@ func Choose(ctx context.Context, candidates []Candidate) (Choice, error) {
 		case err == nil:
 			skipped = append(skipped, candidate.Name+": no device")
 			if cerr := provider.Close(); cerr != nil {
-				choice.Failures = append(choice.Failures, fmt.Errorf("%s: closing: %w", candidate.Name, cerr))
+				choice.Failures = append(
+					choice.Failures,
+					fmt.Errorf("%s: closing: %w", candidate.Name, cerr),
+				)
 			}
 		case errors.Is(err, ErrUnavailable):
-			skipped = append(skipped, candidate.Name+": "+strings.TrimSuffix(err.Error(), ": "+ErrUnavailable.Error()))
+			skipped = append(
+				skipped,
+				candidate.Name+": "+strings.TrimSuffix(err.Error(), ": "+ErrUnavailable.Error()),
+			)
 		default:
 			skipped = append(skipped, candidate.Name+" failed: "+err.Error())
 			choice.Failures = append(choice.Failures, fmt.Errorf("%s: %w", candidate.Name, err))

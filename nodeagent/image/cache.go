@@ -155,7 +155,9 @@ func (c *Cache) add(image v1.Image, dir, digest string) (err error) {
 	if err := unpack(mutate.Extract(image), root); err != nil {
 		return err
 	}
-	data, err := json.Marshal(&Image{Digest: digest, Env: conf.Config.Env, WorkDir: conf.Config.WorkingDir})
+	data, err := json.Marshal(
+		&Image{Digest: digest, Env: conf.Config.Env, WorkDir: conf.Config.WorkingDir},
+	)
 	if err != nil {
 		return err
 	}
@@ -207,7 +209,8 @@ func unpack(from io.ReadCloser, folder string) (err error) {
 			return fmt.Errorf("unpack %s: %w", l.name, err)
 		}
 		// The owner is that of the file.
-		if err := root.Link(strings.TrimPrefix(path.Clean("/"+l.head.Linkname), "/"), l.name); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := root.Link(strings.TrimPrefix(path.Clean("/"+l.head.Linkname), "/"), l.name); err != nil &&
+			!errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("unpack %s: %w", l.name, err)
 		}
 	}
@@ -219,7 +222,11 @@ func unpack(from io.ReadCloser, folder string) (err error) {
 		if err := root.Chmod(f.name, mode(f.head)); err != nil {
 			return err
 		}
-		_ = root.Chtimes(f.name, f.head.ModTime, f.head.ModTime) // a time that the file system does not take
+		_ = root.Chtimes(
+			f.name,
+			f.head.ModTime,
+			f.head.ModTime,
+		) // a time that the file system does not take
 	}
 	return nil
 }

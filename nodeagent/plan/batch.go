@@ -127,7 +127,10 @@ func Batch(job *Job, node *Node) (RunSpec, []string) {
 	user := splitEnv(job.Env)
 	run := RunSpec{
 		Key: job.Key, JobID: job.ID, UID: job.UID, GID: job.GID, Groups: job.Groups,
-		WorkDir: cmp.Or(io.WorkDir, "/tmp"), Script: job.Script, Argv: job.Spec.Args, Env: jobEnvironment(user, job, node),
+		WorkDir: cmp.Or(
+			io.WorkDir,
+			"/tmp",
+		), Script: job.Script, Argv: job.Spec.Args, Env: jobEnvironment(user, job, node),
 		Append: io.Append.Or(node.Append), Umask: submitterUmask(io.Umask, user), Rlimits: limits,
 		TaskProlog: node.TaskProlog, TaskEpilog: node.TaskEpilog,
 	}
@@ -153,8 +156,17 @@ func (n *Node) fencesDevices() bool { return n.Confine.Devices && n.Enforces.Dev
 // they may be relative to the work directory. An empty stderr is the stdout.
 func Files(job *Job, node *Node) (stdin, stdout, stderr string) {
 	io := &job.Spec.IO
-	facts := FileFacts{JobID: job.ID, ArrayJob: job.ArrayID, ArrayTask: job.Task, Step: StepBatch, Node: node.Host, NodeIndex: uint32(job.Index),
-		User: job.User, JobName: job.Spec.Name, Restarts: job.Restarts}
+	facts := FileFacts{
+		JobID:     job.ID,
+		ArrayJob:  job.ArrayID,
+		ArrayTask: job.Task,
+		Step:      StepBatch,
+		Node:      node.Host,
+		NodeIndex: uint32(job.Index),
+		User:      job.User,
+		JobName:   job.Spec.Name,
+		Restarts:  job.Restarts,
+	}
 	stdout = cmp.Or(io.Stdout, DefaultOutput(job.ArrayID != 0))
 	return ExpandFile(io.Stdin, &facts), ExpandFile(stdout, &facts), ExpandFile(io.Stderr, &facts)
 }
@@ -184,13 +196,20 @@ func jobEnvironment(user []string, job *Job, node *Node) []string {
 	named := func(list []string) func(string) bool {
 		return func(e string) bool {
 			name, _, _ := strings.Cut(e, "=")
-			return slices.ContainsFunc(list, func(o string) bool { return strings.HasPrefix(o, name) && strings.HasPrefix(o[len(name):], "=") })
+			return slices.ContainsFunc(
+				list,
+				func(o string) bool { return strings.HasPrefix(o, name) && strings.HasPrefix(o[len(name):], "=") },
+			)
 		}
 	}
 	env = append(slices.DeleteFunc(env, named(job.GPUEnv)), job.GPUEnv...)
-	env = slices.DeleteFunc(env, func(e string) bool { // of a heterogeneous job that submitted this one
-		return strings.HasPrefix(e, "SLURM_HET_SIZE=") || (strings.HasPrefix(e, "SLURM_") && strings.Contains(e, "_HET_GROUP_"))
-	})
+	env = slices.DeleteFunc(
+		env,
+		func(e string) bool { // of a heterogeneous job that submitted this one
+			return strings.HasPrefix(e, "SLURM_HET_SIZE=") ||
+				(strings.HasPrefix(e, "SLURM_") && strings.Contains(e, "_HET_GROUP_"))
+		},
+	)
 	env = append(env, hetVariables(job.Components)...)
 	for _, e := range [...]string{"USER=" + job.User, "LOGNAME=" + job.User, "HOME=" + job.Home, "SHELL=" + job.Shell, "PATH=" + defaultPath} {
 		name, v, _ := strings.Cut(e, "=")
@@ -210,7 +229,10 @@ func batchFacts(user []string, job *Job, node *Node) *BatchFacts {
 		Cluster: node.Cluster, ConfigFile: node.SlurmConf, JobID: job.ID, ArrayJob: job.ArrayID, ArrayTask: job.Task, Restarts: job.Restarts,
 		JobName: jobSpec.Name, Partition: job.Partition, Account: jobSpec.Account, QOS: jobSpec.QOS, Reservation: jobSpec.Place.Reservation,
 		Dependency: jobSpec.Queue.Dependency.String(), Licenses: formatAmounts(jobSpec.Licenses), User: job.User, Group: job.Group, UID: job.UID, GID: job.GID,
-		SubmitDir: cmp.Or(lookUpVariable(user, "SLURM_SUBMIT_DIR"), jobSpec.IO.WorkDir), SubmitHost: jobSpec.Host, Start: job.Start, End: job.End,
+		SubmitDir: cmp.Or(
+			lookUpVariable(user, "SLURM_SUBMIT_DIR"),
+			jobSpec.IO.WorkDir,
+		), SubmitHost: jobSpec.Host, Start: job.Start, End: job.End,
 		NodeName: node.Name, NodeIndex: uint32(job.Index), Nodelist: job.Nodes, Topology: node.Name, TopologyBy: "node",
 		CPUsPerNode: job.CPUsPerNode, TasksOnNode: job.TasksOnNode, GPUs: Devices(&job.Here), Whole: len(job.Here.GPUs), ShardsHere: countShards(&job.Here),
 		GPUsFenced: node.fencesDevices(), CPUsPerTask: size.CPUsPerTask,
@@ -230,10 +252,16 @@ func batchFacts(user []string, job *Job, node *Node) *BatchFacts {
 	facts.MemPerGPU = memory.PerGPU
 	distribution, plane, _ := strings.Cut(jobSpec.Place.Distribution, "=")
 	facts.Asked = AskedText{
-		NTasksPerNode: formatPositive(size.TasksPerNode), NTasksPerCore: formatPositive(size.TasksPerCore), NTasksPerSocket: formatPositive(size.TasksPerSocket),
-		NTasksPerGPU: formatPositive(size.TasksPerGPU), CPUsPerGPU: formatPositive(size.CPUsPerGPU), ThreadsPerCore: formatPositive(size.ThreadsPerCore),
+		NTasksPerNode: formatPositive(
+			size.TasksPerNode,
+		), NTasksPerCore: formatPositive(size.TasksPerCore), NTasksPerSocket: formatPositive(size.TasksPerSocket),
+		NTasksPerGPU: formatPositive(
+			size.TasksPerGPU,
+		), CPUsPerGPU: formatPositive(size.CPUsPerGPU), ThreadsPerCore: formatPositive(size.ThreadsPerCore),
 		Distribution: distribution, PlaneSize: plane, GPUs: gpuCount(size.PerJob), GPUsPerNode: gpuCount(size.PerNode),
-		GPUsPerSocket: gpuCount(size.PerSocket), GPUsPerTask: gpuCount(size.PerTask), GPUBind: jobSpec.GPUBind, GPUFreq: jobSpec.GPUFreq, TRESPerTask: perTask(size),
+		GPUsPerSocket: gpuCount(
+			size.PerSocket,
+		), GPUsPerTask: gpuCount(size.PerTask), GPUBind: jobSpec.GPUBind, GPUFreq: jobSpec.GPUFreq, TRESPerTask: perTask(size),
 		ExportEnv: lookUpVariable(user, "SLURM_EXPORT_ENV"),
 	}
 	facts.Asked.SegmentSize = formatPositive(jobSpec.Place.Segment)
@@ -289,7 +317,10 @@ func formatAmounts(list []spec.Count) string {
 func memoryOf(job *Job, node *Node) MemoryDefault {
 	size := &job.Spec.Size
 	if !size.AllMem {
-		anyGPU := slices.ContainsFunc(slices.Concat(size.PerJob, size.PerNode, size.PerTask, size.PerSocket), func(c spec.Count) bool { return c.Name == "gpu" })
+		anyGPU := slices.ContainsFunc(
+			slices.Concat(size.PerJob, size.PerNode, size.PerTask, size.PerSocket),
+			func(c spec.Count) bool { return c.Name == "gpu" },
+		)
 		for _, memory := range [...]MemoryDefault{{size.MemPerCPU, size.MemPerNode, size.MemPerGPU}, node.Parts[job.Partition], node.Memory} {
 			switch {
 			case memory.PerCPU > 0:
@@ -372,7 +403,10 @@ type rlimit struct {
 }
 
 var rlimits = []rlimit{
-	{"AS", 9}, {"CORE", 4}, {"CPU", 0}, {"DATA", 2}, {"FSIZE", 1}, {"MEMLOCK", 8}, {"NOFILE", 7}, {"NPROC", 6}, {"RSS", 5}, {"STACK", 3},
+	{
+		"AS",
+		9,
+	}, {"CORE", 4}, {"CPU", 0}, {"DATA", 2}, {"FSIZE", 1}, {"MEMLOCK", 8}, {"NOFILE", 7}, {"NPROC", 6}, {"RSS", 5}, {"STACK", 3},
 }
 
 // Rlimits turns the soft limits of a submission into those of a run; hard

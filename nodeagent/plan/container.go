@@ -30,7 +30,13 @@ func containerOf(container *spec.Container, job *Job) *Container {
 	if container == nil {
 		return nil
 	}
-	out := &Container{Image: container.Image, Mounts: slices.Clone(container.Mounts), WorkDir: container.WorkDir, ReadOnly: container.ReadOnly, Keep: container.Keep}
+	out := &Container{
+		Image:    container.Image,
+		Mounts:   slices.Clone(container.Mounts),
+		WorkDir:  container.WorkDir,
+		ReadOnly: container.ReadOnly,
+		Keep:     container.Keep,
+	}
 	if folder, own := container.Folder(); own {
 		out.Root, out.Own = folder, true
 	}
@@ -39,7 +45,13 @@ func containerOf(container *spec.Container, job *Job) *Container {
 		out.Mounts = append(out.Mounts, spec.ContainerMount{Source: home, Target: home})
 	}
 	uid, gid := formatNumber(uint64(job.UID)), formatNumber(uint64(job.GID))
-	out.Passwd = cmp.Or(job.User, "user"+uid) + ":x:" + uid + ":" + gid + "::" + cmp.Or(home, "/") + ":/bin/sh"
+	out.Passwd = cmp.Or(
+		job.User,
+		"user"+uid,
+	) + ":x:" + uid + ":" + gid + "::" + cmp.Or(
+		home,
+		"/",
+	) + ":/bin/sh"
 	out.Group = cmp.Or(job.Group, "group"+gid) + ":x:" + gid + ":"
 	return out
 }

@@ -63,7 +63,10 @@ func bindTasks(step *StepPart, node *Node, cpus []int32) (*binding, []string, er
 		b.list = list
 		b.tasks, err = masked(list, cpus, tasks)
 	default:
-		err = fmt.Errorf("--cpu-bind=%s is not supported here: none, cores, threads, rank, map_cpu and mask_cpu are", kind)
+		err = fmt.Errorf(
+			"--cpu-bind=%s is not supported here: none, cores, threads, rank, map_cpu and mask_cpu are",
+			kind,
+		)
 	}
 	if err != nil {
 		return nil, nil, err
@@ -89,7 +92,17 @@ func bindTasks(step *StepPart, node *Node, cpus []int32) (*binding, []string, er
 			if of == nil {
 				of = cpus
 			}
-			told = append(told, fmt.Sprintf("cpu-bind=%s - %s, task %2d %2d: mask %s set", strings.ToUpper(strings.TrimSuffix(b.kind, ":")), node.Host, r, i, formatMask(of)))
+			told = append(
+				told,
+				fmt.Sprintf(
+					"cpu-bind=%s - %s, task %2d %2d: mask %s set",
+					strings.ToUpper(strings.TrimSuffix(b.kind, ":")),
+					node.Host,
+					r,
+					i,
+					formatMask(of),
+				),
+			)
 		}
 	}
 	return b, told, nil
@@ -143,7 +156,10 @@ func mapped(text string, cpus []int32, tasks int) ([][]int32, error) {
 			return nil, fmt.Errorf("--cpu-bind=map_cpu: %q is no CPU", word)
 		}
 		if !slices.Contains(cpus, int32(n)) {
-			return nil, fmt.Errorf("--cpu-bind=map_cpu: CPU %d is not one of the step's on this node", n)
+			return nil, fmt.Errorf(
+				"--cpu-bind=map_cpu: CPU %d is not one of the step's on this node",
+				n,
+			)
 		}
 		return []int32{int32(n)}, nil
 	})
@@ -162,7 +178,10 @@ func masked(text string, cpus []int32, tasks int) ([][]int32, error) {
 			}
 		}
 		if len(out) == 0 {
-			return nil, fmt.Errorf("--cpu-bind=mask_cpu: none of the CPUs of %s is the step's on this node", word)
+			return nil, fmt.Errorf(
+				"--cpu-bind=mask_cpu: none of the CPUs of %s is the step's on this node",
+				word,
+			)
 		}
 		return out, nil
 	})

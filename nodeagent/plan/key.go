@@ -62,7 +62,10 @@ func (k RunKey) String() string {
 func ParseRunKey(s string) (RunKey, error) {
 	part := strings.Split(s, ".")
 	if len(part) != keyParts && len(part) != keyPartsEpoch {
-		return RunKey{}, fmt.Errorf("run key %q: expected uid.attempt.step or uid.attempt.step.epoch", s)
+		return RunKey{}, fmt.Errorf(
+			"run key %q: expected uid.attempt.step or uid.attempt.step.epoch",
+			s,
+		)
 	}
 	job, err := strconv.ParseUint(part[0], 10, 64)
 	if err != nil {
@@ -96,8 +99,12 @@ func (k RunKey) SameAttempt(o RunKey) bool { return k.StepOf(0) == o.StepOf(0) }
 
 // Compare orders keys by job, attempt, step and epoch.
 func (k RunKey) Compare(o RunKey) int {
-	return cmp.Or(cmp.Compare(k.Job, o.Job), cmp.Compare(k.Attempt, o.Attempt), cmp.Compare(k.Step, o.Step),
-		cmp.Compare(k.Epoch, o.Epoch))
+	return cmp.Or(
+		cmp.Compare(k.Job, o.Job),
+		cmp.Compare(k.Attempt, o.Attempt),
+		cmp.Compare(k.Step, o.Step),
+		cmp.Compare(k.Epoch, o.Epoch),
+	)
 }
 
 // ConflictError tells of two launches under one key: what is known of one must
@@ -109,5 +116,10 @@ type ConflictError struct {
 
 // Error names both launches.
 func (e *ConflictError) Error() string {
-	return fmt.Sprintf("run %s: another launch has this key: here is %s, ordered is %s", e.Key, e.Here, e.Ordered)
+	return fmt.Sprintf(
+		"run %s: another launch has this key: here is %s, ordered is %s",
+		e.Key,
+		e.Here,
+		e.Ordered,
+	)
 }

@@ -73,7 +73,11 @@ func appendItem(out []byte, major byte, n uint64) []byte {
 func (k *RunKey) UnmarshalCBOR(data []byte) error {
 	reader := keyReader{rest: data}
 	parts := reader.item(majorArray, keyPartsEpoch)
-	out := RunKey{Job: reader.item(majorUint, math.MaxUint64), Attempt: uint32(reader.item(majorUint, math.MaxUint32)), Step: reader.step()}
+	out := RunKey{
+		Job:     reader.item(majorUint, math.MaxUint64),
+		Attempt: uint32(reader.item(majorUint, math.MaxUint32)),
+		Step:    reader.step(),
+	}
 	if parts == keyPartsEpoch {
 		out.Epoch = reader.item(majorUint, math.MaxUint64)
 	}

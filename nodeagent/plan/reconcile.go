@@ -127,7 +127,13 @@ func (m *Memory) Step(input Input, policy Policy) []Action {
 	if !input.Up {
 		return nil
 	}
-	wishes, attempts := make(map[RunKey]*Wish, len(input.Wishes)), make(map[uint64]uint32, len(input.Wishes))
+	wishes, attempts := make(
+		map[RunKey]*Wish,
+		len(input.Wishes),
+	), make(
+		map[uint64]uint32,
+		len(input.Wishes),
+	)
 	for i := range input.Wishes {
 		k := input.Wishes[i].Key
 		wishes[k], attempts[k.Job] = &input.Wishes[i], max(attempts[k.Job], k.Attempt)
@@ -139,7 +145,14 @@ func (m *Memory) Step(input Input, policy Policy) []Action {
 	var out []Action
 	for i := range input.Observed {
 		o := &input.Observed[i]
-		out = append(out, m.decidePresent(o, wishes[o.Key], input, policy.policyAgainst(o.Key.Attempt < attempts[o.Key.Job]))...)
+		out = append(
+			out,
+			m.decidePresent(
+				o,
+				wishes[o.Key],
+				input,
+				policy.policyAgainst(o.Key.Attempt < attempts[o.Key.Job]),
+			)...)
 	}
 	for i := range input.Wishes {
 		if w := &input.Wishes[i]; observed[w.Key] == nil {
@@ -157,7 +170,12 @@ func (m *Memory) Step(input Input, policy Policy) []Action {
 }
 
 // decidePresent decides about a run that the shepherd has.
-func (m *Memory) decidePresent(observed *Observed, wish *Wish, input Input, policy Policy) []Action {
+func (m *Memory) decidePresent(
+	observed *Observed,
+	wish *Wish,
+	input Input,
+	policy Policy,
+) []Action {
 	if observed.State == Exited {
 		if m.confirmed[observed.Key] {
 			return []Action{{Kind: DoAck, Key: observed.Key}}
@@ -173,7 +191,10 @@ func (m *Memory) decidePresent(observed *Observed, wish *Wish, input Input, poli
 		out = m.reportOnce(Action{Kind: ReportStarted, Key: observed.Key, Observed: *observed})
 	}
 	if wish.Stop && needsTerm(observed, input.Now.Add(wish.Grace)) {
-		out = append(out, Action{Kind: DoTerminate, Key: observed.Key, Grace: wish.Grace, Note: wish.Note})
+		out = append(
+			out,
+			Action{Kind: DoTerminate, Key: observed.Key, Grace: wish.Grace, Note: wish.Note},
+		)
 	}
 	return out
 }
@@ -196,7 +217,9 @@ func (m *Memory) decideOrphan(observed *Observed, input Input, policy Policy) []
 		m.orphans[observed.Key] = since
 	}
 	out := m.reportOnce(Action{Kind: ReportOrphan, Key: observed.Key, Observed: *observed})
-	if policy.KillOrphans && !input.Unknown[observed.Key.StepOf(StepBatch)] && input.Now.Sub(since) >= policy.OrphanAfter && needsTerm(observed, input.Now.Add(policy.OrphanGrace)) {
+	if policy.KillOrphans && !input.Unknown[observed.Key.StepOf(StepBatch)] &&
+		input.Now.Sub(since) >= policy.OrphanAfter &&
+		needsTerm(observed, input.Now.Add(policy.OrphanGrace)) {
 		out = append(out, Action{Kind: DoTerminate, Key: observed.Key, Grace: policy.OrphanGrace})
 	}
 	return out

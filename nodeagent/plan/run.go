@@ -136,7 +136,21 @@ const (
 
 // String names the failure.
 func (f Failure) String() string {
-	names := [...]string{"none", "spool", "cgroup", "spawn", "input", "output", "exec", "canceled", "fence", "lost", "not begun", "private folders", "container"}
+	names := [...]string{
+		"none",
+		"spool",
+		"cgroup",
+		"spawn",
+		"input",
+		"output",
+		"exec",
+		"canceled",
+		"fence",
+		"lost",
+		"not begun",
+		"private folders",
+		"container",
+	}
 	if int(f) < len(names) {
 		return names[f]
 	}
@@ -146,7 +160,8 @@ func (f Failure) String() string {
 // NodeFault tells that the job did nothing wrong: run it elsewhere and look
 // at this node.
 func (f Failure) NodeFault() bool {
-	return f == FailSpool || f == FailCgroup || f == FailSpawn || f == FailFence || f == NotBegun || f == FailSpace
+	return f == FailSpool || f == FailCgroup || f == FailSpawn || f == FailFence || f == NotBegun ||
+		f == FailSpace
 }
 
 // IOErrorSignal is what Slurm shows as the signal (ExitCode=0:53) of a job

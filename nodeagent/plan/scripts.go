@@ -10,10 +10,29 @@ import (
 // scriptOnly are the variables of a batch script that prolog and epilog have
 // too, with the same values; the devices are always counted as the node does.
 func scriptShared() []string {
-	return []string{"SLURM_CLUSTER_NAME", "SLURM_CONF", "SLURMD_NODENAME", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_JOB_PARTITION",
-		"SLURM_JOB_ACCOUNT", "SLURM_JOB_RESERVATION", "SLURM_JOB_LICENSES", "SLURM_JOB_USER", "SLURM_JOB_UID", "SLURM_JOB_GID",
-		"SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_JOB_NODELIST", "SLURM_JOB_NUM_NODES", "SLURM_JOB_CPUS_PER_NODE",
-		"SLURM_JOB_GPUS", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES"}
+	return []string{
+		"SLURM_CLUSTER_NAME",
+		"SLURM_CONF",
+		"SLURMD_NODENAME",
+		"SLURM_JOB_ID",
+		"SLURM_JOBID",
+		"SLURM_JOB_PARTITION",
+		"SLURM_JOB_ACCOUNT",
+		"SLURM_JOB_RESERVATION",
+		"SLURM_JOB_LICENSES",
+		"SLURM_JOB_USER",
+		"SLURM_JOB_UID",
+		"SLURM_JOB_GID",
+		"SLURM_JOB_START_TIME",
+		"SLURM_JOB_END_TIME",
+		"SLURM_JOB_NODELIST",
+		"SLURM_JOB_NUM_NODES",
+		"SLURM_JOB_CPUS_PER_NODE",
+		"SLURM_JOB_GPUS",
+		"CUDA_VISIBLE_DEVICES",
+		"GPU_DEVICE_ORDINAL",
+		"ROCR_VISIBLE_DEVICES",
+	}
 }
 
 // ScriptEnv is the environment of the node's prolog and epilog for a job. There

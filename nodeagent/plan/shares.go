@@ -18,13 +18,24 @@ func ShareEnv(shares []spec.GPUShare, byDevice bool) []string {
 		share := &shares[i]
 		switch share.Name {
 		case "mps":
-			out = append(out, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="+strconv.FormatInt(share.Percent(), 10))
+			out = append(
+				out,
+				"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="+strconv.FormatInt(share.Percent(), 10),
+			)
 			if byDevice {
 				out = append(out, "CUDA_MPS_PIPE_DIRECTORY="+MPSDirectory(share.Index))
 			}
 		case spec.VRAM:
-			out = append(out, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="+strconv.Itoa(i)+"="+strconv.FormatInt(share.N>>20, 10)+"M",
-				"MUSTER_VRAM_BYTES="+strconv.FormatInt(share.N, 10))
+			out = append(
+				out,
+				"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="+strconv.Itoa(
+					i,
+				)+"="+strconv.FormatInt(
+					share.N>>20,
+					10,
+				)+"M",
+				"MUSTER_VRAM_BYTES="+strconv.FormatInt(share.N, 10),
+			)
 		}
 	}
 	return out
@@ -39,7 +50,8 @@ func MPSDirectory(index uint32) string {
 // serves one device shows it as number 0, so that without a fence only the UUID
 // cannot mean another one.
 func ShareByUUID(shares []spec.GPUShare, fenced bool) bool {
-	return !fenced && slices.ContainsFunc(shares, func(s spec.GPUShare) bool { return s.Name == "mps" })
+	return !fenced &&
+		slices.ContainsFunc(shares, func(s spec.GPUShare) bool { return s.Name == "mps" })
 }
 
 // Devices are the devices that a part of an allocation may use: its own and those

@@ -40,7 +40,8 @@ func spaceOf(job *Job, node *Node) *Space {
 		if node.MPSEach {
 			server = MPSDirectory(share.Index)
 		}
-		if (share.Name == "mps" || share.Name == spec.VRAM) && !slices.Contains(space.Through, server) {
+		if (share.Name == "mps" || share.Name == spec.VRAM) &&
+			!slices.Contains(space.Through, server) {
 			space.Through = append(slices.Clip(space.Through), server)
 		}
 	}

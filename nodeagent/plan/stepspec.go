@@ -36,7 +36,11 @@ type StepGPU struct {
 
 // StepRun prepares the tasks of a step. The error is for its user: the step
 // cannot be run as it was asked for.
-func StepRun(step *StepPart, node *Node, visible func(gpus []int) []string) (RunSpec, []string, error) {
+func StepRun(
+	step *StepPart,
+	node *Node,
+	visible func(gpus []int) []string,
+) (RunSpec, []string, error) {
 	jobSpec, ss := step.Job.Spec, step.Spec
 	limits, warnings := Rlimits(ss.Rlimits)
 	user := splitEnv(step.Job.Env)
@@ -45,8 +49,15 @@ func StepRun(step *StepPart, node *Node, visible func(gpus []int) []string) (Run
 	if part.Here.Mem == 0 {
 		part.Here.Mem = step.Job.Here.Mem
 	}
-	tasks := &Tasks{Argv: ss.Argv, WorkDir: cmp.Or(ss.WorkDir, jobSpec.IO.WorkDir, "/tmp"), Umask: ss.Umask & 0o777, Append: ss.Append || node.Append,
-		Rlimits: limits, Input: ss.InputTask, Cast: ss.Cast}
+	tasks := &Tasks{
+		Argv:    ss.Argv,
+		WorkDir: cmp.Or(ss.WorkDir, jobSpec.IO.WorkDir, "/tmp"),
+		Umask:   ss.Umask & 0o777,
+		Append:  ss.Append || node.Append,
+		Rlimits: limits,
+		Input:   ss.InputTask,
+		Cast:    ss.Cast,
+	}
 	if ss.Pty {
 		tasks.Input = spec.InputAll
 		tasks.Terminal = &Window{Rows: ss.Rows, Columns: ss.Columns}
@@ -90,12 +101,27 @@ func StepRun(step *StepPart, node *Node, visible func(gpus []int) []string) (Run
 			return RunSpec{}, warnings, err
 		}
 		if pmi != nil {
-			task.Env = append(task.Env, "PMI_RANK="+formatNumber(uint64(rank)), "PMI_SIZE="+formatNumber(uint64(step.Tasks)), "PMI_JOBID="+pmi.Job)
+			task.Env = append(
+				task.Env,
+				"PMI_RANK="+formatNumber(uint64(rank)),
+				"PMI_SIZE="+formatNumber(uint64(step.Tasks)),
+				"PMI_JOBID="+pmi.Job,
+			)
 		}
 		tasks.List = append(tasks.List, task)
 	}
-	run := RunSpec{Key: step.Key, JobID: step.Job.ID, UID: step.Job.UID, GID: step.Job.GID, Groups: step.Job.Groups, CPUs: cpus, Limits: memoryLimits(&part, node),
-		JobLimits: memoryLimits(step.Job, node), Notices: told, Tasks: tasks}
+	run := RunSpec{
+		Key:       step.Key,
+		JobID:     step.Job.ID,
+		UID:       step.Job.UID,
+		GID:       step.Job.GID,
+		Groups:    step.Job.Groups,
+		CPUs:      cpus,
+		Limits:    memoryLimits(&part, node),
+		JobLimits: memoryLimits(step.Job, node),
+		Notices:   told,
+		Tasks:     tasks,
+	}
 	tasks.Notices = told
 	run.Space, run.Container = spaceOf(step.Job, node), containerOf(ss.Container, step.Job)
 	run.Limits.Cores = node.Confine.Cores && node.Enforces.Cores && len(cpus) > 0
@@ -119,21 +145,43 @@ func (s *StepPart) pmiConfig() *PMI {
 	if w := s.Spec.World; w != nil {
 		id = uint64(w.Job)
 	}
-	return &PMI{Job: fmt.Sprintf("%d.%d", id, s.Key.Step), Size: s.Tasks, Node: uint32(s.Index), Nodes: uint32(len(s.TasksOnNode)),
-		Mapping: s.Mapping, Ranks: s.Ranks}
+	return &PMI{
+		Job:     fmt.Sprintf("%d.%d", id, s.Key.Step),
+		Size:    s.Tasks,
+		Node:    uint32(s.Index),
+		Nodes:   uint32(len(s.TasksOnNode)),
+		Mapping: s.Mapping,
+		Ranks:   s.Ranks,
+	}
 }
 
 // expandFiles gives a task's files with their patterns expanded.
 func (s *StepPart) expandFiles(task *Task, node *Node) {
-	facts := FileFacts{JobID: s.Job.ID, ArrayJob: s.Job.ArrayID, ArrayTask: s.Job.Task, Step: s.Key.Step, Node: node.Host, NodeIndex: uint32(s.Index),
-		Task: task.Rank, User: s.Job.User, JobName: s.Job.Spec.Name, Restarts: s.Job.Restarts}
+	facts := FileFacts{
+		JobID:     s.Job.ID,
+		ArrayJob:  s.Job.ArrayID,
+		ArrayTask: s.Job.Task,
+		Step:      s.Key.Step,
+		Node:      node.Host,
+		NodeIndex: uint32(s.Index),
+		Task:      task.Rank,
+		User:      s.Job.User,
+		JobName:   s.Job.Spec.Name,
+		Restarts:  s.Job.Restarts,
+	}
 	expand := func(pattern string) string {
 		if pattern == "none" {
 			return "/dev/null"
 		}
 		return ExpandFile(pattern, &facts)
 	}
-	task.Stdin, task.Stdout, task.Stderr = expand(s.Spec.Stdin), expand(s.Spec.Stdout), expand(s.Spec.Stderr)
+	task.Stdin, task.Stdout, task.Stderr = expand(
+		s.Spec.Stdin,
+	), expand(
+		s.Spec.Stdout,
+	), expand(
+		s.Spec.Stderr,
+	)
 }
 
 // programOf finds what a rank runs of --multi-prog: the first line that names it,
@@ -181,23 +229,44 @@ func (s *StepPart) commonEnv(user []string, node *Node, b *binding, served bool)
 	}
 	own := []string{
 		"SLURM_JOB_ID=" + formatNumber(s.Job.ID), "SLURM_JOBID=" + formatNumber(s.Job.ID),
-		"SLURM_STEP_ID=" + strconv.Itoa(int(s.Key.Step)), "SLURM_STEPID=" + strconv.Itoa(int(s.Key.Step)),
+		"SLURM_STEP_ID=" + strconv.Itoa(
+			int(s.Key.Step),
+		), "SLURM_STEPID=" + strconv.Itoa(int(s.Key.Step)),
 		"SLURM_STEP_NODELIST=" + s.Nodes, "SLURM_STEP_NUM_NODES=" + strconv.Itoa(len(s.TasksOnNode)),
-		"SLURM_STEP_NUM_TASKS=" + formatNumber(uint64(s.Tasks)), "SLURM_STEP_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
-		"SLURM_NTASKS=" + formatNumber(uint64(s.Tasks)), "SLURM_NPROCS=" + formatNumber(uint64(s.Tasks)),
-		"SLURM_NNODES=" + strconv.Itoa(len(s.TasksOnNode)), "SLURM_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
-		"SLURM_NODEID=" + strconv.Itoa(s.Index), "SLURMD_NODENAME=" + node.Name, "SLURM_TOPOLOGY_ADDR=" + node.Name, "SLURM_TOPOLOGY_ADDR_PATTERN=node",
+		"SLURM_STEP_NUM_TASKS=" + formatNumber(
+			uint64(s.Tasks),
+		), "SLURM_STEP_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
+		"SLURM_NTASKS=" + formatNumber(
+			uint64(s.Tasks),
+		), "SLURM_NPROCS=" + formatNumber(uint64(s.Tasks)),
+		"SLURM_NNODES=" + strconv.Itoa(
+			len(s.TasksOnNode),
+		), "SLURM_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
+		"SLURM_NODEID=" + strconv.Itoa(
+			s.Index,
+		), "SLURMD_NODENAME=" + node.Name, "SLURM_TOPOLOGY_ADDR=" + node.Name, "SLURM_TOPOLOGY_ADDR_PATTERN=node",
 		"SLURM_SRUN_COMM_HOST=" + s.LaunchHost, "SLURM_LAUNCH_NODE_IPADDR=" + s.LaunchHost,
 		"SLURM_CPU_BIND=" + b.text, "SLURM_CPU_BIND_TYPE=" + b.kind, "SLURM_CPU_BIND_LIST=" + b.list, "SLURM_CPU_BIND_VERBOSE=" + b.verbose,
 		"SLURM_CPUS_ON_NODE=" + strconv.Itoa(s.cpusHere()), "SLURM_PRIO_PROCESS=0",
-		"SLURM_GPUS_ON_NODE=" + formatPositive(uint64(len(s.Here.GPUs))), "SLURM_SHARDS_ON_NODE=" + formatPositive(countShards(&s.Here)),
+		"SLURM_GPUS_ON_NODE=" + formatPositive(
+			uint64(len(s.Here.GPUs)),
+		), "SLURM_SHARDS_ON_NODE=" + formatPositive(countShards(&s.Here)),
 		"SLURM_STEP_GPUS=" + s.gpuNumbers(), "SLURM_MPI_TYPE=" + mpi,
 	}
 	if s.Spec.KeepSizes {
 		own = without(own, sizeVariables, user)
 	}
-	ours := map[string]bool{"SLURM_PROCID": true, "SLURM_LOCALID": true, "SLURM_GTIDS": true, "SLURM_TASK_PID": true, "PMI_FD": true, "PMI_RANK": true,
-		"PMI_SIZE": true, "PMI_JOBID": true, "MUSTER_RUN": true}
+	ours := map[string]bool{
+		"SLURM_PROCID":   true,
+		"SLURM_LOCALID":  true,
+		"SLURM_GTIDS":    true,
+		"SLURM_TASK_PID": true,
+		"PMI_FD":         true,
+		"PMI_RANK":       true,
+		"PMI_SIZE":       true,
+		"PMI_JOBID":      true,
+		"MUSTER_RUN":     true,
+	}
 	for _, e := range own {
 		name, _, _ := strings.Cut(e, "=")
 		ours[name] = true
@@ -236,7 +305,8 @@ var sizeVariables = []string{"SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS", "SL
 func without(own, names, user []string) []string {
 	theirs := func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
-		return slices.Contains(names, name) && slices.ContainsFunc(user, func(u string) bool { return strings.HasPrefix(u, name+"=") })
+		return slices.Contains(names, name) &&
+			slices.ContainsFunc(user, func(u string) bool { return strings.HasPrefix(u, name+"=") })
 	}
 	return slices.DeleteFunc(own, theirs)
 }
@@ -258,12 +328,21 @@ func (s *StepPart) gpuNumbers() string {
 }
 
 // taskEnv is what one task alone has.
-func (s *StepPart) taskEnv(local int, node *Node, task *Task, visible func([]int) []string) ([]string, error) {
+func (s *StepPart) taskEnv(
+	local int,
+	node *Node,
+	task *Task,
+	visible func([]int) []string,
+) ([]string, error) {
 	ids := make([]string, len(s.Ranks))
 	for i, r := range s.Ranks {
 		ids[i] = formatNumber(uint64(r))
 	}
-	env := []string{"SLURM_PROCID=" + formatNumber(uint64(task.Rank)), "SLURM_LOCALID=" + strconv.Itoa(local), "SLURM_GTIDS=" + strings.Join(ids, ",")}
+	env := []string{
+		"SLURM_PROCID=" + formatNumber(uint64(task.Rank)),
+		"SLURM_LOCALID=" + strconv.Itoa(local),
+		"SLURM_GTIDS=" + strings.Join(ids, ","),
+	}
 	places, err := s.gpusOf(local, task, node)
 	if err != nil {
 		return nil, err

@@ -75,7 +75,12 @@ func (c *Client) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.Launch
 		return nil, err
 	}
 	if len(a.Results) != len(runs) {
-		return nil, fmt.Errorf("%w: %d answers to %d launches", protocol.ErrFrame, len(a.Results), len(runs))
+		return nil, fmt.Errorf(
+			"%w: %d answers to %d launches",
+			protocol.ErrFrame,
+			len(a.Results),
+			len(runs),
+		)
 	}
 	return a.Results, nil
 }
@@ -87,7 +92,12 @@ func (c *Client) Tell(ctx context.Context, k plan.RunKey, line string) error {
 
 // Signal sends one signal to the processes that the scope names.
 func (c *Client) Signal(ctx context.Context, k plan.RunKey, sig int32, scope plan.Scope) error {
-	return c.askOnce(ctx, protocol.OpSignal, protocol.Signal{Key: k, Signal: sig, Scope: scope}, nil)
+	return c.askOnce(
+		ctx,
+		protocol.OpSignal,
+		protocol.Signal{Key: k, Signal: sig, Scope: scope},
+		nil,
+	)
 }
 
 // Terminate sends SIGCONT and SIGTERM now and SIGKILL after the grace.

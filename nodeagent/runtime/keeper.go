@@ -39,11 +39,22 @@ type Keeper struct {
 // Keep starts or finds the shepherd and begins the news. It fails if the first
 // start fails; later it retries for ever. Everything ends with the context,
 // but for the shepherd itself.
-func Keep(ctx context.Context, cfg Config, log *slog.Logger, events func([]plan.Event)) (*Keeper, error) {
+func Keep(
+	ctx context.Context,
+	cfg Config,
+	log *slog.Logger,
+	events func([]plan.Event),
+) (*Keeper, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	keeper := &Keeper{cfg: cfg, log: log, events: events, clients: map[string]*Client{}, owner: map[plan.RunKey]string{}}
+	keeper := &Keeper{
+		cfg:     cfg,
+		log:     log,
+		events:  events,
+		clients: map[string]*Client{},
+		owner:   map[plan.RunKey]string{},
+	}
 	// Older shepherds first: ours drains them as soon as it starts, and an
 	// empty one is gone then.
 	keeper.findOthers(ctx)
@@ -159,7 +170,8 @@ func (k *Keeper) findOthers(ctx context.Context) {
 		k.mu.Lock()
 		known := k.clients[release] != nil
 		k.mu.Unlock()
-		if _, err := os.Stat(filepath.Join(k.cfg.Dir, release, "sock")); err != nil || known || release == k.cfg.Release {
+		if _, err := os.Stat(filepath.Join(k.cfg.Dir, release, "sock")); err != nil || known ||
+			release == k.cfg.Release {
 			continue
 		}
 		client, err := dialWithin(ctx, Socket(k.cfg.Dir, release), k.cfg.callTimeout())

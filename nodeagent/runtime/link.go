@@ -26,7 +26,11 @@ type link struct {
 	waiting map[uint64]chan protocol.Message
 }
 
-func connectShepherd(ctx context.Context, socket string, news func(*protocol.Reader, protocol.Message) error) (*link, error) {
+func connectShepherd(
+	ctx context.Context,
+	socket string,
+	news func(*protocol.Reader, protocol.Message) error,
+) (*link, error) {
 	var d net.Dialer
 	sock, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
@@ -37,7 +41,14 @@ func connectShepherd(ctx context.Context, socket string, news func(*protocol.Rea
 		_ = sock.Close()
 		return nil, err
 	}
-	c := &link{sock: sock, r: reader, w: protocol.NewWriter(sock), done: make(chan struct{}), news: news, waiting: map[uint64]chan protocol.Message{}}
+	c := &link{
+		sock:    sock,
+		r:       reader,
+		w:       protocol.NewWriter(sock),
+		done:    make(chan struct{}),
+		news:    news,
+		waiting: map[uint64]chan protocol.Message{},
+	}
 	go c.readAnswers()
 	return c, nil
 }
@@ -64,12 +75,18 @@ var ErrNoAnswer = errors.New("no answer within the time limit")
 // callWithin is call with a limit on the wait for the answer. A stopped process
 // keeps its sockets open, so that without a limit the caller would wait as long
 // as the process is stopped.
-func (c *link) callWithin(ctx context.Context, limit time.Duration, op protocol.Op, body, into any) error {
+func (c *link) callWithin(
+	ctx context.Context,
+	limit time.Duration,
+	op protocol.Op,
+	body, into any,
+) error {
 	noAnswer := fmt.Errorf("%w of %s", ErrNoAnswer, limit)
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, noAnswer)
 	defer cancel()
 	err := c.callShepherd(ctx, op, body, into)
-	if err != nil && errors.Is(context.Cause(ctx), ErrNoAnswer) && errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && errors.Is(context.Cause(ctx), ErrNoAnswer) &&
+		errors.Is(err, context.DeadlineExceeded) {
 		return noAnswer
 	}
 	return err

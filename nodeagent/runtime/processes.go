@@ -54,7 +54,8 @@ func Shepherds(dir string) []Process {
 	all := slices.Clone(out)
 	return slices.DeleteFunc(out, func(p Process) bool {
 		st, err := proc.ReadStat(p.PID)
-		return err != nil || slices.ContainsFunc(all, func(q Process) bool { return q.PID == st.PPID })
+		return err != nil ||
+			slices.ContainsFunc(all, func(q Process) bool { return q.PID == st.PPID })
 	})
 }
 
@@ -65,7 +66,11 @@ func parseArguments(line []byte) (dir, release string) {
 	for _, a := range bytes.Split(line, []byte{0}) {
 		args = append(args, string(a))
 	}
-	if len(args) < 9 || !slices.Equal([]string{args[1], args[3], args[5], args[7]}, []string{"--dir", "--node", "--release", "--ready-fd"}) {
+	if len(args) < 9 ||
+		!slices.Equal(
+			[]string{args[1], args[3], args[5], args[7]},
+			[]string{"--dir", "--node", "--release", "--ready-fd"},
+		) {
 		return "", ""
 	}
 	return args[2], args[6]

@@ -54,7 +54,11 @@ func Start(ctx context.Context, cfg Config) (*Client, error) {
 	case errors.Is(err, ErrNoAnswer):
 		// A second shepherd must not start beside one that is only stopped: both
 		// would own the same runs once it goes on.
-		return nil, fmt.Errorf("the shepherd at %s is running but does not answer; continue or kill its process: %w", socket, err)
+		return nil, fmt.Errorf(
+			"the shepherd at %s is running but does not answer; continue or kill its process: %w",
+			socket,
+			err,
+		)
 	case err != nil:
 	case !client.Hello().Draining:
 		return client, nil
@@ -95,7 +99,9 @@ func launchShepherd(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("start shepherd: %w", err)
 	}
 	defer func() { _ = ready.Close() }()
-	args := append([]string{"--dir", cfg.Dir, "--node", cfg.Node, "--release", cfg.Release, "--ready-fd", "3"}, cfg.Args...)
+	args := append(
+		[]string{"--dir", cfg.Dir, "--node", cfg.Node, "--release", cfg.Release, "--ready-fd", "3"},
+		cfg.Args...)
 	cmd := exec.Command(cfg.Binary, args...)
 	cmd.Stderr, cmd.Stdout, cmd.Env, cmd.Dir = logFile, logFile, cfg.Env, "/"
 	cmd.ExtraFiles = []*os.File{write}
@@ -125,7 +131,11 @@ func launchShepherd(ctx context.Context, cfg Config) error {
 	if errors.As(err, &exit) && exit.ExitCode() == exitRunning {
 		return nil // another was quicker
 	}
-	return fmt.Errorf("the shepherd did not start (%w); it said: %s", err, readLogSince(logPath, began))
+	return fmt.Errorf(
+		"the shepherd did not start (%w); it said: %s",
+		err,
+		readLogSince(logPath, began),
+	)
 }
 
 // readLogSince reads what the shepherd has logged since the offset.

@@ -52,24 +52,47 @@ func (s *Step) take(reader *protocol.Reader, message protocol.Message) error {
 // acknowledges it and all before it. With watch they are those that come from
 // now on, and nothing is acknowledged.
 func (s *Step) Attach(ctx context.Context, after uint64, watch bool) error {
-	return s.callWithin(ctx, DefaultCallTimeout, protocol.OpStepAttach, protocol.StepAttach{After: after, Plain: true, Watch: watch}, nil)
+	return s.callWithin(
+		ctx,
+		DefaultCallTimeout,
+		protocol.OpStepAttach,
+		protocol.StepAttach{After: after, Plain: true, Watch: watch},
+		nil,
+	)
 }
 
 // Ack takes back the frames up to a number.
 func (s *Step) Ack(ctx context.Context, upTo uint64) error {
-	return s.callWithin(ctx, DefaultCallTimeout, protocol.OpStepAck, protocol.StepAck{UpTo: upTo}, nil)
+	return s.callWithin(
+		ctx,
+		DefaultCallTimeout,
+		protocol.OpStepAck,
+		protocol.StepAck{UpTo: upTo},
+		nil,
+	)
 }
 
 // Input passes a piece of the input on, for one rank or spec.InputAll, and
 // returns when it is taken. No data is the end of the input. It has no time
 // limit of its own: tasks take their input when they are ready for it.
 func (s *Step) Input(ctx context.Context, rank int32, offset uint64, data []byte) error {
-	return s.callShepherd(ctx, protocol.OpStepInput, protocol.StepInput{Rank: rank, Offset: offset, Data: data}, nil)
+	return s.callShepherd(
+		ctx,
+		protocol.OpStepInput,
+		protocol.StepInput{Rank: rank, Offset: offset, Data: data},
+		nil,
+	)
 }
 
 // Signal sends a signal to all tasks here.
 func (s *Step) Signal(ctx context.Context, sig int32) error {
-	return s.callWithin(ctx, DefaultCallTimeout, protocol.OpStepSignal, protocol.StepSignal{Signal: sig}, nil)
+	return s.callWithin(
+		ctx,
+		DefaultCallTimeout,
+		protocol.OpStepSignal,
+		protocol.StepSignal{Signal: sig},
+		nil,
+	)
 }
 
 // Resize tells the step's terminal its size.

@@ -45,13 +45,19 @@ func ParseCounters(file, text string) (*Counters, error) {
 		column, text := counters.addLine(record)
 		if text != "" {
 			line, col := r.FieldPos(column)
-			problems = errors.Join(problems, fmt.Errorf("%w: %s:%d:%d: %s", ErrCounters, file, line, col, text))
+			problems = errors.Join(
+				problems,
+				fmt.Errorf("%w: %s:%d:%d: %s", ErrCounters, file, line, col, text),
+			)
 		}
 	}
 	if problems != nil {
 		return nil, problems
 	}
-	slices.SortFunc(counters.Fields, func(a, b device.Info) int { return int(a.Field) - int(b.Field) })
+	slices.SortFunc(
+		counters.Fields,
+		func(a, b device.Info) int { return int(a.Field) - int(b.Field) },
+	)
 	return &counters, nil
 }
 

@@ -125,7 +125,11 @@ func (t *Telemetry) fieldSeries(w *scratch, s *state) {
 }
 
 // printFamily prints a family of Muster's own: each calls emit for its series.
-func (t *Telemetry) printFamily(w *scratch, name string, each func(emit func(labels, more string, n int64, decimals int))) {
+func (t *Telemetry) printFamily(
+	w *scratch,
+	name string,
+	each func(emit func(labels, more string, n int64, decimals int)),
+) {
 	began := false
 	each(func(labels, more string, n int64, decimals int) {
 		if !began {
@@ -199,7 +203,10 @@ func (t *Telemetry) jobSeries(w *scratch, s *state) {
 			}
 		})
 	}
-	each("muster_job_cpus", func(j *JobOnNode, _ *JobUsage, put emit) { put("", "", int64(j.CPUs), 0) })
+	each(
+		"muster_job_cpus",
+		func(j *JobOnNode, _ *JobUsage, put emit) { put("", "", int64(j.CPUs), 0) },
+	)
 	each("muster_job_cpu_seconds_total", func(_ *JobOnNode, usage *JobUsage, put emit) {
 		if usage != nil {
 			put("", `mode="user"`, usage.UserNS, 9)

@@ -35,7 +35,8 @@ func domainsOf(devices []device.Device) []int {
 func bestLink(d *device.Device) string {
 	var best device.Link
 	for _, l := range d.Links {
-		if l.Kind != device.LinkSelf && (l.Kind > best.Kind || l.Kind == best.Kind && l.NVLinks > best.NVLinks) {
+		if l.Kind != device.LinkSelf &&
+			(l.Kind > best.Kind || l.Kind == best.Kind && l.NVLinks > best.NVLinks) {
 			best = l
 		}
 	}

@@ -14,9 +14,18 @@ const fieldSource = "GPU provider, one reading a collection"
 // Labels of the families, in the order they are printed.
 var (
 	linkLabels   = [...]string{"domain", "link"}
-	deviceLabels = [...]string{"gpu", "UUID", "pci_bus_id", "device", "modelName", "hostname", "GPU_I_PROFILE", "GPU_I_ID"}
-	jobLabels    = [...]string{"slurm_job_id", "user", "account", "partition"}
-	nodeLabels   = [...]string{"cluster", "node"}
+	deviceLabels = [...]string{
+		"gpu",
+		"UUID",
+		"pci_bus_id",
+		"device",
+		"modelName",
+		"hostname",
+		"GPU_I_PROFILE",
+		"GPU_I_ID",
+	}
+	jobLabels  = [...]string{"slurm_job_id", "user", "account", "partition"}
+	nodeLabels = [...]string{"cluster", "node"}
 )
 
 func withLabels(base []string, more ...string) []string {
@@ -49,17 +58,46 @@ func Metrics() []catalogue.Metric {
 // dcgm-exporter's spelling of them.
 func gpuMetrics() []catalogue.Metric {
 	gpu := func(name, help, source string, labels []string, typ catalogue.Type) catalogue.Metric {
-		return catalogue.Metric{Name: name, Type: typ, Dialect: catalogue.DCGM, Endpoint: Endpoint, Help: help, Labels: labels,
-			Source: source, Cardinality: "GPUs and MIG instances of the node"}
+		return catalogue.Metric{
+			Name:        name,
+			Type:        typ,
+			Dialect:     catalogue.DCGM,
+			Endpoint:    Endpoint,
+			Help:        help,
+			Labels:      labels,
+			Source:      source,
+			Cardinality: "GPUs and MIG instances of the node",
+		}
 	}
 	return []catalogue.Metric{
-		gpu("muster_gpu_up", "1 while the device answers, 0 when it is lost.", "GPU provider", withLabels(deviceLabels[:]), catalogue.Gauge),
-		gpu("muster_gpu_link_info", "1 for each device, with the NVLink domain it is in (the lowest index of the devices that NVLink joins) and its best link to a peer.",
-			"link matrix of the GPU provider", withLabels(deviceLabels[:], linkLabels[:]...), catalogue.Info),
-		gpu("muster_gpu_job_info", "1 for each GPU that one job holds alone; joins counters to their job.", "allocation of the job",
-			withLabels(deviceLabels[:], jobLabels[:]...), catalogue.Info),
-		gpu("muster_gpu_job_share_ratio", "Part of a shared GPU that the job was given.", "allocation of the job",
-			withLabels(deviceLabels[:], jobLabels[:]...), catalogue.Gauge),
+		gpu(
+			"muster_gpu_up",
+			"1 while the device answers, 0 when it is lost.",
+			"GPU provider",
+			withLabels(deviceLabels[:]),
+			catalogue.Gauge,
+		),
+		gpu(
+			"muster_gpu_link_info",
+			"1 for each device, with the NVLink domain it is in (the lowest index of the devices that NVLink joins) and its best link to a peer.",
+			"link matrix of the GPU provider",
+			withLabels(deviceLabels[:], linkLabels[:]...),
+			catalogue.Info,
+		),
+		gpu(
+			"muster_gpu_job_info",
+			"1 for each GPU that one job holds alone; joins counters to their job.",
+			"allocation of the job",
+			withLabels(deviceLabels[:], jobLabels[:]...),
+			catalogue.Info,
+		),
+		gpu(
+			"muster_gpu_job_share_ratio",
+			"Part of a shared GPU that the job was given.",
+			"allocation of the job",
+			withLabels(deviceLabels[:], jobLabels[:]...),
+			catalogue.Gauge,
+		),
 	}
 }
 
@@ -109,14 +147,64 @@ func nodeMetrics() []catalogue.Metric {
 			Labels: withLabels(nodeLabels[:], more...), Source: source, Cardinality: card}
 	}
 	return []catalogue.Metric{
-		node("muster_node_cpus", catalogue.Gauge, catalogue.None, "CPUs online.", "/sys/devices/system/cpu"),
-		node("muster_node_cpu_seconds_total", catalogue.Counter, catalogue.Seconds, "CPU time of the node by mode.", "/proc/stat", "mode"),
-		node("muster_node_memory_bytes", catalogue.Gauge, catalogue.Bytes, "Memory of the node.", "/proc/meminfo"),
-		node("muster_node_memory_available_bytes", catalogue.Gauge, catalogue.Bytes, "Memory that programs could still get.", "/proc/meminfo"),
-		node("muster_node_load", catalogue.Gauge, catalogue.None, "Load average over so many minutes.", "/proc/loadavg", "window"),
-		node("muster_node_boot_time_seconds", catalogue.Gauge, catalogue.Seconds, "When the node was started, in seconds since 1970.", "/proc/stat"),
-		node("muster_node_tmp_disk_bytes", catalogue.Gauge, catalogue.Bytes, "Size of the file system of TmpFS.", "statfs"),
-		node("muster_node_tmp_disk_available_bytes", catalogue.Gauge, catalogue.Bytes, "Space on the file system of TmpFS that users could still get.", "statfs"),
+		node(
+			"muster_node_cpus",
+			catalogue.Gauge,
+			catalogue.None,
+			"CPUs online.",
+			"/sys/devices/system/cpu",
+		),
+		node(
+			"muster_node_cpu_seconds_total",
+			catalogue.Counter,
+			catalogue.Seconds,
+			"CPU time of the node by mode.",
+			"/proc/stat",
+			"mode",
+		),
+		node(
+			"muster_node_memory_bytes",
+			catalogue.Gauge,
+			catalogue.Bytes,
+			"Memory of the node.",
+			"/proc/meminfo",
+		),
+		node(
+			"muster_node_memory_available_bytes",
+			catalogue.Gauge,
+			catalogue.Bytes,
+			"Memory that programs could still get.",
+			"/proc/meminfo",
+		),
+		node(
+			"muster_node_load",
+			catalogue.Gauge,
+			catalogue.None,
+			"Load average over so many minutes.",
+			"/proc/loadavg",
+			"window",
+		),
+		node(
+			"muster_node_boot_time_seconds",
+			catalogue.Gauge,
+			catalogue.Seconds,
+			"When the node was started, in seconds since 1970.",
+			"/proc/stat",
+		),
+		node(
+			"muster_node_tmp_disk_bytes",
+			catalogue.Gauge,
+			catalogue.Bytes,
+			"Size of the file system of TmpFS.",
+			"statfs",
+		),
+		node(
+			"muster_node_tmp_disk_available_bytes",
+			catalogue.Gauge,
+			catalogue.Bytes,
+			"Space on the file system of TmpFS that users could still get.",
+			"statfs",
+		),
 	}
 }
 
@@ -157,15 +245,53 @@ func agentMetrics() []catalogue.Metric {
 // texts the Prometheus client library gives them.
 func processMetrics() []catalogue.Metric {
 	common := func(name string, typ catalogue.Type, unit catalogue.Unit, help string) catalogue.Metric {
-		return catalogue.Metric{Name: name, Type: typ, Dialect: catalogue.Common, Endpoint: Endpoint, Help: help, Unit: unit,
-			Source: "the process itself", Cardinality: "1"}
+		return catalogue.Metric{
+			Name:        name,
+			Type:        typ,
+			Dialect:     catalogue.Common,
+			Endpoint:    Endpoint,
+			Help:        help,
+			Unit:        unit,
+			Source:      "the process itself",
+			Cardinality: "1",
+		}
 	}
 	return []catalogue.Metric{
-		common("go_goroutines", catalogue.Gauge, catalogue.None, "Number of goroutines that currently exist."),
-		common("process_cpu_seconds_total", catalogue.Counter, catalogue.Seconds, "Total user and system CPU time spent in seconds."),
-		common("process_max_fds", catalogue.Gauge, catalogue.None, "Maximum number of open file descriptors."),
-		common("process_open_fds", catalogue.Gauge, catalogue.None, "Number of open file descriptors."),
-		common("process_resident_memory_bytes", catalogue.Gauge, catalogue.Bytes, "Resident memory size in bytes."),
-		common("process_start_time_seconds", catalogue.Gauge, catalogue.Seconds, "Start time of the process since unix epoch in seconds."),
+		common(
+			"go_goroutines",
+			catalogue.Gauge,
+			catalogue.None,
+			"Number of goroutines that currently exist.",
+		),
+		common(
+			"process_cpu_seconds_total",
+			catalogue.Counter,
+			catalogue.Seconds,
+			"Total user and system CPU time spent in seconds.",
+		),
+		common(
+			"process_max_fds",
+			catalogue.Gauge,
+			catalogue.None,
+			"Maximum number of open file descriptors.",
+		),
+		common(
+			"process_open_fds",
+			catalogue.Gauge,
+			catalogue.None,
+			"Number of open file descriptors.",
+		),
+		common(
+			"process_resident_memory_bytes",
+			catalogue.Gauge,
+			catalogue.Bytes,
+			"Resident memory size in bytes.",
+		),
+		common(
+			"process_start_time_seconds",
+			catalogue.Gauge,
+			catalogue.Seconds,
+			"Start time of the process since unix epoch in seconds.",
+		),
 	}
 }

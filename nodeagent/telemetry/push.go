@@ -60,5 +60,10 @@ func (t *Telemetry) push(ctx context.Context, push Push) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(push.Interval))
 	defer cancel()
 	write := func(w io.Writer) { _, _ = t.WriteTo(w) } // into memory
-	return metrics.PushMetricsExt(ctx, push.URL, write, &metrics.PushOptions{Headers: push.Headers, Method: "POST"})
+	return metrics.PushMetricsExt(
+		ctx,
+		push.URL,
+		write,
+		&metrics.PushOptions{Headers: push.Headers, Method: "POST"},
+	)
 }

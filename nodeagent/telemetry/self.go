@@ -85,19 +85,36 @@ func newSelf(options *Options) *self {
 		events: map[device.EventKind]*metrics.Counter{},
 	}
 	gauge("muster_agent_up", 1)
-	gauge("muster_agent_build_info", 1, labelPairs([]string{"version", "commit", "goversion"}, options.Version, options.Commit, goVersion()))
+	gauge(
+		"muster_agent_build_info",
+		1,
+		labelPairs(
+			[]string{"version", "commit", "goversion"},
+			options.Version,
+			options.Commit,
+			goVersion(),
+		),
+	)
 	if options.Provider != "" {
-		gauge("muster_agent_gpu_provider_info", 1, labelPairs([]string{"provider"}, options.Provider))
+		gauge(
+			"muster_agent_gpu_provider_info",
+			1,
+			labelPairs([]string{"provider"}, options.Provider),
+		)
 	}
 	for src := SourceGPU; src < sources; src++ {
 		l := labelPairs([]string{"source"}, src.String())
 		s.collected[src] = set.NewCounter(name("muster_agent_collections_total", l))
 		s.errors[src] = set.NewCounter(name("muster_agent_collection_errors_total", l))
-		s.took[src] = set.NewPrometheusHistogramExt(name("muster_agent_collection_duration_seconds", l),
-			[]float64{0.001, 0.005, 0.02, 0.1, 0.5, 2, 10})
+		s.took[src] = set.NewPrometheusHistogramExt(
+			name("muster_agent_collection_duration_seconds", l),
+			[]float64{0.001, 0.005, 0.02, 0.1, 0.5, 2, 10},
+		)
 	}
 	for k := device.EventXID; k <= device.EventMIGChanged; k++ {
-		s.events[k] = set.NewCounter(name("muster_agent_gpu_events_total", labelPairs([]string{"kind"}, k.String())))
+		s.events[k] = set.NewCounter(
+			name("muster_agent_gpu_events_total", labelPairs([]string{"kind"}, k.String())),
+		)
 	}
 	return s
 }

@@ -110,7 +110,16 @@ func (t *Telemetry) describeDevice(d *device.Device, mig *device.MIG) string {
 	if minor < 0 {
 		minor = d.Index
 	}
-	values := []string{strconv.Itoa(d.Index), d.UUID, d.PCIBusID, "nvidia" + strconv.Itoa(minor), d.Model, t.options.Node, profile, instance}
+	values := []string{
+		strconv.Itoa(d.Index),
+		d.UUID,
+		d.PCIBusID,
+		"nvidia" + strconv.Itoa(minor),
+		d.Model,
+		t.options.Node,
+		profile,
+		instance,
+	}
 	if t.options.ClusterLabel != "" {
 		values = append(values, t.options.Cluster)
 	}
@@ -118,7 +127,13 @@ func (t *Telemetry) describeDevice(d *device.Device, mig *device.MIG) string {
 }
 
 // makeEntity makes the printed form of a device or of one of its instances.
-func (s *state) makeEntity(d *device.Device, mig *device.MIG, claims []claim, describe describer, nobody string) entity {
+func (s *state) makeEntity(
+	d *device.Device,
+	mig *device.MIG,
+	claims []claim,
+	describe describer,
+	nobody string,
+) entity {
 	e := entity{lost: d.Lost, uuid: d.UUID, gpu: strconv.Itoa(d.Index), instance: -1, owner: nobody}
 	if mig != nil {
 		e.uuid, e.instance = mig.UUID, mig.GPUInstance
@@ -147,7 +162,11 @@ func (s *state) makeEntity(d *device.Device, mig *device.MIG, claims []claim, de
 func admitJobs(jobs []JobOnNode, most int) (kept []JobOnNode, omitted int) {
 	kept = slices.Clone(jobs)
 	slices.SortStableFunc(kept, func(a, b JobOnNode) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(b.From, a.From), cmp.Compare(b.Attempt, a.Attempt))
+		return cmp.Or(
+			cmp.Compare(a.ID, b.ID),
+			cmp.Compare(b.From, a.From),
+			cmp.Compare(b.Attempt, a.Attempt),
+		)
 	})
 	kept = slices.CompactFunc(kept, func(a, b JobOnNode) bool { return a.ID == b.ID })
 	for i := range kept {
@@ -162,7 +181,10 @@ func admitJobs(jobs []JobOnNode, most int) (kept []JobOnNode, omitted int) {
 
 // findJob gives the index of a running job, or -1.
 func (s *state) findJob(k jobKey) int {
-	return slices.IndexFunc(s.jobs, func(j JobOnNode) bool { return j.UID == k.uid && j.Attempt == k.attempt })
+	return slices.IndexFunc(
+		s.jobs,
+		func(j JobOnNode) bool { return j.UID == k.uid && j.Attempt == k.attempt },
+	)
 }
 
 // deviceIndex gives the device index of a device or instance, as text.

@@ -139,7 +139,11 @@ func (t *Telemetry) Served() []catalogue.Metric {
 			metric.Labels = withLabels(t.labels, metric.Labels[len(deviceLabels):]...)
 		}
 		if at := slices.Index(metric.Labels, jobLabels[0]); at >= 0 {
-			metric.Labels = slices.Replace(slices.Clone(metric.Labels), at, at+len(jobLabels), t.owner...)
+			metric.Labels = slices.Replace(
+				slices.Clone(metric.Labels),
+				at,
+				at+len(jobLabels),
+				t.owner...)
 		}
 		out = append(out, metric)
 	}

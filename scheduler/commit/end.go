@@ -10,14 +10,27 @@ import (
 )
 
 // RequestEnd decides that an attempt must end.
-func (d Changes) RequestEnd(j *state.Job, cause event.EndCause, requeue bool, hold spec.Hold, detail string) error {
-	return d.Emit(&event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: cause, By: d.t.Actor.UID,
-		Requeue: requeue, Hold: hold, Detail: detail})
+func (d Changes) RequestEnd(
+	j *state.Job,
+	cause event.EndCause,
+	requeue bool,
+	hold spec.Hold,
+	detail string,
+) error {
+	return d.Emit(
+		&event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: cause, By: d.t.Actor.UID,
+			Requeue: requeue, Hold: hold, Detail: detail},
+	)
 }
 
 // RequeueJob closes an attempt whose nodes are all done and puts the job back
 // into the queue. counts tells whether it counts towards MaxBatchRequeue.
-func (d Changes) RequeueJob(job *state.Job, closedAs spec.JobState, hold spec.Hold, counts bool) error {
+func (d Changes) RequeueJob(
+	job *state.Job,
+	closedAs spec.JobState,
+	hold spec.Hold,
+	counts bool,
+) error {
 	most := d.t.Config.Limits.MaxBatchRequeue
 	if most == 0 {
 		most = 5
@@ -25,7 +38,14 @@ func (d Changes) RequeueJob(job *state.Job, closedAs spec.JobState, hold spec.Ho
 	if counts && job.Requeues+1 > most {
 		hold = spec.HeldMaxRequeue
 	}
-	ev := &event.JobRequeued{UID: job.UID, Attempt: job.Attempt, State: closedAs, Exit: job.Exit, Hold: hold, Counts: counts}
+	ev := &event.JobRequeued{
+		UID:     job.UID,
+		Attempt: job.Attempt,
+		State:   closedAs,
+		Exit:    job.Exit,
+		Hold:    hold,
+		Counts:  counts,
+	}
 	delay := d.t.Config.Timing.RequeueDelay
 	switch {
 	case hold != spec.NotHeld:
@@ -51,7 +71,8 @@ func (d Changes) MayRequeue(job *state.Job) bool {
 	if job.Het != nil && len(d.t.Components(job)) < int(job.Het.Size) {
 		return false
 	}
-	return (!job.Spec.Shell || job.Het.Follows()) && job.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue)
+	return (!job.Spec.Shell || job.Het.Follows()) &&
+		job.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue)
 }
 
 // NodeDone tells that nothing of the attempt is left on the node.
@@ -71,7 +92,8 @@ func (d Changes) FinishNode(job *state.Job, node string, done *NodeDone, lost bo
 	if err != nil {
 		return err
 	}
-	verdict := job.State.Active() && (done.Batch != nil || IsLastNode(job, node)) && (job.Ending == nil || !job.Ending.Requeue)
+	verdict := job.State.Active() && (done.Batch != nil || IsLastNode(job, node)) &&
+		(job.Ending == nil || !job.Ending.Requeue)
 	if verdict {
 		if err := d.Emit(d.DeriveEnd(job, done)); err != nil {
 			return err
@@ -86,7 +108,10 @@ func (d Changes) FinishNode(job *state.Job, node string, done *NodeDone, lost bo
 		return err
 	}
 	gone := &event.JobNodeDone{UID: job.UID, Attempt: job.Attempt, Node: node, Usage: done.Usage,
-		Batch: batchOutOfMemory(done.Batch, done.Usage.OOMKilled), Lost: lost, Unfenced: done.Unfenced, Rest: d.restWithout(d.t.Job(job.UID), node)}
+		Batch: batchOutOfMemory(
+			done.Batch,
+			done.Usage.OOMKilled,
+		), Lost: lost, Unfenced: done.Unfenced, Rest: d.restWithout(d.t.Job(job.UID), node)}
 	if done.Unfenced && job.Alloc.Lease > 0 {
 		gone.FencedBy = d.t.Now.Add(spec.LeaseBound(job.Alloc.Lease))
 	}
@@ -130,7 +155,8 @@ func (d Changes) restWithout(job *state.Job, node string) *spec.TRES {
 // when nothing of the run is left, so that the next attempt is alone. A job that
 // must not run again ends as NODE_FAIL.
 func (d Changes) RequeueUnseen(job *state.Job, batch *event.StepResult) (*state.Job, error) {
-	if batch == nil || !batch.Unknown || !job.State.Active() || job.Ending != nil || !d.MayRequeue(job) {
+	if batch == nil || !batch.Unknown || !job.State.Active() || job.Ending != nil ||
+		!d.MayRequeue(job) {
 		return job, nil
 	}
 	if err := d.RequestEnd(job, event.EndNodeLost, true, spec.NotHeld, batch.Detail); err != nil {
@@ -164,13 +190,18 @@ func requeuedAs(cause event.EndCause) (spec.JobState, bool) {
 // DeriveEnd derives how an attempt ended: from the decision to end it if there
 // was one, else from the batch script's exit.
 func (d Changes) DeriveEnd(job *state.Job, done *NodeDone) *event.JobEnded {
-	ev := &event.JobEnded{UID: job.UID, Attempt: job.Attempt, Reason: spec.Reason{Code: spec.ReasonNone}}
+	ev := &event.JobEnded{
+		UID:     job.UID,
+		Attempt: job.Attempt,
+		Reason:  spec.Reason{Code: spec.ReasonNone},
+	}
 	if done.Batch != nil {
 		ev.Exit, ev.Derived = done.Batch.Exit, worstStep(job, done.Batch.Exit)
 	}
 	if job.Ending != nil {
 		ev.State, ev.Reason.Code = endedAs(job.Ending.Cause)
-		if leader := d.t.Job(LeaderOf(job)); job.Ending.Cause == event.EndLeader && leader != nil && leader.State.Terminal() {
+		if leader := d.t.Job(LeaderOf(job)); job.Ending.Cause == event.EndLeader && leader != nil &&
+			leader.State.Terminal() {
 			ev.State, ev.Reason.Code = leader.State, leader.Reason.Code
 		}
 		ev.Reason.Detail = job.Ending.Detail
@@ -266,7 +297,8 @@ func worstStep(job *state.Job, batch spec.ExitStatus) spec.ExitStatus {
 	worst := job.StepExit
 	for i := range job.Steps {
 		r := job.Steps[i].Result
-		if r != nil && (r.Exit.Code > worst.Code || (r.Exit.Code == worst.Code && r.Exit.Signal > worst.Signal)) {
+		if r != nil &&
+			(r.Exit.Code > worst.Code || (r.Exit.Code == worst.Code && r.Exit.Signal > worst.Signal)) {
 			worst = r.Exit
 		}
 	}

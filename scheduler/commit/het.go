@@ -76,7 +76,8 @@ func (d Changes) tellSiblings(ev event.Event) error {
 // queued when it has given them back.
 func (d Changes) waitTogether(uid spec.JobUID) error {
 	job := d.t.Job(uid)
-	if leader := d.t.Job(LeaderOf(job)); job.Het == nil || leader == nil || leader.State != spec.Pending {
+	if leader := d.t.Job(LeaderOf(job)); job.Het == nil || leader == nil ||
+		leader.State != spec.Pending {
 		return nil
 	}
 	for _, c := range d.t.Components(job) {
@@ -95,7 +96,10 @@ func (d Changes) waitTogether(uid spec.JobUID) error {
 // the strictest hold says: one may have been queued again too often, or end for another reason
 // than the others did.
 func (d Changes) holdTogether(uid spec.JobUID) error {
-	waiting := slices.DeleteFunc(d.t.Components(d.t.Job(uid)), func(c *state.Job) bool { return c.State != spec.Pending })
+	waiting := slices.DeleteFunc(
+		d.t.Components(d.t.Job(uid)),
+		func(c *state.Job) bool { return c.State != spec.Pending },
+	)
 	by := spec.NotHeld
 	for _, c := range waiting {
 		by = max(by, c.Hold)

@@ -26,8 +26,26 @@ type Preempt struct {
 func (d Changes) PreemptJob(pr *Preempt) error {
 	victim := &pr.Victim
 	if victim.Mode == preempt.Suspend {
-		return d.Emit(&event.JobSuspended{UID: victim.UID, Attempt: victim.Attempt, Yields: true, Auto: true, For: pr.For, Room: pr.Room})
+		return d.Emit(
+			&event.JobSuspended{
+				UID:     victim.UID,
+				Attempt: victim.Attempt,
+				Yields:  true,
+				Auto:    true,
+				For:     pr.For,
+				Room:    pr.Room,
+			},
+		)
 	}
-	return d.Emit(&event.JobEndRequested{UID: victim.UID, Attempt: victim.Attempt, Cause: event.EndPreempt, Requeue: victim.Mode == preempt.Requeue,
-		For: pr.For, Grace: victim.Grace, Room: pr.Room})
+	return d.Emit(
+		&event.JobEndRequested{
+			UID:     victim.UID,
+			Attempt: victim.Attempt,
+			Cause:   event.EndPreempt,
+			Requeue: victim.Mode == preempt.Requeue,
+			For:     pr.For,
+			Grace:   victim.Grace,
+			Room:    pr.Room,
+		},
+	)
 }

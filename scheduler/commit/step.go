@@ -41,7 +41,14 @@ func (d Changes) FinishStepPart(job *state.Job, node string, over *StepOver) err
 	if err := d.failedStep(job, step); err != nil || step.Done.Count() < len(step.Layout) {
 		return err
 	}
-	ev := &event.StepEnded{UID: job.UID, Attempt: job.Attempt, Step: step.ID, State: stepState(job, step), Result: *step.Result, Usage: step.Usage}
+	ev := &event.StepEnded{
+		UID:     job.UID,
+		Attempt: job.Attempt,
+		Step:    step.ID,
+		State:   stepState(job, step),
+		Result:  *step.Result,
+		Usage:   step.Usage,
+	}
 	if ev.State == spec.OutOfMemory {
 		ev.Result.Exit = outOfMemory(ev.Result.Exit)
 	}
@@ -74,7 +81,15 @@ func (d Changes) RequestStepEnd(job *state.Job, step *state.Step, cause event.En
 	if step.Ending != nil {
 		return nil
 	}
-	return d.Emit(&event.StepEndRequested{UID: job.UID, Attempt: job.Attempt, Step: step.ID, Cause: cause, By: d.t.Actor.UID})
+	return d.Emit(
+		&event.StepEndRequested{
+			UID:     job.UID,
+			Attempt: job.Attempt,
+			Step:    step.ID,
+			Cause:   cause,
+			By:      d.t.Actor.UID,
+		},
+	)
 }
 
 // stepsLeave closes what is left of a job's steps on a node that is given back.
@@ -83,7 +98,10 @@ func (d Changes) stepsLeave(job *state.Job, node string, lost bool) error {
 		if step.Part(node) < 0 {
 			continue
 		}
-		over := &StepOver{Step: step.ID, Result: event.StepResult{Ended: d.t.Now, Unknown: true, Detail: "its end was not seen"}}
+		over := &StepOver{
+			Step:   step.ID,
+			Result: event.StepResult{Ended: d.t.Now, Unknown: true, Detail: "its end was not seen"},
+		}
 		if lost {
 			over.Result.Detail = "node " + node + " was lost"
 		}

@@ -53,7 +53,15 @@ func (d Changes) setThrottle(job *state.Job, throttle uint32) error {
 	}
 	jobSpec := CurrentSpec(job)
 	jobSpec.Queue.Array.Throttle = throttle
-	return d.Emit(&event.JobUpdated{UID: job.UID, Spec: &jobSpec, Req: job.Req, Assoc: job.Assoc, Changed: []string{ThrottleKey}})
+	return d.Emit(
+		&event.JobUpdated{
+			UID:     job.UID,
+			Spec:    &jobSpec,
+			Req:     job.Req,
+			Assoc:   job.Assoc,
+			Changed: []string{ThrottleKey},
+		},
+	)
 }
 
 // liveRecords are the other records of a job's array that have not ended.

@@ -48,7 +48,8 @@ func ExceedsPartitionCPUs(st *state.State, job *state.Job, leave []Run) bool {
 		sum := int64(alloc.CPUs.Count())
 		for _, uid := range node.Jobs {
 			o := st.Job(uid)
-			if uid != job.UID && !o.Yields && o.Alloc.Partition == job.Alloc.Partition && !slices.ContainsFunc(leave, func(r Run) bool { return r.UID == uid }) {
+			if uid != job.UID && !o.Yields && o.Alloc.Partition == job.Alloc.Partition &&
+				!slices.ContainsFunc(leave, func(r Run) bool { return r.UID == uid }) {
 				sum += int64(o.Alloc.Nodes[o.Alloc.Index(alloc.ID)].CPUs.Count())
 			}
 		}

@@ -28,10 +28,19 @@ type AgentService struct {
 // the ledger before the certificate leaves, with the key that it was used for:
 // a node that lost the answer asks again with the same key and gets another
 // certificate for it.
-func (s *AgentService) Enrol(ctx context.Context, req *apiv1.EnrolRequest) (*apiv1.EnrolReply, error) {
+func (s *AgentService) Enrol(
+	ctx context.Context,
+	req *apiv1.EnrolRequest,
+) (*apiv1.EnrolReply, error) {
 	controller := s.C
 	used := &tokens{c: controller}
-	cert, err := controller.deps.Access.Enrol(ctx, req.GetToken(), req.GetNode(), req.GetCsr(), used)
+	cert, err := controller.deps.Access.Enrol(
+		ctx,
+		req.GetToken(),
+		req.GetNode(),
+		req.GetCsr(),
+		used,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -43,9 +52,24 @@ func (s *AgentService) Enrol(ctx context.Context, req *apiv1.EnrolRequest) (*api
 
 // recordCertificate has a certificate in the ledger before it leaves; token is
 // that of an enrolment.
-func (c *Controller) recordCertificate(ctx context.Context, cert Certificate, token spec.Hash) error {
-	ev := event.CertificateIssued{Serial: cert.Serial, Role: cert.Role, Name: cert.Name, Expires: cert.Expires}
-	return c.writer.commitCommand(ctx, &request{cmd: scheduler.IssueCertificate{Issued: ev, By: cert.By, Token: token}, actor: event.Actor{Kind: event.ActorNode, Name: cert.Name}}).err
+func (c *Controller) recordCertificate(
+	ctx context.Context,
+	cert Certificate,
+	token spec.Hash,
+) error {
+	ev := event.CertificateIssued{
+		Serial:  cert.Serial,
+		Role:    cert.Role,
+		Name:    cert.Name,
+		Expires: cert.Expires,
+	}
+	return c.writer.commitCommand(
+		ctx,
+		&request{
+			cmd:   scheduler.IssueCertificate{Issued: ev, By: cert.By, Token: token},
+			actor: event.Actor{Kind: event.ActorNode, Name: cert.Name},
+		},
+	).err
 }
 
 // tokens are the ledger's enrolment tokens, for one enrolment.
@@ -67,15 +91,24 @@ func (t *tokens) Find(hash spec.Hash) (state.Token, bool) {
 // Spend implements Tokens.
 func (t *tokens) Spend(ctx context.Context, hash spec.Hash, node string, key spec.Hash) error {
 	t.spent = hash
-	return t.c.writer.commitCommand(ctx, &request{cmd: scheduler.SpendToken{Hash: hash, Node: node, Key: key},
-		actor: event.Actor{Kind: event.ActorNode, Name: node}}).err
+	return t.c.writer.commitCommand(
+		ctx,
+		&request{cmd: scheduler.SpendToken{Hash: hash, Node: node, Key: key},
+			actor: event.Actor{Kind: event.ActorNode, Name: node}},
+	).err
 }
 
 // Renew gives a node or login host that has a valid certificate a new one.
-func (s *AgentService) Renew(ctx context.Context, req *apiv1.RenewRequest) (*apiv1.EnrolReply, error) {
+func (s *AgentService) Renew(
+	ctx context.Context,
+	req *apiv1.RenewRequest,
+) (*apiv1.EnrolReply, error) {
 	caller := s.C.deps.Identify(ctx)
 	if caller.Node == "" && caller.Login == "" {
-		return nil, spec.Refuse(spec.CodeAccessDenied, "only a node or a login host renews its certificate")
+		return nil, spec.Refuse(
+			spec.CodeAccessDenied,
+			"only a node or a login host renews its certificate",
+		)
 	}
 	cert, err := s.C.deps.Access.Renew(ctx, req.GetCsr())
 	if err != nil {
@@ -88,7 +121,10 @@ func (s *AgentService) Renew(ctx context.Context, req *apiv1.RenewRequest) (*api
 }
 
 // Configuration gives a node the configuration that this host has.
-func (s *AgentService) Configuration(ctx context.Context, _ *apiv1.ConfigurationRequest) (*apiv1.ConfigurationReply, error) {
+func (s *AgentService) Configuration(
+	ctx context.Context,
+	_ *apiv1.ConfigurationRequest,
+) (*apiv1.ConfigurationReply, error) {
 	if who := s.C.deps.Identify(ctx); who.Node == "" && !who.Admin {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "only a node asks for the configuration")
 	}
@@ -114,7 +150,10 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 	reg := first.GetRegistration()
 	caller := controller.deps.Identify(ctx)
 	if reg.GetNode() == "" || (caller.Node != reg.GetNode() && !caller.Admin) {
-		return spec.Refuse(spec.CodeAccessDenied, fmt.Sprintf("this connection may not speak for node %q", reg.GetNode()))
+		return spec.Refuse(
+			spec.CodeAccessDenied,
+			fmt.Sprintf("this connection may not speak for node %q", reg.GetNode()),
+		)
 	}
 	if err := controller.hub.refuseRival(reg.GetNode(), reg.GetPlace()); err != nil {
 		return err
@@ -128,7 +167,11 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 	if err != nil {
 		return err
 	}
-	cmd := scheduler.RegisterNode{Node: reg.GetNode(), Inventory: wire.ToInventory(reg.GetInventory()), Dynamic: dynamic}
+	cmd := scheduler.RegisterNode{
+		Node:      reg.GetNode(),
+		Inventory: wire.ToInventory(reg.GetInventory()),
+		Dynamic:   dynamic,
+	}
 	if rep := controller.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
 		return rep.err
 	}
@@ -145,9 +188,20 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 	view, desired := controller.hub.attachConn(conn, reg)
 	defer controller.hub.detachConn(conn)
 	controller.deps.Logger.Info("a node registered", "node", conn.node, "version", reg.GetVersion())
-	welcome := &apiv1.Welcome{Cluster: view.State.ClusterName, ClusterUuid: view.State.UUID[:], Heartbeat: int64(controller.hub.heartbeatInterval()),
-		KillWait: int64(killWait(view.State.Config)), Now: int64(controller.deps.Clock.Now()), CredentialKeys: controller.deps.Access.Keys(), Desired: desired, Revoked: controller.revokedCertificates(),
-		Lead: view.State.LeadBegan(), Lost: lost}
+	welcome := &apiv1.Welcome{
+		Cluster:     view.State.ClusterName,
+		ClusterUuid: view.State.UUID[:],
+		Heartbeat:   int64(controller.hub.heartbeatInterval()),
+		KillWait: int64(
+			killWait(view.State.Config),
+		),
+		Now:            int64(controller.deps.Clock.Now()),
+		CredentialKeys: controller.deps.Access.Keys(),
+		Desired:        desired,
+		Revoked:        controller.revokedCertificates(),
+		Lead:           view.State.LeadBegan(),
+		Lost:           lost,
+	}
 	for _, r := range unknown {
 		welcome.Unknown = append(welcome.Unknown, r.GetRun())
 	}
@@ -156,7 +210,9 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 	ended := make(chan error, 2)
 	go func() {
 		tell := headed{stream, controller}
-		err := tell.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Welcome{Welcome: welcome}})
+		err := tell.Send(
+			&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Welcome{Welcome: welcome}},
+		)
 		if err == nil {
 			err = conn.runSender(ctx, tell, controller)
 		}
@@ -167,8 +223,17 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 	case err := <-ended:
 		return err
 	case <-conn.full:
-		controller.deps.Logger.Warn("an agent does not read its orders and is cut off", "node", conn.node, "orders", maxOrders)
-		return spec.Refuse(spec.CodeSocketTimeout, "the agent does not read its orders: connect again")
+		controller.deps.Logger.Warn(
+			"an agent does not read its orders and is cut off",
+			"node",
+			conn.node,
+			"orders",
+			maxOrders,
+		)
+		return spec.Refuse(
+			spec.CodeSocketTimeout,
+			"the agent does not read its orders: connect again",
+		)
 	}
 }
 
@@ -182,7 +247,12 @@ type headed struct {
 // Send sends a message.
 func (h headed) Send(m *apiv1.ControllerMessage) error {
 	head := h.c.View().State.Position()
-	m.Head = &apiv1.LedgerPosition{Epoch: head.Epoch, Seq: head.Seq, NextJobUid: uint64(head.NextUID), NextJobId: uint32(head.NextID)}
+	m.Head = &apiv1.LedgerPosition{
+		Epoch:      head.Epoch,
+		Seq:        head.Seq,
+		NextJobUid: uint64(head.NextUID),
+		NextJobId:  uint32(head.NextID),
+	}
 	return h.stream.Send(m)
 }
 
@@ -246,7 +316,11 @@ func (a *agentConn) runSender(ctx context.Context, stream headed, controller *Co
 			}
 		}
 		if q.bye != "" {
-			return stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_Goodbye{Goodbye: &apiv1.Goodbye{Reason: q.bye}}})
+			return stream.Send(
+				&apiv1.ControllerMessage{
+					Kind: &apiv1.ControllerMessage_Goodbye{Goodbye: &apiv1.Goodbye{Reason: q.bye}},
+				},
+			)
 		}
 		select {
 		case <-a.wake:
@@ -258,7 +332,12 @@ func (a *agentConn) runSender(ctx context.Context, stream headed, controller *Co
 
 // receiveMessage turns what the agent says into commands. Reports are acknowledged
 // once they are durable, in order.
-func (c *Controller) receiveMessage(ctx context.Context, stream service.Agents_ConnectServer, conn *agentConn, actor event.Actor) error {
+func (c *Controller) receiveMessage(
+	ctx context.Context,
+	stream service.Agents_ConnectServer,
+	conn *agentConn,
+	actor event.Actor,
+) error {
 	acks := make(chan pendingAck, 256)
 	done := make(chan struct{})
 	go func() {
@@ -284,7 +363,14 @@ func (c *Controller) receiveMessage(ctx context.Context, stream service.Agents_C
 				c.orphanEnded(ctx, conn.node, report.GetRun())
 			}
 			if fault := report.GetGpuFault(); fault != nil {
-				ack.req = &request{cmd: scheduler.GPUReport{Node: conn.node, Fault: wire.ToGPUFault(fault), Policy: c.deps.Settings.GPU}, actor: actor}
+				ack.req = &request{
+					cmd: scheduler.GPUReport{
+						Node:   conn.node,
+						Fault:  wire.ToGPUFault(fault),
+						Policy: c.deps.Settings.GPU,
+					},
+					actor: actor,
+				}
 				if err := c.writer.enqueueCommand(ctx, ack.req); err != nil {
 					return nil
 				}
@@ -319,7 +405,11 @@ type pendingAck struct {
 // acknowledgeReports waits for each report's command in order. A report that could
 // not be made durable is not acknowledged, nor is any after it: the agent
 // sends them again when it reconnects.
-func (c *Controller) acknowledgeReports(ctx context.Context, conn *agentConn, acks <-chan pendingAck) {
+func (c *Controller) acknowledgeReports(
+	ctx context.Context,
+	conn *agentConn,
+	acks <-chan pendingAck,
+) {
 	failed := false
 	for ack := range acks {
 		if failed {
@@ -329,7 +419,13 @@ func (c *Controller) acknowledgeReports(ctx context.Context, conn *agentConn, ac
 			if rep := c.writer.awaitReply(ctx, ack.req); rep.err != nil {
 				failed = true
 				if ctx.Err() == nil {
-					c.deps.Logger.Warn("a report could not be recorded", "node", conn.node, "error", rep.err)
+					c.deps.Logger.Warn(
+						"a report could not be recorded",
+						"node",
+						conn.node,
+						"error",
+						rep.err,
+					)
 					conn.sayGoodbye("reports cannot be recorded now: connect again")
 				}
 				continue
@@ -350,7 +446,10 @@ func (c *Controller) epochOf(uid spec.JobUID) uint64 {
 
 // reportCommand is the command of a report; false for what is no fact.
 func reportCommand(node string, report *apiv1.Report) (scheduler.Report, bool) {
-	run := scheduler.Run{UID: spec.JobUID(report.GetRun().GetJobUid()), Attempt: report.GetRun().GetAttempt()}
+	run := scheduler.Run{
+		UID:     spec.JobUID(report.GetRun().GetJobUid()),
+		Attempt: report.GetRun().GetAttempt(),
+	}
 	out := scheduler.Report{Node: node, Run: run, Epoch: report.GetRun().GetEpoch()}
 	switch k := report.GetKind().(type) {
 	case *apiv1.Report_LaunchFailed:

@@ -63,10 +63,31 @@ type figures struct {
 
 // New makes a controller over a machine whose log has been replayed.
 func New(deps Deps, machine *Machine) *Controller {
-	controller := &Controller{deps: deps, machine: machine, recent: newRecent(), started: deps.Clock.Now(), changed: make(chan struct{}),
-		stopping: make(chan struct{}), stopped: make(chan struct{}), kick: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
-	controller.orphans, controller.readers, controller.moments = newOrphans(), newEventReaders(), newMoments(controller)
-	controller.hub, controller.ctl, controller.present, controller.steps = newHub(controller), newCtlScripts(controller), newPresence(controller), newStepLines(controller)
+	controller := &Controller{
+		deps:    deps,
+		machine: machine,
+		recent:  newRecent(),
+		started: deps.Clock.Now(),
+		changed: make(chan struct{}),
+		stopping: make(
+			chan struct{},
+		),
+		stopped: make(chan struct{}),
+		kick:    make(chan struct{}, 1),
+		arrived: make(chan struct{}, 1),
+	}
+	controller.orphans, controller.readers, controller.moments = newOrphans(), newEventReaders(), newMoments(
+		controller,
+	)
+	controller.hub, controller.ctl, controller.present, controller.steps = newHub(
+		controller,
+	), newCtlScripts(
+		controller,
+	), newPresence(
+		controller,
+	), newStepLines(
+		controller,
+	)
 	controller.writer = newWriter(controller)
 	controller.publishView(func(v *view.View) { v.State = machine.Applied() })
 	return controller
@@ -130,7 +151,14 @@ func (c *Controller) foundCluster(ctx context.Context, create Create) error {
 	st := c.View().State
 	system := event.Actor{Kind: event.ActorSystem}
 	if st.Seq == 0 {
-		evs := append([]event.Event{&event.ClusterCreated{UUID: create.UUID, Name: create.Config.ClusterName, Version: event.Version}},
+		evs := append(
+			[]event.Event{
+				&event.ClusterCreated{
+					UUID:    create.UUID,
+					Name:    create.Config.ClusterName,
+					Version: event.Version,
+				},
+			},
 			policy.Founding(create.Config.Enforce.Associations)...)
 		if rep := c.writer.commitCommand(ctx, &request{cmd: scheduler.Policy{Events: evs}, actor: system}); rep.err != nil {
 			return fmt.Errorf("create the cluster: %w", rep.err)
@@ -138,9 +166,23 @@ func (c *Controller) foundCluster(ctx context.Context, create Create) error {
 		st = c.View().State
 	}
 	if st.ClusterName != create.Config.ClusterName {
-		return fmt.Errorf("the ledger belongs to cluster %q, the configuration says ClusterName=%s: use the right state folder or name", st.ClusterName, create.Config.ClusterName)
+		return fmt.Errorf(
+			"the ledger belongs to cluster %q, the configuration says ClusterName=%s: use the right state folder or name",
+			st.ClusterName,
+			create.Config.ClusterName,
+		)
 	}
-	rep := c.writer.commitCommand(ctx, &request{cmd: scheduler.BeginEpoch{Value: newEpoch(), Host: c.deps.Settings.Host, Version: c.deps.Settings.Version}, actor: system})
+	rep := c.writer.commitCommand(
+		ctx,
+		&request{
+			cmd: scheduler.BeginEpoch{
+				Value:   newEpoch(),
+				Host:    c.deps.Settings.Host,
+				Version: c.deps.Settings.Version,
+			},
+			actor: system,
+		},
+	)
 	if rep.err != nil {
 		return fmt.Errorf("begin to lead: %w", rep.err)
 	}
@@ -149,7 +191,10 @@ func (c *Controller) foundCluster(ctx context.Context, create Create) error {
 	if sameConfig(st.Config, cfg.KeepDynamic(st.Config)) {
 		return nil
 	}
-	rep = c.writer.commitCommand(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: system})
+	rep = c.writer.commitCommand(
+		ctx,
+		&request{cmd: scheduler.Configure{Config: cfg}, actor: system},
+	)
 	return rep.err
 }
 
@@ -193,10 +238,18 @@ func (c *Controller) publishCommitted(f *flight) {
 	}
 	c.publishView(func(v *view.View) {
 		v.State, v.Durable = f.state, f.state.Seq
-		v.Writer = view.WriterStats{Commands: c.figures.commands.Load(), Batches: c.figures.batches.Load(), Events: c.figures.events.Load(),
-			Refused: c.figures.refused.Load(), StaleReports: c.figures.stale.Load(), QueueLen: int64(len(c.writer.cmds)),
-			LogPosition: c.deps.Log.LastPosition(), AppendLast: took, AppendMax: spec.Span(c.figures.appendMax.Load()),
-			InvariantFailures: c.figures.invariantFailures.Load()}
+		v.Writer = view.WriterStats{
+			Commands:          c.figures.commands.Load(),
+			Batches:           c.figures.batches.Load(),
+			Events:            c.figures.events.Load(),
+			Refused:           c.figures.refused.Load(),
+			StaleReports:      c.figures.stale.Load(),
+			QueueLen:          int64(len(c.writer.cmds)),
+			LogPosition:       c.deps.Log.LastPosition(),
+			AppendLast:        took,
+			AppendMax:         spec.Span(c.figures.appendMax.Load()),
+			InvariantFailures: c.figures.invariantFailures.Load(),
+		}
 	})
 	c.hub.sendEffects(f)
 	if c.deps.Committed != nil {

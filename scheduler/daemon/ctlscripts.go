@@ -37,7 +37,12 @@ type ctlScripts struct {
 }
 
 func newCtlScripts(c *Controller) *ctlScripts {
-	return &ctlScripts{c: c, slots: make(chan struct{}, mostScripts), prologs: map[scheduler.Run]context.CancelFunc{}, epilogs: map[scheduler.Run]bool{}}
+	return &ctlScripts{
+		c:       c,
+		slots:   make(chan struct{}, mostScripts),
+		prologs: map[scheduler.Run]context.CancelFunc{},
+		epilogs: map[scheduler.Run]bool{},
+	}
 }
 
 // wantedPrograms gives the site's programs, nil if there are none.
@@ -91,7 +96,12 @@ func (p *ctlScripts) noteStarted(st *state.State, uid spec.JobUID) {
 	p.wg.Go(func() { p.runProlog(ctx, ctl, run, env) })
 }
 
-func (p *ctlScripts) runProlog(ctx context.Context, ctl *spec.CtlScripts, run scheduler.Run, env []string) {
+func (p *ctlScripts) runProlog(
+	ctx context.Context,
+	ctl *spec.CtlScripts,
+	run scheduler.Run,
+	env []string,
+) {
 	defer p.stopProlog(run)
 	select {
 	case p.slots <- struct{}{}:
@@ -107,11 +117,24 @@ func (p *ctlScripts) runProlog(ctx context.Context, ctl *spec.CtlScripts, run sc
 		return // it was ended, and says nothing
 	}
 	if over.Failed != "" {
-		p.c.deps.Logger.Error("a job is not started", "job_uid", uint64(run.UID), "why", over.Failed)
+		p.c.deps.Logger.Error(
+			"a job is not started",
+			"job_uid",
+			uint64(run.UID),
+			"why",
+			over.Failed,
+		)
 	}
-	rep := p.c.writer.commitCommand(ctx, &request{cmd: over, actor: event.Actor{Kind: event.ActorSystem}})
+	rep := p.c.writer.commitCommand(
+		ctx,
+		&request{cmd: over, actor: event.Actor{Kind: event.ActorSystem}},
+	)
 	if rep.err != nil && ctx.Err() == nil {
-		p.c.deps.Logger.Warn("the end of a PrologSlurmctld could not be recorded; the next start of the controller runs it again", "error", rep.err)
+		p.c.deps.Logger.Warn(
+			"the end of a PrologSlurmctld could not be recorded; the next start of the controller runs it again",
+			"error",
+			rep.err,
+		)
 	}
 }
 
@@ -157,7 +180,12 @@ func (p *ctlScripts) epilog(st *state.State, job *state.Job, due *state.Epilog) 
 
 // runEpilog runs the program, which outlives the controller, and records that
 // it ran.
-func (p *ctlScripts) runEpilog(ctx context.Context, ctl *spec.CtlScripts, run scheduler.Run, env []string) {
+func (p *ctlScripts) runEpilog(
+	ctx context.Context,
+	ctl *spec.CtlScripts,
+	run scheduler.Run,
+	env []string,
+) {
 	defer func() {
 		p.mu.Lock()
 		delete(p.epilogs, run)
@@ -174,11 +202,23 @@ func (p *ctlScripts) runEpilog(ctx context.Context, ctl *spec.CtlScripts, run sc
 		p.c.deps.Logger.Error("EpilogSlurmctld", "job_uid", uint64(run.UID), "error", err)
 	}
 	for ctx.Err() == nil {
-		rep := p.c.writer.commitCommand(ctx, &request{cmd: scheduler.EpilogOver{Run: run}, actor: event.Actor{Kind: event.ActorSystem}})
+		rep := p.c.writer.commitCommand(
+			ctx,
+			&request{
+				cmd:   scheduler.EpilogOver{Run: run},
+				actor: event.Actor{Kind: event.ActorSystem},
+			},
+		)
 		if rep.err == nil {
 			return
 		}
-		p.c.deps.Logger.Warn("that an EpilogSlurmctld has run could not be recorded yet", "job_uid", uint64(run.UID), "error", rep.err)
+		p.c.deps.Logger.Warn(
+			"that an EpilogSlurmctld has run could not be recorded yet",
+			"job_uid",
+			uint64(run.UID),
+			"error",
+			rep.err,
+		)
 		p.c.sleepFor(ctx, 10*spec.Second)
 	}
 }
@@ -194,8 +234,17 @@ func epilogEnv(st *state.State, job *state.Job, due *state.Epilog) []string {
 	if due.Until != spec.FarFuture {
 		was.Limit = due.Until.Sub(due.Started)
 	}
-	return append(jobEnv(st, &was), "SLURM_SCRIPT_CONTEXT=epilog_slurmctld", "SLURM_JOB_EXIT_CODE="+waitStatus(due.Exit), "SLURM_JOB_DERIVED_EC="+waitStatus(due.Derived),
-		"SLURM_JOB_EXIT_CODE2="+strconv.Itoa(int(due.Exit.Code))+":"+strconv.Itoa(int(due.Exit.Signal)))
+	return append(
+		jobEnv(st, &was),
+		"SLURM_SCRIPT_CONTEXT=epilog_slurmctld",
+		"SLURM_JOB_EXIT_CODE="+waitStatus(due.Exit),
+		"SLURM_JOB_DERIVED_EC="+waitStatus(due.Derived),
+		"SLURM_JOB_EXIT_CODE2="+strconv.Itoa(
+			int(due.Exit.Code),
+		)+":"+strconv.Itoa(
+			int(due.Exit.Signal),
+		),
+	)
 }
 
 // waitStatus is an exit as wait() gives it.
@@ -221,17 +270,39 @@ func jobEnv(st *state.State, job *state.Job) []string {
 		licenses[i] = l.Name + ":" + strconv.FormatInt(l.N, 10)
 	}
 	vars := [][2]string{
-		{"SLURM_CLUSTER_NAME", st.ClusterName}, {"SLURM_JOB_ID", num(uint64(job.ID))}, {"SLURM_JOBID", num(uint64(job.ID))}, {"SLURM_JOB_NAME", jobSpec.Name},
-		{"SLURM_JOB_USER", jobSpec.User}, {"SLURM_JOB_UID", num(uint64(jobSpec.UID))}, {"SLURM_JOB_GROUP", jobSpec.Group}, {"SLURM_JOB_GID", num(uint64(jobSpec.GID))},
-		{"SLURM_JOB_ACCOUNT", jobSpec.Account}, {"SLURM_JOB_PARTITION", job.Alloc.Partition}, {"SLURM_JOB_QOS", job.QOS()}, {"SLURM_JOB_RESERVATION", jobSpec.Place.Reservation},
-		{"SLURM_JOB_NODELIST", hostlist.Fold(names)}, {"SLURM_JOB_NUM_NODES", num(uint64(len(names)))}, {"SLURM_JOB_CPUS_PER_NODE", format.PerNode(cpus)},
-		{"SLURM_JOB_START_TIME", when(job.Started)}, {"SLURM_JOB_END_TIME", when(job.Deadline())}, {"SLURM_JOB_LICENSES", strings.Join(licenses, ",")},
-		{"SLURM_JOB_WORK_DIR", jobSpec.IO.WorkDir}, {"SLURM_JOB_COMMENT", jobSpec.Comment}, {"SLURM_JOB_CONSTRAINTS", jobSpec.Place.Constraint},
+		{
+			"SLURM_CLUSTER_NAME",
+			st.ClusterName,
+		}, {"SLURM_JOB_ID", num(uint64(job.ID))}, {"SLURM_JOBID", num(uint64(job.ID))}, {"SLURM_JOB_NAME", jobSpec.Name},
+		{
+			"SLURM_JOB_USER",
+			jobSpec.User,
+		}, {"SLURM_JOB_UID", num(uint64(jobSpec.UID))}, {"SLURM_JOB_GROUP", jobSpec.Group}, {"SLURM_JOB_GID", num(uint64(jobSpec.GID))},
+		{
+			"SLURM_JOB_ACCOUNT",
+			jobSpec.Account,
+		}, {"SLURM_JOB_PARTITION", job.Alloc.Partition}, {"SLURM_JOB_QOS", job.QOS()}, {"SLURM_JOB_RESERVATION", jobSpec.Place.Reservation},
+		{
+			"SLURM_JOB_NODELIST",
+			hostlist.Fold(names),
+		}, {"SLURM_JOB_NUM_NODES", num(uint64(len(names)))}, {"SLURM_JOB_CPUS_PER_NODE", format.PerNode(cpus)},
+		{
+			"SLURM_JOB_START_TIME",
+			when(job.Started),
+		}, {"SLURM_JOB_END_TIME", when(job.Deadline())}, {"SLURM_JOB_LICENSES", strings.Join(licenses, ",")},
+		{
+			"SLURM_JOB_WORK_DIR",
+			jobSpec.IO.WorkDir,
+		}, {"SLURM_JOB_COMMENT", jobSpec.Comment}, {"SLURM_JOB_CONSTRAINTS", jobSpec.Place.Constraint},
 		{"SLURM_WCKEY", jobSpec.WCKey}, {"SLURM_JOB_RESTART_COUNT", num(uint64(job.Restarts))},
 	}
 	if a := st.ArrayOf(job); a != nil {
-		vars = append(vars, [2]string{"SLURM_ARRAY_JOB_ID", num(uint64(a.ID))}, [2]string{"SLURM_ARRAY_TASK_ID", strconv.FormatInt(job.Task, 10)},
-			[2]string{"SLURM_ARRAY_TASK_COUNT", strconv.FormatInt(a.Total, 10)})
+		vars = append(
+			vars,
+			[2]string{"SLURM_ARRAY_JOB_ID", num(uint64(a.ID))},
+			[2]string{"SLURM_ARRAY_TASK_ID", strconv.FormatInt(job.Task, 10)},
+			[2]string{"SLURM_ARRAY_TASK_COUNT", strconv.FormatInt(a.Total, 10)},
+		)
 	}
 	var out []string
 	for _, v := range vars {

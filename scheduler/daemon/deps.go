@@ -22,7 +22,9 @@ var (
 	ErrNotLeader = errors.New("this controller does not lead the ledger")
 	// ErrOutcomeUnknown tells that the lead was lost while a batch was under way: the
 	// next leader may have it.
-	ErrOutcomeUnknown = errors.New("this controller lost the lead of the ledger; the batch under way may still take effect")
+	ErrOutcomeUnknown = errors.New(
+		"this controller lost the lead of the ledger; the batch under way may still take effect",
+	)
 )
 
 // Log is the ledger's log as the writer needs it. Appends are applied in
@@ -96,7 +98,12 @@ type Access interface {
 	NewToken(node string, login bool, expires spec.Instant) (text string, hash spec.Hash, err error)
 	// UserToken makes a token with which a program acts as a user over REST, for
 	// as long as the machine is let in that vouches for the caller.
-	UserToken(ctx context.Context, user string, uid, gid uint32, from, until spec.Instant) (string, error)
+	UserToken(
+		ctx context.Context,
+		user string,
+		uid, gid uint32,
+		from, until spec.Instant,
+	) (string, error)
 	// Enrol checks a token's text and a CSR, spends the token and issues a
 	// certificate.
 	Enrol(ctx context.Context, token, node string, csr []byte, tokens Tokens) (Certificate, error)

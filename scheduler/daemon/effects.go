@@ -131,20 +131,27 @@ func (h *hub) reconcileNode(v *view.View, node string) []*apiv1.RunKey {
 }
 
 func runKey(j *state.Job) *apiv1.RunKey {
-	return &apiv1.RunKey{JobUid: uint64(j.UID), Attempt: j.Attempt, Step: int32(spec.StepBatch), Epoch: j.Epoch}
+	return &apiv1.RunKey{
+		JobUid:  uint64(j.UID),
+		Attempt: j.Attempt,
+		Step:    int32(spec.StepBatch),
+		Epoch:   j.Epoch,
+	}
 }
 
 // orderLaunch orders a job's start on its nodes, or on one of them.
 func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 	job := st.Job(uid)
-	if job == nil || !job.State.Active() || job.Ending != nil || job.Prepares || waitsForBoot(st, job) {
+	if job == nil || !job.State.Active() || job.Ending != nil || job.Prepares ||
+		waitsForBoot(st, job) {
 		return
 	}
 	// Agents of older releases refuse a credential that names an epoch.
 	var orders [2]*apiv1.Launch
 	for i := range job.Alloc.Nodes {
 		alloc := &job.Alloc.Nodes[i]
-		if (only != "" && alloc.Name != only) || job.Done.Has(i) || slices.Contains(job.Leaving, alloc.Name) {
+		if (only != "" && alloc.Name != only) || job.Done.Has(i) ||
+			slices.Contains(job.Leaving, alloc.Name) {
 			continue
 		}
 		conn := h.connOf(alloc.Name)
@@ -164,9 +171,20 @@ func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 			}
 		}
 		order := orders[form]
-		launch := &apiv1.Launch{Job: order.Job, Credential: order.Credential, Groups: order.Groups, NodeIndex: uint32(i), Batch: i == 0 && !job.Spec.Shell,
-			Here: wire.NodeAlloc(partOf(st, job, i)), CpusPerNode: order.CpusPerNode, TasksPerNode: order.TasksPerNode,
-			Launch: order.Launch, Seq: order.Seq}
+		launch := &apiv1.Launch{
+			Job:        order.Job,
+			Credential: order.Credential,
+			Groups:     order.Groups,
+			NodeIndex:  uint32(i),
+			Batch:      i == 0 && !job.Spec.Shell,
+			Here: wire.NodeAlloc(
+				partOf(st, job, i),
+			),
+			CpusPerNode:  order.CpusPerNode,
+			TasksPerNode: order.TasksPerNode,
+			Launch:       order.Launch,
+			Seq:          order.Seq,
+		}
 		if launch.Batch {
 			launch.Script, launch.Environment, launch.Components = order.Script, order.Environment, order.Components
 		}
@@ -215,8 +233,19 @@ func (h *hub) launchOrder(st *state.State, job *state.Job, epochs bool) (*apiv1.
 		}
 	}
 	now := h.c.deps.Clock.Now()
-	claims := credentials.Claims{Cluster: st.UUID, Job: job.UID, Attempt: job.Attempt, Step: spec.StepBatch,
-		UID: jobSpec.UID, GID: jobSpec.GID, Groups: jobSpec.Groups, Nodes: job.Alloc.NodeNames(), Issued: now, Expires: now.Add(120 * spec.Second), Launch: jobSpec.Script}
+	claims := credentials.Claims{
+		Cluster: st.UUID,
+		Job:     job.UID,
+		Attempt: job.Attempt,
+		Step:    spec.StepBatch,
+		UID:     jobSpec.UID,
+		GID:     jobSpec.GID,
+		Groups:  jobSpec.Groups,
+		Nodes:   job.Alloc.NodeNames(),
+		Issued:  now,
+		Expires: now.Add(120 * spec.Second),
+		Launch:  jobSpec.Script,
+	}
 	if epochs && job.Epoch != 0 {
 		hash := launchHash(job)
 		claims.Epoch, claims.Run = job.Epoch, hash
@@ -250,7 +279,10 @@ func launchHash(job *state.Job) spec.Hash {
 
 // jobOrder describes a job to the agents of its nodes.
 func (h *hub) jobOrder(st *state.State, job *state.Job) *apiv1.Launch {
-	out := &apiv1.Launch{Job: wire.NewShower(&view.View{State: st}, h.c.deps.Clock.Now(), true).Job(job), Groups: job.Spec.Groups}
+	out := &apiv1.Launch{
+		Job:    wire.NewShower(&view.View{State: st}, h.c.deps.Clock.Now(), true).Job(job),
+		Groups: job.Spec.Groups,
+	}
 	out.Job.Allocation, out.Job.Steps, out.Job.Spec.Qos = nil, nil, job.QOS()
 	cpus, tasks := make([]int64, len(job.Alloc.Nodes)), make([]int64, len(job.Alloc.Nodes))
 	for i := range job.Alloc.Nodes {
@@ -276,8 +308,21 @@ func hetComponents(st *state.State, job *state.Job) []*apiv1.HetComponent {
 			a := partOf(st, c, i)
 			cpus[i], tasks[i] = int64(a.CPUs.Count()), int64(max(a.Tasks, 1))
 		}
-		out = append(out, &apiv1.HetComponent{JobId: uint32(c.ID), Partition: c.Alloc.Partition, Nodes: hostlist.Fold(c.Alloc.NodeNames()),
-			NumNodes: uint32(len(cpus)), Tasks: c.Alloc.Tasks, CpusPerNode: format.PerNode(cpus), TasksPerNode: format.PerNode(tasks), Mem: c.Alloc.Nodes[0].Mem})
+		out = append(
+			out,
+			&apiv1.HetComponent{
+				JobId:     uint32(c.ID),
+				Partition: c.Alloc.Partition,
+				Nodes:     hostlist.Fold(c.Alloc.NodeNames()),
+				NumNodes: uint32(
+					len(cpus),
+				),
+				Tasks:        c.Alloc.Tasks,
+				CpusPerNode:  format.PerNode(cpus),
+				TasksPerNode: format.PerNode(tasks),
+				Mem:          c.Alloc.Nodes[0].Mem,
+			},
+		)
 	}
 	return out
 }
@@ -317,7 +362,9 @@ func (h *hub) orderTermination(st *state.State, job *state.Job, only string) {
 			continue
 		}
 		if conn := h.connOf(name); conn != nil {
-			conn.queueOrder(&apiv1.Order{Run: runKey(job), Kind: &apiv1.Order_Terminate{Terminate: terminate}})
+			conn.queueOrder(
+				&apiv1.Order{Run: runKey(job), Kind: &apiv1.Order_Terminate{Terminate: terminate}},
+			)
 		}
 	}
 }
@@ -350,14 +397,20 @@ func (h *hub) orderSignal(job *state.Job, only string) {
 	if job == nil || job.Alloc == nil || job.LastSignal == nil {
 		return
 	}
-	signal := &apiv1.SignalRun{Signal: job.LastSignal.Number, Scope: uint32(job.LastSignal.Scope), Seq: job.LastSignal.Seq}
+	signal := &apiv1.SignalRun{
+		Signal: job.LastSignal.Number,
+		Scope:  uint32(job.LastSignal.Scope),
+		Seq:    job.LastSignal.Seq,
+	}
 	for i := range job.Alloc.Nodes {
 		name := job.Alloc.Nodes[i].Name
 		if only != "" && name != only {
 			continue
 		}
 		if conn := h.connOf(name); conn != nil && !job.Done.Has(i) {
-			conn.queueOrder(&apiv1.Order{Run: runKey(job), Kind: &apiv1.Order_Signal{Signal: signal}})
+			conn.queueOrder(
+				&apiv1.Order{Run: runKey(job), Kind: &apiv1.Order_Signal{Signal: signal}},
+			)
 		}
 	}
 }

@@ -32,7 +32,11 @@ type eventJob struct {
 }
 
 func newEventJobs(base *state.State) *eventJobs {
-	return &eventJobs{base: base, jobs: map[spec.JobUID]eventJob{}, reservations: map[string][]string{}}
+	return &eventJobs{
+		base:         base,
+		jobs:         map[spec.JobUID]eventJob{},
+		reservations: map[string][]string{},
+	}
 }
 
 // displayName is the job as people name it.
@@ -44,7 +48,13 @@ func (j eventJob) displayName() string {
 }
 
 func eventJobOf(st *state.State, job *state.Job) eventJob {
-	out := eventJob{id: job.ID, task: job.Task, owner: job.Spec.UID, user: job.Spec.User, account: job.Spec.Account}
+	out := eventJob{
+		id:      job.ID,
+		task:    job.Task,
+		owner:   job.Spec.UID,
+		user:    job.Spec.User,
+		account: job.Spec.Account,
+	}
 	if a := st.ArrayOf(job); a != nil {
 		out.array = a.ID
 	}

@@ -22,14 +22,23 @@ func (h *hub) stopGivenUp(st *state.State, node string) []*apiv1.RunKey {
 	for _, debt := range n.Unfenced {
 		key := givenUpKey(&debt)
 		keys = append(keys, key)
-		conn.queueOrder(&apiv1.Order{Run: key, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{
-			Grace: int64(killWait(st.Config)), Cause: uint32(event.EndNodeLost), Note: causeNote(event.EndNodeLost)}}})
+		conn.queueOrder(
+			&apiv1.Order{Run: key, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{
+				Grace: int64(
+					killWait(st.Config),
+				), Cause: uint32(event.EndNodeLost), Note: causeNote(event.EndNodeLost)}}},
+		)
 	}
 	return keys
 }
 
 func givenUpKey(debt *state.Unfenced) *apiv1.RunKey {
-	return &apiv1.RunKey{JobUid: uint64(debt.UID), Attempt: debt.Attempt, Step: int32(spec.StepBatch), Epoch: debt.Epoch}
+	return &apiv1.RunKey{
+		JobUid:  uint64(debt.UID),
+		Attempt: debt.Attempt,
+		Step:    int32(spec.StepBatch),
+		Epoch:   debt.Epoch,
+	}
 }
 
 // stopOutlived tells an agent to kill the runs that it has of attempts which are
@@ -46,18 +55,40 @@ func (h *hub) stopOutlived(st *state.State, conn *agentConn, running []*apiv1.Ru
 			continue // of a history that this ledger has lost: an administrator decides
 		}
 		job := st.Job(spec.JobUID(key.GetJobUid()))
-		if key.GetStep() != int32(spec.StepBatch) || job == nil || key.GetAttempt() >= job.Attempt || node.HasUnfenced(job.UID, key.GetAttempt()) {
+		if key.GetStep() != int32(spec.StepBatch) || job == nil ||
+			key.GetAttempt() >= job.Attempt ||
+			node.HasUnfenced(job.UID, key.GetAttempt()) {
 			continue
 		}
-		h.c.deps.Logger.Error("an attempt lives that was taken for fenced: it is killed", "job", job.ID, "attempt", key.GetAttempt(), "node", conn.node)
-		conn.queueOrder(&apiv1.Order{Run: key, Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{Cause: uint32(event.EndNodeLost)}}})
+		h.c.deps.Logger.Error(
+			"an attempt lives that was taken for fenced: it is killed",
+			"job",
+			job.ID,
+			"attempt",
+			key.GetAttempt(),
+			"node",
+			conn.node,
+		)
+		conn.queueOrder(
+			&apiv1.Order{
+				Run: key,
+				Kind: &apiv1.Order_Terminate{
+					Terminate: &apiv1.Terminate{Cause: uint32(event.EndNodeLost)},
+				},
+			},
+		)
 	}
 }
 
 // takePulse takes what a message from an agent says about its node: that it is alive,
 // and whether it can start jobs. Only a heartbeat says the latter; other messages
 // leave it as it was.
-func (c *Controller) takePulse(ctx context.Context, conn *agentConn, beat *apiv1.Heartbeat, actor event.Actor) {
+func (c *Controller) takePulse(
+	ctx context.Context,
+	conn *agentConn,
+	beat *apiv1.Heartbeat,
+	actor event.Actor,
+) {
 	load, free := int64(-1), int64(-1)
 	if beat != nil {
 		load, free = beat.GetLoadMilli(), beat.GetMemFree()
@@ -78,12 +109,23 @@ func (c *Controller) takePulse(ctx context.Context, conn *agentConn, beat *apiv1
 		cmd = scheduler.NodeHeard{Node: conn.node}
 	case !node.Lost && conn.unready != "":
 		c.deps.Logger.Warn("a node can start nothing", "node", conn.node, "because", conn.unready)
-		cmd = scheduler.NodeUnready{Node: conn.node, Why: conn.unready, LastSeen: c.hub.lastAble(conn.node)}
+		cmd = scheduler.NodeUnready{
+			Node:     conn.node,
+			Why:      conn.unready,
+			LastSeen: c.hub.lastAble(conn.node),
+		}
 	default:
 		return
 	}
-	if rep := c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil && ctx.Err() == nil {
-		c.deps.Logger.Warn("what a node says of itself could not be recorded", "node", conn.node, "error", rep.err)
+	if rep := c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil &&
+		ctx.Err() == nil {
+		c.deps.Logger.Warn(
+			"what a node says of itself could not be recorded",
+			"node",
+			conn.node,
+			"error",
+			rep.err,
+		)
 	}
 }
 

@@ -67,13 +67,27 @@ type agentConn struct {
 const maxOrders = 16384
 
 func newHub(c *Controller) *hub {
-	return &hub{c: c, conns: map[string]*agentConn{}, live: map[string]wire.NodeLive{}, ableAt: map[string]spec.Instant{}, rivals: map[string]rival{},
-		known: map[string]bool{}, answered: map[string]spec.Span{},
-		fencers: fencers{busy: map[string]bool{}, next: map[string]spec.Span{}}}
+	return &hub{
+		c:        c,
+		conns:    map[string]*agentConn{},
+		live:     map[string]wire.NodeLive{},
+		ableAt:   map[string]spec.Instant{},
+		rivals:   map[string]rival{},
+		known:    map[string]bool{},
+		answered: map[string]spec.Span{},
+		fencers:  fencers{busy: map[string]bool{}, next: map[string]spec.Span{}},
+	}
 }
 
 func newAgentConn(reg *apiv1.Registration) *agentConn {
-	return &agentConn{node: reg.GetNode(), place: reg.GetPlace(), epochs: reg.GetEpochs(), leases: reg.GetLeases(), wake: make(chan struct{}, 1), full: make(chan struct{})}
+	return &agentConn{
+		node:   reg.GetNode(),
+		place:  reg.GetPlace(),
+		epochs: reg.GetEpochs(),
+		leases: reg.GetLeases(),
+		wake:   make(chan struct{}, 1),
+		full:   make(chan struct{}),
+	}
 }
 
 func (a *agentConn) wakeSender() {
@@ -289,7 +303,12 @@ func fenceTrouble(node *state.Node) string {
 	if node.FenceTry == nil {
 		return ""
 	}
-	return fmt.Sprintf("fence program %s failed %d times: %s", node.FenceTry.Program, node.FenceTry.Try, node.FenceTry.Why)
+	return fmt.Sprintf(
+		"fence program %s failed %d times: %s",
+		node.FenceTry.Program,
+		node.FenceTry.Try,
+		node.FenceTry.Why,
+	)
 }
 
 func (h *hub) closeAll(why string) {
@@ -332,9 +351,22 @@ func (h *hub) watchSilence(ctx context.Context) error {
 		h.clockStepped(last, now, pause)
 		last = now
 		for _, s := range h.silentNodes(now) {
-			h.c.deps.Logger.Warn("a node does not respond", "node", s.Node, "last_seen", s.LastSeen.Unix())
-			if rep := h.c.writer.commitCommand(ctx, &request{cmd: s, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil && ctx.Err() == nil {
-				h.c.deps.Logger.Warn("a node's silence could not be recorded", "node", s.Node, "error", rep.err)
+			h.c.deps.Logger.Warn(
+				"a node does not respond",
+				"node",
+				s.Node,
+				"last_seen",
+				s.LastSeen.Unix(),
+			)
+			if rep := h.c.writer.commitCommand(ctx, &request{cmd: s, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil &&
+				ctx.Err() == nil {
+				h.c.deps.Logger.Warn(
+					"a node's silence could not be recorded",
+					"node",
+					s.Node,
+					"error",
+					rep.err,
+				)
 			}
 		}
 		h.fenceOwed(ctx)
@@ -348,7 +380,11 @@ func (h *hub) clockStepped(last, now spec.Instant, pause spec.Span) {
 	if step >= 0 && step < max(h.silenceTimeout()/3, spec.Second) {
 		return
 	}
-	h.c.deps.Logger.Warn("the clock stepped or the controller was stopped: every node gets SlurmdTimeout anew", "nanoseconds", int64(step))
+	h.c.deps.Logger.Warn(
+		"the clock stepped or the controller was stopped: every node gets SlurmdTimeout anew",
+		"nanoseconds",
+		int64(step),
+	)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.grace = now
@@ -370,7 +406,8 @@ func (h *hub) silentNodes(now spec.Instant) []scheduler.NodeSilent {
 	h.mu.Unlock()
 	var out []scheduler.NodeSilent
 	h.c.View().State.Nodes.Range(func(_ uint64, node *state.Node) bool {
-		if node.Inv == nil || (node.Lost && len(node.Jobs) == 0) || node.Asleep() || (node.Reboot != nil && node.Reboot.Issued) {
+		if node.Inv == nil || (node.Lost && len(node.Jobs) == 0) || node.Asleep() ||
+			(node.Reboot != nil && node.Reboot.Issued) {
 			return true
 		}
 		if seen := max(h.ableBefore(node.Spec.Name), grace); now.Sub(seen) > h.silenceTimeout() {

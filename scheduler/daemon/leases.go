@@ -61,7 +61,9 @@ func (h *hub) unansweredFor(node string) spec.Span {
 
 // errNoLeases is why a run with a lease cannot be started by an agent that would
 // not end it.
-var errNoLeases = errors.New("the site fences by leases, which the agent of this node does not know: restart it with this release")
+var errNoLeases = errors.New(
+	"the site fences by leases, which the agent of this node does not know: restart it with this release",
+)
 
 // leaseFor is what an agent is told of the lease of a job; nil where it has none.
 func (h *hub) leaseFor(conn *agentConn, st *state.State, job *state.Job) (*apiv1.Lease, error) {
@@ -77,7 +79,12 @@ func (h *hub) leaseFor(conn *agentConn, st *state.State, job *state.Job) (*apiv1
 	conn.mu.Unlock()
 	// KillWait may have been raised since the job started.
 	kill := min(killWait(st.Config), length/2)
-	return &apiv1.Lease{From: from, Length: int64(length), Kill: int64(kill), Seq: job.StartSeq}, nil
+	return &apiv1.Lease{
+		From:   from,
+		Length: int64(length),
+		Kill:   int64(kill),
+		Seq:    job.StartSeq,
+	}, nil
 }
 
 // maxFencers bounds the fence programs that run at a time.
@@ -145,12 +152,28 @@ func (h *hub) callFencer(ctx context.Context, n *state.Node, program string, owe
 	}
 	reason := fmt.Sprintf("node %s does not respond", node)
 	go func() {
-		h.c.deps.Logger.Warn("the fence program is called", "program", program, "node", node, "runs", len(owed))
+		h.c.deps.Logger.Warn(
+			"the fence program is called",
+			"program",
+			program,
+			"node",
+			node,
+			"runs",
+			len(owed),
+		)
 		err := h.c.deps.Programs.Fence(ctx, program, node, reason)
 		answer := scheduler.FenceAnswered{Node: node, Program: program, Of: owed}
 		if err != nil {
 			answer.Failed = err.Error()
-			h.c.deps.Logger.Error("the fence program did not confirm that a node is off", "program", program, "node", node, "error", err)
+			h.c.deps.Logger.Error(
+				"the fence program did not confirm that a node is off",
+				"program",
+				program,
+				"node",
+				node,
+				"error",
+				err,
+			)
 		}
 		h.mu.Lock()
 		delete(h.fencers.busy, node)
@@ -173,7 +196,10 @@ func fenceWait(failures uint32) spec.Span {
 
 // recordFencing has a command about fencing done; what fails is tried at the next look.
 func (h *hub) recordFencing(ctx context.Context, cmd scheduler.Command) {
-	rep := h.c.writer.commitCommand(ctx, &request{cmd: cmd, actor: event.Actor{Kind: event.ActorSystem}})
+	rep := h.c.writer.commitCommand(
+		ctx,
+		&request{cmd: cmd, actor: event.Actor{Kind: event.ActorSystem}},
+	)
 	if rep.err != nil && ctx.Err() == nil {
 		h.c.deps.Logger.Warn("what fences a node could not be recorded", "error", rep.err)
 	}

@@ -83,7 +83,10 @@ func (a *agentConn) queueMeasure(measure *apiv1.Measure) bool {
 
 // measureAttempts asks nodes about attempts and waits for their answers. A node that
 // is not in the result did not answer.
-func (h *hub) measureAttempts(ctx context.Context, of map[string][]*apiv1.RunKey) map[string][]*apiv1.Measurement {
+func (h *hub) measureAttempts(
+	ctx context.Context,
+	of map[string][]*apiv1.RunKey,
+) map[string][]*apiv1.Measurement {
 	out := map[string][]*apiv1.Measurement{}
 	conns := map[string]*agentConn{}
 	q := &question{waiting: map[string]bool{}}
@@ -121,7 +124,10 @@ func (h *hub) measureAttempts(ctx context.Context, of map[string][]*apiv1.RunKey
 
 // StepUsage tells what running jobs have used so far. As in Slurm a job shows
 // this only to those who may change it.
-func (s *ClusterService) StepUsage(ctx context.Context, req *apiv1.StepUsageRequest) (*apiv1.StepUsageReply, error) {
+func (s *ClusterService) StepUsage(
+	ctx context.Context,
+	req *apiv1.StepUsageRequest,
+) (*apiv1.StepUsageReply, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -138,7 +144,10 @@ func (s *ClusterService) StepUsage(ctx context.Context, req *apiv1.StepUsageRequ
 		}
 		for _, job := range list {
 			if len(asked) >= maxMeasureJobs {
-				return nil, spec.Refuse(spec.CodeBadRequest, "one question is about at most 1000 jobs")
+				return nil, spec.Refuse(
+					spec.CodeBadRequest,
+					"one question is about at most 1000 jobs",
+				)
 			}
 			out.Jobs = append(out.Jobs, jobSteps(expr, job))
 			asked = append(asked, job)
@@ -162,7 +171,11 @@ func (s *ClusterService) StepUsage(ctx context.Context, req *apiv1.StepUsageRequ
 
 // measurableJobs lists the jobs of an expression: those that run, or one that is
 // known and does not.
-func (s *ClusterService) measurableJobs(v *view.View, who Caller, expr string) ([]*state.Job, *spec.Error) {
+func (s *ClusterService) measurableJobs(
+	v *view.View,
+	who Caller,
+	expr string,
+) ([]*state.Job, *spec.Error) {
 	list, err := visibleTargets(v.State, expr, s.visibleTo(who))
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
@@ -219,13 +232,17 @@ func fillSteps(out *apiv1.JobSteps, job *state.Job, answers map[string][]*apiv1.
 		seen := map[int32]bool{}
 		for _, measurement := range runs {
 			key := measurement.GetRun()
-			if key.GetJobUid() != uint64(job.UID) || key.GetAttempt() != job.Attempt || seen[key.GetStep()] {
+			if key.GetJobUid() != uint64(job.UID) || key.GetAttempt() != job.Attempt ||
+				seen[key.GetStep()] {
 				continue
 			}
 			seen[key.GetStep()] = true
 			step := steps[key.GetStep()]
 			if step == nil {
-				step = &apiv1.StepMeasured{Step: key.GetStep(), Tasks: stepTasks(job, spec.StepID(key.GetStep()))}
+				step = &apiv1.StepMeasured{
+					Step:  key.GetStep(),
+					Tasks: stepTasks(job, spec.StepID(key.GetStep())),
+				}
 				steps[key.GetStep()] = step
 			}
 			measurement.Node, measurement.Pids = node, measurement.GetPids()[:min(len(measurement.GetPids()), maxMeasuredPIDs)]
@@ -236,7 +253,10 @@ func fillSteps(out *apiv1.JobSteps, job *state.Job, answers map[string][]*apiv1.
 		st.Tasks = max(st.Tasks, uint32(len(st.Nodes)))
 		out.Steps = append(out.Steps, st)
 	}
-	slices.SortFunc(out.Steps, func(a, b *apiv1.StepMeasured) int { return cmp.Compare(a.Step, b.Step) })
+	slices.SortFunc(
+		out.Steps,
+		func(a, b *apiv1.StepMeasured) int { return cmp.Compare(a.Step, b.Step) },
+	)
 }
 
 // stepTasks is how many tasks a step has; 0 = the ledger does not say.

@@ -48,7 +48,10 @@ func newMoments(c *Controller) *moments {
 
 // viewAt is the view that a request asks for, with the instant for which it is
 // shown: the present, unless the request names another.
-func (s *ClusterService) viewAt(ctx context.Context, moment *apiv1.Moment) (*view.View, spec.Instant, error) {
+func (s *ClusterService) viewAt(
+	ctx context.Context,
+	moment *apiv1.Moment,
+) (*view.View, spec.Instant, error) {
 	if moment == nil {
 		return s.C.View(), s.C.deps.Clock.Now(), nil
 	}
@@ -128,8 +131,17 @@ func (c *Controller) unknownMoment(known pastRange) error {
 	if err != nil {
 		return err
 	}
-	return spec.Refuse(spec.CodeInvalidTime, fmt.Sprintf("the past is known from %s (#%d) to now (#%d)",
-		time.Unix(0, int64(first.At)).UTC().Format("2006-01-02T15:04:05.000Z"), known.first, known.last))
+	return spec.Refuse(
+		spec.CodeInvalidTime,
+		fmt.Sprintf(
+			"the past is known from %s (#%d) to now (#%d)",
+			time.Unix(0, int64(first.At)).
+				UTC().
+				Format("2006-01-02T15:04:05.000Z"),
+			known.first,
+			known.last,
+		),
+	)
 }
 
 // viewAfter is the state after an event, as a view without anything that only the
@@ -193,7 +205,11 @@ func (m *moments) keepState(v *pastView) {
 
 // foldMoment makes the state after an event: from the snapshot before it, or from the one
 // that is kept if that is nearer.
-func (m *moments) foldMoment(ctx context.Context, kept *pastView, seq uint64) (*state.State, error) {
+func (m *moments) foldMoment(
+	ctx context.Context,
+	kept *pastView,
+	seq uint64,
+) (*state.State, error) {
 	st, err := m.c.deps.Past.Snapshot(seq)
 	if err != nil {
 		return nil, err

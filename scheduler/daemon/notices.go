@@ -63,7 +63,10 @@ func (c *Controller) notifyFollowers(job *state.Job, line string) *spec.Error {
 	line = strings.TrimRightFunc(line, unicode.IsSpace)
 	switch {
 	case line == "" || len(line) > maxNotice || strings.ContainsFunc(line, unicode.IsControl):
-		return spec.Refuse(spec.CodeBadRequest, "a message is one line of at most 1024 bytes without control characters")
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			"a message is one line of at most 1024 bytes without control characters",
+		)
 	case job.State.Terminal():
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	case job.Spec.Shell && c.listeners.tellStreams(job.UID, line) == 0:
@@ -76,8 +79,18 @@ func (c *Controller) notifyFollowers(job *state.Job, line string) *spec.Error {
 	host := job.Alloc.Nodes[0].Name
 	conn := c.hub.connOf(host)
 	if conn == nil {
-		return spec.Refuse(spec.CodeNodesBusy, "the agent of "+host+", where the script runs, is not connected: try again")
+		return spec.Refuse(
+			spec.CodeNodesBusy,
+			"the agent of "+host+", where the script runs, is not connected: try again",
+		)
 	}
-	conn.queueOrder(&apiv1.Order{Run: runKey(job), Kind: &apiv1.Order_Signal{Signal: &apiv1.SignalRun{Scope: uint32(event.SignalBatch), Message: line}}})
+	conn.queueOrder(
+		&apiv1.Order{
+			Run: runKey(job),
+			Kind: &apiv1.Order_Signal{
+				Signal: &apiv1.SignalRun{Scope: uint32(event.SignalBatch), Message: line},
+			},
+		},
+	)
 	return nil
 }

@@ -86,8 +86,15 @@ func (o *orphans) listOrphans() []orphan {
 		}
 	}
 	slices.SortFunc(out, func(a, b orphan) int {
-		return cmp.Or(cmp.Compare(a.node, b.node), cmp.Compare(a.run.GetJobId(), b.run.GetJobId()),
-			cmp.Compare(a.run.GetRun().GetJobUid(), b.run.GetRun().GetJobUid()), cmp.Compare(a.run.GetRun().GetAttempt(), b.run.GetRun().GetAttempt()))
+		return cmp.Or(
+			cmp.Compare(a.node, b.node),
+			cmp.Compare(a.run.GetJobId(), b.run.GetJobId()),
+			cmp.Compare(
+				a.run.GetRun().GetJobUid(),
+				b.run.GetRun().GetJobUid(),
+			),
+			cmp.Compare(a.run.GetRun().GetAttempt(), b.run.GetRun().GetAttempt()),
+		)
 	})
 	return out
 }
@@ -109,7 +116,8 @@ func unknownRuns(st *state.State, held []*apiv1.HeldRun) []*apiv1.HeldRun {
 		if key.epoch == 0 || seen[key] {
 			continue
 		}
-		if j := st.Job(spec.JobUID(key.uid)); j != nil && j.Attempt == key.attempt && j.Epoch == key.epoch {
+		if j := st.Job(spec.JobUID(key.uid)); j != nil && j.Attempt == key.attempt &&
+			j.Epoch == key.epoch {
 			continue
 		}
 		if st.HasSeen(key.epoch, run.GetSeq()) {
@@ -126,14 +134,20 @@ func unknownRuns(st *state.State, held []*apiv1.HeldRun) []*apiv1.HeldRun {
 // above all that the agent has seen, and drains a node that has runs of the lost
 // history. It tells whether history was lost. A controller that only believes to
 // lead comes no further: what it would record needs a majority.
-func (c *Controller) compareRuns(ctx context.Context, reg *apiv1.Registration, actor event.Actor) (unknown []*apiv1.HeldRun, lost bool, err error) {
+func (c *Controller) compareRuns(
+	ctx context.Context,
+	reg *apiv1.Registration,
+	actor event.Actor,
+) (unknown []*apiv1.HeldRun, lost bool, err error) {
 	st := c.View().State
 	node := reg.GetNode()
 	unknown = unknownRuns(st, reg.GetHeld())
 	c.orphans.replaceOrphans(node, unknown)
 	c.publishOrphans()
 	seen := event.Position{Epoch: reg.GetSeen().GetEpoch(), Seq: reg.GetSeen().GetSeq(),
-		NextUID: spec.JobUID(reg.GetSeen().GetNextJobUid()), NextID: spec.JobID(reg.GetSeen().GetNextJobId())}
+		NextUID: spec.JobUID(
+			reg.GetSeen().GetNextJobUid(),
+		), NextID: spec.JobID(reg.GetSeen().GetNextJobId())}
 	lost = reg.GetSeen() != nil && !st.HasSeen(seen.Epoch, seen.Seq)
 	for _, run := range unknown {
 		if !lost { // the agent's memory of the position is gone, its runs are not
@@ -158,15 +172,35 @@ func (c *Controller) NoteLost(ctx context.Context, witness string, seen event.Po
 
 // noteLost records what a witness has seen, unless this ledger holds it. Job
 // numbers go on above those that were seen.
-func (c *Controller) noteLost(ctx context.Context, witness string, seen event.Position, actor event.Actor) error {
-	c.deps.Logger.Error("this ledger has lost history: a witness has seen more of it than is here; job numbers go on above what it saw",
-		"witness", witness, "epoch", fmt.Sprintf("%016x", seen.Epoch), "seq", seen.Seq, "head", c.View().State.Seq)
-	return c.writer.commitCommand(ctx, &request{cmd: scheduler.NoteLostHistory{Witness: witness, Seen: seen}, actor: actor}).err
+func (c *Controller) noteLost(
+	ctx context.Context,
+	witness string,
+	seen event.Position,
+	actor event.Actor,
+) error {
+	c.deps.Logger.Error(
+		"this ledger has lost history: a witness has seen more of it than is here; job numbers go on above what it saw",
+		"witness",
+		witness,
+		"epoch",
+		fmt.Sprintf("%016x", seen.Epoch),
+		"seq",
+		seen.Seq,
+		"head",
+		c.View().State.Seq,
+	)
+	return c.writer.commitCommand(
+		ctx,
+		&request{cmd: scheduler.NoteLostHistory{Witness: witness, Seen: seen}, actor: actor},
+	).err
 }
 
 // holdOrphans keeps a node out of service while it has orphans.
 func (c *Controller) holdOrphans(ctx context.Context, node string, runs int) error {
-	r := &request{cmd: scheduler.HoldOrphans{Node: node, Runs: runs}, actor: event.Actor{Kind: event.ActorSystem}}
+	r := &request{
+		cmd:   scheduler.HoldOrphans{Node: node, Runs: runs},
+		actor: event.Actor{Kind: event.ActorSystem},
+	}
 	return c.writer.commitCommand(ctx, r).err
 }
 
@@ -182,13 +216,32 @@ func (c *Controller) recallJobs(ctx context.Context, node string) {
 	}
 	for _, uid := range n.Jobs {
 		job := st.Job(uid)
-		if job == nil || job.Alloc == nil || job.Epoch != st.CurrentEpoch() || !job.State.Active() || job.Ending != nil {
+		if job == nil || job.Alloc == nil || job.Epoch != st.CurrentEpoch() ||
+			!job.State.Active() ||
+			job.Ending != nil {
 			continue
 		}
-		failed := &scheduler.LaunchFailed{Text: "node " + node + " has runs of a lost history (muster runs)", Again: true}
-		report := scheduler.Report{Node: node, Run: scheduler.Run{UID: uid, Attempt: job.Attempt}, Epoch: job.Epoch, LaunchFailed: failed}
-		if rep := c.writer.commitCommand(ctx, &request{cmd: report, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil && ctx.Err() == nil {
-			c.deps.Logger.Warn("a job could not be given back to the queue", "job", job.ID, "node", node, "error", rep.err)
+		failed := &scheduler.LaunchFailed{
+			Text:  "node " + node + " has runs of a lost history (muster runs)",
+			Again: true,
+		}
+		report := scheduler.Report{
+			Node:         node,
+			Run:          scheduler.Run{UID: uid, Attempt: job.Attempt},
+			Epoch:        job.Epoch,
+			LaunchFailed: failed,
+		}
+		if rep := c.writer.commitCommand(ctx, &request{cmd: report, actor: event.Actor{Kind: event.ActorSystem}}); rep.err != nil &&
+			ctx.Err() == nil {
+			c.deps.Logger.Warn(
+				"a job could not be given back to the queue",
+				"job",
+				job.ID,
+				"node",
+				node,
+				"error",
+				rep.err,
+			)
 		}
 	}
 }
@@ -201,10 +254,26 @@ func (c *Controller) orphanEnded(ctx context.Context, node string, key *apiv1.Ru
 		return
 	}
 	c.publishOrphans()
-	c.deps.Logger.Info("a run of a lost history has ended", "node", node, "uid", key.GetJobUid(), "attempt", key.GetAttempt(), "left", left)
+	c.deps.Logger.Info(
+		"a run of a lost history has ended",
+		"node",
+		node,
+		"uid",
+		key.GetJobUid(),
+		"attempt",
+		key.GetAttempt(),
+		"left",
+		left,
+	)
 	if left == 0 {
 		if err := c.holdOrphans(ctx, node, 0); err != nil && ctx.Err() == nil {
-			c.deps.Logger.Warn("a node without orphans could not be put back into service", "node", node, "error", err)
+			c.deps.Logger.Warn(
+				"a node without orphans could not be put back into service",
+				"node",
+				node,
+				"error",
+				err,
+			)
 		}
 	}
 }

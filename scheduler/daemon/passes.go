@@ -159,7 +159,11 @@ func (c *Controller) gatherJobs(ctx context.Context, pause spec.Span) {
 
 // runPass runs once over the newest view and sends what it proposes through the
 // writer. It returns how long that took and when to look again at the latest.
-func (c *Controller) runPass(ctx context.Context, run *planner, quick bool) (spec.Span, spec.Instant, error) {
+func (c *Controller) runPass(
+	ctx context.Context,
+	run *planner,
+	quick bool,
+) (spec.Span, spec.Instant, error) {
 	v := c.View()
 	if v.State.Waiting.Len()+v.State.Sleeping.Len() == 0 {
 		run.kept = nil
@@ -184,7 +188,13 @@ func (c *Controller) runPass(ctx context.Context, run *planner, quick bool) (spe
 	// Who sees the reasons of this pass must find its plan.
 	c.publishView(func(v *view.View) { v.Plan = out.Plan })
 	if !out.Empty() {
-		rep := c.writer.commitCommand(ctx, &request{cmd: scheduler.Starts{Proposal: &out.Proposal}, actor: event.Actor{Kind: event.ActorSystem}})
+		rep := c.writer.commitCommand(
+			ctx,
+			&request{
+				cmd:   scheduler.Starts{Proposal: &out.Proposal},
+				actor: event.Actor{Kind: event.ActorSystem},
+			},
+		)
 		if rep.err != nil {
 			if ctx.Err() == nil {
 				c.deps.Logger.Warn("a scheduling pass could not be committed", "error", rep.err)
@@ -202,10 +212,17 @@ func (c *Controller) runPass(ctx context.Context, run *planner, quick bool) (spe
 		}
 		pass.Passes++
 		pass.Count(took)
-		pass.Last, pass.Max, pass.Total, pass.LastAt = took, max(pass.Max, took), pass.Total+took, began
+		pass.Last, pass.Max, pass.Total, pass.LastAt = took, max(
+			pass.Max,
+			took,
+		), pass.Total+took, began
 		pass.Depth, pass.DepthTotal = out.Depth, pass.DepthTotal+uint64(out.Depth)
 		pass.Planned, pass.Queue, pass.Exit = int64(len(out.Plan.Jobs)), out.Queue, out.Exit
-		pass.QueueTotal, pass.PlannedTotal = pass.QueueTotal+uint64(max(pass.Queue, 0)), pass.PlannedTotal+uint64(pass.Planned)
+		pass.QueueTotal, pass.PlannedTotal = pass.QueueTotal+uint64(
+			max(pass.Queue, 0),
+		), pass.PlannedTotal+uint64(
+			pass.Planned,
+		)
 		switch out.Exit {
 		case "bf_max_job_test":
 			pass.ExitDepth++
@@ -223,14 +240,24 @@ func (c *Controller) runPass(ctx context.Context, run *planner, quick bool) (spe
 
 // onePass makes an error of a panic: it has only read a frozen state, and what
 // it remembers of the queue is dropped.
-func onePass(v *view.View, now spec.Instant, run *planner, quick bool) (out *scheduler.Outcome, err error) {
+func onePass(
+	v *view.View,
+	now spec.Instant,
+	run *planner,
+	quick bool,
+) (out *scheduler.Outcome, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			*run = planner{}
 			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
-	opt := scheduler.PassOptions{Starts: 2000, Plan: v.Plan, Queue: &run.queue, Yield: runtime.Gosched}
+	opt := scheduler.PassOptions{
+		Starts: 2000,
+		Plan:   v.Plan,
+		Queue:  &run.queue,
+		Yield:  runtime.Gosched,
+	}
 	if quick {
 		opt.Keep, opt.Incremental = run.kept, true
 	}
@@ -246,7 +273,10 @@ func (c *Controller) runTicks(ctx context.Context) error {
 		} else if was := c.writer.low.Swap(low); was != low {
 			c.deps.Logger.Warn("the reserve of the ledger's disk changed", "reached", low)
 		}
-		r := &request{cmd: scheduler.Tick{East: c.deps.East}, actor: event.Actor{Kind: event.ActorSystem}}
+		r := &request{
+			cmd:   scheduler.Tick{East: c.deps.East},
+			actor: event.Actor{Kind: event.ActorSystem},
+		}
 		if rep := c.writer.commitCommand(ctx, r); rep.err != nil && ctx.Err() == nil {
 			c.deps.Logger.Warn("time could not pass in the ledger", "error", rep.err)
 		}

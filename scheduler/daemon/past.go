@@ -41,7 +41,10 @@ type pastRange struct {
 // writes one before it takes calls.
 func (c *Controller) knownRange() (pastRange, error) {
 	if c.deps.Past == nil {
-		return pastRange{}, spec.Refuse(spec.CodeDisabled, "this controller keeps no history that can be read")
+		return pastRange{}, spec.Refuse(
+			spec.CodeDisabled,
+			"this controller keeps no history that can be read",
+		)
 	}
 	last := c.View().State.Seq
 	first, err := c.deps.Past.Known()

@@ -131,8 +131,20 @@ func resumeFile(st *state.State, nodes []string) []byte {
 			if job.Alloc.Whole {
 				over = "NO"
 			}
-			out.Jobs = append(out.Jobs, resumeJob{JobID: uint32(job.ID), Features: text(job.Spec.Place.Constraint), NodesAlloc: hostlist.Fold(job.Alloc.NodeNames()),
-				NodesResume: hostlist.Fold(resume), OverSubscribe: over, Partition: job.Alloc.Partition, Reservation: text(job.Alloc.Reservation)})
+			out.Jobs = append(
+				out.Jobs,
+				resumeJob{
+					JobID:      uint32(job.ID),
+					Features:   text(job.Spec.Place.Constraint),
+					NodesAlloc: hostlist.Fold(job.Alloc.NodeNames()),
+					NodesResume: hostlist.Fold(
+						resume,
+					),
+					OverSubscribe: over,
+					Partition:     job.Alloc.Partition,
+					Reservation:   text(job.Alloc.Reservation),
+				},
+			)
 		}
 	}
 	b, err := json.Marshal(out)
@@ -148,6 +160,12 @@ func (h *hub) orderReboot(node *state.Node) {
 		return
 	}
 	if conn := h.connOf(node.Spec.Name); conn != nil {
-		conn.queueOrder(&apiv1.Order{Kind: &apiv1.Order_Reboot{Reboot: &apiv1.Reboot{Seq: uint64(node.Reboot.At), Reason: node.Reboot.Reason}}})
+		conn.queueOrder(
+			&apiv1.Order{
+				Kind: &apiv1.Order_Reboot{
+					Reboot: &apiv1.Reboot{Seq: uint64(node.Reboot.At), Reason: node.Reboot.Reason},
+				},
+			},
+		)
 	}
 }

@@ -141,9 +141,23 @@ func (p *presence) endJob(ctx context.Context, k attended) {
 		}
 		cmd = scheduler.EndStep{UID: k.job, Step: k.step}
 	}
-	p.c.deps.Logger.Info("the client of a job or step is gone: it is ended", "job", job.ID, "step", k.step.String())
-	if rep := p.c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil && ctx.Err() == nil && spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
-		p.c.deps.Logger.Warn("what nobody attends could not be ended: it is tried again", "job", job.ID, "error", rep.err)
+	p.c.deps.Logger.Info(
+		"the client of a job or step is gone: it is ended",
+		"job",
+		job.ID,
+		"step",
+		k.step.String(),
+	)
+	if rep := p.c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil &&
+		ctx.Err() == nil &&
+		spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
+		p.c.deps.Logger.Warn(
+			"what nobody attends could not be ended: it is tried again",
+			"job",
+			job.ID,
+			"error",
+			rep.err,
+		)
 		p.expectClient(k)
 	}
 }

@@ -50,10 +50,26 @@ func (h *hub) refuseRival(node, place string) error {
 	}
 	if r.said == 0 || now.Sub(r.said) >= rivalSaid {
 		r.said = now
-		h.c.deps.Logger.Warn("a second agent wants to be a node and is refused", "node", node, "agent", of, "second", place)
+		h.c.deps.Logger.Warn(
+			"a second agent wants to be a node and is refused",
+			"node",
+			node,
+			"agent",
+			of,
+			"second",
+			place,
+		)
 	}
 	h.rivals[node] = r
-	return spec.Refuse(spec.CodeAccessDenied, fmt.Sprintf("node %s has an agent, %s: this one, %s, is a second; stop one of them", node, of, place))
+	return spec.Refuse(
+		spec.CodeAccessDenied,
+		fmt.Sprintf(
+			"node %s has an agent, %s: this one, %s, is a second; stop one of them",
+			node,
+			of,
+			place,
+		),
+	)
 }
 
 // rivalText is what the node's state says of a second agent; empty = there is
@@ -63,5 +79,9 @@ func (h *hub) rivalText(node string) string {
 	if !ok || h.c.deps.Clock.Now().Sub(r.at) > rivalShown {
 		return ""
 	}
-	return fmt.Sprintf("a second agent, %s, wants to be this node and is refused: the node's is %s", r.place, r.of)
+	return fmt.Sprintf(
+		"a second agent, %s, wants to be this node and is refused: the node's is %s",
+		r.place,
+		r.of,
+	)
 }

@@ -16,7 +16,10 @@ import (
 )
 
 // ListNodes shows nodes.
-func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequest) (*apiv1.ListNodesReply, error) {
+func (s *ClusterService) ListNodes(
+	ctx context.Context,
+	req *apiv1.ListNodesRequest,
+) (*apiv1.ListNodesReply, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -38,7 +41,10 @@ func (s *ClusterService) ListNodes(ctx context.Context, req *apiv1.ListNodesRequ
 		}
 	}
 	add := func(n *state.Node) {
-		out.Nodes = append(out.Nodes, wire.Node(view.State, n, s.nodeLive(req.GetMoment(), n), planned[n.ID]))
+		out.Nodes = append(
+			out.Nodes,
+			wire.Node(view.State, n, s.nodeLive(req.GetMoment(), n), planned[n.ID]),
+		)
 	}
 	if len(req.GetNodes()) == 0 {
 		view.State.Nodes.Range(func(_ uint64, node *state.Node) bool {
@@ -101,7 +107,12 @@ func powerCommand(req *apiv1.UpdateNodeRequest, names []string) scheduler.Comman
 		return scheduler.CancelReboots{Nodes: names}
 	case "reboot", "reboot_asap":
 		next, _ := nodeState(req.GetNextState())
-		return scheduler.RebootNodes{Nodes: names, ASAP: word == "reboot_asap", Next: next, Reason: req.GetReason()}
+		return scheduler.RebootNodes{
+			Nodes:  names,
+			ASAP:   word == "reboot_asap",
+			Next:   next,
+			Reason: req.GetReason(),
+		}
 	}
 	return nil
 }
@@ -132,7 +143,10 @@ func nodeNames(st *state.State, expr string) ([]string, error) {
 
 // UpdateNode drains, resumes or sets nodes down, changes their power and what is
 // known of them: all of it to all of them, or nothing.
-func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRequest) (*apiv1.UpdateNodeReply, error) {
+func (s *ClusterService) UpdateNode(
+	ctx context.Context,
+	req *apiv1.UpdateNodeRequest,
+) (*apiv1.UpdateNodeReply, error) {
 	actor, err := s.administratorCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -158,11 +172,17 @@ func (s *ClusterService) UpdateNode(ctx context.Context, req *apiv1.UpdateNodeRe
 	if req.GetReason() != "" {
 		cmd.Reason = &req.Reason
 	}
-	return &apiv1.UpdateNodeReply{}, s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err
+	return &apiv1.UpdateNodeReply{}, s.C.writer.commitCommand(
+		ctx,
+		&request{cmd: cmd, actor: actor},
+	).err
 }
 
 // ListPartitions shows partitions.
-func (s *ClusterService) ListPartitions(ctx context.Context, req *apiv1.ListPartitionsRequest) (*apiv1.ListPartitionsReply, error) {
+func (s *ClusterService) ListPartitions(
+	ctx context.Context,
+	req *apiv1.ListPartitionsRequest,
+) (*apiv1.ListPartitionsReply, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -193,14 +213,24 @@ func (s *ClusterService) ListPartitions(ctx context.Context, req *apiv1.ListPart
 }
 
 // GetConfig shows every key of the configuration in force.
-func (s *ClusterService) GetConfig(ctx context.Context, _ *apiv1.GetConfigRequest) (*apiv1.GetConfigReply, error) {
+func (s *ClusterService) GetConfig(
+	ctx context.Context,
+	_ *apiv1.GetConfigRequest,
+) (*apiv1.GetConfigReply, error) {
 	if _, _, err := s.knownCaller(ctx); err != nil {
 		return nil, err
 	}
 	st := s.C.View().State
-	out := &apiv1.GetConfigReply{Cluster: st.ClusterName, Version: s.C.deps.Settings.Version, BootTime: int64(s.C.started),
-		Controller: s.C.deps.Settings.Host, Now: int64(s.C.deps.Clock.Now()), NextJobId: uint32(st.NextID),
-		SlurmConf: s.C.deps.Settings.SlurmConf, StateDir: s.C.deps.Settings.StateDir}
+	out := &apiv1.GetConfigReply{
+		Cluster:    st.ClusterName,
+		Version:    s.C.deps.Settings.Version,
+		BootTime:   int64(s.C.started),
+		Controller: s.C.deps.Settings.Host,
+		Now:        int64(s.C.deps.Clock.Now()),
+		NextJobId:  uint32(st.NextID),
+		SlurmConf:  s.C.deps.Settings.SlurmConf,
+		StateDir:   s.C.deps.Settings.StateDir,
+	}
 	main := st.Config.MainTopology()
 	out.Topologies = []*apiv1.TopologyInfo{topologyInfo(&main)}
 	for i := range st.Config.Topologies {
@@ -208,7 +238,10 @@ func (s *ClusterService) GetConfig(ctx context.Context, _ *apiv1.GetConfigReques
 	}
 	out.Topology = out.Topologies[0].GetSwitches()
 	for _, kv := range st.Config.Raw {
-		out.Entries = append(out.Entries, &apiv1.ConfigEntry{Key: kv.Key, Value: kv.Value, Record: kv.Record})
+		out.Entries = append(
+			out.Entries,
+			&apiv1.ConfigEntry{Key: kv.Key, Value: kv.Value, Record: kv.Record},
+		)
 	}
 	return out, nil
 }
@@ -217,17 +250,26 @@ func topologyInfo(topology *spec.Topology) *apiv1.TopologyInfo {
 	out := &apiv1.TopologyInfo{Name: topology.Name, BlockSizes: topology.Sizes}
 	for i := range topology.Switches {
 		s := &topology.Switches[i]
-		out.Switches = append(out.Switches, &apiv1.SwitchInfo{Name: s.Name, Level: s.Level, Nodes: s.Nodes, Switches: s.Switches})
+		out.Switches = append(
+			out.Switches,
+			&apiv1.SwitchInfo{Name: s.Name, Level: s.Level, Nodes: s.Nodes, Switches: s.Switches},
+		)
 	}
 	for i := range topology.Blocks {
-		out.Blocks = append(out.Blocks, &apiv1.BlockInfo{Name: topology.Blocks[i].Name, Nodes: topology.Blocks[i].Nodes})
+		out.Blocks = append(
+			out.Blocks,
+			&apiv1.BlockInfo{Name: topology.Blocks[i].Name, Nodes: topology.Blocks[i].Nodes},
+		)
 	}
 	return out
 }
 
 // Reconfigure reads the configuration files again and adopts them whole, or
 // not at all.
-func (s *ClusterService) Reconfigure(ctx context.Context, _ *apiv1.ReconfigureRequest) (*apiv1.ReconfigureReply, error) {
+func (s *ClusterService) Reconfigure(
+	ctx context.Context,
+	_ *apiv1.ReconfigureRequest,
+) (*apiv1.ReconfigureReply, error) {
 	actor, err := s.administratorCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -237,17 +279,26 @@ func (s *ClusterService) Reconfigure(ctx context.Context, _ *apiv1.ReconfigureRe
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
 	if cfg.ClusterName != s.C.View().State.ClusterName {
-		return nil, spec.Refuse(spec.CodeBadRequest, "ClusterName cannot change while the ledger lives")
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			"ClusterName cannot change while the ledger lives",
+		)
 	}
 	if old := s.C.View().State.Config; !sameConfig(old, cfg.KeepDynamic(old)) {
 		if rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: actor}); rep.err != nil {
 			return nil, rep.err
 		}
 		for i := range old.FileNodes {
-			warnings = append(warnings, "node "+old.FileNodes[i].Name+" was changed with scontrol update, and has its weight and features again as slurm.conf says")
+			warnings = append(
+				warnings,
+				"node "+old.FileNodes[i].Name+" was changed with scontrol update, and has its weight and features again as slurm.conf says",
+			)
 		}
 		for i := range old.FileParts {
-			warnings = append(warnings, "partition "+old.FileParts[i].Name+" was changed with scontrol update, and is again as slurm.conf has it")
+			warnings = append(
+				warnings,
+				"partition "+old.FileParts[i].Name+" was changed with scontrol update, and is again as slurm.conf has it",
+			)
 		}
 	}
 	return &apiv1.ReconfigureReply{Warnings: warnings}, nil
@@ -267,24 +318,53 @@ func (s *ClusterService) Diag(ctx context.Context, _ *apiv1.DiagRequest) (*apiv1
 		}
 		return true
 	})
-	return &apiv1.DiagReply{Now: int64(s.C.deps.Clock.Now()), Seq: view.State.Seq, StartedAt: int64(s.C.started),
-		JobsSubmitted: totals.Submitted, JobsStarted: totals.Started, JobsBackfilled: totals.Backfilled, JobsCompleted: totals.Ended[spec.Completed],
-		JobsCancelled: totals.Ended[spec.Cancelled], JobsFailed: totals.Ended[spec.Failed] + totals.Ended[spec.NodeFailed] + totals.Ended[spec.OutOfMemory] + totals.Ended[spec.TimedOut],
-		Pending: int64(view.State.Waiting.Len()), Running: running,
-		Passes: view.Pass.Passes, PassLast: int64(view.Pass.Last), PassMax: int64(view.Pass.Max), PassTotal: int64(view.Pass.Total), PassDepth: view.Pass.Depth,
-		PassExit: view.Pass.Exit, DroppedProposals: view.Pass.Dropped, LogPosition: view.Writer.LogPosition, AppendLast: int64(view.Writer.AppendLast),
-		AccountedSeq: view.AccountedSeq, Agents: int64(s.C.hub.countConnected()), StaleReports: view.Writer.StaleReports, PastFrom: int64(s.C.moments.from())}, nil
+	return &apiv1.DiagReply{
+		Now:              int64(s.C.deps.Clock.Now()),
+		Seq:              view.State.Seq,
+		StartedAt:        int64(s.C.started),
+		JobsSubmitted:    totals.Submitted,
+		JobsStarted:      totals.Started,
+		JobsBackfilled:   totals.Backfilled,
+		JobsCompleted:    totals.Ended[spec.Completed],
+		JobsCancelled:    totals.Ended[spec.Cancelled],
+		JobsFailed:       totals.Ended[spec.Failed] + totals.Ended[spec.NodeFailed] + totals.Ended[spec.OutOfMemory] + totals.Ended[spec.TimedOut],
+		Pending:          int64(view.State.Waiting.Len()),
+		Running:          running,
+		Passes:           view.Pass.Passes,
+		PassLast:         int64(view.Pass.Last),
+		PassMax:          int64(view.Pass.Max),
+		PassTotal:        int64(view.Pass.Total),
+		PassDepth:        view.Pass.Depth,
+		PassExit:         view.Pass.Exit,
+		DroppedProposals: view.Pass.Dropped,
+		LogPosition:      view.Writer.LogPosition,
+		AppendLast:       int64(view.Writer.AppendLast),
+		AccountedSeq:     view.AccountedSeq,
+		Agents:           int64(s.C.hub.countConnected()),
+		StaleReports:     view.Writer.StaleReports,
+		PastFrom:         int64(s.C.moments.from()),
+	}, nil
 }
 
 // Ping tells that the controller is there.
 func (s *ClusterService) Ping(context.Context, *apiv1.PingRequest) (*apiv1.PingReply, error) {
 	st := s.C.View().State
-	return &apiv1.PingReply{Host: s.C.deps.Settings.Host, Role: "leader", Version: s.C.deps.Settings.Version, Now: int64(s.C.deps.Clock.Now()),
-		Seq: st.Seq, Cluster: st.ClusterName, ClusterUuid: st.UUID[:]}, nil
+	return &apiv1.PingReply{
+		Host:        s.C.deps.Settings.Host,
+		Role:        "leader",
+		Version:     s.C.deps.Settings.Version,
+		Now:         int64(s.C.deps.Clock.Now()),
+		Seq:         st.Seq,
+		Cluster:     st.ClusterName,
+		ClusterUuid: st.UUID[:],
+	}, nil
 }
 
 // Shutdown ends the controller; jobs go on.
-func (s *ClusterService) Shutdown(ctx context.Context, _ *apiv1.ShutdownRequest) (*apiv1.ShutdownReply, error) {
+func (s *ClusterService) Shutdown(
+	ctx context.Context,
+	_ *apiv1.ShutdownRequest,
+) (*apiv1.ShutdownReply, error) {
 	actor, err := s.administratorCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -314,8 +394,13 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 	}
 	job := view.State.Job(list[0].UID)
 	show := wire.NewShower(view, now, true)
-	out := &apiv1.WhyReply{Job: s.showJob(show, view, job), Reason: wire.Reason(job.Reason), Now: int64(now), Seq: view.State.Seq,
-		GpuFaults: wire.FaultsOf(view.State, job)}
+	out := &apiv1.WhyReply{
+		Job:       s.showJob(show, view, job),
+		Reason:    wire.Reason(job.Reason),
+		Now:       int64(now),
+		Seq:       view.State.Seq,
+		GpuFaults: wire.FaultsOf(view.State, job),
+	}
 	if job.State != spec.Pending {
 		return out, nil
 	}
@@ -334,10 +419,29 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 	}
 	for i := range x.Holds {
 		h := &x.Holds[i]
-		out.Holds = append(out.Holds, &apiv1.WaitedHold{Node: h.Node, Name: h.Name(), MilliCpu: h.MilliCPU, Mem: h.Mem, Gpus: uint32(len(h.GPUs)), Since: int64(h.Since)})
+		out.Holds = append(
+			out.Holds,
+			&apiv1.WaitedHold{
+				Node:     h.Node,
+				Name:     h.Name(),
+				MilliCpu: h.MilliCPU,
+				Mem:      h.Mem,
+				Gpus:     uint32(len(h.GPUs)),
+				Since:    int64(h.Since),
+			},
+		)
 	}
 	for _, n := range x.Nodes {
-		out.Nodes = append(out.Nodes, &apiv1.NodeVerdict{Nodes: hostlist.FoldSorted(n.Names), Count: uint32(len(n.Names)), Why: n.Why, Free: n.Free, Need: n.Need})
+		out.Nodes = append(
+			out.Nodes,
+			&apiv1.NodeVerdict{
+				Nodes: hostlist.FoldSorted(n.Names),
+				Count: uint32(len(n.Names)),
+				Why:   n.Why,
+				Free:  n.Free,
+				Need:  n.Need,
+			},
+		)
 	}
 	for _, uid := range x.Blockers {
 		if b := view.State.Job(uid); b != nil && sees(b) {
@@ -345,7 +449,10 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 		}
 	}
 	for _, a := range x.Advice {
-		out.Advice = append(out.Advice, &apiv1.Advice{Change: a.Change, Start: int64(a.Start), Gain: int64(a.Gain)})
+		out.Advice = append(
+			out.Advice,
+			&apiv1.Advice{Change: a.Change, Start: int64(a.Start), Gain: int64(a.Gain)},
+		)
 	}
 	return out, nil
 }

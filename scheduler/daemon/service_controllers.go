@@ -9,25 +9,37 @@ import (
 
 // ListControllers tells who the controllers are, who leads, and how far the others
 // are.
-func (s *ClusterService) ListControllers(ctx context.Context, _ *apiv1.ControllersRequest) (*apiv1.ControllersReply, error) {
+func (s *ClusterService) ListControllers(
+	ctx context.Context,
+	_ *apiv1.ControllersRequest,
+) (*apiv1.ControllersReply, error) {
 	if group := s.C.deps.Group; group != nil {
 		return group.List(ctx), nil
 	}
-	self := &apiv1.ControllerInfo{Name: s.C.deps.Settings.Host, Role: "leader", Version: s.C.deps.Settings.Version,
-		Position: s.C.deps.Log.LastPosition()}
+	self := &apiv1.ControllerInfo{
+		Name:     s.C.deps.Settings.Host,
+		Role:     "leader",
+		Version:  s.C.deps.Settings.Version,
+		Position: s.C.deps.Log.LastPosition(),
+	}
 	return &apiv1.ControllersReply{Controllers: []*apiv1.ControllerInfo{self}}, nil
 }
 
 // ChangeControllers adds or removes a controller, or hands the lead over.
-func (s *ClusterService) ChangeControllers(ctx context.Context, req *apiv1.ChangeControllersRequest) (*apiv1.ChangeControllersReply, error) {
+func (s *ClusterService) ChangeControllers(
+	ctx context.Context,
+	req *apiv1.ChangeControllersRequest,
+) (*apiv1.ChangeControllersReply, error) {
 	actor, err := s.administratorCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	group := s.C.deps.Group
 	if group == nil {
-		return nil, spec.Refuse(spec.CodeDisabled,
-			"this is the only controller: name the others as SlurmctldHost in slurm.conf and start it again (docs/operations/controllers.md)")
+		return nil, spec.Refuse(
+			spec.CodeDisabled,
+			"this is the only controller: name the others as SlurmctldHost in slurm.conf and start it again (docs/operations/controllers.md)",
+		)
 	}
 	s.C.deps.Logger.Info("a change of the controllers was asked for", "by", actor.Name,
 		"add", req.GetAdd(), "remove", req.GetRemove(), "hand_over", req.GetHandOver())

@@ -69,9 +69,22 @@ func (r *eventReaders) enterReader(user string) (leave func(), err error) {
 	defer r.mu.Unlock()
 	switch {
 	case r.byUser[user] >= maxEventReadersUser:
-		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("%s reads events %d times at once, which is the limit: end one of them", user, maxEventReadersUser))
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"%s reads events %d times at once, which is the limit: end one of them",
+				user,
+				maxEventReadersUser,
+			),
+		)
 	case r.all >= maxEventReaders:
-		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("events are read %d times at once, which is the limit of a controller: try again later", maxEventReaders))
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"events are read %d times at once, which is the limit of a controller: try again later",
+				maxEventReaders,
+			),
+		)
 	}
 	r.all++
 	r.byUser[user]++
@@ -88,7 +101,10 @@ func (r *eventReaders) enterReader(user string) (leave func(), err error) {
 
 // Events tells what has happened, from the archive and never faster than the
 // caller takes it, so that nobody else waits for a slow one.
-func (s *ClusterService) Events(req *apiv1.EventsRequest, stream service.Cluster_EventsServer) error {
+func (s *ClusterService) Events(
+	req *apiv1.EventsRequest,
+	stream service.Cluster_EventsServer,
+) error {
 	who, _, err := s.knownCaller(stream.Context())
 	if err != nil {
 		return err
@@ -98,14 +114,24 @@ func (s *ClusterService) Events(req *apiv1.EventsRequest, stream service.Cluster
 		return err
 	}
 	if req.GetAudit() && !s.isOperator(who) {
-		return spec.Refuse(spec.CodeAccessDenied, "the audit trail is for operators; muster events shows what you may see")
+		return spec.Refuse(
+			spec.CodeAccessDenied,
+			"the audit trail is for operators; muster events shows what you may see",
+		)
 	}
 	leave, err := s.C.readers.enterReader(who.User)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	teller := &eventTeller{s: s, who: who, filter: filter, stream: stream, until: spec.Instant(req.GetUntil()), audit: req.GetAudit()}
+	teller := &eventTeller{
+		s:      s,
+		who:    who,
+		filter: filter,
+		stream: stream,
+		until:  spec.Instant(req.GetUntil()),
+		audit:  req.GetAudit(),
+	}
 	if err := teller.findBeginning(req); err != nil {
 		return err
 	}
@@ -143,7 +169,15 @@ func (t *eventTeller) findBeginning(req *apiv1.EventsRequest) error {
 	switch from := req.GetFromSeq(); {
 	case from != 0:
 		if from < known.first || from > known.last+1 {
-			return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("event %d is not known: the history has events %d to %d", from, known.first, known.last))
+			return spec.Refuse(
+				spec.CodeBadRequest,
+				fmt.Sprintf(
+					"event %d is not known: the history has events %d to %d",
+					from,
+					known.first,
+					known.last,
+				),
+			)
 		}
 		if err := t.checkEpoch(req.GetEpoch(), from-1); err != nil {
 			return err
@@ -171,7 +205,13 @@ func (t *eventTeller) checkEpoch(epoch, seq uint64) error {
 	if epoch == 0 || t.s.C.View().State.HasSeen(epoch, seq) {
 		return nil
 	}
-	return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("this ledger was restored from an older copy and does not hold event %d that was read before; start again without a position", seq))
+	return spec.Refuse(
+		spec.CodeBadRequest,
+		fmt.Sprintf(
+			"this ledger was restored from an older copy and does not hold event %d that was read before; start again without a position",
+			seq,
+		),
+	)
 }
 
 // beginPast starts from the snapshot before the place. The events between are
@@ -292,7 +332,8 @@ func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
 			}
 			job = &j
 		}
-		if part.Reservation != "" && see.ownReservations && !slices.Contains(t.jobs.usersOf(part.Reservation), t.who.User) {
+		if part.Reservation != "" && see.ownReservations &&
+			!slices.Contains(t.jobs.usersOf(part.Reservation), t.who.User) {
 			continue
 		}
 		if !t.filter.passesEvent(env, &part, job) {
@@ -353,10 +394,21 @@ func (t *eventTeller) sendMessage(ctx context.Context, m *apiv1.EventsReply) err
 }
 
 func eventInfo(env *event.Envelope, part *wire.EventPart, job *eventJob) *apiv1.EventInfo {
-	out := &apiv1.EventInfo{Seq: env.Seq, At: int64(env.At), Kind: env.Event.Kind().String(), ActorKind: wire.ActorKindName(env.Actor.Kind), Actor: env.Actor.Name,
-		Command: env.Cause.Command, CauseSeq: env.Cause.Seq, Nodes: part.Nodes, Fields: part.Fields}
+	out := &apiv1.EventInfo{
+		Seq:       env.Seq,
+		At:        int64(env.At),
+		Kind:      env.Event.Kind().String(),
+		ActorKind: wire.ActorKindName(env.Actor.Kind),
+		Actor:     env.Actor.Name,
+		Command:   env.Cause.Command,
+		CauseSeq:  env.Cause.Seq,
+		Nodes:     part.Nodes,
+		Fields:    part.Fields,
+	}
 	if job != nil {
-		out.Job, out.JobId, out.User, out.Account = job.displayName(), uint32(job.id), job.user, job.account
+		out.Job, out.JobId, out.User, out.Account = job.displayName(), uint32(
+			job.id,
+		), job.user, job.account
 	}
 	return out
 }
@@ -399,7 +451,10 @@ type wantedJob struct {
 
 func newEventFilter(req *apiv1.EventsRequest) (*eventFilter, error) {
 	if req.GetFollow() && req.GetUntil() != 0 {
-		return nil, spec.Refuse(spec.CodeBadRequest, "follow goes on for ever: leave out its end, or follow")
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			"follow goes on for ever: leave out its end, or follow",
+		)
 	}
 	out := &eventFilter{users: req.GetUsers(), actors: req.GetActors()}
 	for _, text := range req.GetJobs() {
@@ -447,7 +502,12 @@ func (f *eventFilter) addKinds(word string) error {
 		}
 	}
 	if !found {
-		return spec.Refuse(spec.CodeBadRequest, "no kind of event has the name or beginning "+strconv.Quote(word)+"; muster events --list-kinds lists them")
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			"no kind of event has the name or beginning "+strconv.Quote(
+				word,
+			)+"; muster events --list-kinds lists them",
+		)
 	}
 	return nil
 }
@@ -459,13 +519,16 @@ func (f *eventFilter) passesEvent(env *event.Envelope, part *wire.EventPart, job
 	if len(f.jobs) > 0 && (job == nil || !slices.ContainsFunc(f.jobs, job.isWanted)) {
 		return false
 	}
-	if len(f.users) > 0 && !slices.ContainsFunc(f.users, func(u string) bool { return concernsUser(env, job, u) }) {
+	if len(f.users) > 0 &&
+		!slices.ContainsFunc(f.users, func(u string) bool { return concernsUser(env, job, u) }) {
 		return false
 	}
-	if len(f.actors) > 0 && !slices.ContainsFunc(f.actors, func(a string) bool { return actedBy(&env.Actor, a) }) {
+	if len(f.actors) > 0 &&
+		!slices.ContainsFunc(f.actors, func(a string) bool { return actedBy(&env.Actor, a) }) {
 		return false
 	}
-	return f.nodes == nil || slices.ContainsFunc(part.Nodes, func(n string) bool { return f.nodes[n] })
+	return f.nodes == nil ||
+		slices.ContainsFunc(part.Nodes, func(n string) bool { return f.nodes[n] })
 }
 
 // isWanted tells whether a job is the wanted one.

@@ -18,12 +18,21 @@ import (
 
 // HoldNode gives another scheduler a part of a node, if it is free. The answer is
 // given once the hold is durable.
-func (s *ClusterService) HoldNode(ctx context.Context, req *apiv1.HoldNodeRequest) (*apiv1.HoldNodeReply, error) {
+func (s *ClusterService) HoldNode(
+	ctx context.Context,
+	req *apiv1.HoldNodeRequest,
+) (*apiv1.HoldNodeReply, error) {
 	actor, err := s.operatorCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cmd := scheduler.TakeForeignHold{Node: req.GetNode(), Hold: wire.ToForeignHold(req.GetHold()), GPUs: req.GetGpus(), GPUType: req.GetGpuType(), Running: req.GetRunning()}
+	cmd := scheduler.TakeForeignHold{
+		Node:    req.GetNode(),
+		Hold:    wire.ToForeignHold(req.GetHold()),
+		GPUs:    req.GetGpus(),
+		GPUType: req.GetGpuType(),
+		Running: req.GetRunning(),
+	}
 	done := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor})
 	if done.err != nil {
 		return nil, done.err
@@ -39,7 +48,10 @@ func (s *ClusterService) HoldNode(ctx context.Context, req *apiv1.HoldNodeReques
 }
 
 // ReleaseHold gives such a part back.
-func (s *ClusterService) ReleaseHold(ctx context.Context, req *apiv1.ReleaseHoldRequest) (*apiv1.ReleaseHoldReply, error) {
+func (s *ClusterService) ReleaseHold(
+	ctx context.Context,
+	req *apiv1.ReleaseHoldRequest,
+) (*apiv1.ReleaseHoldReply, error) {
 	actor, err := s.operatorCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -52,7 +64,10 @@ func (s *ClusterService) ReleaseHold(ctx context.Context, req *apiv1.ReleaseHold
 }
 
 // ListHolds tells what other schedulers hold, and what is free for them.
-func (s *ClusterService) ListHolds(ctx context.Context, req *apiv1.ListHoldsRequest) (*apiv1.ListHoldsReply, error) {
+func (s *ClusterService) ListHolds(
+	ctx context.Context,
+	req *apiv1.ListHoldsRequest,
+) (*apiv1.ListHoldsReply, error) {
 	if _, err := s.operatorCaller(ctx); err != nil {
 		return nil, err
 	}
@@ -84,7 +99,10 @@ const (
 )
 
 // WatchHolds tells what ListHolds does, and then which nodes differ from that.
-func (s *ClusterService) WatchHolds(_ *apiv1.WatchHoldsRequest, stream service.Cluster_WatchHoldsServer) error {
+func (s *ClusterService) WatchHolds(
+	_ *apiv1.WatchHoldsRequest,
+	stream service.Cluster_WatchHoldsServer,
+) error {
 	ctx := stream.Context()
 	watch := holdWatch{sent: map[string]sentNode{}}
 	told := s.C.deps.Clock.Monotonic()
@@ -97,7 +115,8 @@ func (s *ClusterService) WatchHolds(_ *apiv1.WatchHoldsRequest, stream service.C
 		out := watch.changes(view.State, s.C.deps.Clock.Now())
 		silent := s.C.deps.Clock.Monotonic() - told
 		behind := watch.seq != view.State.Seq
-		if first || len(out.Nodes) > 0 || len(out.Gone) > 0 || silent >= holdBeat || behind && silent >= holdProgress {
+		if first || len(out.Nodes) > 0 || len(out.Gone) > 0 || silent >= holdBeat ||
+			behind && silent >= holdProgress {
 			if err := stream.Send(out); err != nil {
 				return err
 			}
@@ -146,7 +165,8 @@ type sentNode struct {
 // unless a reservation or the configuration may have changed what it means.
 func (w *holdWatch) changes(st *state.State, now spec.Instant) *apiv1.WatchHoldsReply {
 	out := &apiv1.WatchHoldsReply{Seq: st.Seq}
-	calm := w.was != nil && len(w.was.Reservations) == 0 && len(st.Reservations) == 0 && w.was.Config == st.Config
+	calm := w.was != nil && len(w.was.Reservations) == 0 && len(st.Reservations) == 0 &&
+		w.was.Config == st.Config
 	w.was = st
 	there := 0
 	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
@@ -171,18 +191,35 @@ func (w *holdWatch) changes(st *state.State, now spec.Instant) *apiv1.WatchHolds
 			}
 		}
 	}
-	slices.SortFunc(out.Nodes, func(a, b *apiv1.HeldNode) int { return cmp.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(
+		out.Nodes,
+		func(a, b *apiv1.HeldNode) int { return cmp.Compare(a.GetName(), b.GetName()) },
+	)
 	slices.Sort(out.Gone)
 	return out
 }
 
 func heldNode(node *state.Node, free *copilot.Node) *apiv1.HeldNode {
-	out := &apiv1.HeldNode{Name: free.Name, Open: free.Open, Cpus: node.CPUs, Mem: node.Mem, FreeCpus: free.FreeCPU, SpareMilli: free.SpareCPU, FreeMem: free.FreeMem,
-		JobCpus: int64(node.UsedCPU.AndNot(node.HeldCPU).Count()), JobMem: node.UsedMem - node.HeldMem()}
+	out := &apiv1.HeldNode{
+		Name:       free.Name,
+		Open:       free.Open,
+		Cpus:       node.CPUs,
+		Mem:        node.Mem,
+		FreeCpus:   free.FreeCPU,
+		SpareMilli: free.SpareCPU,
+		FreeMem:    free.FreeMem,
+		JobCpus: int64(
+			node.UsedCPU.AndNot(node.HeldCPU).Count(),
+		),
+		JobMem: node.UsedMem - node.HeldMem(),
+	}
 	for typ, count := range free.FreeGPU {
 		out.FreeGpus = append(out.FreeGpus, &apiv1.GpuCount{Type: typ, Count: count})
 	}
-	slices.SortFunc(out.FreeGpus, func(a, b *apiv1.GpuCount) int { return cmp.Compare(a.GetType(), b.GetType()) })
+	slices.SortFunc(
+		out.FreeGpus,
+		func(a, b *apiv1.GpuCount) int { return cmp.Compare(a.GetType(), b.GetType()) },
+	)
 	for i := range node.Holds {
 		out.Holds = append(out.Holds, wire.ForeignHold(&node.Holds[i]))
 	}

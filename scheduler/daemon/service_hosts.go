@@ -30,15 +30,24 @@ func (s *ClusterService) requireKeeper(ctx context.Context) (event.Actor, error)
 	case err != nil:
 		return actor, err
 	case !s.isAdministrator(who):
-		return actor, spec.Refuse(spec.CodeAccessDenied, "only administrators add and revoke machines")
+		return actor, spec.Refuse(
+			spec.CodeAccessDenied,
+			"only administrators add and revoke machines",
+		)
 	case who.FromElsewhere():
-		return actor, spec.Refuse(spec.CodeAccessDenied, "machines are let in and sent away on the controller's host, or with an administrator's certificate")
+		return actor, spec.Refuse(
+			spec.CodeAccessDenied,
+			"machines are let in and sent away on the controller's host, or with an administrator's certificate",
+		)
 	}
 	return actor, nil
 }
 
 // CreateToken makes a single-use enrolment token for a node or a login host.
-func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateTokenRequest) (*apiv1.CreateTokenReply, error) {
+func (s *ClusterService) CreateToken(
+	ctx context.Context,
+	req *apiv1.CreateTokenRequest,
+) (*apiv1.CreateTokenReply, error) {
 	actor, err := s.requireKeeper(ctx)
 	if err != nil {
 		return nil, err
@@ -46,9 +55,15 @@ func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateToken
 	st, name := s.C.View().State, req.GetNode()
 	switch known := st.Node(name) != nil; {
 	case req.GetLogin() && hostlist.CheckName(name) != nil:
-		return nil, spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%q cannot be the name of a host", name))
+		return nil, spec.Refuse(
+			spec.CodeInvalidNodeName,
+			fmt.Sprintf("%q cannot be the name of a host", name),
+		)
 	case !req.GetLogin() && !known && (st.Config.MaxNodes == 0 || hostlist.CheckName(name) != nil):
-		return nil, spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%q is not in the configuration", name))
+		return nil, spec.Refuse(
+			spec.CodeInvalidNodeName,
+			fmt.Sprintf("%q is not in the configuration", name),
+		)
 	}
 	life := spec.Span(req.GetLifetime())
 	if life <= 0 {
@@ -71,7 +86,10 @@ func (s *ClusterService) CreateToken(ctx context.Context, req *apiv1.CreateToken
 
 // ListHosts tells which machines have a certificate that has not expired. Only
 // administrators see the serial numbers, with which nobody else has business.
-func (s *ClusterService) ListHosts(ctx context.Context, _ *apiv1.ListHostsRequest) (*apiv1.ListHostsReply, error) {
+func (s *ClusterService) ListHosts(
+	ctx context.Context,
+	_ *apiv1.ListHostsRequest,
+) (*apiv1.ListHostsReply, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -92,19 +110,31 @@ func (s *ClusterService) ListHosts(ctx context.Context, _ *apiv1.ListHostsReques
 }
 
 func hostInfo(c state.Cert) *apiv1.HostInfo {
-	return &apiv1.HostInfo{Name: c.Name, Role: c.Role, Serial: c.Serial, Expires: int64(c.Expires), Revoked: c.Revoked}
+	return &apiv1.HostInfo{
+		Name:    c.Name,
+		Role:    c.Role,
+		Serial:  c.Serial,
+		Expires: int64(c.Expires),
+		Revoked: c.Revoked,
+	}
 }
 
 // RevokeHost ends the certificates of a machine: what it asks from then on is
 // refused, and its connections end, also those that it opened with a certificate
 // that has expired since. With a new token it can come back.
-func (s *ClusterService) RevokeHost(ctx context.Context, req *apiv1.RevokeHostRequest) (*apiv1.RevokeHostReply, error) {
+func (s *ClusterService) RevokeHost(
+	ctx context.Context,
+	req *apiv1.RevokeHostRequest,
+) (*apiv1.RevokeHostReply, error) {
 	actor, err := s.requireKeeper(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if role := req.GetRole(); role != "" && role != roleAgent && role != roleLogin {
-		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("a machine is an %s or a %s, not %q", roleAgent, roleLogin, role))
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf("a machine is an %s or a %s, not %q", roleAgent, roleLogin, role),
+		)
 	}
 	before := s.C.View().State.Access
 	cmd := scheduler.RevokeHost{Name: req.GetName(), Role: req.GetRole(), Reason: req.GetReason()}

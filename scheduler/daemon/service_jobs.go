@@ -33,9 +33,17 @@ type ClusterService struct {
 func (s *ClusterService) knownCaller(ctx context.Context) (Caller, event.Actor, error) {
 	who := s.C.deps.Identify(ctx)
 	if who.User == "" {
-		return who, event.Actor{}, spec.Refuse(spec.CodeAccessDenied, "this connection proves no user")
+		return who, event.Actor{}, spec.Refuse(
+			spec.CodeAccessDenied,
+			"this connection proves no user",
+		)
 	}
-	return who, event.Actor{Kind: event.ActorUser, UID: who.UID, Name: who.User, Host: who.Host}, nil
+	return who, event.Actor{
+		Kind: event.ActorUser,
+		UID:  who.UID,
+		Name: who.User,
+		Host: who.Host,
+	}, nil
 }
 
 // mayChange tells whether a caller may change a job: its owner, an operator, or a
@@ -79,12 +87,23 @@ const (
 )
 
 // makeSubmission makes a command of a request.
-func (s *ClusterService) makeSubmission(ctx context.Context, who Caller, req *apiv1.SubmitRequest) (*spec.JobSpec, []content, error) {
+func (s *ClusterService) makeSubmission(
+	ctx context.Context,
+	who Caller,
+	req *apiv1.SubmitRequest,
+) (*spec.JobSpec, []content, error) {
 	if who.NoUID {
-		return nil, nil, spec.Refuse(spec.CodeAccessDenied, "an administrator's certificate names no user to run jobs as")
+		return nil, nil, spec.Refuse(
+			spec.CodeAccessDenied,
+			"an administrator's certificate names no user to run jobs as",
+		)
 	}
-	if proto.Size(req.GetSpec()) > maxSpecBytes || len(req.GetRest()) > 128 || len(req.GetScript().GetData())+len(req.GetEnvironment().GetData()) > maxContentBytes {
-		return nil, nil, spec.Refuse(spec.CodeBadRequest, "the job's description, script or environment is too large")
+	if proto.Size(req.GetSpec()) > maxSpecBytes || len(req.GetRest()) > 128 ||
+		len(req.GetScript().GetData())+len(req.GetEnvironment().GetData()) > maxContentBytes {
+		return nil, nil, spec.Refuse(
+			spec.CodeBadRequest,
+			"the job's description, script or environment is too large",
+		)
 	}
 	jobSpec, err := wire.ToJobSpec(req.GetSpec())
 	if err != nil {
@@ -108,7 +127,10 @@ func (s *ClusterService) makeSubmission(ctx context.Context, who Caller, req *ap
 			continue
 		}
 		if int64(len(b.in.GetData())) > limit {
-			return nil, nil, spec.Refuse(spec.CodeBadRequest, "the script or environment is larger than max_script_size")
+			return nil, nil, spec.Refuse(
+				spec.CodeBadRequest,
+				"the script or environment is larger than max_script_size",
+			)
 		}
 		*b.to, err = s.content(who, b.in)
 		if err != nil {
@@ -137,13 +159,19 @@ func (s *ClusterService) content(who Caller, blob *apiv1.Blob) (spec.Hash, error
 	}
 	copy(hash[:], blob.GetSha256())
 	if !s.C.senders.knowsSender(who.UID, hash) || !s.C.deps.Blobs.Has(hash) {
-		return hash, spec.Refuse(spec.CodeBadRequest, "content "+hash.String()+" is not known here: send it whole")
+		return hash, spec.Refuse(
+			spec.CodeBadRequest,
+			"content "+hash.String()+" is not known here: send it whole",
+		)
 	}
 	return hash, nil
 }
 
 // Submit accepts one job; the answer means that it is durable.
-func (s *ClusterService) Submit(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
+func (s *ClusterService) Submit(
+	ctx context.Context,
+	req *apiv1.SubmitRequest,
+) (*apiv1.SubmitReply, error) {
 	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -157,17 +185,43 @@ func (s *ClusterService) Submit(ctx context.Context, req *apiv1.SubmitRequest) (
 		return nil, err
 	}
 	if req.GetTestOnly() {
-		return s.testOnly(scheduler.Submit{Spec: jobSpec, Rest: rest, Sees: s.visibleTo(who)}, actor)
+		return s.testOnly(
+			scheduler.Submit{Spec: jobSpec, Rest: rest, Sees: s.visibleTo(who)},
+			actor,
+		)
 	}
-	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.Submit{Spec: jobSpec, Rest: rest, Sees: s.visibleTo(who), Request: req.GetRequest(), Again: req.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(req)})
+	rep := s.C.writer.commitCommand(
+		ctx,
+		&request{
+			cmd: scheduler.Submit{
+				Spec:    jobSpec,
+				Rest:    rest,
+				Sees:    s.visibleTo(who),
+				Request: req.GetRequest(),
+				Again:   req.GetAgain(),
+			},
+			actor: actor,
+			blobs: blobs,
+			size:  proto.Size(req),
+		},
+	)
 	if rep.err != nil {
 		return nil, rep.err
 	}
-	return &apiv1.SubmitReply{Uid: uint64(rep.res.UID), JobId: uint32(rep.res.ID), Message: rep.res.Message, Tag: req.GetTag()}, nil
+	return &apiv1.SubmitReply{
+		Uid:     uint64(rep.res.UID),
+		JobId:   uint32(rep.res.ID),
+		Message: rep.res.Message,
+		Tag:     req.GetTag(),
+	}, nil
 }
 
 // listComponents are the further components of a heterogeneous job.
-func (s *ClusterService) listComponents(who Caller, leader *spec.JobSpec, req *apiv1.SubmitRequest) ([]*spec.JobSpec, error) {
+func (s *ClusterService) listComponents(
+	who Caller,
+	leader *spec.JobSpec,
+	req *apiv1.SubmitRequest,
+) ([]*spec.JobSpec, error) {
 	var out []*spec.JobSpec
 	for _, m := range req.GetRest() {
 		jobSpec, err := wire.ToJobSpec(m)
@@ -197,15 +251,27 @@ func (s *ClusterService) mayAsk(who Caller, jobSpec *spec.JobSpec) error {
 	return nil
 }
 
-func (s *ClusterService) testOnly(cmd scheduler.Submit, actor event.Actor) (*apiv1.SubmitReply, error) {
+func (s *ClusterService) testOnly(
+	cmd scheduler.Submit,
+	actor event.Actor,
+) (*apiv1.SubmitReply, error) {
 	st := s.C.View().State
 	answer, err := scheduler.TestOnly(st, cmd, s.C.deps.Clock.Now(), actor)
 	if errors.Is(err, scheduler.ErrNoStart) {
-		e := &spec.Error{Kind: spec.CodePartitionConfigUnavailable, Detail: err.Error(), Reason: &answer.Reason}
+		e := &spec.Error{
+			Kind:   spec.CodePartitionConfigUnavailable,
+			Detail: err.Error(),
+			Reason: &answer.Reason,
+		}
 		if answer.Reason.Code != "" {
 			e.Detail += " (" + answer.Reason.String()
 			if answer.Reason.Limit != 0 || answer.Reason.Asked != 0 {
-				e.Detail += fmt.Sprintf(": %s %d, asked %d", answer.Reason.TRES, answer.Reason.Limit, answer.Reason.Asked)
+				e.Detail += fmt.Sprintf(
+					": %s %d, asked %d",
+					answer.Reason.TRES,
+					answer.Reason.Limit,
+					answer.Reason.Asked,
+				)
 			}
 			e.Detail += ")"
 		}
@@ -218,8 +284,13 @@ func (s *ClusterService) testOnly(cmd scheduler.Submit, actor event.Actor) (*api
 	for _, id := range answer.Nodes {
 		names = append(names, st.NodeByID(id).Spec.Name)
 	}
-	return &apiv1.SubmitReply{JobId: uint32(st.NextID), PlannedStart: int64(answer.Start), PlannedNodes: hostlist.Fold(names),
-		PlannedPartition: answer.Partition, PlannedCpus: uint32(answer.CPUs)}, nil
+	return &apiv1.SubmitReply{
+		JobId:            uint32(st.NextID),
+		PlannedStart:     int64(answer.Start),
+		PlannedNodes:     hostlist.Fold(names),
+		PlannedPartition: answer.Partition,
+		PlannedCpus:      uint32(answer.CPUs),
+	}, nil
 }
 
 // SubmitStream accepts jobs as they come and acknowledges each when it is
@@ -274,7 +345,13 @@ type outstanding struct {
 }
 
 // receiveSubmissions passes what a stream submits to the writer, until its end.
-func (s *ClusterService) receiveSubmissions(ctx context.Context, stream service.Cluster_SubmitStreamServer, who Caller, actor event.Actor, waiting chan<- outstanding) error {
+func (s *ClusterService) receiveSubmissions(
+	ctx context.Context,
+	stream service.Cluster_SubmitStreamServer,
+	who Caller,
+	actor event.Actor,
+	waiting chan<- outstanding,
+) error {
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
@@ -293,7 +370,17 @@ func (s *ClusterService) receiveSubmissions(ctx context.Context, stream service.
 		case m.GetTestOnly():
 			o.err = spec.Refuse(spec.CodeBadRequest, "a stream takes no --test-only")
 		default:
-			o.req = &request{cmd: scheduler.Submit{Spec: jobSpec, Sees: s.visibleTo(who), Request: m.GetRequest(), Again: m.GetAgain()}, actor: actor, blobs: blobs, size: proto.Size(m)}
+			o.req = &request{
+				cmd: scheduler.Submit{
+					Spec:    jobSpec,
+					Sees:    s.visibleTo(who),
+					Request: m.GetRequest(),
+					Again:   m.GetAgain(),
+				},
+				actor: actor,
+				blobs: blobs,
+				size:  proto.Size(m),
+			}
 			if err := s.C.writer.enqueueCommand(ctx, o.req); err != nil {
 				return err
 			}
@@ -307,7 +394,12 @@ func (s *ClusterService) receiveSubmissions(ctx context.Context, stream service.
 }
 
 func submitReply(tag uint64, rep reply) *apiv1.SubmitReply {
-	out := &apiv1.SubmitReply{Tag: tag, Uid: uint64(rep.res.UID), JobId: uint32(rep.res.ID), Message: rep.res.Message}
+	out := &apiv1.SubmitReply{
+		Tag:     tag,
+		Uid:     uint64(rep.res.UID),
+		JobId:   uint32(rep.res.ID),
+		Message: rep.res.Message,
+	}
 	if rep.err == nil {
 		return out
 	}
@@ -320,9 +412,17 @@ func submitReply(tag uint64, rep reply) *apiv1.SubmitReply {
 }
 
 // ListJobs shows jobs, in one message.
-func (s *ClusterService) ListJobs(ctx context.Context, req *apiv1.ListJobsRequest) (*apiv1.ListJobsReply, error) {
+func (s *ClusterService) ListJobs(
+	ctx context.Context,
+	req *apiv1.ListJobsRequest,
+) (*apiv1.ListJobsReply, error) {
 	var out *apiv1.ListJobsReply
-	err := s.streamJobs(ctx, req, math.MaxInt, func(part *apiv1.ListJobsReply) error { out = part; return nil })
+	err := s.streamJobs(
+		ctx,
+		req,
+		math.MaxInt,
+		func(part *apiv1.ListJobsReply) error { out = part; return nil },
+	)
 	return out, err
 }
 
@@ -330,13 +430,21 @@ func (s *ClusterService) ListJobs(ctx context.Context, req *apiv1.ListJobsReques
 const jobsAtOnce = 1 << 20
 
 // StreamJobs shows jobs, all as they were at one moment.
-func (s *ClusterService) StreamJobs(req *apiv1.ListJobsRequest, stream service.Cluster_StreamJobsServer) error {
+func (s *ClusterService) StreamJobs(
+	req *apiv1.ListJobsRequest,
+	stream service.Cluster_StreamJobsServer,
+) error {
 	return s.streamJobs(stream.Context(), req, jobsAtOnce, stream.Send)
 }
 
 // streamJobs hands the jobs that a request is about on, in messages of about so many
 // bytes; there is at least one.
-func (s *ClusterService) streamJobs(ctx context.Context, req *apiv1.ListJobsRequest, most int, send func(*apiv1.ListJobsReply) error) error {
+func (s *ClusterService) streamJobs(
+	ctx context.Context,
+	req *apiv1.ListJobsRequest,
+	most int,
+	send func(*apiv1.ListJobsReply) error,
+) error {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return err
@@ -385,7 +493,10 @@ func (s *ClusterService) showJob(show *wire.Shower, v *view.View, j *state.Job) 
 }
 
 // WatchJob sends a job's record each time it changes, until its end.
-func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Cluster_WatchJobServer) error {
+func (s *ClusterService) WatchJob(
+	req *apiv1.WatchJobRequest,
+	stream service.Cluster_WatchJobServer,
+) error {
 	ctx := stream.Context()
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
@@ -422,7 +533,8 @@ func (s *ClusterService) WatchJob(req *apiv1.WatchJobRequest, stream service.Clu
 		}
 		arr, _ := v.State.Arrays.Get(uint64(uid))
 		if job == nil && arr != nil {
-			if _, err := visibleTargets(v.State, strconv.FormatUint(uint64(arr.ID), 10), sees); err != nil && last == 0 {
+			if _, err := visibleTargets(v.State, strconv.FormatUint(uint64(arr.ID), 10), sees); err != nil &&
+				last == 0 {
 				return hiddenJob()
 			}
 		}
@@ -479,7 +591,10 @@ func jobOver(st *state.State, job *state.Job) bool {
 }
 
 // Cancel ends or signals the selected jobs.
-func (s *ClusterService) Cancel(ctx context.Context, req *apiv1.CancelRequest) (*apiv1.JobResults, error) {
+func (s *ClusterService) Cancel(
+	ctx context.Context,
+	req *apiv1.CancelRequest,
+) (*apiv1.JobResults, error) {
 	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -491,7 +606,10 @@ func (s *ClusterService) Cancel(ctx context.Context, req *apiv1.CancelRequest) (
 		return nil, err
 	}
 	for _, expr := range unknown {
-		out.Results = append(out.Results, &apiv1.JobResult{Job: expr, Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, ""))})
+		out.Results = append(
+			out.Results,
+			&apiv1.JobResult{Job: expr, Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, ""))},
+		)
 	}
 	if len(req.GetFilter().GetJobs()) > 0 { // by id also what has ended, to say so
 		f := cloneFilter(req.GetFilter())
@@ -514,18 +632,38 @@ func (s *ClusterService) Cancel(ctx context.Context, req *apiv1.CancelRequest) (
 			reqs = append(reqs, nil)
 			return
 		}
-		reqs = append(reqs, &request{cmd: scheduler.Cancel{Target: t, Signal: req.GetSignal(), Scope: scope}, actor: actor})
+		reqs = append(
+			reqs,
+			&request{
+				cmd:   scheduler.Cancel{Target: t, Signal: req.GetSignal(), Scope: scope},
+				actor: actor,
+			},
+		)
 	})
 	return out, s.sendAll(ctx, reqs, out.Results[len(unknown):])
 }
 
 func cloneFilter(f *apiv1.JobFilter) *apiv1.JobFilter {
-	return &apiv1.JobFilter{Jobs: f.GetJobs(), Users: f.GetUsers(), Accounts: f.GetAccounts(), Partitions: f.GetPartitions(),
-		States: f.GetStates(), Names: f.GetNames(), Qos: f.GetQos(), Nodes: f.GetNodes(), AllStates: f.GetAllStates(), Completing: f.GetCompleting()}
+	return &apiv1.JobFilter{
+		Jobs:       f.GetJobs(),
+		Users:      f.GetUsers(),
+		Accounts:   f.GetAccounts(),
+		Partitions: f.GetPartitions(),
+		States:     f.GetStates(),
+		Names:      f.GetNames(),
+		Qos:        f.GetQos(),
+		Nodes:      f.GetNodes(),
+		AllStates:  f.GetAllStates(),
+		Completing: f.GetCompleting(),
+	}
 }
 
 // sendAll passes commands to the writer together and waits for all answers.
-func (s *ClusterService) sendAll(ctx context.Context, reqs []*request, results []*apiv1.JobResult) error {
+func (s *ClusterService) sendAll(
+	ctx context.Context,
+	reqs []*request,
+	results []*apiv1.JobResult,
+) error {
 	for _, r := range reqs {
 		if r != nil {
 			if err := s.C.writer.enqueueCommand(ctx, r); err != nil {
@@ -554,7 +692,10 @@ func jobName(st *state.State, j *state.Job, t scheduler.Target) string {
 }
 
 // ControlJobs holds, releases, requeues and updates jobs.
-func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobsRequest) (*apiv1.JobResults, error) {
+func (s *ClusterService) ControlJobs(
+	ctx context.Context,
+	req *apiv1.ControlJobsRequest,
+) (*apiv1.JobResults, error) {
 	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -566,7 +707,13 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 	for _, expr := range req.GetJobs() {
 		list, err := visibleTargets(v.State, expr, sees)
 		if err != nil {
-			out.Results = append(out.Results, &apiv1.JobResult{Job: expr, Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, ""))})
+			out.Results = append(
+				out.Results,
+				&apiv1.JobResult{
+					Job:   expr,
+					Error: wire.Error(spec.Refuse(spec.CodeInvalidJobID, "")),
+				},
+			)
 			reqs = append(reqs, nil)
 			continue
 		}
@@ -584,7 +731,8 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 				continue
 			}
 			cmd := s.makeControl(req, t, who, job)
-			operators := req.GetVerb() == apiv1.ControlJobsRequest_SUSPEND || req.GetVerb() == apiv1.ControlJobsRequest_RESUME
+			operators := req.GetVerb() == apiv1.ControlJobsRequest_SUSPEND ||
+				req.GetVerb() == apiv1.ControlJobsRequest_RESUME
 			if !s.mayChange(who, job) || (operators && !s.isOperator(who)) {
 				result.Error, cmd = wire.Error(spec.Refuse(spec.CodeAccessDenied, "")), nil
 			} else if cmd == nil {
@@ -602,7 +750,12 @@ func (s *ClusterService) ControlJobs(ctx context.Context, req *apiv1.ControlJobs
 
 // makeControl makes the command of a verb. An administrator who holds another's
 // job holds it as one.
-func (s *ClusterService) makeControl(req *apiv1.ControlJobsRequest, t scheduler.Target, who Caller, job *state.Job) scheduler.Command {
+func (s *ClusterService) makeControl(
+	req *apiv1.ControlJobsRequest,
+	t scheduler.Target,
+	who Caller,
+	job *state.Job,
+) scheduler.Command {
 	admin := s.isOperator(who)
 	by := spec.HeldByUser
 	if admin {
@@ -633,13 +786,22 @@ func (s *ClusterService) makeControl(req *apiv1.ControlJobsRequest, t scheduler.
 		if !ok || len(req.GetChanges()) != 1 {
 			return nil
 		}
-		return scheduler.UpdateStep{UID: t.UID, Step: spec.StepID(req.GetStep()), All: req.Step == nil, Limit: limit, Admin: admin}
+		return scheduler.UpdateStep{
+			UID:   t.UID,
+			Step:  spec.StepID(req.GetStep()),
+			All:   req.Step == nil,
+			Limit: limit,
+			Admin: admin,
+		}
 	case apiv1.ControlJobsRequest_UPDATE:
 		c := scheduler.UpdateJob{Target: t, Admin: admin, Sees: s.visibleTo(who)}
 		for k, v := range req.GetChanges() {
 			c.Changes = append(c.Changes, spec.KeyValue{Key: strings.ToLower(k), Value: v})
 		}
-		slices.SortFunc(c.Changes, func(a, b spec.KeyValue) int { return strings.Compare(a.Key, b.Key) })
+		slices.SortFunc(
+			c.Changes,
+			func(a, b spec.KeyValue) int { return strings.Compare(a.Key, b.Key) },
+		)
 		return c
 	}
 	return nil

@@ -13,7 +13,10 @@ import (
 
 // LimitUsage is scontrol show assoc_mgr: the limits in force and what is used
 // of each, by the counters that the scheduler decides with.
-func (s *ClusterService) LimitUsage(ctx context.Context, req *apiv1.LimitUsageRequest) (*apiv1.LimitUsageReply, error) {
+func (s *ClusterService) LimitUsage(
+	ctx context.Context,
+	req *apiv1.LimitUsageRequest,
+) (*apiv1.LimitUsageReply, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -26,11 +29,18 @@ func (s *ClusterService) LimitUsage(ctx context.Context, req *apiv1.LimitUsageRe
 }
 
 // limitUsage is LimitUsage of one moment for one caller.
-func (s *ClusterService) limitUsage(st *state.State, now spec.Instant, who Caller) *apiv1.LimitUsageReply {
+func (s *ClusterService) limitUsage(
+	st *state.State,
+	now spec.Instant,
+	who Caller,
+) *apiv1.LimitUsageReply {
 	sees := s.seesUse(st, who)
 	out := &apiv1.LimitUsageReply{Policy: limitsInForce(st), Shares: shareTree(st, now, sees)}
 	out.Policy.Now, out.Shares.User = int64(now), who.User
-	out.Policy.Associations = slices.DeleteFunc(out.Policy.Associations, func(a *apiv1.Association) bool { return !sees(st.Policy.Assoc(a.GetId())) })
+	out.Policy.Associations = slices.DeleteFunc(
+		out.Policy.Associations,
+		func(a *apiv1.Association) bool { return !sees(st.Policy.Assoc(a.GetId())) },
+	)
 	visit := func(key uint64) {
 		if s.seesCounter(st, who, key) {
 			out.Usage = append(out.Usage, counter(st, key, now))
@@ -83,15 +93,30 @@ func (s *ClusterService) seesCounter(st *state.State, who Caller, key uint64) bo
 // counter is what one subject holds and has used.
 func counter(st *state.State, key uint64, now spec.Instant) *apiv1.LimitUsage {
 	kind, qos, subject := state.ParseUsageKey(key)
-	out := &apiv1.LimitUsage{Kind: apiv1.LimitUsage_Kind(kind), Qos: qos, Subject: subject, TresRunMins: runMinutes(st, key, now), TresMins: spentMinutes(st, key)}
+	out := &apiv1.LimitUsage{
+		Kind:        apiv1.LimitUsage_Kind(kind),
+		Qos:         qos,
+		Subject:     subject,
+		TresRunMins: runMinutes(st, key, now),
+		TresMins:    spentMinutes(st, key),
+	}
 	if usage, ok := st.Usage.Get(key); ok {
 		out.Running, out.Accruing, out.Submitted = usage.Running, usage.Accruing, usage.Submitted
 		for _, c := range usage.TRES.All() {
-			out.Tres = append(out.Tres, &apiv1.NamedCount{Name: c.Name, N: limits.Held(usage, c.Name)})
+			out.Tres = append(
+				out.Tres,
+				&apiv1.NamedCount{Name: c.Name, N: limits.Held(usage, c.Name)},
+			)
 		}
 	}
 	if u, ok := st.Spent.Get(key); ok {
-		out.Wall, out.Raw = float64(limits.SpentSeconds(u)), float64(u.Raw.Hi)+float64(u.Raw.Lo)/(1<<64)
+		out.Wall, out.Raw = float64(
+			limits.SpentSeconds(u),
+		), float64(
+			u.Raw.Hi,
+		)+float64(
+			u.Raw.Lo,
+		)/(1<<64)
 	}
 	return out
 }

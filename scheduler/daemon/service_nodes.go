@@ -12,7 +12,10 @@ import (
 )
 
 // ChangeNodes adds nodes while the cluster runs, or takes such nodes away.
-func (s *ClusterService) ChangeNodes(ctx context.Context, req *apiv1.NodeChange) (*apiv1.NodeChangeReply, error) {
+func (s *ClusterService) ChangeNodes(
+	ctx context.Context,
+	req *apiv1.NodeChange,
+) (*apiv1.NodeChangeReply, error) {
 	actor, err := s.administratorCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -45,10 +48,16 @@ func (c *Controller) describedNode(reg *apiv1.Registration) (*spec.NodeSpec, err
 	}
 	list, err := slurmconf.ReadNode(reg.GetDynamic(), c.View().State.Config)
 	if err != nil {
-		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("the description of node %s: %v", reg.GetNode(), err))
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf("the description of node %s: %v", reg.GetNode(), err),
+		)
 	}
 	if len(list) != 1 || list[0].Name != reg.GetNode() {
-		return nil, spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("the agent of node %s describes another", reg.GetNode()))
+		return nil, spec.Refuse(
+			spec.CodeInvalidNodeName,
+			fmt.Sprintf("the agent of node %s describes another", reg.GetNode()),
+		)
 	}
 	return &list[0], nil
 }

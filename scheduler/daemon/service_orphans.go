@@ -12,7 +12,10 @@ import (
 )
 
 // ListOrphans tells which runs the nodes have that the ledger does not know.
-func (s *ClusterService) ListOrphans(ctx context.Context, _ *apiv1.ListOrphansRequest) (*apiv1.ListOrphansReply, error) {
+func (s *ClusterService) ListOrphans(
+	ctx context.Context,
+	_ *apiv1.ListOrphansRequest,
+) (*apiv1.ListOrphansReply, error) {
 	if _, err := s.requireKeeper(ctx); err != nil {
 		return nil, err
 	}
@@ -28,13 +31,19 @@ func (s *ClusterService) ListOrphans(ctx context.Context, _ *apiv1.ListOrphansRe
 
 // KillOrphans ends runs that the ledger does not know. It is never done unasked:
 // they may be the work of a history that is still to be put back.
-func (s *ClusterService) KillOrphans(ctx context.Context, req *apiv1.KillOrphansRequest) (*apiv1.KillOrphansReply, error) {
+func (s *ClusterService) KillOrphans(
+	ctx context.Context,
+	req *apiv1.KillOrphansRequest,
+) (*apiv1.KillOrphansReply, error) {
 	actor, err := s.requireKeeper(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if len(req.GetRuns()) == 0 {
-		return nil, spec.Refuse(spec.CodeBadRequest, "name the runs to kill, as muster runs prints them")
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			"name the runs to kill, as muster runs prints them",
+		)
 	}
 	var chosen []orphan
 	found := map[string]bool{}
@@ -52,7 +61,13 @@ func (s *ClusterService) KillOrphans(ctx context.Context, req *apiv1.KillOrphans
 		}
 	}
 	if len(missing) > 0 {
-		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("not a run of a lost history: %s (muster runs lists them)", strings.Join(missing, ", ")))
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"not a run of a lost history: %s (muster runs lists them)",
+				strings.Join(missing, ", "),
+			),
+		)
 	}
 	grace := spec.Span(req.GetGrace())
 	if grace <= 0 {
@@ -62,21 +77,54 @@ func (s *ClusterService) KillOrphans(ctx context.Context, req *apiv1.KillOrphans
 	for _, o := range chosen {
 		conn := s.C.hub.connOf(o.node)
 		if conn == nil {
-			return out, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("node %s is not connected; run %s can be killed when it is", o.node, orphanName(o.run.GetRun())))
+			return out, spec.Refuse(
+				spec.CodeBadRequest,
+				fmt.Sprintf(
+					"node %s is not connected; run %s can be killed when it is",
+					o.node,
+					orphanName(o.run.GetRun()),
+				),
+			)
 		}
-		conn.queueOrder(&apiv1.Order{Run: o.run.GetRun(), Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{Grace: int64(grace)}}})
-		s.C.deps.Logger.Warn("a run of a lost history is killed", "run", orphanName(o.run.GetRun()), "node", o.node, "by", actor.Name, "uid", actor.UID)
+		conn.queueOrder(
+			&apiv1.Order{
+				Run:  o.run.GetRun(),
+				Kind: &apiv1.Order_Terminate{Terminate: &apiv1.Terminate{Grace: int64(grace)}},
+			},
+		)
+		s.C.deps.Logger.Warn(
+			"a run of a lost history is killed",
+			"run",
+			orphanName(o.run.GetRun()),
+			"node",
+			o.node,
+			"by",
+			actor.Name,
+			"uid",
+			actor.UID,
+		)
 		out.Runs = append(out.Runs, orphanInfo(o))
 	}
 	return out, nil
 }
 
 func orphanInfo(o orphan) *apiv1.OrphanRun {
-	return &apiv1.OrphanRun{Run: orphanName(o.run.GetRun()), Node: o.node, JobId: o.run.GetJobId(), User: o.run.GetUser(),
-		UserId: o.run.GetUserId(), Started: o.run.GetStarted()}
+	return &apiv1.OrphanRun{
+		Run:     orphanName(o.run.GetRun()),
+		Node:    o.node,
+		JobId:   o.run.GetJobId(),
+		User:    o.run.GetUser(),
+		UserId:  o.run.GetUserId(),
+		Started: o.run.GetStarted(),
+	}
 }
 
 // orphanName is how people name a run: its key.
 func orphanName(k *apiv1.RunKey) string {
-	return plan.RunKey{Job: k.GetJobUid(), Attempt: k.GetAttempt(), Step: k.GetStep(), Epoch: k.GetEpoch()}.String()
+	return plan.RunKey{
+		Job:     k.GetJobUid(),
+		Attempt: k.GetAttempt(),
+		Step:    k.GetStep(),
+		Epoch:   k.GetEpoch(),
+	}.String()
 }

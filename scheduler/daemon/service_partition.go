@@ -11,7 +11,10 @@ import (
 
 // ChangePartition sets keys of a partition anew while the cluster runs, adds one or
 // takes such a one away.
-func (s *ClusterService) ChangePartition(ctx context.Context, req *apiv1.PartitionChange) (*apiv1.PartitionChangeReply, error) {
+func (s *ClusterService) ChangePartition(
+	ctx context.Context,
+	req *apiv1.PartitionChange,
+) (*apiv1.PartitionChangeReply, error) {
 	actor, err := s.administratorCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -23,19 +26,39 @@ func (s *ClusterService) ChangePartition(ctx context.Context, req *apiv1.Partiti
 		return &apiv1.PartitionChangeReply{}, do(scheduler.DeletePartition{Name: req.GetName()})
 	}
 	if req.GetCreate() {
-		next, warnings, err := slurmconf.NewPartition(req.GetName(), configPairs(req.GetSet()), s.C.View().State.Config)
+		next, warnings, err := slurmconf.NewPartition(
+			req.GetName(),
+			configPairs(req.GetSet()),
+			s.C.View().State.Config,
+		)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 		}
-		return &apiv1.PartitionChangeReply{Warnings: warnings}, do(scheduler.CreatePartition{New: next})
+		return &apiv1.PartitionChangeReply{
+				Warnings: warnings,
+			}, do(
+				scheduler.CreatePartition{New: next},
+			)
 	}
 	partition := s.C.View().State.Parts.Find(req.GetName())
 	if partition == nil {
 		return nil, spec.Refuse(spec.CodeInvalidPartition, req.GetName())
 	}
-	next, warnings, err := slurmconf.ChangePartition(*partition.Spec, configPairs(req.GetSet()), s.C.View().State.Config)
+	next, warnings, err := slurmconf.ChangePartition(
+		*partition.Spec,
+		configPairs(req.GetSet()),
+		s.C.View().State.Config,
+	)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	return &apiv1.PartitionChangeReply{Warnings: warnings}, do(scheduler.UpdatePartition{Old: *partition.Spec, New: next, Nodes: slurmconf.ChangesNodes(configPairs(req.GetSet()))})
+	return &apiv1.PartitionChangeReply{
+			Warnings: warnings,
+		}, do(
+			scheduler.UpdatePartition{
+				Old:   *partition.Spec,
+				New:   next,
+				Nodes: slurmconf.ChangesNodes(configPairs(req.GetSet())),
+			},
+		)
 }

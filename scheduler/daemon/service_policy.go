@@ -18,13 +18,22 @@ type History func(ctx context.Context, visit func(*event.Envelope) bool) error
 // ChangePolicy is sacctmgr add, modify, delete and load. An operator may make
 // any change but that of admin levels, a coordinator some to the users of the
 // account.
-func (s *ClusterService) ChangePolicy(ctx context.Context, req *apiv1.PolicyChangeRequest) (*apiv1.PolicyChangeReply, error) {
+func (s *ClusterService) ChangePolicy(
+	ctx context.Context,
+	req *apiv1.PolicyChangeRequest,
+) (*apiv1.PolicyChangeReply, error) {
 	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	state := s.C.View().State
-	change := policy.Change{Verb: policy.Verb(req.GetVerb()), Entity: req.GetEntity(), Names: req.GetNames(), Where: configPairs(req.GetWhere()), Set: configPairs(req.GetSet())}
+	change := policy.Change{
+		Verb:   policy.Verb(req.GetVerb()),
+		Entity: req.GetEntity(),
+		Names:  req.GetNames(),
+		Where:  configPairs(req.GetWhere()),
+		Set:    configPairs(req.GetSet()),
+	}
 	load := req.GetVerb() == apiv1.PolicyChangeRequest_LOAD
 	if !s.isOperator(who) && (load || who.Limited || !policy.MayChange(state, who.User, change)) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
@@ -56,7 +65,13 @@ func (c *Controller) SetBudgets(ctx context.Context, all []policy.Budget) error 
 	if len(events) == 0 {
 		return nil
 	}
-	return c.writer.commitCommand(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: event.Actor{Kind: event.ActorSystem}}).err
+	return c.writer.commitCommand(
+		ctx,
+		&request{
+			cmd:   scheduler.Policy{Events: events},
+			actor: event.Actor{Kind: event.ActorSystem},
+		},
+	).err
 }
 
 func configPairs(list []*apiv1.ConfigEntry) []spec.KeyValue {
@@ -68,7 +83,10 @@ func configPairs(list []*apiv1.ConfigEntry) []spec.KeyValue {
 }
 
 // GetPolicy shows accounts, users, associations, QOS, keys and resources.
-func (s *ClusterService) GetPolicy(ctx context.Context, req *apiv1.PolicyRequest) (*apiv1.PolicyReply, error) {
+func (s *ClusterService) GetPolicy(
+	ctx context.Context,
+	req *apiv1.PolicyRequest,
+) (*apiv1.PolicyReply, error) {
 	if _, _, err := s.knownCaller(ctx); err != nil {
 		return nil, err
 	}
@@ -86,7 +104,10 @@ func (s *ClusterService) GetPolicy(ctx context.Context, req *apiv1.PolicyRequest
 }
 
 // Transactions lists the changes of the policy from the ledger's history.
-func (s *ClusterService) Transactions(ctx context.Context, req *apiv1.TransactionsRequest) (*apiv1.TransactionsReply, error) {
+func (s *ClusterService) Transactions(
+	ctx context.Context,
+	req *apiv1.TransactionsRequest,
+) (*apiv1.TransactionsReply, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -95,14 +116,28 @@ func (s *ClusterService) Transactions(ctx context.Context, req *apiv1.Transactio
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	if s.C.deps.History == nil {
-		return nil, spec.Refuse(spec.CodeDisabled, "this controller keeps no history that can be read")
+		return nil, spec.Refuse(
+			spec.CodeDisabled,
+			"this controller keeps no history that can be read",
+		)
 	}
 	out := &apiv1.TransactionsReply{}
 	journal := policy.NewJournal()
 	err = s.C.deps.History(ctx, func(env *event.Envelope) bool {
 		transaction, ok := journal.Note(env)
-		if ok && int64(transaction.At) >= req.GetSince() && (req.GetUntil() == 0 || int64(transaction.At) < req.GetUntil()) {
-			out.Transactions = append(out.Transactions, &apiv1.Transaction{At: int64(transaction.At), Action: transaction.Action, Actor: transaction.Actor, Where: transaction.Where, Info: transaction.Info, Seq: transaction.Seq})
+		if ok && int64(transaction.At) >= req.GetSince() &&
+			(req.GetUntil() == 0 || int64(transaction.At) < req.GetUntil()) {
+			out.Transactions = append(
+				out.Transactions,
+				&apiv1.Transaction{
+					At:     int64(transaction.At),
+					Action: transaction.Action,
+					Actor:  transaction.Actor,
+					Where:  transaction.Where,
+					Info:   transaction.Info,
+					Seq:    transaction.Seq,
+				},
+			)
 		}
 		return ctx.Err() == nil
 	})

@@ -14,7 +14,10 @@ import (
 )
 
 // ListReservations shows reservations.
-func (s *ClusterService) ListReservations(ctx context.Context, req *apiv1.ReservationsRequest) (*apiv1.ReservationsReply, error) {
+func (s *ClusterService) ListReservations(
+	ctx context.Context,
+	req *apiv1.ReservationsRequest,
+) (*apiv1.ReservationsReply, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -26,7 +29,8 @@ func (s *ClusterService) ListReservations(ctx context.Context, req *apiv1.Reserv
 	st := view.State
 	out := &apiv1.ReservationsReply{Now: int64(now)}
 	for i := range st.Reservations {
-		if s.private(privateReservations, who) && !slices.Contains(st.Reservations[i].Users, who.User) {
+		if s.private(privateReservations, who) &&
+			!slices.Contains(st.Reservations[i].Users, who.User) {
 			continue
 		}
 		out.Reservations = append(out.Reservations, wire.Reservation(st, &st.Reservations[i], now))
@@ -36,7 +40,10 @@ func (s *ClusterService) ListReservations(ctx context.Context, req *apiv1.Reserv
 
 // ChangeReservation creates, changes and deletes reservations. Users may
 // delete those that say so (USER_DELETE).
-func (s *ClusterService) ChangeReservation(ctx context.Context, req *apiv1.ReservationChange) (*apiv1.ReservationChangeReply, error) {
+func (s *ClusterService) ChangeReservation(
+	ctx context.Context,
+	req *apiv1.ReservationChange,
+) (*apiv1.ReservationChangeReply, error) {
 	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -71,7 +78,8 @@ func markReserved(st *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
 	holds := map[string]*spec.Reservation{}
 	for i := range st.Reservations {
 		reservation := &st.Reservations[i]
-		if !timeline.ReservationActive(reservation, now) || reservation.Cores != nil { // of cores: the nodes are everybody's
+		if !timeline.ReservationActive(reservation, now) ||
+			reservation.Cores != nil { // of cores: the nodes are everybody's
 			continue
 		}
 		for _, name := range reservation.Nodes {
@@ -92,7 +100,8 @@ func markReserved(st *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
 // accounting knows.
 func (s *ClusterService) knownUsers(ctx context.Context, set []*apiv1.ConfigEntry) error {
 	for _, entry := range set {
-		if key := strings.ToLower(strings.TrimRight(entry.GetKey(), "+-")); key != "users" && key != "user" {
+		if key := strings.ToLower(strings.TrimRight(entry.GetKey(), "+-")); key != "users" &&
+			key != "user" {
 			continue
 		}
 		for _, name := range strings.FieldsFunc(entry.GetValue(), func(c rune) bool { return c == ',' }) {

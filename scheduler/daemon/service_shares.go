@@ -14,7 +14,10 @@ import (
 )
 
 // Shares is sshare: the tree of shares and use.
-func (s *ClusterService) Shares(ctx context.Context, _ *apiv1.SharesRequest) (*apiv1.SharesReply, error) {
+func (s *ClusterService) Shares(
+	ctx context.Context,
+	_ *apiv1.SharesRequest,
+) (*apiv1.SharesReply, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -26,7 +29,11 @@ func (s *ClusterService) Shares(ctx context.Context, _ *apiv1.SharesRequest) (*a
 }
 
 // shareTree is the tree of shares with those associations that may be seen.
-func shareTree(st *state.State, now spec.Instant, sees func(*spec.Association) bool) *apiv1.SharesReply {
+func shareTree(
+	st *state.State,
+	now spec.Instant,
+	sees func(*spec.Association) bool,
+) *apiv1.SharesReply {
 	tree := fairshare.Of(st)
 	out := &apiv1.SharesReply{Cluster: st.ClusterName, Now: int64(now), FairTree: tree.Fair}
 	fraction := func(n uint64) float64 { return float64(n) / float64(fixed.One) }
@@ -36,9 +43,24 @@ func shareTree(st *state.State, now spec.Instant, sees func(*spec.Association) b
 		if !sees(assoc) {
 			continue
 		}
-		row := &apiv1.Share{Assoc: assoc.ID, Parent: assoc.Parent, Depth: uint32(share.Depth), Account: assoc.Account, User: assoc.User, Partition: assoc.Partition,
-			RawShares: share.Shares, SharesParent: assoc.SharesParent, RawUsage: int64(min(share.Raw.Hi, 1<<62)), NormUsage: fraction(share.Used),
-			EffectiveUsage: fraction(share.Effect), Factor: fraction(share.Factor), GrpTresMins: wire.Limits(assoc.GroupMinutes()), LevelShares: share.Siblings}
+		row := &apiv1.Share{
+			Assoc:        assoc.ID,
+			Parent:       assoc.Parent,
+			Depth:        uint32(share.Depth),
+			Account:      assoc.Account,
+			User:         assoc.User,
+			Partition:    assoc.Partition,
+			RawShares:    share.Shares,
+			SharesParent: assoc.SharesParent,
+			RawUsage:     int64(min(share.Raw.Hi, 1<<62)),
+			NormUsage:    fraction(share.Used),
+			EffectiveUsage: fraction(
+				share.Effect,
+			),
+			Factor:      fraction(share.Factor),
+			GrpTresMins: wire.Limits(assoc.GroupMinutes()),
+			LevelShares: share.Siblings,
+		}
 		if share.Siblings > 0 && share.Up >= 0 {
 			row.NormShares = float64(share.Shares) / float64(share.Siblings)
 		}
@@ -62,7 +84,10 @@ func runMinutes(st *state.State, key uint64, now spec.Instant) []*apiv1.NamedCou
 	}
 	var out []*apiv1.NamedCount
 	for _, c := range usage.TRES.All() {
-		out = append(out, &apiv1.NamedCount{Name: c.Name, N: limits.RunMinutes(st, key, c.Name, now)})
+		out = append(
+			out,
+			&apiv1.NamedCount{Name: c.Name, N: limits.RunMinutes(st, key, c.Name, now)},
+		)
 	}
 	return out
 }
@@ -81,7 +106,10 @@ func spentMinutes(st *state.State, key uint64) []*apiv1.NamedCount {
 }
 
 // Priorities is sprio: what the priorities of pending jobs are made of.
-func (s *ClusterService) Priorities(ctx context.Context, req *apiv1.PrioritiesRequest) (*apiv1.PrioritiesReply, error) {
+func (s *ClusterService) Priorities(
+	ctx context.Context,
+	req *apiv1.PrioritiesRequest,
+) (*apiv1.PrioritiesReply, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -92,10 +120,24 @@ func (s *ClusterService) Priorities(ctx context.Context, req *apiv1.PrioritiesRe
 	}
 	st := view.State
 	priority := &st.Config.Priority
-	out := &apiv1.PrioritiesReply{Cluster: st.ClusterName, Now: int64(now), Weights: &apiv1.PriorityWeights{Age: priority.Age, Assoc: priority.Assoc, FairShare: priority.FairShare,
-		JobSize: priority.JobSize, Partition: priority.Partition, Qos: priority.QOS, Basic: priority.Basic}}
+	out := &apiv1.PrioritiesReply{
+		Cluster: st.ClusterName,
+		Now:     int64(now),
+		Weights: &apiv1.PriorityWeights{
+			Age:       priority.Age,
+			Assoc:     priority.Assoc,
+			FairShare: priority.FairShare,
+			JobSize:   priority.JobSize,
+			Partition: priority.Partition,
+			Qos:       priority.QOS,
+			Basic:     priority.Basic,
+		},
+	}
 	for _, w := range priority.TRES {
-		out.Weights.Tres = append(out.Weights.Tres, &apiv1.NamedFactor{Name: w.TRES, Weighted: float64(w.Micro) / 1e6})
+		out.Weights.Tres = append(
+			out.Weights.Tres,
+			&apiv1.NamedFactor{Name: w.TRES, Weighted: float64(w.Micro) / 1e6},
+		)
 	}
 	sees, ranks := s.visibleTo(who), order.NewContext(st, now)
 	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
@@ -113,7 +155,12 @@ func (s *ClusterService) Priorities(ctx context.Context, req *apiv1.PrioritiesRe
 	return out, nil
 }
 
-func jobPriority(priority *spec.PriorityConfig, ranks *order.Context, job *state.Job, part *spec.PartitionSpec) *apiv1.JobPriority {
+func jobPriority(
+	priority *spec.PriorityConfig,
+	ranks *order.Context,
+	job *state.Job,
+	part *spec.PartitionSpec,
+) *apiv1.JobPriority {
 	factors := ranks.Of(job, part)
 	weighted := func(n int64) float64 { return float64(n) / order.Scale }
 	norm := func(n int64, weight uint32) float64 {
@@ -122,16 +169,47 @@ func jobPriority(priority *spec.PriorityConfig, ranks *order.Context, job *state
 		}
 		return weighted(n) / float64(weight)
 	}
-	out := &apiv1.JobPriority{JobId: uint32(job.ID), Partition: part.Name, User: job.Spec.User, Account: job.Spec.Account, Qos: job.QOS(), Priority: factors.Total, Direct: factors.Direct,
-		Site: factors.Site, Nice: factors.Nice, Age: weighted(factors.Age), Assoc: weighted(factors.Assoc), FairShare: weighted(factors.FairShare), JobSize: weighted(factors.JobSize),
-		PartitionPart: weighted(factors.Partition), QosPart: weighted(factors.QOS), AgeNorm: norm(factors.Age, priority.Age), AssocNorm: norm(factors.Assoc, priority.Assoc), FairShareNorm: norm(factors.FairShare, priority.FairShare),
-		JobSizeNorm: norm(factors.JobSize, priority.JobSize), PartitionNorm: norm(factors.Partition, priority.Partition), QosNorm: norm(factors.QOS, priority.QOS)}
+	out := &apiv1.JobPriority{
+		JobId:     uint32(job.ID),
+		Partition: part.Name,
+		User:      job.Spec.User,
+		Account:   job.Spec.Account,
+		Qos:       job.QOS(),
+		Priority:  factors.Total,
+		Direct:    factors.Direct,
+		Site:      factors.Site,
+		Nice:      factors.Nice,
+		Age:       weighted(factors.Age),
+		Assoc:     weighted(factors.Assoc),
+		FairShare: weighted(factors.FairShare),
+		JobSize:   weighted(factors.JobSize),
+		PartitionPart: weighted(
+			factors.Partition,
+		),
+		QosPart:       weighted(factors.QOS),
+		AgeNorm:       norm(factors.Age, priority.Age),
+		AssocNorm:     norm(factors.Assoc, priority.Assoc),
+		FairShareNorm: norm(factors.FairShare, priority.FairShare),
+		JobSizeNorm: norm(
+			factors.JobSize,
+			priority.JobSize,
+		),
+		PartitionNorm: norm(factors.Partition, priority.Partition),
+		QosNorm:       norm(factors.QOS, priority.QOS),
+	}
 	if factors.Direct || priority.Basic {
 		return out
 	}
 	for i, w := range priority.TRES {
 		if n := ranks.TRES(job, part, i); n > 0 {
-			out.Tres = append(out.Tres, &apiv1.NamedFactor{Name: w.TRES, Weighted: weighted(n), Norm: weighted(n) * 1e6 / float64(w.Micro)})
+			out.Tres = append(
+				out.Tres,
+				&apiv1.NamedFactor{
+					Name:     w.TRES,
+					Weighted: weighted(n),
+					Norm:     weighted(n) * 1e6 / float64(w.Micro),
+				},
+			)
 		}
 	}
 	return out

@@ -57,7 +57,10 @@ func stepJob(st *state.State, expr string, sees func(*state.Job) bool) (*state.J
 		return nil, err
 	}
 	if len(list) != 1 || list[0].Task != spec.NoTask {
-		return nil, spec.Refuse(spec.CodeInvalidJobID, "steps run in one task of an array: name it as 12_3")
+		return nil, spec.Refuse(
+			spec.CodeInvalidJobID,
+			"steps run in one task of an array: name it as 12_3",
+		)
 	}
 	return st.Job(list[0].UID), nil
 }
@@ -76,14 +79,21 @@ func (s *ClusterService) ownJob(who Caller, st *state.State, expr string) (*stat
 
 // RunStep starts a step as soon as the job's other steps leave it room, tells
 // where it runs, and then its end.
-func (s *ClusterService) RunStep(req *apiv1.RunStepRequest, stream service.Cluster_RunStepServer) error {
+func (s *ClusterService) RunStep(
+	req *apiv1.RunStepRequest,
+	stream service.Cluster_RunStepServer,
+) error {
 	ctx := stream.Context()
 	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return err
 	}
-	if len(req.GetTicket()) != ticketSize || req.GetCreated() < 0 || len(req.GetHost()) > maxHostName {
-		return spec.Refuse(spec.CodeBadRequest, "invalid step request: the ticket must be 16 bytes; check step number and host")
+	if len(req.GetTicket()) != ticketSize || req.GetCreated() < 0 ||
+		len(req.GetHost()) > maxHostName {
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			"invalid step request: the ticket must be 16 bytes; check step number and host",
+		)
 	}
 	r, jobs, err := s.stepRequest(who, req)
 	if err != nil {
@@ -115,18 +125,29 @@ func (s *ClusterService) RunStep(req *apiv1.RunStepRequest, stream service.Clust
 const maxStepParts = 128
 
 // stepRequest makes a command of a request, and gives the jobs of its parts.
-func (s *ClusterService) stepRequest(who Caller, req *apiv1.RunStepRequest) (*request, []*state.Job, error) {
+func (s *ClusterService) stepRequest(
+	who Caller,
+	req *apiv1.RunStepRequest,
+) (*request, []*state.Job, error) {
 	if len(req.GetRest()) >= maxStepParts {
 		return nil, nil, spec.Refuse(spec.CodeBadRequest, "a step in so many components")
 	}
-	parts := append([]*apiv1.StepInComponent{{Job: req.GetJob(), Step: req.GetStep(), Environment: req.GetEnvironment()}}, req.GetRest()...)
+	parts := append(
+		[]*apiv1.StepInComponent{
+			{Job: req.GetJob(), Step: req.GetStep(), Environment: req.GetEnvironment()},
+		},
+		req.GetRest()...)
 	st := s.C.View().State
 	r := &request{size: proto.Size(req)}
 	var jobs []*state.Job
 	var list []scheduler.StartStep
 	for _, p := range parts {
-		if proto.Size(p.GetStep()) > maxStepSpec || len(p.GetEnvironment().GetData()) > maxContentBytes {
-			return nil, nil, spec.Refuse(spec.CodeBadRequest, "the step's description or environment is too large")
+		if proto.Size(p.GetStep()) > maxStepSpec ||
+			len(p.GetEnvironment().GetData()) > maxContentBytes {
+			return nil, nil, spec.Refuse(
+				spec.CodeBadRequest,
+				"the step's description or environment is too large",
+			)
 		}
 		job, err := s.ownJob(who, st, p.GetJob())
 		if err != nil {
@@ -137,7 +158,13 @@ func (s *ClusterService) stepRequest(who Caller, req *apiv1.RunStepRequest) (*re
 			return nil, nil, err
 		}
 		sp.Host = req.GetHost()
-		jobs, list = append(jobs, job), append(list, scheduler.StartStep{UID: job.UID, Attempt: job.Attempt, Spec: sp})
+		jobs, list = append(
+			jobs,
+			job,
+		), append(
+			list,
+			scheduler.StartStep{UID: job.UID, Attempt: job.Attempt, Spec: sp},
+		)
 	}
 	list[0].Ticket, list[0].Rest = string(req.GetTicket()), list[1:]
 	r.cmd = list[0]
@@ -146,7 +173,11 @@ func (s *ClusterService) stepRequest(who Caller, req *apiv1.RunStepRequest) (*re
 
 // stepSpec reads what is asked for in one component; its environment goes with
 // the request.
-func (s *ClusterService) stepSpec(who Caller, p *apiv1.StepInComponent, r *request) (*spec.StepSpec, error) {
+func (s *ClusterService) stepSpec(
+	who Caller,
+	p *apiv1.StepInComponent,
+	r *request,
+) (*spec.StepSpec, error) {
 	sp, err := wire.ToStepSpec(p.GetStep())
 	if err != nil {
 		return nil, err
@@ -156,7 +187,10 @@ func (s *ClusterService) stepSpec(who Caller, p *apiv1.StepInComponent, r *reque
 		return nil, spec.Refuse(spec.CodeBadRequest, "the step has no command")
 	}
 	if sp.MemPerNode < 0 || sp.MemPerCPU < 0 {
-		return nil, spec.Refuse(spec.CodeBadRequest, "invalid step request: check the step's memory")
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			"invalid step request: check the step's memory",
+		)
 	}
 	if env := p.GetEnvironment(); len(env.GetData()) > 0 || len(env.GetSha256()) > 0 {
 		sp.Env, err = s.content(who, env)
@@ -172,12 +206,21 @@ func (s *ClusterService) stepSpec(who Caller, p *apiv1.StepInComponent, r *reque
 
 // stepWaits are the refusals that pass by themselves.
 func stepWaits(err error) bool {
-	return slices.Contains([]spec.Code{spec.CodeNodesBusy, spec.CodePrologRunning, spec.CodeJobSuspended}, spec.CodeOf(err))
+	return slices.Contains(
+		[]spec.Code{spec.CodeNodesBusy, spec.CodePrologRunning, spec.CodeJobSuspended},
+		spec.CodeOf(err),
+	)
 }
 
 // awaitStep sends the command until the step is there: at once if nobody else of
 // the job waits, else in its turn.
-func (s *ClusterService) awaitStep(ctx context.Context, r *request, req *apiv1.RunStepRequest, job *state.Job, stream service.Cluster_RunStepServer) (spec.StepID, error) {
+func (s *ClusterService) awaitStep(
+	ctx context.Context,
+	r *request,
+	req *apiv1.RunStepRequest,
+	job *state.Job,
+	stream service.Cluster_RunStepServer,
+) (spec.StepID, error) {
 	sp := r.cmd.(scheduler.StartStep).Spec
 	why := spec.CodeNodesBusy
 	if req.GetImmediate() || sp.Overlap || sp.External || s.C.steps.countWaiting(job.UID) == 0 {
@@ -197,7 +240,11 @@ func (s *ClusterService) awaitStep(ctx context.Context, r *request, req *apiv1.R
 
 // followStep tells where the parts of a step run and, when all are over, how it
 // ended.
-func (s *ClusterService) followStep(ctx context.Context, keys []attended, stream service.Cluster_RunStepServer) error {
+func (s *ClusterService) followStep(
+	ctx context.Context,
+	keys []attended,
+	stream service.Cluster_RunStepServer,
+) error {
 	created := false
 	for {
 		v, changed := s.C.Changed()
@@ -243,7 +290,10 @@ func stepsOf(st *state.State, keys []attended) ([]jobStep, error) {
 		}
 		out[i] = (jobStep{job, job.StepByID(key.step)})
 		if out[i].step == nil {
-			return nil, spec.Refuse(spec.CodeAlreadyDone, "the step ended, and is known to accounting only")
+			return nil, spec.Refuse(
+				spec.CodeAlreadyDone,
+				"the step ended, and is known to accounting only",
+			)
 		}
 	}
 	return out, nil
@@ -256,8 +306,14 @@ func stepsOver(parts []jobStep) *apiv1.StepOver {
 		if p.step.Live() {
 			return nil
 		}
-		over := &apiv1.StepOver{State: uint32(p.step.State), ExitCode: p.step.Result.Exit.Code, ExitSignal: p.step.Result.Exit.Signal, Detail: p.step.Result.Detail}
-		if out == nil || over.GetExitCode() > out.GetExitCode() || (over.GetExitCode() == out.GetExitCode() && over.GetExitSignal() > out.GetExitSignal()) ||
+		over := &apiv1.StepOver{
+			State:      uint32(p.step.State),
+			ExitCode:   p.step.Result.Exit.Code,
+			ExitSignal: p.step.Result.Exit.Signal,
+			Detail:     p.step.Result.Detail,
+		}
+		if out == nil || over.GetExitCode() > out.GetExitCode() ||
+			(over.GetExitCode() == out.GetExitCode() && over.GetExitSignal() > out.GetExitSignal()) ||
 			(spec.JobState(out.GetState()) == spec.Completed && p.step.State != spec.Completed) {
 			out = over
 		}
@@ -266,7 +322,11 @@ func stepsOver(parts []jobStep) *apiv1.StepOver {
 }
 
 // describeStep tells where a step runs, and gives a user the right to attach to it.
-func (s *ClusterService) describeStep(v *view.View, parts []jobStep, uid uint32) (*apiv1.StepCreated, error) {
+func (s *ClusterService) describeStep(
+	v *view.View,
+	parts []jobStep,
+	uid uint32,
+) (*apiv1.StepCreated, error) {
 	var first *apiv1.StepCreated
 	for _, p := range parts {
 		out, err := s.createdIn(v, p.job, p.step, uid)
@@ -282,10 +342,27 @@ func (s *ClusterService) describeStep(v *view.View, parts []jobStep, uid uint32)
 	return first, nil
 }
 
-func (s *ClusterService) createdIn(v *view.View, job *state.Job, step *state.Step, uid uint32) (*apiv1.StepCreated, error) {
+func (s *ClusterService) createdIn(
+	v *view.View,
+	job *state.Job,
+	step *state.Step,
+	uid uint32,
+) (*apiv1.StepCreated, error) {
 	now := s.C.deps.Clock.Now()
-	claims := credentials.Claims{Cluster: v.State.UUID, Job: job.UID, Attempt: job.Attempt, Step: step.ID, UID: uid, GID: job.Spec.GID, Groups: job.Spec.Groups,
-		Nodes: step.Nodes, Issued: now, Expires: now.Add(attachLife), Launch: sha256.Sum256([]byte(attachWords)), Epoch: job.Epoch}
+	claims := credentials.Claims{
+		Cluster: v.State.UUID,
+		Job:     job.UID,
+		Attempt: job.Attempt,
+		Step:    step.ID,
+		UID:     uid,
+		GID:     job.Spec.GID,
+		Groups:  job.Spec.Groups,
+		Nodes:   step.Nodes,
+		Issued:  now,
+		Expires: now.Add(attachLife),
+		Launch:  sha256.Sum256([]byte(attachWords)),
+		Epoch:   job.Epoch,
+	}
 	if !s.C.hub.knowsRunKeys(step.Nodes) {
 		claims.Epoch = 0
 	}
@@ -293,15 +370,28 @@ func (s *ClusterService) createdIn(v *view.View, job *state.Job, step *state.Ste
 	if err != nil {
 		return nil, err
 	}
-	kill, wait := step.Spec != nil && step.Spec.KillOnFail, int32(v.State.Config.Timing.WaitTime/spec.Second)
+	kill, wait := step.Spec != nil &&
+		step.Spec.KillOnFail, int32(
+		v.State.Config.Timing.WaitTime/spec.Second,
+	)
 	if step.Spec != nil && !step.Spec.KeepOnFail {
 		kill = kill || v.State.Config.Limits.KillOnBadExit
 	}
 	if step.Spec != nil && step.Spec.Wait != 0 {
 		wait = max(step.Spec.Wait, 0)
 	}
-	return &apiv1.StepCreated{KillOnBadExit: kill, Wait: wait, JobUid: uint64(job.UID), JobId: uint32(job.ID), Attempt: job.Attempt, Step: int32(step.ID), Credential: cred, Tasks: step.Tasks,
-		Nodes: stepNodes(v.State, step), Job: s.showJob(wire.NewShower(v, now, true), v, job)}, nil
+	return &apiv1.StepCreated{
+		KillOnBadExit: kill,
+		Wait:          wait,
+		JobUid:        uint64(job.UID),
+		JobId:         uint32(job.ID),
+		Attempt:       job.Attempt,
+		Step:          int32(step.ID),
+		Credential:    cred,
+		Tasks:         step.Tasks,
+		Nodes:         stepNodes(v.State, step),
+		Job:           s.showJob(wire.NewShower(v, now, true), v, job),
+	}, nil
 }
 
 // stepNodes tells where the parts of a step are and how they are reached; of one
@@ -322,7 +412,10 @@ func stepNodes(st *state.State, step *state.Step) []*apiv1.StepNode {
 }
 
 // AttachStep lets a step's user, or root, see what it writes.
-func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRequest) (*apiv1.StepCreated, error) {
+func (s *ClusterService) AttachStep(
+	ctx context.Context,
+	req *apiv1.AttachStepRequest,
+) (*apiv1.StepCreated, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -333,7 +426,10 @@ func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRe
 	case err != nil:
 		return nil, err
 	case job.Spec.UID != who.UID && (who.UID != 0 || !s.isOperator(who)):
-		return nil, spec.Refuse(spec.CodeAccessDenied, "only its user and root see what a step writes")
+		return nil, spec.Refuse(
+			spec.CodeAccessDenied,
+			"only its user and root see what a step writes",
+		)
 	case req.GetStep() < 0:
 		return nil, spec.Refuse(spec.CodeBadRequest, "only steps of srun can be attached to")
 	}
@@ -341,11 +437,13 @@ func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRe
 	id := spec.StepID(req.GetStep())
 	list := []*state.Job{job}
 	own := job.StepByID(id)
-	if job.Het.Leads() && !strings.Contains(req.GetJob(), "+") && (own == nil || own.Spec != nil && own.Spec.World != nil) {
+	if job.Het.Leads() && !strings.Contains(req.GetJob(), "+") &&
+		(own == nil || own.Spec != nil && own.Spec.World != nil) {
 		list = v.State.Components(job)
 	}
 	for _, c := range list {
-		if st := c.StepByID(id); st != nil && st.Live() && st.Spec != nil && (c == job || st.Spec.World != nil) {
+		if st := c.StepByID(id); st != nil && st.Live() && st.Spec != nil &&
+			(c == job || st.Spec.World != nil) {
 			parts = append(parts, jobStep{c, st})
 		}
 	}
@@ -359,7 +457,10 @@ func (s *ClusterService) AttachStep(ctx context.Context, req *apiv1.AttachStepRe
 }
 
 // EndStep ends a step or signals it; who may end the job may do that.
-func (s *ClusterService) EndStep(ctx context.Context, req *apiv1.EndStepRequest) (*apiv1.EndStepReply, error) {
+func (s *ClusterService) EndStep(
+	ctx context.Context,
+	req *apiv1.EndStepRequest,
+) (*apiv1.EndStepReply, error) {
 	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -371,12 +472,25 @@ func (s *ClusterService) EndStep(ctx context.Context, req *apiv1.EndStepRequest)
 	if !s.mayChange(who, job) {
 		return nil, spec.Refuse(spec.CodeAccessDenied, "")
 	}
-	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.EndStep{UID: job.UID, Step: spec.StepID(req.GetStep()), Signal: req.GetSignal()}, actor: actor})
+	rep := s.C.writer.commitCommand(
+		ctx,
+		&request{
+			cmd: scheduler.EndStep{
+				UID:    job.UID,
+				Step:   spec.StepID(req.GetStep()),
+				Signal: req.GetSignal(),
+			},
+			actor: actor,
+		},
+	)
 	return &apiv1.EndStepReply{}, rep.err
 }
 
 // EndJob ends a job of the caller's own srun or salloc.
-func (s *ClusterService) EndJob(ctx context.Context, req *apiv1.EndJobRequest) (*apiv1.EndJobReply, error) {
+func (s *ClusterService) EndJob(
+	ctx context.Context,
+	req *apiv1.EndJobRequest,
+) (*apiv1.EndJobReply, error) {
 	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
@@ -385,13 +499,27 @@ func (s *ClusterService) EndJob(ctx context.Context, req *apiv1.EndJobRequest) (
 	if err != nil {
 		return nil, err
 	}
-	rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.EndJob{UID: job.UID, Exit: spec.ExitStatus{Code: req.GetExitCode(), Signal: req.GetExitSignal()}}, actor: actor})
+	rep := s.C.writer.commitCommand(
+		ctx,
+		&request{
+			cmd: scheduler.EndJob{
+				UID:  job.UID,
+				Exit: spec.ExitStatus{Code: req.GetExitCode(), Signal: req.GetExitSignal()},
+			},
+			actor: actor,
+		},
+	)
 	return &apiv1.EndJobReply{}, rep.err
 }
 
 // stepKey names a step's part on any node.
 func stepKey(j *state.Job, st *state.Step) *apiv1.RunKey {
-	return &apiv1.RunKey{JobUid: uint64(j.UID), Attempt: j.Attempt, Step: int32(st.ID), Epoch: j.Epoch}
+	return &apiv1.RunKey{
+		JobUid:  uint64(j.UID),
+		Attempt: j.Attempt,
+		Step:    int32(st.ID),
+		Epoch:   j.Epoch,
+	}
 }
 
 // reconcileSteps sends an agent the steps that run on its node.
@@ -429,7 +557,15 @@ func (h *hub) launchStep(st *state.State, job *state.Job, step *state.Step, only
 	}
 	order, err := h.stepOrder(st, job, step)
 	if err != nil {
-		h.c.deps.Logger.Error("a step cannot be launched", "job", job.ID, "step", step.ID, "error", err)
+		h.c.deps.Logger.Error(
+			"a step cannot be launched",
+			"job",
+			job.ID,
+			"step",
+			step.ID,
+			"error",
+			err,
+		)
 	}
 	ranks := spec.StepRanks(step.Layout, step.Spec)
 	for i := range step.Layout {
@@ -445,8 +581,17 @@ func (h *hub) launchStep(st *state.State, job *state.Job, step *state.Step, only
 		}
 		part := proto.CloneOf(order.GetStep())
 		part.Here, part.NodeIndex, part.Ranks = wire.NodeAlloc(alloc), uint32(i), ranks[i]
-		launch := &apiv1.Launch{Job: order.Job, Groups: order.Groups, NodeIndex: uint32(at), Here: wire.NodeAlloc(partOf(st, job, at)), CpusPerNode: order.CpusPerNode,
-			TasksPerNode: order.TasksPerNode, Environment: order.Environment, Step: part, Seq: job.StartSeq}
+		launch := &apiv1.Launch{
+			Job:          order.Job,
+			Groups:       order.Groups,
+			NodeIndex:    uint32(at),
+			Here:         wire.NodeAlloc(partOf(st, job, at)),
+			CpusPerNode:  order.CpusPerNode,
+			TasksPerNode: order.TasksPerNode,
+			Environment:  order.Environment,
+			Step:         part,
+			Seq:          job.StartSeq,
+		}
 		launch.Credential, launch.Launch, err = h.signStep(st, job, step, part, conn.epochs)
 		if err != nil {
 			h.stepImpossible(job, step, alloc.Name, err)
@@ -457,21 +602,40 @@ func (h *hub) launchStep(st *state.State, job *state.Job, step *state.Step, only
 			h.stepImpossible(job, step, alloc.Name, err)
 			continue
 		}
-		conn.queueOrder(&apiv1.Order{Run: stepKey(job, step), Kind: &apiv1.Order_Launch{Launch: launch}})
+		conn.queueOrder(
+			&apiv1.Order{Run: stepKey(job, step), Kind: &apiv1.Order_Launch{Launch: launch}},
+		)
 	}
 }
 
 // signStep signs the order of a step for one node and gives the hash of what it
 // starts there. epochs tells whether that node's agent knows keys with epochs.
-func (h *hub) signStep(st *state.State, job *state.Job, step *state.Step, part *apiv1.StepLaunch, epochs bool) (credential, launch []byte, err error) {
+func (h *hub) signStep(
+	st *state.State,
+	job *state.Job,
+	step *state.Step,
+	part *apiv1.StepLaunch,
+	epochs bool,
+) (credential, launch []byte, err error) {
 	data, err := proto.MarshalOptions{Deterministic: true}.Marshal(part)
 	if err != nil {
 		return nil, nil, err
 	}
 	hash := sha256.Sum256(data)
 	now := h.c.deps.Clock.Now()
-	claims := credentials.Claims{Cluster: st.UUID, Job: job.UID, Attempt: job.Attempt, Step: step.ID, UID: job.Spec.UID, GID: job.Spec.GID,
-		Groups: job.Spec.Groups, Nodes: step.Nodes, Issued: now, Expires: now.Add(120 * spec.Second), Launch: hash}
+	claims := credentials.Claims{
+		Cluster: st.UUID,
+		Job:     job.UID,
+		Attempt: job.Attempt,
+		Step:    step.ID,
+		UID:     job.Spec.UID,
+		GID:     job.Spec.GID,
+		Groups:  job.Spec.Groups,
+		Nodes:   step.Nodes,
+		Issued:  now,
+		Expires: now.Add(120 * spec.Second),
+		Launch:  hash,
+	}
 	if epochs && job.Epoch != 0 {
 		claims.Epoch, claims.Run = job.Epoch, hash
 	}
@@ -493,17 +657,42 @@ func (h *hub) stepOrder(st *state.State, job *state.Job, step *state.Step) (*api
 	for i := range step.Layout {
 		tasks[i] = int64(step.Layout[i].Tasks)
 	}
-	out.Step = &apiv1.StepLaunch{Spec: wire.StepSpec(step.Spec), Nodes: hostlist.Fold(step.Nodes), NumNodes: uint32(len(step.Layout)), TasksPerNode: format.PerNode(tasks),
-		Tasks: step.Tasks, LaunchHost: step.Spec.Host, LaunchUid: job.Spec.UID, Peers: stepNodes(st, step), Shared: step.Shares()}
+	out.Step = &apiv1.StepLaunch{
+		Spec:         wire.StepSpec(step.Spec),
+		Nodes:        hostlist.Fold(step.Nodes),
+		NumNodes:     uint32(len(step.Layout)),
+		TasksPerNode: format.PerNode(tasks),
+		Tasks:        step.Tasks,
+		LaunchHost:   step.Spec.Host,
+		LaunchUid:    job.Spec.UID,
+		Peers:        stepNodes(st, step),
+		Shared:       step.Shares(),
+	}
 	return out, nil
 }
 
 // stepImpossible closes a part that cannot be ordered.
 func (h *hub) stepImpossible(job *state.Job, step *state.Step, node string, cause error) {
 	now := h.c.deps.Clock.Now()
-	over := &scheduler.StepOver{Step: step.ID, Result: event.StepResult{Started: now, Ended: now, Exit: spec.ExitStatus{Code: 1}, Detail: cause.Error()}}
-	r := &request{cmd: scheduler.Report{Node: node, Run: scheduler.Run{UID: job.UID, Attempt: job.Attempt}, Epoch: job.Epoch, StepOver: over},
-		actor: event.Actor{Kind: event.ActorSystem}, reply: make(chan reply, 1)}
+	over := &scheduler.StepOver{
+		Step: step.ID,
+		Result: event.StepResult{
+			Started: now,
+			Ended:   now,
+			Exit:    spec.ExitStatus{Code: 1},
+			Detail:  cause.Error(),
+		},
+	}
+	r := &request{
+		cmd: scheduler.Report{
+			Node:     node,
+			Run:      scheduler.Run{UID: job.UID, Attempt: job.Attempt},
+			Epoch:    job.Epoch,
+			StepOver: over,
+		},
+		actor: event.Actor{Kind: event.ActorSystem},
+		reply: make(chan reply, 1),
+	}
 	select {
 	case h.c.writer.cmds <- r:
 	default: // the writer waits for who calls this: it is told when it can take it
@@ -521,15 +710,29 @@ func (h *hub) endStep(st *state.State, job *state.Job, step *state.Step, only st
 		terminate.Cause = uint32(step.Ending.Cause)
 		terminate.Note = causeNote(step.Ending.Cause)
 	}
-	h.toParts(job, step, only, &apiv1.Order{Run: stepKey(job, step), Kind: &apiv1.Order_Terminate{Terminate: terminate}})
+	h.toParts(
+		job,
+		step,
+		only,
+		&apiv1.Order{Run: stepKey(job, step), Kind: &apiv1.Order_Terminate{Terminate: terminate}},
+	)
 }
 
 func (h *hub) signalStep(job *state.Job, step *state.Step, only string) {
 	if job == nil || step == nil || step.Signal == nil {
 		return
 	}
-	s := &apiv1.SignalRun{Signal: step.Signal.Number, Scope: uint32(event.SignalFull), Seq: step.Signal.Seq}
-	h.toParts(job, step, only, &apiv1.Order{Run: stepKey(job, step), Kind: &apiv1.Order_Signal{Signal: s}})
+	s := &apiv1.SignalRun{
+		Signal: step.Signal.Number,
+		Scope:  uint32(event.SignalFull),
+		Seq:    step.Signal.Seq,
+	}
+	h.toParts(
+		job,
+		step,
+		only,
+		&apiv1.Order{Run: stepKey(job, step), Kind: &apiv1.Order_Signal{Signal: s}},
+	)
 }
 
 func (h *hub) toParts(job *state.Job, step *state.Step, only string, order *apiv1.Order) {

@@ -43,8 +43,29 @@ func newStepLines(c *Controller) *stepLines {
 // stepShape tells apart steps that ask for different things.
 func stepShape(c scheduler.StartStep) string {
 	s := c.Spec
-	out := fmt.Sprint(s.MinNodes, s.MaxNodes, s.Tasks, s.TasksPerNode, s.CPUsPerTask, s.Overlap, s.Exact, s.MemPerNode, s.MemPerCPU, s.PerNode, s.PerStep,
-		s.PerTask, s.NoGRES, s.Relative, s.Overcommit, s.External) + fmt.Sprintf("%q%q%q", s.Nodes, s.Exclude, s.Distribution)
+	out := fmt.Sprint(
+		s.MinNodes,
+		s.MaxNodes,
+		s.Tasks,
+		s.TasksPerNode,
+		s.CPUsPerTask,
+		s.Overlap,
+		s.Exact,
+		s.MemPerNode,
+		s.MemPerCPU,
+		s.PerNode,
+		s.PerStep,
+		s.PerTask,
+		s.NoGRES,
+		s.Relative,
+		s.Overcommit,
+		s.External,
+	) + fmt.Sprintf(
+		"%q%q%q",
+		s.Nodes,
+		s.Exclude,
+		s.Distribution,
+	)
 	for i := range c.Rest {
 		out += fmt.Sprintf(" %d:", c.Rest[i].UID) + stepShape(c.Rest[i])
 	}
@@ -63,7 +84,12 @@ func (l *stepLines) countWaiting(job spec.JobUID) int {
 
 // waitForStep joins the job's line until a try succeeds or is refused for good.
 func (l *stepLines) waitForStep(ctx context.Context, job spec.JobUID, r *request) reply {
-	waiting := &waitingStep{ctx: ctx, r: r, shape: stepShape(r.cmd.(scheduler.StartStep)), answer: make(chan reply, 1)}
+	waiting := &waitingStep{
+		ctx:    ctx,
+		r:      r,
+		shape:  stepShape(r.cmd.(scheduler.StartStep)),
+		answer: make(chan reply, 1),
+	}
 	l.mu.Lock()
 	line := l.of[job]
 	if line == nil {
@@ -97,7 +123,10 @@ func (line *stepLine) call() {
 func (l *stepLines) listWaiting(job spec.JobUID, line *stepLine) []*waitingStep {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	line.waiting = slices.DeleteFunc(line.waiting, func(w *waitingStep) bool { return w.ctx.Err() != nil || w.r == nil })
+	line.waiting = slices.DeleteFunc(
+		line.waiting,
+		func(w *waitingStep) bool { return w.ctx.Err() != nil || w.r == nil },
+	)
 	if len(line.waiting) == 0 {
 		delete(l.of, job)
 	}

@@ -50,7 +50,11 @@ func findTargets(st *state.State, expr string) ([]scheduler.Target, error) {
 
 // visibleTargets finds what a job expression names of the jobs that a caller
 // may know of. What he may not know of is refused as if it did not exist.
-func visibleTargets(st *state.State, expr string, sees func(*state.Job) bool) ([]scheduler.Target, error) {
+func visibleTargets(
+	st *state.State,
+	expr string,
+	sees func(*state.Job) bool,
+) ([]scheduler.Target, error) {
 	list, err := findTargets(st, expr)
 	if err != nil {
 		return nil, err
@@ -140,7 +144,11 @@ type selection struct {
 
 // newSelection reads a filter of a caller who may know of the jobs that sees
 // tells. unknown are the expressions that name none of these.
-func newSelection(st *state.State, filter *apiv1.JobFilter, sees func(*state.Job) bool) (s selection, unknown []string, err error) {
+func newSelection(
+	st *state.State,
+	filter *apiv1.JobFilter,
+	sees func(*state.Job) bool,
+) (s selection, unknown []string, err error) {
 	s.f = filter
 	s.nodes = filter.GetNodes()
 	s.sees = sees
@@ -189,7 +197,8 @@ func (s *selection) matchesJob(job *state.Job) bool {
 			return false
 		}
 	}
-	if len(s.nodes) > 0 && (job.Alloc == nil || !slices.ContainsFunc(job.Alloc.Nodes, func(a spec.NodeAlloc) bool { return slices.Contains(s.nodes, a.Name) })) {
+	if len(s.nodes) > 0 &&
+		(job.Alloc == nil || !slices.ContainsFunc(job.Alloc.Nodes, func(a spec.NodeAlloc) bool { return slices.Contains(s.nodes, a.Name) })) {
 		return false
 	}
 	return s.stateMatch(job)

@@ -18,25 +18,37 @@ const (
 
 // CreateUserToken makes a token with which a program acts as the caller or, for
 // administrators, as another user.
-func (s *ClusterService) CreateUserToken(ctx context.Context, req *apiv1.CreateUserTokenRequest) (*apiv1.CreateUserTokenReply, error) {
+func (s *ClusterService) CreateUserToken(
+	ctx context.Context,
+	req *apiv1.CreateUserTokenRequest,
+) (*apiv1.CreateUserTokenReply, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if who.Limited {
-		return nil, spec.Refuse(spec.CodeAccessDenied, "a compute node vouches for its users only while their jobs run there, and a token would last: ask for it on a login host")
+		return nil, spec.Refuse(
+			spec.CodeAccessDenied,
+			"a compute node vouches for its users only while their jobs run there, and a token would last: ask for it on a login host",
+		)
 	}
 	name := who.User
 	uid := who.UID
 	gid := who.GID
 	if other := req.GetUser(); other != "" && other != who.User {
 		if !s.isAdministrator(who) {
-			return nil, spec.Refuse(spec.CodeAccessDenied, "only an administrator gets a token of another user")
+			return nil, spec.Refuse(
+				spec.CodeAccessDenied,
+				"only an administrator gets a token of another user",
+			)
 		}
 		var ok bool
 		uid, gid, ok = s.C.deps.Directory.User(ctx, other)
 		if !ok {
-			return nil, spec.Refuse(spec.CodeInvalidUser, fmt.Sprintf("there is no user %q on the controller's host", other))
+			return nil, spec.Refuse(
+				spec.CodeInvalidUser,
+				fmt.Sprintf("there is no user %q on the controller's host", other),
+			)
 		}
 		if uid == 0 && !who.Admin {
 			return nil, spec.Refuse(spec.CodeAccessDenied, "a token of root is for root")
@@ -55,13 +67,24 @@ func (s *ClusterService) CreateUserToken(ctx context.Context, req *apiv1.CreateU
 	case life < 0:
 		return nil, spec.Refuse(spec.CodeInvalidTime, "a token lives for a while")
 	case life > longest:
-		return nil, spec.Refuse(spec.CodeInvalidTime, fmt.Sprintf("a token lives for %d days at most", longest/spec.Day))
+		return nil, spec.Refuse(
+			spec.CodeInvalidTime,
+			fmt.Sprintf("a token lives for %d days at most", longest/spec.Day),
+		)
 	}
 	now := s.C.deps.Clock.Now()
 	text, err := s.C.deps.Access.UserToken(ctx, name, uid, gid, now, now.Add(life))
 	if err != nil {
 		return nil, err
 	}
-	s.C.deps.Logger.Info("a user's token was made", "user", name, "for", who.User, "seconds", int64(life/spec.Second))
+	s.C.deps.Logger.Info(
+		"a user's token was made",
+		"user",
+		name,
+		"for",
+		who.User,
+		"seconds",
+		int64(life/spec.Second),
+	)
 	return &apiv1.CreateUserTokenReply{Token: text, User: name, Expires: int64(now.Add(life))}, nil
 }

@@ -85,7 +85,12 @@ const (
 // The nonces begin anywhere, so that a batch of another life or another
 // controller is not taken for one of this writer's.
 func newWriter(c *Controller) *writer {
-	w := &writer{c: c, nonce: rand.Uint64(), cmds: make(chan *request, 4096), flights: make(chan *flight, maxFlights)}
+	w := &writer{
+		c:       c,
+		nonce:   rand.Uint64(),
+		cmds:    make(chan *request, 4096),
+		flights: make(chan *flight, maxFlights),
+	}
 	w.head, w.base = c.machine.resetExpected(), c.machine.Applied()
 	return w
 }
@@ -187,7 +192,13 @@ func (w *writer) writeBatch(reqs []*request) error {
 	f, blobs, bad, err := w.decideCommands(reqs, now)
 	for ; err != nil; f, blobs, bad, err = w.decideCommands(reqs, now) {
 		w.c.figures.invariantFailures.Add(1)
-		w.c.deps.Logger.Error("a command would break a rule of the ledger and is refused", "error", err, "command", fmt.Sprintf("%T", reqs[bad].cmd))
+		w.c.deps.Logger.Error(
+			"a command would break a rule of the ledger and is refused",
+			"error",
+			err,
+			"command",
+			fmt.Sprintf("%T", reqs[bad].cmd),
+		)
 		reqs[bad].reply <- reply{err: fmt.Errorf("the scheduler broke a rule of the ledger: %w", err)}
 		w.head = w.base.Fork()
 		reqs = slices.Delete(reqs, bad, bad+1)
@@ -202,7 +213,9 @@ func (w *writer) writeBatch(reqs []*request) error {
 		f.state = w.head.Freeze()
 		w.base = f.state
 		w.check(f.state)
-		w.c.machine.expectBatch(folded{nonce: w.nonce, state: f.state, first: f.events[0].Seq, last: f.state.Seq})
+		w.c.machine.expectBatch(
+			folded{nonce: w.nonce, state: f.state, first: f.events[0].Seq, last: f.state.Seq},
+		)
 		f.pending = w.c.deps.Log.Append(frameBatch(w.nonce, blobs, events))
 	}
 	w.flights <- f
@@ -211,7 +224,10 @@ func (w *writer) writeBatch(reqs []*request) error {
 
 // decideCommands decides commands on the head, in order. If one breaks a rule (bad is
 // its index) the head is spoiled.
-func (w *writer) decideCommands(reqs []*request, now spec.Instant) (f *flight, blobs [][]byte, bad int, err error) {
+func (w *writer) decideCommands(
+	reqs []*request,
+	now spec.Instant,
+) (f *flight, blobs [][]byte, bad int, err error) {
 	t := trial.On(w.head, now, event.Actor{}, "")
 	f = &flight{requests: reqs, results: make([]reply, len(reqs)), appended: now}
 	sent := map[spec.Hash]bool{}
@@ -426,7 +442,13 @@ func (w *writer) land(ctx context.Context, f *flight) {
 		if err := f.pending.Wait(ctx); err != nil {
 			w.failure = err
 			if !w.broken.Swap(true) {
-				w.c.deps.Logger.Error("the ledger refused a batch", "error", err, "commands", len(f.requests))
+				w.c.deps.Logger.Error(
+					"the ledger refused a batch",
+					"error",
+					err,
+					"commands",
+					len(f.requests),
+				)
 			}
 			refuseAll(f.requests, unwritableError(err))
 			return

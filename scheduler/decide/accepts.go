@@ -16,5 +16,6 @@ func Accepts(st *state.State, now spec.Instant, job *state.Job, jobSpec *spec.Jo
 	asked.Time.Begin = 0
 	asked.Time.Deadline = 0
 	_, _, err := d.submission().resolveSpec(&asked, job)
-	return err == nil || spec.CodeOf(err) == spec.CodePartitionUnavailable // for new jobs; this one was there before
+	return err == nil ||
+		spec.CodeOf(err) == spec.CodePartitionUnavailable // for new jobs; this one was there before
 }

@@ -57,7 +57,10 @@ func (d submission) checkBounds(jobSpec *spec.JobSpec) error {
 		{int64(len(jobSpec.Licenses)), maxEntries, spec.CodeBadRequest, "licences"},
 	} {
 		if b.n < 0 || b.n > b.most {
-			return spec.Refuse(b.code, fmt.Sprintf("%d %s: 0 to %d are possible", b.n, b.what, b.most))
+			return spec.Refuse(
+				b.code,
+				fmt.Sprintf("%d %s: 0 to %d are possible", b.n, b.what, b.most),
+			)
 		}
 	}
 	for i, list := range [...][]spec.Count{size.PerNode, size.PerTask, size.PerJob, size.PerSocket} {

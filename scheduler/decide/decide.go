@@ -37,7 +37,11 @@ func Decide(t *trial.Trial, cmd Command) (Result, error) {
 	before := len(t.Events)
 	err := d.het().dispatchWhole(cmd)
 	if err != nil && spec.CodeOf(err) != 0 && len(t.Events) != before {
-		return d.res, fmt.Errorf("%s was refused after it had changed something: %v", cmd.command(), err)
+		return d.res, fmt.Errorf(
+			"%s was refused after it had changed something: %v",
+			cmd.command(),
+			err,
+		)
 	}
 	return d.res, err
 }
@@ -173,8 +177,15 @@ func (d *decision) configure(configure Configure) error {
 	old := d.t.Config
 	cfg := configure.Config.KeepDynamic(old)
 	if n := cfg.DynamicNodes(); n > 0 && len(cfg.Nodes) > int(cfg.MaxNodes) {
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("MaxNodeCount=%d is less than the %d nodes of slurm.conf and the %d that were added since: delete some with `scontrol delete nodename=`, or raise it",
-			cfg.MaxNodes, len(cfg.Nodes)-n, n))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"MaxNodeCount=%d is less than the %d nodes of slurm.conf and the %d that were added since: delete some with `scontrol delete nodename=`, or raise it",
+				cfg.MaxNodes,
+				len(cfg.Nodes)-n,
+				n,
+			),
+		)
 	}
 	if err := d.Emit(&event.ConfigAdopted{Config: cfg}); err != nil {
 		return err

@@ -20,7 +20,10 @@ func (d submission) resolveDependency(jobSpec *spec.JobSpec, self *state.Job) er
 	for i := range out.Terms {
 		term := &out.Terms[i]
 		if term.Kind == spec.AfterBurstBuffer {
-			return spec.Refuse(spec.CodeDependencyProblem, "afterburstbuffer waits for a burst buffer, and Muster has none: use afterany, or afterok to wait for success")
+			return spec.Refuse(
+				spec.CodeDependencyProblem,
+				"afterburstbuffer waits for a burst buffer, and Muster has none: use afterany, or afterok to wait for success",
+			)
 		}
 		if term.Kind == spec.Singleton || term.UID != 0 {
 			continue
@@ -50,15 +53,24 @@ func (d submission) dependencyUID(term *spec.DependencyTerm) (spec.JobUID, error
 	case term.Task == spec.NoTask && job != nil:
 		return job.UID, nil
 	case array == nil && job == nil:
-		return 0, spec.Refuse(spec.CodeDependencyProblem, fmt.Sprintf("job %d is not known", term.Job))
+		return 0, spec.Refuse(
+			spec.CodeDependencyProblem,
+			fmt.Sprintf("job %d is not known", term.Job),
+		)
 	case array == nil:
-		return 0, spec.Refuse(spec.CodeDependencyProblem, fmt.Sprintf("job %d is no array", term.Job))
+		return 0, spec.Refuse(
+			spec.CodeDependencyProblem,
+			fmt.Sprintf("job %d is no array", term.Job),
+		)
 	}
 	if uid, ok := array.Split.Get(uint64(term.Task)); ok {
 		return uid, nil
 	}
 	if !eligible.IsUnsplit(d.t.State, array, term.Task) {
-		return 0, spec.Refuse(spec.CodeDependencyProblem, fmt.Sprintf("job %d has no task %d", term.Job, term.Task))
+		return 0, spec.Refuse(
+			spec.CodeDependencyProblem,
+			fmt.Sprintf("job %d has no task %d", term.Job, term.Task),
+		)
 	}
 	return array.UID, nil // the task is found through the array while it is not split
 }

@@ -59,5 +59,12 @@ func (d nodeCommands) holdOrphans(c HoldOrphans) error {
 	if ours {
 		return nil
 	}
-	return d.DrainNode(c.Node, fmt.Sprintf("%s%d runs that this ledger does not know (muster runs)", orphansReason, c.Runs))
+	return d.DrainNode(
+		c.Node,
+		fmt.Sprintf(
+			"%s%d runs that this ledger does not know (muster runs)",
+			orphansReason,
+			c.Runs,
+		),
+	)
 }

@@ -37,7 +37,10 @@ func (d nodeCommands) declareFenced(c DeclareFenced) error {
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
 		if len(node.Unfenced) == 0 {
-			return spec.Refuse(spec.CodeInvalidNodeState, name+" has no runs to fence: set it down first, or wait for SlurmdTimeout")
+			return spec.Refuse(
+				spec.CodeInvalidNodeState,
+				name+" has no runs to fence: set it down first, or wait for SlurmdTimeout",
+			)
 		}
 	}
 	for _, name := range c.Nodes {
@@ -68,7 +71,14 @@ func (d nodeCommands) fenceNode(c FenceNode) error {
 // fencedByReport takes the end of a run that was given up, from the agent that
 // came back. Only the end of the whole attempt there is one.
 func (d nodeCommands) fencedByReport(c Report) error {
-	ev := &event.RunFenced{Node: c.Node, UID: c.Run.UID, Attempt: c.Run.Attempt, By: event.FenceAgent, Usage: c.Done.Usage, Batch: c.Done.Batch}
+	ev := &event.RunFenced{
+		Node:    c.Node,
+		UID:     c.Run.UID,
+		Attempt: c.Run.Attempt,
+		By:      event.FenceAgent,
+		Usage:   c.Done.Usage,
+		Batch:   c.Done.Batch,
+	}
 	if err := d.Emit(ev); err != nil {
 		return err
 	}
@@ -136,7 +146,10 @@ func outlives(job *state.Job, node string) bool {
 	if job.State == spec.Running && slices.Contains(job.Leaving, node) {
 		return true // it was giving the node back
 	}
-	return job.Spec.Queue.NoKill && job.State == spec.Running && job.Ending == nil && !job.Configuring() && job.Alloc.Nodes[0].Name != node && !commit.IsLastNode(job, node)
+	return job.Spec.Queue.NoKill && job.State == spec.Running && job.Ending == nil &&
+		!job.Configuring() &&
+		job.Alloc.Nodes[0].Name != node &&
+		!commit.IsLastNode(job, node)
 }
 
 // drainUnready takes a node out of service whose agent says that it can start nothing.
@@ -153,7 +166,8 @@ func (d nodeCommands) drainUnready(c NodeUnready) error {
 // nothing, for SlurmdTimeout: it is DOWN, and what ran there has failed with it.
 func (d nodeCommands) giveUpSilent(c NodeSilent) error {
 	node := d.t.Node(c.Node)
-	if node == nil || node.Inv == nil || node.Asleep() || (node.Reboot != nil && node.Reboot.Issued) {
+	if node == nil || node.Inv == nil || node.Asleep() ||
+		(node.Reboot != nil && node.Reboot.Issued) {
 		return nil
 	}
 	if !node.Lost {
@@ -204,7 +218,8 @@ func FenceProgramOf(st *state.State, node *state.Node) (program string, owed []c
 		return "", nil // its agent ends the runs
 	}
 	for _, debt := range node.Unfenced {
-		if policy := st.FencingOf(debt.Partition); policy.Kind == spec.FenceProgram && program == "" {
+		if policy := st.FencingOf(debt.Partition); policy.Kind == spec.FenceProgram &&
+			program == "" {
 			program = policy.Program
 		}
 		owed = append(owed, commit.Run{UID: debt.UID, Attempt: debt.Attempt})

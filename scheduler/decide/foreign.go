@@ -57,7 +57,11 @@ func (d foreignCommands) take(c TakeForeignHold) error {
 	}
 	ev, err := d.place(node, &c)
 	if err != nil && c.Running {
-		d.res.Message = fmt.Sprintf("%s runs without room in the ledger: %s", c.Hold.Name(), refusalDetail(err))
+		d.res.Message = fmt.Sprintf(
+			"%s runs without room in the ledger: %s",
+			c.Hold.Name(),
+			refusalDetail(err),
+		)
 		return d.DrainNode(c.Node, d.res.Message)
 	}
 	if err != nil {
@@ -80,11 +84,31 @@ func wellFormed(c *TakeForeignHold) error {
 	hold := &c.Hold
 	switch {
 	case hold.ID == "" || len(hold.ID) > maxHoldText || len(hold.Owner) > maxHoldText || len(hold.Space) > maxHoldText:
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("a hold needs an id, and its names have at most %d bytes", maxHoldText))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf("a hold needs an id, and its names have at most %d bytes", maxHoldText),
+		)
 	case hold.MilliCPU < 0 || hold.Mem < 0 || c.GPUs < 0 || hold.MilliCPU > maxHoldAmount || hold.Mem > maxHoldAmount:
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("hold %s asks for %d thousandths of CPUs, %d MiB and %d GPUs; each must be from 0 to 2^40", hold.Name(), hold.MilliCPU, hold.Mem, c.GPUs))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"hold %s asks for %d thousandths of CPUs, %d MiB and %d GPUs; each must be from 0 to 2^40",
+				hold.Name(),
+				hold.MilliCPU,
+				hold.Mem,
+				c.GPUs,
+			),
+		)
 	case len(hold.GPUs) > 0 && c.GPUs != 0 && c.GPUs != int64(len(hold.GPUs)):
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("hold %s names %d GPUs and asks for %d", hold.Name(), len(hold.GPUs), c.GPUs))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf(
+				"hold %s names %d GPUs and asks for %d",
+				hold.Name(),
+				len(hold.GPUs),
+				c.GPUs,
+			),
+		)
 	}
 	return nil
 }
@@ -101,11 +125,17 @@ func sameHold(have *spec.ForeignHold, c *TakeForeignHold) error {
 	if have.SameAmounts(&asked) {
 		return nil
 	}
-	return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("hold %s is on %s with other amounts: release it first", have.Name(), c.Node))
+	return spec.Refuse(
+		spec.CodeBadRequest,
+		fmt.Sprintf("hold %s is on %s with other amounts: release it first", have.Name(), c.Node),
+	)
 }
 
 // place finds room for a hold on a node.
-func (d foreignCommands) place(node *state.Node, c *TakeForeignHold) (*event.ForeignHoldTaken, error) {
+func (d foreignCommands) place(
+	node *state.Node,
+	c *TakeForeignHold,
+) (*event.ForeignHoldTaken, error) {
 	hold := c.Hold
 	if !c.Running {
 		if err := OpenToHolds(d.t.State, d.t.Now, node); err != nil {
@@ -113,7 +143,15 @@ func (d foreignCommands) place(node *state.Node, c *TakeForeignHold) (*event.For
 		}
 	}
 	if free := node.FreeMem(); d.t.Config.Sched.Memory && hold.Mem > max(free, 0) {
-		return nil, busy(node, fmt.Sprintf("%d MiB of memory are free, %s needs %d", max(free, 0), hold.Name(), hold.Mem))
+		return nil, busy(
+			node,
+			fmt.Sprintf(
+				"%d MiB of memory are free, %s needs %d",
+				max(free, 0),
+				hold.Name(),
+				hold.Mem,
+			),
+		)
 	}
 	cpus, err := d.placeCPUs(node, &hold)
 	if err != nil {
@@ -142,7 +180,8 @@ func OpenToHolds(st *state.State, now spec.Instant, node *state.Node) error {
 	}
 	for i := range st.Reservations {
 		reservation := &st.Reservations[i]
-		if !slices.Contains(reservation.Nodes, node.Spec.Name) || reservation.Flags.Has(spec.ResvTimeFloat) {
+		if !slices.Contains(reservation.Nodes, node.Spec.Name) ||
+			reservation.Flags.Has(spec.ResvTimeFloat) {
 			continue
 		}
 		if w := timeline.Windows(reservation, now); len(w) > 0 && w[0].From <= now {
@@ -191,7 +230,15 @@ func (d foreignCommands) placeCPUs(node *state.Node, hold *spec.ForeignHold) (sp
 		left -= step
 	}
 	if left > 0 {
-		return nil, busy(node, fmt.Sprintf("%d CPUs are free, and %s needs %d more", free, hold.Name(), int64(out.Count())+left))
+		return nil, busy(
+			node,
+			fmt.Sprintf(
+				"%d CPUs are free, and %s needs %d more",
+				free,
+				hold.Name(),
+				int64(out.Count())+left,
+			),
+		)
 	}
 	return out, nil
 }
@@ -203,7 +250,10 @@ func placeDevices(n *state.Node, c *TakeForeignHold) ([]spec.GPURef, error) {
 	for i := range n.GPUs {
 		gpu := &n.GPUs[i]
 		ref := spec.GPURef{UUID: gpu.UUID, Index: gpu.Index, Type: gpu.Type}
-		named := slices.ContainsFunc(hold.GPUs, func(o spec.GPURef) bool { return o.UUID == gpu.UUID })
+		named := slices.ContainsFunc(
+			hold.GPUs,
+			func(o spec.GPURef) bool { return o.UUID == gpu.UUID },
+		)
 		switch {
 		case named && !n.FreeWhole(i):
 			return nil, busy(n, "GPU "+gpu.UUID+" is in use")
@@ -215,7 +265,10 @@ func placeDevices(n *state.Node, c *TakeForeignHold) ([]spec.GPURef, error) {
 	}
 	want := max(c.GPUs, int64(len(hold.GPUs)))
 	if int64(len(out)) < want {
-		return nil, busy(n, fmt.Sprintf("%d suitable GPUs are free, %s needs %d", len(out), hold.Name(), want))
+		return nil, busy(
+			n,
+			fmt.Sprintf("%d suitable GPUs are free, %s needs %d", len(out), hold.Name(), want),
+		)
 	}
 	return out, nil
 }

@@ -33,7 +33,8 @@ func (d nodeCommands) gpuReport(c GPUReport) error {
 	}
 	if fault.Kind == spec.GPUIdle && job.State.Active() && job.Ending == nil {
 		fault.Warned = c.Policy.WarnIdle || c.Policy.CancelIdle
-		if left := c.Policy.IdleAfter + c.Policy.Grace - fault.Idle; c.Policy.CancelIdle && left > 0 {
+		if left := c.Policy.IdleAfter + c.Policy.Grace - fault.Idle; c.Policy.CancelIdle &&
+			left > 0 {
 			fault.Cancel = fault.At.Add(left)
 		}
 	}
@@ -45,8 +46,15 @@ func (d nodeCommands) gpuReport(c GPUReport) error {
 			return err
 		}
 	}
-	if fault.Kind == spec.GPUIdle && c.Policy.CancelIdle && fault.Idle >= c.Policy.IdleAfter+c.Policy.Grace && job.State.Active() && job.Ending == nil {
-		why := fmt.Sprintf("GPU %s was held for %d minutes without a process", fault.UUID, fault.Idle/spec.Minute)
+	if fault.Kind == spec.GPUIdle && c.Policy.CancelIdle &&
+		fault.Idle >= c.Policy.IdleAfter+c.Policy.Grace &&
+		job.State.Active() &&
+		job.Ending == nil {
+		why := fmt.Sprintf(
+			"GPU %s was held for %d minutes without a process",
+			fault.UUID,
+			fault.Idle/spec.Minute,
+		)
 		return d.RequestEnd(job, event.EndCancel, false, spec.NotHeld, why)
 	}
 	return nil

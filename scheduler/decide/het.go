@@ -22,7 +22,10 @@ const maxComponents = 128
 // submitHet accepts the components of a heterogeneous job, all or none.
 func (d hetCommands) submitHet(list []*spec.JobSpec, request uint64) error {
 	if len(list) > maxComponents {
-		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("%d components; at most %d are possible", len(list), maxComponents))
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf("%d components; at most %d are possible", len(list), maxComponents),
+		)
 	}
 	specs, evs := make([]spec.JobSpec, len(list)), make([]event.JobSubmitted, len(list))
 	ids := d.nextIDs(len(list))
@@ -42,8 +45,17 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, request uint64) error {
 		if err != nil {
 			return blameComponent(err, i)
 		}
-		evs[i] = event.JobSubmitted{UID: d.t.NextUID + spec.JobUID(i), ID: ids + spec.JobID(i), Spec: jobSpec, Req: req, Assoc: assoc,
-			Reason: spec.Reason{Code: spec.ReasonNone}, Het: &spec.HetPart{Leader: d.t.NextUID, Offset: uint32(i), Size: uint32(len(list))}}
+		evs[i] = event.JobSubmitted{
+			UID:   d.t.NextUID + spec.JobUID(i),
+			ID:    ids + spec.JobID(i),
+			Spec:  jobSpec,
+			Req:   req,
+			Assoc: assoc,
+			Reason: spec.Reason{
+				Code: spec.ReasonNone,
+			},
+			Het: &spec.HetPart{Leader: d.t.NextUID, Offset: uint32(i), Size: uint32(len(list))},
+		}
 	}
 	if err := d.submission().requireRoom(specs[0].UID); err != nil {
 		return err
@@ -128,13 +140,20 @@ func (d hetCommands) dispatchWhole(cmd Command) error {
 		return d.cancelHet(c, job)
 	}
 	if job.Het.Follows() {
-		return spec.Refuse(spec.CodeJobNotAlterable, fmt.Sprintf("it is a component of heterogeneous job %d; use that job id", d.leaderID(job)))
+		return spec.Refuse(
+			spec.CodeJobNotAlterable,
+			fmt.Sprintf(
+				"it is a component of heterogeneous job %d; use that job id",
+				d.leaderID(job),
+			),
+		)
 	}
 	if c, ok := cmd.(Requeue); ok {
 		return d.requeueHet(c, job)
 	}
 	for i, c := range d.t.Components(job) {
-		if err := d.dispatchCommand(retarget(cmd, c.UID)); err != nil && (i == 0 || spec.CodeOf(err) == 0) {
+		if err := d.dispatchCommand(retarget(cmd, c.UID)); err != nil &&
+			(i == 0 || spec.CodeOf(err) == 0) {
 			return err
 		}
 	}
@@ -167,11 +186,18 @@ func retarget(cmd Command, uid spec.JobUID) Command {
 // component that waits cannot go without the others.
 func (d hetCommands) cancelHet(cancel Cancel, job *state.Job) error {
 	leader := d.t.Job(job.Het.Leader)
-	if job.Het.Follows() && leader != nil && (leader.Ended == d.t.Now || (leader.Ending != nil && !leader.Ending.Requeue)) {
+	if job.Het.Follows() && leader != nil &&
+		(leader.Ended == d.t.Now || (leader.Ending != nil && !leader.Ending.Requeue)) {
 		return nil // it went with its leader
 	}
 	if job.Het.Follows() && job.State == spec.Pending {
-		return spec.Refuse(spec.CodeJobPending, fmt.Sprintf("it is a component of heterogeneous job %d, which is cancelled as a whole", d.leaderID(job)))
+		return spec.Refuse(
+			spec.CodeJobPending,
+			fmt.Sprintf(
+				"it is a component of heterogeneous job %d, which is cancelled as a whole",
+				d.leaderID(job),
+			),
+		)
 	}
 	return d.dispatchCommand(cancel) // tellSiblings tells the others
 }

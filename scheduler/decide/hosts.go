@@ -20,17 +20,26 @@ func (d hostCommands) spendToken(c SpendToken) error {
 			continue
 		}
 		if tok.Node != c.Node || tok.Expires <= d.t.Now {
-			return spec.Refuse(spec.CodeBadCredential, "the token is for another node or has expired: make a new one with `muster token NODE`")
+			return spec.Refuse(
+				spec.CodeBadCredential,
+				"the token is for another node or has expired: make a new one with `muster token NODE`",
+			)
 		}
 		switch {
 		case tok.Key.IsZero():
 			return d.Emit(&event.TokenSpent{Hash: c.Hash, Node: c.Node, Key: c.Key})
 		case tok.Key != c.Key:
-			return spec.Refuse(spec.CodeBadCredential, "the token was used before, with another key: make a new one with `muster token NODE`, and find out who used it if you did not")
+			return spec.Refuse(
+				spec.CodeBadCredential,
+				"the token was used before, with another key: make a new one with `muster token NODE`, and find out who used it if you did not",
+			)
 		}
 		return nil // the node asks again: its answer was lost
 	}
-	return spec.Refuse(spec.CodeBadCredential, "the token is unknown: make a new one with `muster token NODE`")
+	return spec.Refuse(
+		spec.CodeBadCredential,
+		"the token is unknown: make a new one with `muster token NODE`",
+	)
 }
 
 // issueCertificate is decided in line with revocations: a machine that is asking
@@ -38,10 +47,20 @@ func (d hostCommands) spendToken(c SpendToken) error {
 func (d hostCommands) issueCertificate(certificate IssueCertificate) error {
 	if certificate.By != "" {
 		if by := d.t.Access.Cert(certificate.By); by != nil && by.Revoked {
-			return spec.Refuse(spec.CodeBadCredential, fmt.Sprintf("the certificate with serial %s is revoked", certificate.By))
+			return spec.Refuse(
+				spec.CodeBadCredential,
+				fmt.Sprintf("the certificate with serial %s is revoked", certificate.By),
+			)
 		}
 		if n := d.goodOnes(certificate.Issued.Role, certificate.Issued.Name); n >= maxGoodCertificates {
-			return spec.Refuse(spec.CodeBadCredential, fmt.Sprintf("%s has %d certificates that hold: it asks for one after the other, and gets no more; `muster hosts revoke` takes them back", certificate.Issued.Name, n))
+			return spec.Refuse(
+				spec.CodeBadCredential,
+				fmt.Sprintf(
+					"%s has %d certificates that hold: it asks for one after the other, and gets no more; `muster hosts revoke` takes them back",
+					certificate.Issued.Name,
+					n,
+				),
+			)
 		}
 	} else if !slices.ContainsFunc(d.t.Access.Tokens, func(t state.Token) bool { return t.Hash == certificate.Token && t.Expires > d.t.Now }) {
 		return spec.Refuse(spec.CodeBadCredential, "the token is no longer valid; create a new one with `muster token NODE`")
@@ -92,11 +111,21 @@ func (d hostCommands) revokeHost(c RevokeHost) error {
 		}
 	}
 	if len(events) == 0 {
-		return spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%q has no certificate that could be revoked (muster hosts lists them)", c.Name))
+		return spec.Refuse(
+			spec.CodeInvalidNodeName,
+			fmt.Sprintf(
+				"%q has no certificate that could be revoked (muster hosts lists them)",
+				c.Name,
+			),
+		)
 	}
 	for _, t := range d.t.Access.Tokens {
-		if t.Node == c.Name && (c.Role == "" || cmp.Or(t.Role, "agent") == c.Role) && t.Expires > d.t.Now {
-			events = append(events, &event.TokenIssued{Hash: t.Hash, Node: t.Node, Role: t.Role, Expires: d.t.Now})
+		if t.Node == c.Name && (c.Role == "" || cmp.Or(t.Role, "agent") == c.Role) &&
+			t.Expires > d.t.Now {
+			events = append(
+				events,
+				&event.TokenIssued{Hash: t.Hash, Node: t.Node, Role: t.Role, Expires: d.t.Now},
+			)
 		}
 	}
 	return d.adoptPolicy(Policy{Events: events})

@@ -23,9 +23,11 @@ func (d jobCommands) cancelJob(cancel Cancel) error {
 	if j.State.Terminal() {
 		return spec.Refuse(spec.CodeAlreadyDone, "")
 	}
-	ends := cancel.Signal == 0 || (cancel.Signal == commit.SigKill && cancel.Scope == event.SignalFull)
+	ends := cancel.Signal == 0 ||
+		(cancel.Signal == commit.SigKill && cancel.Scope == event.SignalFull)
 	if j.State == spec.Pending {
-		if cancel.Signal != 0 && cancel.Signal != commit.SigKill && cancel.Signal != commit.SigTerm {
+		if cancel.Signal != 0 && cancel.Signal != commit.SigKill &&
+			cancel.Signal != commit.SigTerm {
 			return spec.Refuse(spec.CodeJobPending, "")
 		}
 		job, err := d.findTarget(cancel.Target, true)
@@ -39,7 +41,14 @@ func (d jobCommands) cancelJob(cancel Cancel) error {
 		return spec.Refuse(spec.CodeJobSuspended, "")
 	}
 	if !ends {
-		return d.Emit(&event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: cancel.Signal, Scope: cancel.Scope})
+		return d.Emit(
+			&event.JobSignalled{
+				UID:     j.UID,
+				Attempt: j.Attempt,
+				Signal:  cancel.Signal,
+				Scope:   cancel.Scope,
+			},
+		)
 	}
 	if j.Ending != nil && !j.Ending.Requeue {
 		return nil // it is ending already and will not run again
@@ -100,7 +109,10 @@ func (d jobCommands) requeueJob(c Requeue) error {
 	case job.Spec.Shell:
 		return spec.Refuse(spec.CodeOnlyBatch, "")
 	case !job.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue):
-		return spec.Refuse(spec.CodeDisabled, "the job was submitted with --no-requeue, or JobRequeue=0")
+		return spec.Refuse(
+			spec.CodeDisabled,
+			"the job was submitted with --no-requeue, or JobRequeue=0",
+		)
 	case job.Completing():
 		return spec.Refuse(spec.CodeJobNotAlterable, "it is still completing")
 	case job.State.Terminal():
@@ -168,7 +180,8 @@ func (d jobCommands) foldReport(c Report) error {
 	if d.nodes().isOwed(c) {
 		return d.nodes().fencedByReport(c)
 	}
-	if j == nil || j.Attempt != c.Run.Attempt || j.Epoch != c.Epoch || !j.HoldsNodes() || !commit.HoldsNode(j, c.Node) {
+	if j == nil || j.Attempt != c.Run.Attempt || j.Epoch != c.Epoch || !j.HoldsNodes() ||
+		!commit.HoldsNode(j, c.Node) {
 		d.res.Stale++
 		return nil
 	}
@@ -203,7 +216,11 @@ func (d jobCommands) prologOver(c PrologOver) error {
 
 func (d jobCommands) epilogOver(c EpilogOver) error {
 	job := d.t.Job(c.Run.UID)
-	if job == nil || !slices.ContainsFunc(job.Epilogs, func(due state.Epilog) bool { return due.Attempt == c.Run.Attempt }) {
+	if job == nil ||
+		!slices.ContainsFunc(
+			job.Epilogs,
+			func(due state.Epilog) bool { return due.Attempt == c.Run.Attempt },
+		) {
 		d.res.Stale++
 		return nil
 	}
@@ -217,7 +234,12 @@ func (d jobCommands) batchOver(job *state.Job, over *BatchOver) error {
 	if err != nil || (job.Ending != nil && job.Ending.Requeue) {
 		return err
 	}
-	return d.Emit(d.DeriveEnd(job, &commit.NodeDone{Batch: over.Batch, Usage: spec.Usage{OOMKilled: over.OOM}}))
+	return d.Emit(
+		d.DeriveEnd(
+			job,
+			&commit.NodeDone{Batch: over.Batch, Usage: spec.Usage{OOMKilled: over.OOM}},
+		),
+	)
 }
 
 // nohold is SchedulerParameters=nohold_on_prolog_fail.
@@ -238,7 +260,8 @@ func (d jobCommands) launchFailed(job *state.Job, c Report) error {
 	if !job.State.Active() || job.Ending != nil {
 		return nil
 	}
-	force := c.LaunchFailed.Hold && d.t.Config.Ctl != nil && d.t.Config.Ctl.ForceRequeue && !job.Spec.Shell
+	force := c.LaunchFailed.Hold && d.t.Config.Ctl != nil && d.t.Config.Ctl.ForceRequeue &&
+		!job.Spec.Shell
 	again := (c.LaunchFailed.Drain || c.LaunchFailed.Again) && (force || d.MayRequeue(job))
 	hold := spec.NotHeld
 	if c.LaunchFailed.Hold && again && !slices.Contains(d.t.Config.Sched.Params, nohold) {

@@ -60,9 +60,15 @@ func (d nodeCommands) checkStates(c UpdateNodes) ([]string, error) {
 		inService := c.State == event.NodeResume && node.Admin == event.NodeResume
 		switch {
 		case takesOut && node.Reason == "" && (c.Reason == nil || *c.Reason == ""):
-			return nil, spec.Refuse(spec.CodeInvalidNodeState, "you must specify a reason when DOWNING or DRAINING a node")
+			return nil, spec.Refuse(
+				spec.CodeInvalidNodeState,
+				"you must specify a reason when DOWNING or DRAINING a node",
+			)
 		case inService && node.Spec.State == "FUTURE" && node.Inv == nil:
-			return nil, spec.Refuse(spec.CodeInvalidNodeState, name+" is in state FUTURE; it becomes available once its agent has registered")
+			return nil, spec.Refuse(
+				spec.CodeInvalidNodeState,
+				name+" is in state FUTURE; it becomes available once its agent has registered",
+			)
 		case inService && len(c.Nodes) == 1:
 			return nil, spec.Refuse(spec.CodeInvalidNodeState, "")
 		case !inService:
@@ -119,7 +125,15 @@ func (d nodeCommands) settingsDue(c UpdateNodes) ([]event.Event, error) {
 		if node == nil || (node.Removed && !fencing) {
 			return nil, spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
-		ev := event.NodeChanged{Node: name, Weight: node.Spec.Weight, Features: node.Spec.Features, Available: node.Spec.Available, Comment: node.Comment, Extra: node.Extra, Reason: node.Reason}
+		ev := event.NodeChanged{
+			Node:      name,
+			Weight:    node.Spec.Weight,
+			Features:  node.Spec.Features,
+			Available: node.Spec.Available,
+			Comment:   node.Comment,
+			Extra:     node.Extra,
+			Reason:    node.Reason,
+		}
 		was := ev
 		if c.Available != nil {
 			ev.Features, ev.Available = *c.Available, nil // which are active all at once
@@ -131,7 +145,10 @@ func (d nodeCommands) settingsDue(c UpdateNodes) ([]event.Event, error) {
 			}
 			for _, f := range *c.Active {
 				if !slices.Contains(all, f) {
-					return nil, spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%s is not among the available features of %s", f, name))
+					return nil, spec.Refuse(
+						spec.CodeInvalidFeature,
+						fmt.Sprintf("%s is not among the available features of %s", f, name),
+					)
 				}
 			}
 			ev.Features, ev.Available = *c.Active, all
@@ -173,7 +190,10 @@ func (d nodeCommands) registerNode(c RegisterNode) error {
 	}
 	n := d.t.Node(c.Node)
 	if n == nil || n.Removed {
-		return spec.Refuse(spec.CodeInvalidNodeName, fmt.Sprintf("%s is not in the configuration", c.Node))
+		return spec.Refuse(
+			spec.CodeInvalidNodeName,
+			fmt.Sprintf("%s is not in the configuration", c.Node),
+		)
 	}
 	rebooted := n.Inv != nil && n.Inv.BootID != c.Inventory.BootID && !n.Asleep()
 	wasDown, before := n.Admin == event.NodeDown, ""
@@ -189,7 +209,8 @@ func (d nodeCommands) registerNode(c RegisterNode) error {
 		return err
 	}
 	bad := invalid(n.Spec, &c.Inventory, d.t.Config.ConfigOverrides)
-	if n.Inv == nil || n.Invalid != bad || !reflect.DeepEqual(*n.Inv, c.Inventory) { // else an agent has only connected again
+	if n.Inv == nil || n.Invalid != bad ||
+		!reflect.DeepEqual(*n.Inv, c.Inventory) { // else an agent has only connected again
 		if err := d.Emit(&event.NodeRegistered{Node: c.Node, Inventory: c.Inventory, Invalid: bad}); err != nil {
 			return err
 		}
@@ -237,7 +258,12 @@ func invalid(nodeSpec *spec.NodeSpec, inv *spec.Inventory, overrides bool) strin
 			}
 		}
 		if have < gres.N {
-			return fmt.Sprintf("gres/%s count too low: %d found, %d configured", gres.Name, have, gres.N)
+			return fmt.Sprintf(
+				"gres/%s count too low: %d found, %d configured",
+				gres.Name,
+				have,
+				gres.N,
+			)
 		}
 	}
 	return ""

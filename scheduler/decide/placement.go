@@ -22,15 +22,30 @@ func (d submission) checkSegment(jobSpec *spec.JobSpec) error {
 	case seg == 0:
 		return nil
 	case largest == 0:
-		return spec.Refuse(spec.CodeDisabled, "--segment needs to know the blocks: TopologyPlugin=topology/block and topology.conf")
+		return spec.Refuse(
+			spec.CodeDisabled,
+			"--segment needs to know the blocks: TopologyPlugin=topology/block and topology.conf",
+		)
 	case jobSpec.Size.MinNodes == 0 || jobSpec.Size.MinNodes%seg != 0 || (jobSpec.Size.MaxNodes != 0 && jobSpec.Size.MaxNodes != jobSpec.Size.MinNodes):
-		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("--segment=%d needs a number of nodes (-N) that it divides", seg))
+		return spec.Refuse(
+			spec.CodeNodeCountInvalid,
+			fmt.Sprintf("--segment=%d needs a number of nodes (-N) that it divides", seg),
+		)
 	case seg > largest:
-		return spec.Refuse(spec.CodeNodeConfigUnavailable, fmt.Sprintf("a segment of %d nodes is larger than a block of %d", seg, largest))
+		return spec.Refuse(
+			spec.CodeNodeConfigUnavailable,
+			fmt.Sprintf("a segment of %d nodes is larger than a block of %d", seg, largest),
+		)
 	case len(jobSpec.Size.PerJob) > 0:
-		return spec.Refuse(spec.CodeInvalidGRES, "--segment gives every node the same: ask with --gpus-per-node instead of --gpus")
+		return spec.Refuse(
+			spec.CodeInvalidGRES,
+			"--segment gives every node the same: ask with --gpus-per-node instead of --gpus",
+		)
 	case jobSpec.Place.Contiguous || jobSpec.Place.Switches > 0:
-		return spec.Refuse(spec.CodeBadRequest, "--segment goes with neither --contiguous nor --switches")
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			"--segment goes with neither --contiguous nor --switches",
+		)
 	}
 	return nil
 }
@@ -49,11 +64,17 @@ func (d submission) checkSharing(jobSpec *spec.JobSpec) error {
 	}
 	switch {
 	case jobSpec.Place.Sharing == spec.ExclusiveMCS && mcs.By == "":
-		return spec.Refuse(spec.CodeDisabled, "--exclusive=mcs needs labels: MCSPlugin=mcs/user or mcs/account")
+		return spec.Refuse(
+			spec.CodeDisabled,
+			"--exclusive=mcs needs labels: MCSPlugin=mcs/user or mcs/account",
+		)
 	case jobSpec.Place.Sharing == spec.ExclusiveMCS && mcs.Never:
 		return spec.Refuse(spec.CodeDisabled, "--exclusive=mcs: MCSParameters=noselect")
 	case jobSpec.Place.Sharing == spec.ExclusiveTopo && !d.t.Config.HasBlocks():
-		return spec.Refuse(spec.CodeDisabled, "--exclusive=topo needs to know the blocks: TopologyPlugin=topology/block and topology.conf")
+		return spec.Refuse(
+			spec.CodeDisabled,
+			"--exclusive=topo needs to know the blocks: TopologyPlugin=topology/block and topology.conf",
+		)
 	}
 	return nil
 }

@@ -17,7 +17,10 @@ type powerCommands struct{ *decision }
 // powerNodes does what somebody asks for about the power of nodes.
 func (d powerCommands) powerNodes(c PowerNodes) error {
 	if c.How != PowerUp && !d.t.Config.Power.On() {
-		return spec.Refuse(spec.CodeDisabled, "nodes are not powered down here: SuspendProgram and ResumeProgram are not both configured")
+		return spec.Refuse(
+			spec.CodeDisabled,
+			"nodes are not powered down here: SuspendProgram and ResumeProgram are not both configured",
+		)
 	}
 	to := map[event.PowerState][]string{}
 	for _, name := range c.Nodes {
@@ -53,7 +56,10 @@ func nextPower(node *state.Node, how PowerHow) (event.PowerState, error) {
 	coming := node.Power == event.PowerUpWish || node.Power == event.PoweringUp
 	switch {
 	case how == PowerUp && node.Power == event.PoweringDown:
-		return 0, spec.Refuse(spec.CodeInvalidNodeState, node.Spec.Name+" is powering down; retry once it is down")
+		return 0, spec.Refuse(
+			spec.CodeInvalidNodeState,
+			node.Spec.Name+" is powering down; retry once it is down",
+		)
 	case how == PowerUp && node.Power == event.PoweredDown:
 		return event.PowerUpWish, nil
 	case how == PowerUp && (node.Power == event.PowerDownWish || node.Power == event.PowerDownASAP):
@@ -61,13 +67,19 @@ func nextPower(node *state.Node, how PowerHow) (event.PowerState, error) {
 	case how == PowerUp || node.Power == event.PoweringDown || node.Power == event.PoweredDown:
 		return 0, nil
 	case how == PowerDownForce && len(node.Holds) > 0:
-		return 0, spec.Refuse(spec.CodeNodesBusy, node.Holds[0].Name()+" of another scheduler is on "+node.Spec.Name+": drain the node there first")
+		return 0, spec.Refuse(
+			spec.CodeNodesBusy,
+			node.Holds[0].Name()+" of another scheduler is on "+node.Spec.Name+": drain the node there first",
+		)
 	case how == PowerDownForce:
 		return event.PoweringDown, nil
 	case node.Power == event.PowerUpWish && len(node.Jobs) == 0:
 		return event.PoweredDown, nil
 	case coming:
-		return 0, spec.Refuse(spec.CodeInvalidNodeState, node.Spec.Name+" is powering up; retry once it is up, or use power_down_force")
+		return 0, spec.Refuse(
+			spec.CodeInvalidNodeState,
+			node.Spec.Name+" is powering up; retry once it is up, or use power_down_force",
+		)
 	case how == PowerDownASAP:
 		return event.PowerDownASAP, nil
 	case node.Power == event.PowerDownASAP:
@@ -117,7 +129,13 @@ func (d powerCommands) beginWaiting(name string) error {
 		var err error
 		switch {
 		case why != "":
-			err = d.RequestEnd(job, event.EndBoot, d.MayRequeue(job), spec.NotHeld, "node "+name+" came up unfit: "+why)
+			err = d.RequestEnd(
+				job,
+				event.EndBoot,
+				d.MayRequeue(job),
+				spec.NotHeld,
+				"node "+name+" came up unfit: "+why,
+			)
 		case d.t.Booting(job) == nil:
 			err = d.Emit(&event.JobReady{UID: job.UID, Attempt: job.Attempt})
 		}
@@ -226,7 +244,10 @@ func (d powerCommands) lookAtPower(tick *powerTick, n *state.Node) {
 			return // it is not idle as long as something may live there
 		}
 		since := max(n.BusyAt, n.PowerAt, n.Registered)
-		if d.t.Config.Power.On() && times.IdleAfter > 0 && n.Unused() && n.Inv != nil && !n.Removed && n.Reboot == nil && since.Add(times.IdleAfter) <= d.t.Now {
+		if d.t.Config.Power.On() && times.IdleAfter > 0 && n.Unused() && n.Inv != nil &&
+			!n.Removed &&
+			n.Reboot == nil &&
+			since.Add(times.IdleAfter) <= d.t.Now {
 			tick.idle = append(tick.idle, name)
 		}
 	}
@@ -298,8 +319,13 @@ func (d powerCommands) staysUp(node *state.Node) bool {
 	}
 	for _, s := range power.KeepStates {
 		switch {
-		case s == "CLOUD" && node.Spec.State == "CLOUD", s == "DOWN" && node.Admin == event.NodeDown, s == "DRAIN" && node.Admin == event.NodeDrain,
-			s == "FAIL" && node.Admin == event.NodeFail, s == "INVALID_REG" && node.Invalid != "", s == "NOT_RESPONDING" && node.Lost:
+		case s == "CLOUD" && node.Spec.State == "CLOUD",
+			s == "DOWN" && node.Admin == event.NodeDown,
+			s == "DRAIN" && node.Admin == event.NodeDrain,
+			s == "FAIL" &&
+				node.Admin == event.NodeFail,
+			s == "INVALID_REG" && node.Invalid != "",
+			s == "NOT_RESPONDING" && node.Lost:
 			return true
 		case (s == "RESERVED" || s == "MAINTENANCE") && d.reserved(node, s == "MAINTENANCE"):
 			return true
@@ -312,7 +338,8 @@ func (d powerCommands) staysUp(node *state.Node) bool {
 func (d powerCommands) reserved(node *state.Node, maint bool) bool {
 	for i := range d.t.Reservations {
 		reservation := &d.t.Reservations[i]
-		if reservation.Flags.Has(spec.ResvMaint) != maint || !timeline.ReservedNodes(d.t.State, reservation).Has(int(node.ID)) {
+		if reservation.Flags.Has(spec.ResvMaint) != maint ||
+			!timeline.ReservedNodes(d.t.State, reservation).Has(int(node.ID)) {
 			continue
 		}
 		for _, w := range timeline.Windows(reservation, d.t.Now) {

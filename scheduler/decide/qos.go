@@ -50,7 +50,10 @@ func (d submission) resolveQOS(jobSpec *spec.JobSpec, assoc uint32) error {
 		case qos.HasFlag("RequiresReservation") && jobSpec.Place.Reservation == "":
 			return spec.Refuse(spec.CodeInvalidQOS, "QOS "+name+" is for jobs in a reservation")
 		case qos.HasFlag(limits.Relative) && limits.PartitionQOS(d.t.State, name):
-			return spec.Refuse(spec.CodeInvalidQOS, "QOS "+name+" is relative to the partition that has it: jobs cannot name it")
+			return spec.Refuse(
+				spec.CodeInvalidQOS,
+				"QOS "+name+" is relative to the partition that has it: jobs cannot name it",
+			)
 		}
 	}
 	jobSpec.SetQOS(names)
@@ -73,7 +76,10 @@ func (d submission) namedQOS(jobSpec *spec.JobSpec) []string {
 			out = append(out, name)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b string) int { return cmp.Compare(d.qosPriority(b), d.qosPriority(a)) })
+	slices.SortStableFunc(
+		out,
+		func(a, b string) int { return cmp.Compare(d.qosPriority(b), d.qosPriority(a)) },
+	)
 	return out
 }
 
@@ -86,7 +92,11 @@ func (d submission) qosPriority(name string) uint32 {
 
 // barredInAll says what keeps a job out of a partition in each of its QOS, or
 // nil.
-func (d submission) barredInAll(partition *state.Partition, jobSpec *spec.JobSpec, dem *place.Demand) *eligible.Rejection {
+func (d submission) barredInAll(
+	partition *state.Partition,
+	jobSpec *spec.JobSpec,
+	dem *place.Demand,
+) *eligible.Rejection {
 	var first *eligible.Rejection
 	for _, qos := range eligible.QOSChoices(jobSpec) {
 		b := eligible.CheckPartition(d.t.State, partition, jobSpec.InQOS(qos), dem)
@@ -103,7 +113,12 @@ func (d submission) barredInAll(partition *state.Partition, jobSpec *spec.JobSpe
 // withinLimits checks the limits that refuse a submission, in each partition.
 // Of several QOS those drop out that would refuse the job; it is refused if all
 // would.
-func (d submission) withinLimits(jobSpec *spec.JobSpec, assoc uint32, req spec.TRES, count int64) error {
+func (d submission) withinLimits(
+	jobSpec *spec.JobSpec,
+	assoc uint32,
+	req spec.TRES,
+	count int64,
+) error {
 	var first error
 	var takes []string
 	for _, qos := range eligible.QOSChoices(jobSpec) {
@@ -122,11 +137,24 @@ func (d submission) withinLimits(jobSpec *spec.JobSpec, assoc uint32, req spec.T
 	return nil
 }
 
-func (d submission) withinLimitsOf(jobSpec *spec.JobSpec, assoc uint32, req spec.TRES, count int64) error {
+func (d submission) withinLimitsOf(
+	jobSpec *spec.JobSpec,
+	assoc uint32,
+	req spec.TRES,
+	count int64,
+) error {
 	for _, name := range jobSpec.Partitions {
 		part := d.t.Parts.Find(name)
-		bound := limits.Find(d.t.State, limits.Subject{Job: jobSpec, Part: part.Spec, Assoc: assoc, Now: d.t.Now})
-		limit := eligible.ResolveRequest(d.t.State, part, jobSpec, bound.Wall()).Limit // of a job that names none, what it would get
+		bound := limits.Find(
+			d.t.State,
+			limits.Subject{Job: jobSpec, Part: part.Spec, Assoc: assoc, Now: d.t.Now},
+		)
+		limit := eligible.ResolveRequest(
+			d.t.State,
+			part,
+			jobSpec,
+			bound.Wall(),
+		).Limit // of a job that names none, what it would get
 		if r := bound.Submit(count, req, limit); r != nil {
 			return &spec.Error{Kind: spec.CodePolicyViolation, Prefix: string(r.Code), Reason: r}
 		}

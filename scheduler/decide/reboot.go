@@ -11,7 +11,10 @@ import (
 // rebootNodes asks for nodes to be rebooted once no job is on them.
 func (d powerCommands) rebootNodes(c RebootNodes) error {
 	if d.t.Config.RebootProgram == "" {
-		return spec.Refuse(spec.CodeDisabled, "RebootProgram is not configured: nodes cannot be rebooted")
+		return spec.Refuse(
+			spec.CodeDisabled,
+			"RebootProgram is not configured: nodes cannot be rebooted",
+		)
 	}
 	for _, name := range c.Nodes {
 		switch node := d.t.Node(name); {
@@ -108,7 +111,8 @@ const rebootTimeout = "reboot timed out"
 // another life of it.
 func (d powerCommands) cameBack(node *state.Node, inv *spec.Inventory, before string) error {
 	reboot := node.Reboot
-	if reboot == nil || !reboot.Issued || (inv.BootID == before && inv.BootedAt <= reboot.At && inv.AgentStarted <= reboot.At) {
+	if reboot == nil || !reboot.Issued ||
+		(inv.BootID == before && inv.BootedAt <= reboot.At && inv.AgentStarted <= reboot.At) {
 		return nil
 	}
 	if err := d.Emit(&event.NodeReboot{Node: node.Spec.Name, Phase: event.RebootOver}); err != nil {
@@ -124,7 +128,8 @@ func (d powerCommands) cameBack(node *state.Node, inv *spec.Inventory, before st
 		}
 	}
 	if reboot.Next == event.NodeDown {
-		return d.nodes().loseJobs(node.Spec.Name, "node "+node.Spec.Name+" was to be down after its reboot")
+		return d.nodes().
+			loseJobs(node.Spec.Name, "node "+node.Spec.Name+" was to be down after its reboot")
 	}
 	return d.beginWaiting(node.Spec.Name)
 }

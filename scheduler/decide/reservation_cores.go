@@ -52,12 +52,16 @@ func (d reservationCommands) resvTRES(ask *resvAsk, v string) error {
 		switch {
 		case isGPU && (gpu == "" || gpu[0] == ':'):
 			n, err := strconv.ParseInt(num, 10, 32)
-			if err != nil || n <= 0 || ask.gpus > 0 || !slices.Contains(d.t.Config.GresTypes, "gpu") {
+			if err != nil || n <= 0 || ask.gpus > 0 ||
+				!slices.Contains(d.t.Config.GresTypes, "gpu") {
 				return spec.Refuse(spec.CodeInvalidGRES, "TRES="+item)
 			}
 			ask.gpus, ask.gpuType = n, strings.TrimPrefix(gpu, ":")
 		case ask.perNode && name != "cpu":
-			return spec.Refuse(spec.CodeBadRequest, "TRESPerNode="+item+": cpu and gres/gpu are of a node")
+			return spec.Refuse(
+				spec.CodeBadRequest,
+				"TRESPerNode="+item+": cpu and gres/gpu are of a node",
+			)
 		case name == "cpu":
 			n, err := strconv.ParseInt(num, 10, 32)
 			if err != nil || n <= 0 {
@@ -75,7 +79,10 @@ func (d reservationCommands) resvTRES(ask *resvAsk, v string) error {
 			}
 			ask.r.Licenses = append(slices.Clone(ask.r.Licenses), list...)
 		default:
-			return spec.Refuse(spec.CodeDisabled, "TRES="+item+" of a reservation is not implemented in this release: cpu, node, gres/gpu and license/name are")
+			return spec.Refuse(
+				spec.CodeDisabled,
+				"TRES="+item+" of a reservation is not implemented in this release: cpu, node, gres/gpu and license/name are",
+			)
 		}
 	}
 	return nil
@@ -106,10 +113,28 @@ func (d reservationCommands) settleResvCores(ask *resvAsk) error {
 			continue
 		}
 		if free, who := d.freeCores(reservation, node); free < int64(reservation.Cores[i]) {
-			return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d cores for it in that time, and %d are asked for%s", name, free, reservation.Cores[i], who))
+			return spec.Refuse(
+				spec.CodeNodesBusy,
+				fmt.Sprintf(
+					"%s has %d cores for it in that time, and %d are asked for%s",
+					name,
+					free,
+					reservation.Cores[i],
+					who,
+				),
+			)
 		}
 		if free, who := d.freeGPUs(reservation, node); free < reservation.GPUsOf(name) {
-			return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d GPUs for it in that time, and %d are asked for%s", name, free, reservation.GPUsOf(name), who))
+			return spec.Refuse(
+				spec.CodeNodesBusy,
+				fmt.Sprintf(
+					"%s has %d GPUs for it in that time, and %d are asked for%s",
+					name,
+					free,
+					reservation.GPUsOf(name),
+					who,
+				),
+			)
 		}
 	}
 	reservation.TRES = d.coresTRES(reservation)
@@ -141,7 +166,8 @@ func (d reservationCommands) replaceCores(reservation *spec.Reservation) error {
 	reservation.Nodes = slices.Clone(before)
 	for i, name := range before {
 		old := d.t.Node(name)
-		if old != nil && old.Usable() && !(reservation.Flags.Has(spec.ResvReplace) && d.runsIn(reservation, old)) {
+		if old != nil && old.Usable() &&
+			!(reservation.Flags.Has(spec.ResvReplace) && d.runsIn(reservation, old)) {
 			continue
 		}
 		typ := ""
@@ -149,12 +175,14 @@ func (d reservationCommands) replaceCores(reservation *spec.Reservation) error {
 			typ = old.GPUs[0].Type
 		}
 		for _, node := range d.resvNodes(reservation) {
-			if slices.Contains(reservation.Nodes, node.Spec.Name) || (reservation.GPUs != nil && !oneKind(node, typ)) {
+			if slices.Contains(reservation.Nodes, node.Spec.Name) ||
+				(reservation.GPUs != nil && !oneKind(node, typ)) {
 				continue
 			}
 			cores, _ := d.freeCores(reservation, node)
 			gpus, _ := d.freeGPUs(reservation, node)
-			if cores >= int64(reservation.Cores[i]) && (reservation.GPUs == nil || gpus >= int64(reservation.GPUs[i])) {
+			if cores >= int64(reservation.Cores[i]) &&
+				(reservation.GPUs == nil || gpus >= int64(reservation.GPUs[i])) {
 				reservation.Nodes[i] = node.Spec.Name
 				break
 			}
@@ -163,7 +191,11 @@ func (d reservationCommands) replaceCores(reservation *spec.Reservation) error {
 	if slices.Equal(reservation.Nodes, before) {
 		return nil
 	}
-	reservation.Cores, reservation.GPUs = slices.Clone(reservation.Cores), slices.Clone(reservation.GPUs)
+	reservation.Cores, reservation.GPUs = slices.Clone(
+		reservation.Cores,
+	), slices.Clone(
+		reservation.GPUs,
+	)
 	d.sortCores(reservation)
 	reservation.TRES = d.coresTRES(reservation)
 	return d.Emit(&event.ReservationPut{Reservation: *reservation})
@@ -171,7 +203,10 @@ func (d reservationCommands) replaceCores(reservation *spec.Reservation) error {
 
 // runsIn tells whether a job of a reservation runs on a node.
 func (d reservationCommands) runsIn(r *spec.Reservation, n *state.Node) bool {
-	return slices.ContainsFunc(n.Jobs, func(uid spec.JobUID) bool { return d.t.Job(uid).Alloc.Reservation == r.Name })
+	return slices.ContainsFunc(
+		n.Jobs,
+		func(uid spec.JobUID) bool { return d.t.Job(uid).Alloc.Reservation == r.Name },
+	)
 }
 
 // chooseCores sets the nodes of a reservation of cores, and how many it has of
@@ -193,7 +228,10 @@ func (d reservationCommands) chooseCores(ask *resvAsk) error {
 	}
 	total = max(total, ask.cpus)
 	if want > total {
-		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("%d nodes for %d cores", want, total))
+		return spec.Refuse(
+			spec.CodeNodeCountInvalid,
+			fmt.Sprintf("%d nodes for %d cores", want, total),
+		)
 	}
 	reservation.Nodes, reservation.Cores = nil, nil
 	type share struct {
@@ -224,11 +262,20 @@ func (d reservationCommands) chooseCores(ask *resvAsk) error {
 		}
 	}
 	if left > 0 {
-		return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%d of %d cores are not free in that time", left, total))
+		return spec.Refuse(
+			spec.CodeNodesBusy,
+			fmt.Sprintf("%d of %d cores are not free in that time", left, total),
+		)
 	}
 	slices.SortFunc(list, func(a, b share) int { return int(a.node.ID) - int(b.node.ID) })
 	for _, s := range list {
-		reservation.Nodes, reservation.Cores = append(reservation.Nodes, s.node.Spec.Name), append(reservation.Cores, uint32(s.cores))
+		reservation.Nodes, reservation.Cores = append(
+			reservation.Nodes,
+			s.node.Spec.Name,
+		), append(
+			reservation.Cores,
+			uint32(s.cores),
+		)
 	}
 	return nil
 }
@@ -239,7 +286,13 @@ func (d reservationCommands) namedCores(ask *resvAsk) error {
 		return err
 	}
 	if ask.cpus > 0 || len(ask.cores) != len(ask.r.Nodes) {
-		return spec.Refuse(spec.CodeCPUCountInvalid, fmt.Sprintf("with Nodes, CoreCnt is a number for each of the %d nodes: CoreCnt=2,4", len(ask.r.Nodes)))
+		return spec.Refuse(
+			spec.CodeCPUCountInvalid,
+			fmt.Sprintf(
+				"with Nodes, CoreCnt is a number for each of the %d nodes: CoreCnt=2,4",
+				len(ask.r.Nodes),
+			),
+		)
 	}
 	ask.r.Cores = ask.cores
 	return nil
@@ -248,14 +301,18 @@ func (d reservationCommands) namedCores(ask *resvAsk) error {
 // freeCores is how many cores of a node a reservation could have: those that no
 // other has at the same time, and no job that may run into it. who says who has
 // the others.
-func (d reservationCommands) freeCores(reservation *spec.Reservation, node *state.Node) (free int64, who string) {
+func (d reservationCommands) freeCores(
+	reservation *spec.Reservation,
+	node *state.Node,
+) (free int64, who string) {
 	threads := max(node.Spec.ThreadsPerCore, 1)
 	held, who, whole := d.heldBeside(reservation, node)
 	if whole {
 		return 0, who
 	}
 	for i := range d.t.Parts.List {
-		if p := &d.t.Parts.List[i]; p.Nodes.Has(int(node.ID)) && p.Spec.Sharers(spec.Oversubscribe) > 1 {
+		if p := &d.t.Parts.List[i]; p.Nodes.Has(int(node.ID)) &&
+			p.Spec.Sharers(spec.Oversubscribe) > 1 {
 			return 0, "; partition " + p.Spec.Name + " shares its CPUs (OverSubscribe), so that only whole nodes can be reserved"
 		}
 	}
@@ -265,11 +322,16 @@ func (d reservationCommands) freeCores(reservation *spec.Reservation, node *stat
 // heldBeside is what others hold of a node while a reservation is there: other
 // reservations, the last of which who names, and jobs that may run into it.
 // whole tells that one of them has the whole node.
-func (d reservationCommands) heldBeside(reservation *spec.Reservation, node *state.Node) (held place.Free, who string, whole bool) {
+func (d reservationCommands) heldBeside(
+	reservation *spec.Reservation,
+	node *state.Node,
+) (held place.Free, who string, whole bool) {
 	mine := timeline.Windows(reservation, d.t.Now)
 	for i := range d.t.Reservations {
 		o := &d.t.Reservations[i]
-		if o.Name == reservation.Name || (reservation.Flags|o.Flags)&resvShare != 0 || !slices.Contains(o.Nodes, node.Spec.Name) || !windowsMeet(mine, timeline.Windows(o, d.t.Now)) {
+		if o.Name == reservation.Name || (reservation.Flags|o.Flags)&resvShare != 0 ||
+			!slices.Contains(o.Nodes, node.Spec.Name) ||
+			!windowsMeet(mine, timeline.Windows(o, d.t.Now)) {
 			continue
 		}
 		who = "; reservation " + o.Name + " is there"
@@ -285,7 +347,9 @@ func (d reservationCommands) heldBeside(reservation *spec.Reservation, node *sta
 	}
 	for _, uid := range node.Jobs {
 		job := d.t.Job(uid)
-		if i := job.Alloc.Index(node.ID); i >= 0 && !job.Done.Has(i) && job.Alloc.Reservation != reservation.Name && max(job.Deadline(), d.t.Now+1) > reservation.Start {
+		if i := job.Alloc.Index(node.ID); i >= 0 && !job.Done.Has(i) &&
+			job.Alloc.Reservation != reservation.Name &&
+			max(job.Deadline(), d.t.Now+1) > reservation.Start {
 			held.CPU += int64(job.Alloc.Nodes[i].CPUs.Count())
 			held.GPU += int64(len(job.Alloc.Nodes[i].GPUs))
 		}

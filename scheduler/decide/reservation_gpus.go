@@ -16,7 +16,10 @@ func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
 	reservation := ask.r
 	reservation.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
 	if ask.cores != nil {
-		return spec.Refuse(spec.CodeCPUCountInvalid, "the cores beside GPUs are said with TRES=cpu=")
+		return spec.Refuse(
+			spec.CodeCPUCountInvalid,
+			"the cores beside GPUs are said with TRES=cpu=",
+		)
 	}
 	var list []*state.Node
 	want := 0 // nodes; 0 = as many as it takes
@@ -40,7 +43,10 @@ func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
 		total *= int64(want)
 	}
 	if int64(want) > total {
-		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("%d nodes for %d GPUs", want, total))
+		return spec.Refuse(
+			spec.CodeNodeCountInvalid,
+			fmt.Sprintf("%d nodes for %d GPUs", want, total),
+		)
 	}
 	reservation.Nodes = nil
 	reservation.Cores = nil
@@ -59,7 +65,15 @@ func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
 			take = each
 			if free < take {
 				if ask.nodes != "" {
-					return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%s has %d GPUs for it in that time, and %d are asked for", node.Spec.Name, free, take))
+					return spec.Refuse(
+						spec.CodeNodesBusy,
+						fmt.Sprintf(
+							"%s has %d GPUs for it in that time, and %d are asked for",
+							node.Spec.Name,
+							free,
+							take,
+						),
+					)
 				}
 				continue
 			}
@@ -77,7 +91,14 @@ func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
 		}
 	}
 	if left > 0 {
-		return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf("%d of %d GPUs, or the cores beside them, are not free in that time", left, total))
+		return spec.Refuse(
+			spec.CodeNodesBusy,
+			fmt.Sprintf(
+				"%d of %d GPUs, or the cores beside them, are not free in that time",
+				left,
+				total,
+			),
+		)
 	}
 	d.sortCores(reservation)
 	return nil
@@ -89,7 +110,10 @@ func (d reservationCommands) sortCores(reservation *spec.Reservation) {
 	names := slices.Clone(reservation.Nodes)
 	cores := slices.Clone(reservation.Cores)
 	gpus := slices.Clone(reservation.GPUs)
-	slices.SortFunc(reservation.Nodes, func(a, b string) int { return int(d.t.NodeIDs[a]) - int(d.t.NodeIDs[b]) })
+	slices.SortFunc(
+		reservation.Nodes,
+		func(a, b string) int { return int(d.t.NodeIDs[a]) - int(d.t.NodeIDs[b]) },
+	)
 	for i, name := range reservation.Nodes {
 		k := slices.Index(names, name)
 		reservation.Cores[i] = cores[k]
@@ -116,12 +140,16 @@ func (d reservationCommands) coresBeside(ask *resvAsk, node *state.Node, gpus, t
 // oneKind tells whether all GPUs of a node are whole ones of a type, any without
 // one.
 func oneKind(n *state.Node, typ string) bool {
-	return n.Shares == nil && (typ == "" || !slices.ContainsFunc(n.GPUs, func(g spec.GPU) bool { return g.Type != typ }))
+	return n.Shares == nil &&
+		(typ == "" || !slices.ContainsFunc(n.GPUs, func(g spec.GPU) bool { return g.Type != typ }))
 }
 
 // freeGPUs is how many GPUs of a node a reservation could have: those that no
 // other keeps at the same time, and no job that may run into it holds.
-func (d reservationCommands) freeGPUs(reservation *spec.Reservation, node *state.Node) (free int64, who string) {
+func (d reservationCommands) freeGPUs(
+	reservation *spec.Reservation,
+	node *state.Node,
+) (free int64, who string) {
 	held, who, whole := d.heldBeside(reservation, node)
 	if whole {
 		return 0, who

@@ -29,7 +29,10 @@ func (d reservationCommands) createReservation(create CreateReservation) error {
 		reservation.Name = d.freeName(create.Set)
 	}
 	if strings.ContainsAny(reservation.Name, ", \t\n=") {
-		return spec.Refuse(spec.CodeInvalidReservation, fmt.Sprintf("%q is not a valid reservation name", reservation.Name))
+		return spec.Refuse(
+			spec.CodeInvalidReservation,
+			fmt.Sprintf("%q is not a valid reservation name", reservation.Name),
+		)
 	}
 	if d.t.Reservation(reservation.Name) != nil {
 		return spec.Refuse(spec.CodeReservationExists, reservation.Name)
@@ -56,7 +59,8 @@ func (d reservationCommands) updateReservation(c UpdateReservation) error {
 	if err := d.readReservation(ask, c.Set); err != nil {
 		return err
 	}
-	if ask.startGiven && timeline.ReservationActive(old, d.t.Now) && reservation.Start != old.Start {
+	if ask.startGiven && timeline.ReservationActive(old, d.t.Now) &&
+		reservation.Start != old.Start {
 		return spec.Refuse(spec.CodeReservationInUse, "it has begun")
 	}
 	if err := d.settleReservation(ask); err != nil {
@@ -72,7 +76,8 @@ func (d reservationCommands) deleteReservation(c DeleteReservation) error {
 	if reservation == nil {
 		return spec.Refuse(spec.CodeInvalidReservation, c.Name)
 	}
-	if a := d.t.Actor; !c.Admin && (!reservation.Flags.Has(spec.ResvUserDelete) || !slices.Contains(reservation.Users, a.Name)) {
+	if a := d.t.Actor; !c.Admin &&
+		(!reservation.Flags.Has(spec.ResvUserDelete) || !slices.Contains(reservation.Users, a.Name)) {
 		return spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	if running, _ := d.resvJobs(reservation.Name); running > 0 {
@@ -115,7 +120,10 @@ func (d reservationCommands) resvJobs(name string) (running, waiting int) {
 		return true
 	})
 	d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
-		if slices.Contains(strings.Split(d.t.Job(spec.JobUID(uid)).Spec.Place.Reservation, ","), name) {
+		if slices.Contains(
+			strings.Split(d.t.Job(spec.JobUID(uid)).Spec.Place.Reservation, ","),
+			name,
+		) {
 			waiting++
 		}
 		return true
@@ -253,7 +261,9 @@ func (d reservationCommands) instant(v string) (spec.Instant, error) {
 		if rest == "" {
 			return d.t.Now, nil
 		}
-		if sec, err := format.ParseDuration(strings.TrimPrefix(rest, "+")); err == nil && rest[0] == '+' && sec != format.Infinite {
+		if sec, err := format.ParseDuration(strings.TrimPrefix(rest, "+")); err == nil &&
+			rest[0] == '+' &&
+			sec != format.Infinite {
 			return d.t.Now.Add(spec.Seconds(sec)), nil
 		}
 	} else if n, err := strconv.ParseInt(v, 10, 64); err == nil && n > 0 {
@@ -285,7 +295,13 @@ func resvLength(old spec.Span, v string, mode byte) (spec.Span, error) {
 }
 
 // resvNames sets, adds to or takes from a list of names; -name is an exception.
-func (d reservationCommands) resvNames(to *[]string, v string, mode byte, known func(string) bool, code spec.Code) error {
+func (d reservationCommands) resvNames(
+	to *[]string,
+	v string,
+	mode byte,
+	known func(string) bool,
+	code spec.Code,
+) error {
 	var names []string
 	for _, n := range strings.FieldsFunc(v, func(c rune) bool { return c == ',' }) {
 		if mode == 0 && n[0] == '+' {
@@ -395,7 +411,11 @@ func (d reservationCommands) settleResvTime(ask *resvAsk) error {
 		reservation.End = reservation.Start.Add(ask.length)
 	}
 	for reservation.Flags.Has(spec.ResvForceStart) && reservation.Repeats() && reservation.Start < reservation.End && reservation.End <= d.t.Now {
-		reservation.Start, reservation.End = reservation.Next(reservation.Start), reservation.Next(reservation.Start).Add(reservation.End.Sub(reservation.Start)) // the one that would be now
+		reservation.Start, reservation.End = reservation.Next(
+			reservation.Start,
+		), reservation.Next(reservation.Start).
+			Add(reservation.End.Sub(reservation.Start))
+		// the one that would be now
 	}
 	if reservation.End <= reservation.Start || reservation.End <= d.t.Now {
 		return spec.Refuse(spec.CodeInvalidTime, "it would end before it begins, or in the past")
@@ -412,8 +432,12 @@ func (d reservationCommands) settleResvTime(ask *resvAsk) error {
 func (d reservationCommands) settleResvNodes(ask *resvAsk) error {
 	reservation := ask.r
 	if reservation.Flags.Has(spec.ResvLicenseOnly) {
-		if len(reservation.Licenses) == 0 || ask.nodes != "" || ask.choose || len(reservation.Nodes) > 0 {
-			return spec.Refuse(spec.CodeInvalidLicense, "a reservation with LICENSE_ONLY has Licenses and no nodes")
+		if len(reservation.Licenses) == 0 || ask.nodes != "" || ask.choose ||
+			len(reservation.Nodes) > 0 {
+			return spec.Refuse(
+				spec.CodeInvalidLicense,
+				"a reservation with LICENSE_ONLY has Licenses and no nodes",
+			)
 		}
 		return nil
 	}
@@ -459,7 +483,10 @@ func (d reservationCommands) namedResvNodes(ask *resvAsk) error {
 	}
 	for _, name := range reservation.Nodes {
 		if !slices.Contains(before, name) && d.busyInto(reservation, d.t.Node(name)) {
-			return spec.Refuse(spec.CodeNodesBusy, name+": jobs run there into the reservation; add the flag IGNORE_JOBS, or begin later")
+			return spec.Refuse(
+				spec.CodeNodesBusy,
+				name+": jobs run there into the reservation; add the flag IGNORE_JOBS, or begin later",
+			)
 		}
 	}
 	return nil
@@ -474,7 +501,8 @@ func (d reservationCommands) listResvNodes(ask *resvAsk) error {
 		reservation.Flags |= spec.ResvAllNodes
 		for id := range len(d.t.NodeIDs) {
 			n := d.t.NodeByID(spec.NodeID(id))
-			if p := d.t.Parts.Find(reservation.Part); n != nil && !n.Removed && (p == nil || p.Nodes.Has(id)) {
+			if p := d.t.Parts.Find(reservation.Part); n != nil && !n.Removed &&
+				(p == nil || p.Nodes.Has(id)) {
 				names = append(names, n.Spec.Name)
 			}
 		}
@@ -519,7 +547,8 @@ func (d reservationCommands) resvConflict(reservation *spec.Reservation, node st
 	mine := timeline.Windows(reservation, d.t.Now)
 	for i := range d.t.Reservations {
 		o := &d.t.Reservations[i]
-		if o.Name != reservation.Name && o.Flags&resvShare == 0 && slices.Contains(o.Nodes, node) && windowsMeet(mine, timeline.Windows(o, d.t.Now)) {
+		if o.Name != reservation.Name && o.Flags&resvShare == 0 && slices.Contains(o.Nodes, node) &&
+			windowsMeet(mine, timeline.Windows(o, d.t.Now)) {
 			return o.Name
 		}
 	}
@@ -529,17 +558,25 @@ func (d reservationCommands) resvConflict(reservation *spec.Reservation, node st
 // windowsMeet tells whether two lists of windows have an instant in common.
 func windowsMeet(a, b []timeline.Window) bool {
 	return slices.ContainsFunc(a, func(m timeline.Window) bool {
-		return slices.ContainsFunc(b, func(w timeline.Window) bool { return m.From < w.To && w.From < m.To })
+		return slices.ContainsFunc(
+			b,
+			func(w timeline.Window) bool { return m.From < w.To && w.From < m.To },
+		)
 	})
 }
 
 // chooseResvNodes picks nodes in service that no job and no other reservation
 // holds in that time: those of the lowest weight, idle ones first. keep are
 // nodes it has already; nil if there are not enough.
-func (d reservationCommands) chooseResvNodes(reservation *spec.Reservation, want int, keep []string) []string {
+func (d reservationCommands) chooseResvNodes(
+	reservation *spec.Reservation,
+	want int,
+	keep []string,
+) []string {
 	out := slices.Clone(keep)
 	for _, n := range d.resvNodes(reservation) {
-		if len(out) < want && !slices.Contains(out, n.Spec.Name) && !d.busyInto(reservation, n) && d.resvConflict(reservation, n.Spec.Name) == "" {
+		if len(out) < want && !slices.Contains(out, n.Spec.Name) && !d.busyInto(reservation, n) &&
+			d.resvConflict(reservation, n.Spec.Name) == "" {
 			out = append(out, n.Spec.Name)
 		}
 	}
@@ -621,7 +658,8 @@ func (d reservationCommands) tickReservation(reservation spec.Reservation) error
 	}
 	keep := slices.DeleteFunc(slices.Clone(reservation.Nodes), func(name string) bool {
 		n := d.t.Node(name)
-		return n == nil || !n.Usable() || (reservation.Flags.Has(spec.ResvReplace) && len(n.Jobs) > 0)
+		return n == nil || !n.Usable() ||
+			(reservation.Flags.Has(spec.ResvReplace) && len(n.Jobs) > 0)
 	})
 	if len(keep) == len(reservation.Nodes) {
 		return nil
@@ -636,7 +674,9 @@ func (d reservationCommands) tickReservation(reservation spec.Reservation) error
 
 // purgeReservation notes since when nobody uses a reservation, and ends it
 // when that is long enough ago.
-func (d reservationCommands) purgeReservation(reservation *spec.Reservation) (gone bool, err error) {
+func (d reservationCommands) purgeReservation(
+	reservation *spec.Reservation,
+) (gone bool, err error) {
 	running, waiting := d.resvJobs(reservation.Name)
 	switch idle := running+waiting == 0; {
 	case idle && reservation.IdleFrom == 0:

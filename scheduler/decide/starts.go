@@ -24,14 +24,16 @@ type proposalCheck struct{ *decision }
 // that the head no longer allows.
 func (d proposalCheck) commitProposal(o *commit.Proposal) error {
 	for _, uid := range o.Eligible {
-		if j := d.t.Job(uid); j != nil && j.State == spec.Pending && j.Eligible == 0 && j.Hold == spec.NotHeld {
+		if j := d.t.Job(uid); j != nil && j.State == spec.Pending && j.Eligible == 0 &&
+			j.Hold == spec.NotHeld {
 			if err := d.Emit(&event.JobEligible{UID: uid, NoAccrue: !d.usage().mayAccrue(j.Spec, j.Assoc, j.Count())}); err != nil {
 				return err
 			}
 		}
 	}
 	for i := range o.Ends {
-		if j := d.t.Job(o.Ends[i].UID); j != nil && j.State == spec.Pending && d.stillOver(j, &o.Ends[i]) {
+		if j := d.t.Job(o.Ends[i].UID); j != nil && j.State == spec.Pending &&
+			d.stillOver(j, &o.Ends[i]) {
 			if err := d.Emit(&o.Ends[i]); err != nil {
 				return err
 			}
@@ -40,7 +42,10 @@ func (d proposalCheck) commitProposal(o *commit.Proposal) error {
 	// A task that starts ends what its array's record claims: those who make room
 	// for the next task come behind that.
 	late := func(pr commit.Preempt) bool {
-		return slices.ContainsFunc(o.Starts[:pr.After], func(s commit.Start) bool { return s.UID == pr.For })
+		return slices.ContainsFunc(
+			o.Starts[:pr.After],
+			func(s commit.Start) bool { return s.UID == pr.For },
+		)
 	}
 	if err := d.commitPreempts(o.Preempts, func(pr commit.Preempt) bool { return !late(pr) }); err != nil {
 		return err
@@ -96,7 +101,8 @@ func (d proposalCheck) stillOver(job *state.Job, ended *event.JobEnded) bool {
 func (d proposalCheck) commitReasons(list []event.JobReason) error {
 	ev := &event.ReasonsChanged{}
 	for _, r := range list {
-		if j := d.t.Job(r.UID); j != nil && j.State == spec.Pending && isNews(j, &r) && (j.Hold == spec.NotHeld) == notHold(r.Reason.Code) {
+		if j := d.t.Job(r.UID); j != nil && j.State == spec.Pending && isNews(j, &r) &&
+			(j.Hold == spec.NotHeld) == notHold(r.Reason.Code) {
 			ev.Jobs = append(ev.Jobs, r)
 		}
 	}
@@ -173,15 +179,23 @@ func (d proposalCheck) dependencyHolds(job *state.Job, task int64) bool {
 
 // underCap tells whether the partition's MaxCPUsPerNode leaves room for one
 // node's part of an allocation.
-func (d proposalCheck) underCap(caps []place.Cap, node *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc) bool {
+func (d proposalCheck) underCap(
+	caps []place.Cap,
+	node *state.Node,
+	alloc *spec.Allocation,
+	a *spec.NodeAlloc,
+) bool {
 	for i := range caps {
-		if caps[i].Resv != nil || caps[i].Partition != alloc.Partition || alloc.Whole || caps[i].Share > 0 || alloc.Share > 0 {
+		if caps[i].Resv != nil || caps[i].Partition != alloc.Partition || alloc.Whole ||
+			caps[i].Share > 0 ||
+			alloc.Share > 0 {
 			continue
 		}
 		left := caps[i].CPUs - int64(a.CPUs.Count())
 		for _, uid := range node.Jobs {
 			j := d.t.Job(uid)
-			if k := j.Alloc.Index(node.ID); !j.Yields && j.Alloc.Partition == alloc.Partition && !j.Done.Has(k) {
+			if k := j.Alloc.Index(node.ID); !j.Yields && j.Alloc.Partition == alloc.Partition &&
+				!j.Done.Has(k) {
 				left -= int64(j.Alloc.Nodes[k].CPUs.Count())
 			}
 		}
@@ -195,8 +209,17 @@ func (d proposalCheck) underCap(caps []place.Cap, node *state.Node, alloc *spec.
 // besideCores tells whether one node's part of an allocation leaves reservations
 // of cores theirs for as long as the job may run: its own, or the magnetic one that
 // it is drawn into, has enough for all jobs in it, and the others have theirs.
-func (d proposalCheck) besideCores(view *timeline.ReservationView, node *state.Node, alloc *spec.Allocation, a *spec.NodeAlloc, limit spec.Span) bool {
-	if !slices.ContainsFunc(d.t.Reservations, func(r spec.Reservation) bool { return r.CoresOf(node.Spec.Name) > 0 }) {
+func (d proposalCheck) besideCores(
+	view *timeline.ReservationView,
+	node *state.Node,
+	alloc *spec.Allocation,
+	a *spec.NodeAlloc,
+	limit spec.Span,
+) bool {
+	if !slices.ContainsFunc(
+		d.t.Reservations,
+		func(r spec.Reservation) bool { return r.CoresOf(node.Spec.Name) > 0 },
+	) {
 		return true
 	}
 	as := *alloc
@@ -233,7 +256,8 @@ func available(n *state.Node, a *spec.NodeAlloc, share uint32, memory bool) bool
 		if spec.Shares(count.Name) && len(a.Shares) > 0 {
 			continue // counted by device
 		}
-		if !sharedGRES(n, count) && typedAmount(n.GRES, count)-typedAmount(n.UsedGRES, count) < count.N {
+		if !sharedGRES(n, count) &&
+			typedAmount(n.GRES, count)-typedAmount(n.UsedGRES, count) < count.N {
 			return false
 		}
 	}
@@ -252,7 +276,10 @@ func typedAmount(list []spec.Count, count spec.Count) int64 {
 
 // sharedGRES tells a resource that any number of jobs may use at once.
 func sharedGRES(n *state.Node, c spec.Count) bool {
-	return slices.ContainsFunc(n.Spec.GRES, func(g spec.GRESSpec) bool { return g.Name == c.Name && g.NoConsume })
+	return slices.ContainsFunc(
+		n.Spec.GRES,
+		func(g spec.GRESSpec) bool { return g.Name == c.Name && g.NoConsume },
+	)
 }
 
 func gpuFree(n *state.Node, uuid string) bool {
@@ -288,7 +315,10 @@ func (d proposalCheck) startTogether(list []commit.Start) error {
 
 // commitPreempts tells some of the victims of a pass to end, but for those that
 // the rules no longer name.
-func (d proposalCheck) commitPreempts(list []commit.Preempt, which func(pr commit.Preempt) bool) error {
+func (d proposalCheck) commitPreempts(
+	list []commit.Preempt,
+	which func(pr commit.Preempt) bool,
+) error {
 	for i := range list {
 		pr := &list[i]
 		if !which(*pr) {
@@ -327,11 +357,14 @@ func (d proposalCheck) commitTurns(o *commit.Proposal) error {
 // that are to do so instead still run, and nobody else has its CPUs.
 func (d proposalCheck) turnHolds(turn *commit.Turn) bool {
 	job := d.t.Job(turn.UID)
-	if job == nil || job.State != spec.Suspended || !job.Auto || job.Attempt != turn.Attempt || job.Ending != nil || commit.ExceedsPartitionCPUs(d.t.State, job, turn.Instead) {
+	if job == nil || job.State != spec.Suspended || !job.Auto || job.Attempt != turn.Attempt ||
+		job.Ending != nil ||
+		commit.ExceedsPartitionCPUs(d.t.State, job, turn.Instead) {
 		return false
 	}
 	for _, r := range turn.Instead {
-		if o := d.t.Job(r.UID); o == nil || o.State != spec.Running || o.Attempt != r.Attempt || o.Ending != nil {
+		if o := d.t.Job(r.UID); o == nil || o.State != spec.Running || o.Attempt != r.Attempt ||
+			o.Ending != nil {
 			return false
 		}
 	}
@@ -347,7 +380,10 @@ func (d proposalCheck) turnHolds(turn *commit.Turn) bool {
 		for _, uid := range node.Jobs {
 			o := d.t.Job(uid)
 			if !o.Yields && o.Alloc.Nodes[o.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) &&
-				!slices.ContainsFunc(turn.Instead, func(r commit.Run) bool { return r.UID == uid }) {
+				!slices.ContainsFunc(
+					turn.Instead,
+					func(r commit.Run) bool { return r.UID == uid },
+				) {
 				return false
 			}
 		}

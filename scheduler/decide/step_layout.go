@@ -68,10 +68,19 @@ func stepNodes(job *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]ste
 	var out []stepNode
 	for i := range job.Alloc.Nodes {
 		alloc := &job.Alloc.Nodes[i]
-		if job.Done.Has(i) || slices.Contains(job.Leaving, alloc.Name) || slices.Contains(without, alloc.Name) || (s.Relative > 0 && uint32(i) < s.Relative-1) {
+		if job.Done.Has(i) || slices.Contains(job.Leaving, alloc.Name) ||
+			slices.Contains(without, alloc.Name) ||
+			(s.Relative > 0 && uint32(i) < s.Relative-1) {
 			continue
 		}
-		node := stepNode{whole: alloc, cpus: alloc.CPUs, gpus: alloc.GPUs, mem: alloc.Mem, named: slices.Contains(names, alloc.Name), most: int(most)}
+		node := stepNode{
+			whole: alloc,
+			cpus:  alloc.CPUs,
+			gpus:  alloc.GPUs,
+			mem:   alloc.Mem,
+			named: slices.Contains(names, alloc.Name),
+			most:  int(most),
+		}
 		if taken && !s.Overlap && !s.External {
 			node.less(job)
 		}
@@ -79,11 +88,17 @@ func stepNodes(job *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]ste
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(out, func(n stepNode) bool { return n.whole.Name == name }) {
-			return nil, spec.Refuse(spec.CodeNodeConfigUnavailable, "node "+name+" is not one of the job's, or is excluded")
+			return nil, spec.Refuse(
+				spec.CodeNodeConfigUnavailable,
+				"node "+name+" is not one of the job's, or is excluded",
+			)
 		}
 	}
 	if len(out) == 0 {
-		return nil, spec.Refuse(spec.CodeNodeConfigUnavailable, "no node of the job is left for the step")
+		return nil, spec.Refuse(
+			spec.CodeNodeConfigUnavailable,
+			"no node of the job is left for the step",
+		)
 	}
 	return out, nil
 }
@@ -111,7 +126,11 @@ type stepSize struct {
 }
 
 func sizeStep(job *state.Job, s *spec.StepSpec, nodes []stepNode) (stepSize, error) {
-	z := stepSize{least: int(s.MinNodes), most: int(max(s.MinNodes, s.MaxNodes)), tasks: int(s.Tasks)}
+	z := stepSize{
+		least: int(s.MinNodes),
+		most:  int(max(s.MinNodes, s.MaxNodes)),
+		tasks: int(s.Tasks),
+	}
 	named := 0
 	for i := range nodes {
 		if nodes[i].named {
@@ -133,9 +152,19 @@ func sizeStep(job *state.Job, s *spec.StepSpec, nodes []stepNode) (stepSize, err
 	z.most = min(z.most, len(nodes))
 	switch {
 	case z.least > len(nodes):
-		return z, spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("the job has %d nodes for the step, and it asks for %d", len(nodes), z.least))
+		return z, spec.Refuse(
+			spec.CodeNodeCountInvalid,
+			fmt.Sprintf(
+				"the job has %d nodes for the step, and it asks for %d",
+				len(nodes),
+				z.least,
+			),
+		)
 	case z.tasks > 0 && z.tasks < z.least:
-		return z, spec.Refuse(spec.CodeTaskCountInvalid, fmt.Sprintf("%d tasks cannot be on %d nodes", z.tasks, z.least))
+		return z, spec.Refuse(
+			spec.CodeTaskCountInvalid,
+			fmt.Sprintf("%d tasks cannot be on %d nodes", z.tasks, z.least),
+		)
 	case z.tasks > maxStepTasks:
 		return z, spec.Refuse(spec.CodeTaskCountInvalid, "")
 	}
@@ -218,7 +247,10 @@ func (n *stepNode) room(s *spec.StepSpec) int {
 }
 
 func asksGPUs(s *spec.StepSpec) bool {
-	return slices.ContainsFunc(slices.Concat(s.PerNode, s.PerStep, s.PerTask), func(c spec.Count) bool { return c.Name == "gpu" })
+	return slices.ContainsFunc(
+		slices.Concat(s.PerNode, s.PerStep, s.PerTask),
+		func(c spec.Count) bool { return c.Name == "gpu" },
+	)
 }
 
 func countGPUs(list []spec.GPURef, typ string) int {
@@ -233,7 +265,13 @@ func countGPUs(list []spec.GPURef, typ string) int {
 
 // spread deals the tasks: as the job's own are where the step has as many, else
 // one to each node and then node after node, or turn by turn (cyclic, plane).
-func spread(job *state.Job, s *spec.StepSpec, z stepSize, nodes []stepNode, chosen, room []int) ([]int, error) {
+func spread(
+	job *state.Job,
+	s *spec.StepSpec,
+	z stepSize,
+	nodes []stepNode,
+	chosen, room []int,
+) ([]int, error) {
 	counts := make([]int, len(chosen))
 	most := func(k int) int {
 		r := room[chosen[k]]
@@ -279,15 +317,25 @@ func spread(job *state.Job, s *spec.StepSpec, z stepSize, nodes []stepNode, chos
 		}
 	}
 	if left > 0 {
-		return nil, spec.Refuse(spec.CodeTooManyCPUs, fmt.Sprintf("%d of its %d tasks find no CPUs in the job", left, z.tasks))
+		return nil, spec.Refuse(
+			spec.CodeTooManyCPUs,
+			fmt.Sprintf("%d of its %d tasks find no CPUs in the job", left, z.tasks),
+		)
 	}
 	return counts, nil
 }
 
 // asJob gives a step with as many tasks as the job, on all of its nodes, the
 // job's own tasks on each.
-func asJob(job *state.Job, s *spec.StepSpec, nodes []stepNode, chosen, counts []int, most func(int) int) bool {
-	if s.TasksPerNode > 0 || s.Distribution != "" || len(chosen) != len(job.Alloc.Nodes) || s.Tasks != job.Alloc.Tasks {
+func asJob(
+	job *state.Job,
+	s *spec.StepSpec,
+	nodes []stepNode,
+	chosen, counts []int,
+	most func(int) int,
+) bool {
+	if s.TasksPerNode > 0 || s.Distribution != "" || len(chosen) != len(job.Alloc.Nodes) ||
+		s.Tasks != job.Alloc.Tasks {
 		return false
 	}
 	sum := 0
@@ -327,7 +375,13 @@ func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.
 			continue
 		}
 		node := &nodes[i]
-		alloc := spec.NodeAlloc{ID: node.whole.ID, Name: node.whole.Name, Tasks: uint32(counts[k]), CPUs: node.cpus, Mem: s.MemPerNode}
+		alloc := spec.NodeAlloc{
+			ID:    node.whole.ID,
+			Name:  node.whole.Name,
+			Tasks: uint32(counts[k]),
+			CPUs:  node.cpus,
+			Mem:   s.MemPerNode,
+		}
 		if s.Exact && !s.Overcommit {
 			alloc.CPUs = firstCPUs(node.cpus, counts[k]*int(max(s.CPUsPerTask, 1)))
 		}
@@ -343,14 +397,21 @@ func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.
 	for i := range out { // a node had less than its share
 		for _, typ := range slices.Sorted(maps.Keys(wanted)) {
 			n := wanted[typ]
-			if at := slices.IndexFunc(nodes, func(n stepNode) bool { return n.whole.ID == out[i].ID }); n > 0 && !s.NoGRES {
+			if at := slices.IndexFunc(nodes, func(n stepNode) bool { return n.whole.ID == out[i].ID }); n > 0 &&
+				!s.NoGRES {
 				wanted[typ] -= takeGPUs(&out[i].GPUs, nodes[at].gpus, typ, n)
 			}
 		}
 	}
 	for _, c := range s.PerStep {
 		if wanted[c.Type] > 0 && c.Name == "gpu" {
-			return nil, spec.Refuse(spec.CodeNodeConfigUnavailable, fmt.Sprintf("%d GPUs of those that the step asks for are not in the job", wanted[c.Type]))
+			return nil, spec.Refuse(
+				spec.CodeNodeConfigUnavailable,
+				fmt.Sprintf(
+					"%d GPUs of those that the step asks for are not in the job",
+					wanted[c.Type],
+				),
+			)
 		}
 	}
 	return out, nil
@@ -358,7 +419,12 @@ func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.
 
 // stepGPUs chooses a node's devices for a step, in their order. Those of the whole
 // step are spread evenly: left is how many nodes, with this one, still get some.
-func (n *stepNode) stepGPUs(s *spec.StepSpec, tasks int, wanted map[string]int64, left int) []spec.GPURef {
+func (n *stepNode) stepGPUs(
+	s *spec.StepSpec,
+	tasks int,
+	wanted map[string]int64,
+	left int,
+) []spec.GPURef {
 	if !asksGPUs(s) {
 		return n.gpus
 	}

@@ -89,8 +89,12 @@ func (d stepCommands) startStep(c StartStep) error {
 		if err != nil {
 			return err
 		}
-		if i > 0 && (o.Het == nil || commit.LeaderOf(o) != commit.LeaderOf(job) || slices.ContainsFunc(evs[:i], func(e *event.StepStarted) bool { return e.UID == o.UID })) {
-			return spec.Refuse(spec.CodeBadRequest, "a step runs in different components of one heterogeneous job")
+		if i > 0 &&
+			(o.Het == nil || commit.LeaderOf(o) != commit.LeaderOf(job) || slices.ContainsFunc(evs[:i], func(e *event.StepStarted) bool { return e.UID == o.UID })) {
+			return spec.Refuse(
+				spec.CodeBadRequest,
+				"a step runs in different components of one heterogeneous job",
+			)
 		}
 		evs[i], number = ev, max(number, o.NextStep)
 	}
@@ -145,7 +149,10 @@ func (d stepCommands) roomForStep(c *StartStep) (*event.StepStarted, *state.Job,
 	case job.Configuring():
 		return nil, nil, spec.Refuse(spec.CodeNodesBusy, "its nodes boot")
 	case isFull(job):
-		return nil, nil, spec.Refuse(spec.CodeNodesBusy, "the job has reached its limit of concurrent steps")
+		return nil, nil, spec.Refuse(
+			spec.CodeNodesBusy,
+			"the job has reached its limit of concurrent steps",
+		)
 	}
 	layout, err := layStep(job, c.Spec, d.t.Config.Limits.MaxTasksPerNode)
 	if err != nil {
@@ -153,10 +160,20 @@ func (d stepCommands) roomForStep(c *StartStep) (*event.StepStarted, *state.Job,
 	}
 	for i := range layout {
 		if n := d.t.NodeByID(layout[i].ID); n == nil || n.Inv == nil || n.Inv.Socket == "" {
-			return nil, nil, spec.Refuse(spec.CodeDisabled, "the agent of node "+layout[i].Name+" starts no steps: it is of an older release")
+			return nil, nil, spec.Refuse(
+				spec.CodeDisabled,
+				"the agent of node "+layout[i].Name+" starts no steps: it is of an older release",
+			)
 		}
 	}
-	ev := &event.StepStarted{UID: job.UID, Attempt: job.Attempt, Name: c.Spec.Name, TRES: stepTRES(job, layout), Layout: layout, Spec: c.Spec}
+	ev := &event.StepStarted{
+		UID:     job.UID,
+		Attempt: job.Attempt,
+		Name:    c.Spec.Name,
+		TRES:    stepTRES(job, layout),
+		Layout:  layout,
+		Spec:    c.Spec,
+	}
 	for i := range layout {
 		ev.Nodes = append(ev.Nodes, layout[i].Name)
 		ev.Tasks += layout[i].Tasks
@@ -202,7 +219,8 @@ func (d stepCommands) endStep(c EndStep) error {
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	}
 	step := job.StepByID(c.Step)
-	if job.Het.Leads() && (step == nil || step.Spec != nil && step.Spec.World != nil) { // not one of its own
+	if job.Het.Leads() &&
+		(step == nil || step.Spec != nil && step.Spec.World != nil) { // not one of its own
 		if parts := d.StepParts(job, c.Step); len(parts) > 0 {
 			return d.endParts(parts, c)
 		}
@@ -247,7 +265,10 @@ func (d stepCommands) updateStep(c UpdateStep) error {
 			return err
 		}
 		if limit > old && !c.Admin {
-			return spec.Refuse(spec.CodeAccessDenied, "only an administrator may raise a time limit")
+			return spec.Refuse(
+				spec.CodeAccessDenied,
+				"only an administrator may raise a time limit",
+			)
 		}
 		if err := d.Emit(&event.StepUpdated{UID: part.Job.UID, Attempt: part.Job.Attempt, Step: part.Step.ID, Limit: limit}); err != nil {
 			return err
@@ -260,7 +281,14 @@ func (d stepCommands) endParts(parts []commit.StepPart, c EndStep) error {
 	for _, part := range parts {
 		var err error
 		if c.Signal != 0 && c.Signal != commit.SigKill {
-			err = d.Emit(&event.StepSignalled{UID: part.Job.UID, Attempt: part.Job.Attempt, Step: part.Step.ID, Signal: c.Signal})
+			err = d.Emit(
+				&event.StepSignalled{
+					UID:     part.Job.UID,
+					Attempt: part.Job.Attempt,
+					Step:    part.Step.ID,
+					Signal:  c.Signal,
+				},
+			)
 		} else {
 			err = d.RequestStepEnd(part.Job, part.Step, event.EndCancel)
 		}
@@ -301,7 +329,8 @@ func (d stepCommands) tickSteps() error {
 		job := d.t.Job(spec.JobUID(uid))
 		for i := range job.Steps {
 			st := &job.Steps[i]
-			if st.Live() && st.Ending == nil && st.TimeLimit() > 0 && job.State == spec.Running && st.Started.Add(st.TimeLimit()) <= d.t.Now {
+			if st.Live() && st.Ending == nil && st.TimeLimit() > 0 && job.State == spec.Running &&
+				st.Started.Add(st.TimeLimit()) <= d.t.Now {
 				list = append(list, due{job.UID, st.ID})
 			}
 		}

@@ -34,8 +34,15 @@ func (d submission) submitJob(asked *spec.JobSpec, request uint64) error {
 	if err := d.withinLimits(&jobSpec, assoc, req, count); err != nil {
 		return err
 	}
-	ev := &event.JobSubmitted{UID: d.t.NextUID, ID: d.NextJobID(), Spec: &jobSpec, Req: req, Assoc: assoc,
-		Reason: spec.Reason{Code: spec.ReasonNone}, Request: request}
+	ev := &event.JobSubmitted{
+		UID:     d.t.NextUID,
+		ID:      d.NextJobID(),
+		Spec:    &jobSpec,
+		Req:     req,
+		Assoc:   assoc,
+		Reason:  spec.Reason{Code: spec.ReasonNone},
+		Request: request,
+	}
 	d.firstReason(ev)
 	if err := d.Emit(ev); err != nil {
 		return err
@@ -96,14 +103,25 @@ func (d submission) requireRoom(uid uint32) error {
 	}
 	own, free := d.t.JobsOf(uid), most-d.t.Jobs.Len()
 	if uid != 0 && own*(100-share) >= share*free {
-		return spec.Refuse(spec.CodeTooManyJobs, fmt.Sprintf("%d jobs of this user; one user may have %d %% of the %d that others leave of MaxJobCount (SchedulerParameters=max_user_share)", own, share, own+free))
+		return spec.Refuse(
+			spec.CodeTooManyJobs,
+			fmt.Sprintf(
+				"%d jobs of this user; one user may have %d %% of the %d that others leave of MaxJobCount (SchedulerParameters=max_user_share)",
+				own,
+				share,
+				own+free,
+			),
+		)
 	}
 	return nil
 }
 
 // resolveSpec validates a spec and fills in account, QOS, partitions and time
 // limit. old is the job being updated, nil for a new one.
-func (d submission) resolveSpec(jobSpec *spec.JobSpec, old *state.Job) (assoc uint32, req spec.TRES, err error) {
+func (d submission) resolveSpec(
+	jobSpec *spec.JobSpec,
+	old *state.Job,
+) (assoc uint32, req spec.TRES, err error) {
 	for _, check := range [...]func(*spec.JobSpec) error{d.checkBounds, d.refuseUnsupported} {
 		if err := check(jobSpec); err != nil {
 			return 0, req, err
@@ -140,8 +158,12 @@ func (d submission) resolveSpec(jobSpec *spec.JobSpec, old *state.Job) (assoc ui
 // refuseUnsupported names what this release cannot do: an option is
 // implemented or refused, never accepted and ignored.
 func (d submission) refuseUnsupported(jobSpec *spec.JobSpec) error {
-	if (jobSpec.Size.ThreadsPerCore != 0 || jobSpec.Size.TasksPerCore != 0) && !d.t.Config.Sched.Cores {
-		return spec.Refuse(spec.CodeDisabled, "--threads-per-core and --ntasks-per-core need whole cores: SelectTypeParameters=CR_Core or CR_Core_Memory")
+	if (jobSpec.Size.ThreadsPerCore != 0 || jobSpec.Size.TasksPerCore != 0) &&
+		!d.t.Config.Sched.Cores {
+		return spec.Refuse(
+			spec.CodeDisabled,
+			"--threads-per-core and --ntasks-per-core need whole cores: SelectTypeParameters=CR_Core or CR_Core_Memory",
+		)
 	}
 	if jobSpec.Queue.Reboot && d.t.Config.RebootProgram == "" {
 		return spec.Refuse(spec.CodeDisabled, "--reboot needs RebootProgram in the configuration")
@@ -169,7 +191,10 @@ func (d submission) checkReservation(jobSpec *spec.JobSpec) error {
 		if reservation == nil {
 			return spec.Refuse(spec.CodeInvalidReservation, "")
 		}
-		if !slices.ContainsFunc(eligible.QOSChoices(jobSpec), func(qos string) bool { return timeline.Admits(d.t.State, reservation, jobSpec.InQOS(qos)) }) {
+		if !slices.ContainsFunc(
+			eligible.QOSChoices(jobSpec),
+			func(qos string) bool { return timeline.Admits(d.t.State, reservation, jobSpec.InQOS(qos)) },
+		) {
 			return spec.Refuse(spec.CodeReservationDenied, "")
 		}
 	}
@@ -187,7 +212,10 @@ func (d submission) resolvePartitions(jobSpec *spec.JobSpec) error {
 	for _, name := range jobSpec.Partitions {
 		partition := d.t.Parts.Find(name)
 		if partition == nil {
-			return &spec.Error{Kind: spec.CodeInvalidPartition, Prefix: "invalid partition specified: " + name}
+			return &spec.Error{
+				Kind:   spec.CodeInvalidPartition,
+				Prefix: "invalid partition specified: " + name,
+			}
 		}
 		switch partition.Spec.State {
 		case spec.PartitionInactive, spec.PartitionDrain:
@@ -227,10 +255,12 @@ func (d submission) resolveAccount(jobSpec *spec.JobSpec) (uint32, error) {
 // user's.
 func (d submission) resolveWCKey(jobSpec *spec.JobSpec) error {
 	cfg, pol := d.t.Config, d.t.Policy
-	if u := pol.FindUser(jobSpec.User); jobSpec.WCKey == "" && cfg.TrackWCKey && u != nil && u.DefaultWCKey != "" {
+	if u := pol.FindUser(jobSpec.User); jobSpec.WCKey == "" && cfg.TrackWCKey && u != nil &&
+		u.DefaultWCKey != "" {
 		jobSpec.WCKey = "*" + u.DefaultWCKey
 	}
-	if name := strings.TrimPrefix(jobSpec.WCKey, "*"); cfg.Enforce.WCKeys && pol.FindWCKey(name, jobSpec.User) == nil {
+	if name := strings.TrimPrefix(jobSpec.WCKey, "*"); cfg.Enforce.WCKeys &&
+		pol.FindWCKey(name, jobSpec.User) == nil {
 		return spec.Refuse(spec.CodeInvalidWCKey, "")
 	}
 	return nil
@@ -278,11 +308,22 @@ func (d submission) checkSize(jobSpec *spec.JobSpec) error {
 		}
 	}
 	if most := d.t.Config.Limits.MaxTasksPerNode; most > 0 && jobSpec.Size.TasksPerNode > most {
-		return spec.Refuse(spec.CodeTaskCountInvalid, fmt.Sprintf("%d tasks on a node; MaxTasksPerNode is %d", jobSpec.Size.TasksPerNode, most))
+		return spec.Refuse(
+			spec.CodeTaskCountInvalid,
+			fmt.Sprintf(
+				"%d tasks on a node; MaxTasksPerNode is %d",
+				jobSpec.Size.TasksPerNode,
+				most,
+			),
+		)
 	}
 	if jobSpec.Place.Constraint != "" && jobSpec.Size.MaxNodes > 0 {
-		if c, err := eligible.ParseConstraint(jobSpec.Place.Constraint); err == nil && int64(jobSpec.Size.MaxNodes) < c.Nodes() {
-			return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("the constraint counts %d nodes", c.Nodes()))
+		if c, err := eligible.ParseConstraint(jobSpec.Place.Constraint); err == nil &&
+			int64(jobSpec.Size.MaxNodes) < c.Nodes() {
+			return spec.Refuse(
+				spec.CodeNodeCountInvalid,
+				fmt.Sprintf("the constraint counts %d nodes", c.Nodes()),
+			)
 		}
 	}
 	if jobSpec.Size.MaxNodes > 0 && jobSpec.Size.MaxNodes < jobSpec.Size.MinNodes {
@@ -300,7 +341,11 @@ func contradictingGPUs(size *spec.Size) string {
 	most := greatestNodes(size)
 	switch {
 	case all > 0 && all < int64(size.MinNodes):
-		return fmt.Sprintf("--gpus=%d is fewer than the %d nodes of the job, each of which needs one", all, size.MinNodes)
+		return fmt.Sprintf(
+			"--gpus=%d is fewer than the %d nodes of the job, each of which needs one",
+			all,
+			size.MinNodes,
+		)
 	case all > 0 && node > 0 && otherTypes(size.PerJob, size.PerNode):
 		return "--gpus and --gpus-per-node do not name the same types"
 	case all > 0 && task > 0 && otherTypes(size.PerJob, size.PerTask):
@@ -310,17 +355,40 @@ func contradictingGPUs(size *spec.Size) string {
 	case all > 0 && node > 0 && all%node != 0:
 		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-node=%d", all, node)
 	case all > 0 && node > 0 && (all/node < int64(size.MinNodes) || most > 0 && all/node > most):
-		return fmt.Sprintf("--gpus=%d with --gpus-per-node=%d is %d nodes, and other numbers are asked for", all, node, all/node)
+		return fmt.Sprintf(
+			"--gpus=%d with --gpus-per-node=%d is %d nodes, and other numbers are asked for",
+			all,
+			node,
+			all/node,
+		)
 	case all > 0 && task > 0 && all%task != 0:
 		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-task=%d", all, task)
 	case all > 0 && task > 0 && size.Tasks > 0 && int64(size.Tasks) != all/task:
-		return fmt.Sprintf("--gpus=%d with --gpus-per-task=%d is %d tasks, and %d are asked for", all, task, all/task, size.Tasks)
+		return fmt.Sprintf(
+			"--gpus=%d with --gpus-per-task=%d is %d tasks, and %d are asked for",
+			all,
+			task,
+			all/task,
+			size.Tasks,
+		)
 	case node > 0 && task > 0 && node%task != 0:
 		return fmt.Sprintf("--gpus-per-node=%d is no multiple of --gpus-per-task=%d", node, task)
 	case node > 0 && task > 0 && size.Tasks > 0 && !wholeNodes(size, node/task):
-		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d tasks are asked for", node, task, node/task, size.Tasks)
+		return fmt.Sprintf(
+			"--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d tasks are asked for",
+			node,
+			task,
+			node/task,
+			size.Tasks,
+		)
 	case node > 0 && task > 0 && size.TasksPerNode > 0 && int64(size.TasksPerNode) != node/task:
-		return fmt.Sprintf("--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d are asked for", node, task, node/task, size.TasksPerNode)
+		return fmt.Sprintf(
+			"--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d are asked for",
+			node,
+			task,
+			node/task,
+			size.TasksPerNode,
+		)
 	}
 	return ""
 }
@@ -375,19 +443,36 @@ func checkShares(jobSpec *spec.JobSpec) error {
 			case !spec.Shares(count.Name) || count.N == 0:
 				continue
 			case i > 1:
-				return spec.Refuse(spec.CodeInvalidGRES, count.Name+" is a part of one GPU of each node: ask for it with --gres")
+				return spec.Refuse(
+					spec.CodeInvalidGRES,
+					count.Name+" is a part of one GPU of each node: ask for it with --gres",
+				)
 			case name != "":
-				return spec.Refuse(spec.CodeInvalidGRES, name+" and "+count.Name+" in one request: it is for a part of one GPU of each node")
+				return spec.Refuse(
+					spec.CodeInvalidGRES,
+					name+" and "+count.Name+" in one request: it is for a part of one GPU of each node",
+				)
 			}
 			name = count.Name
 		}
 	}
 	if name != "" && jobSpec.GPUFreq != "" {
-		return spec.Refuse(spec.CodeInvalidGRES, "a part of a GPU ("+name+") has no clocks of its own: --gpu-freq is for whole GPUs")
+		return spec.Refuse(
+			spec.CodeInvalidGRES,
+			"a part of a GPU ("+name+") has no clocks of its own: --gpu-freq is for whole GPUs",
+		)
 	}
-	demand := place.Demand{PerNode: jobSpec.Size.PerNode, PerTask: jobSpec.Size.PerTask, PerJob: jobSpec.Size.PerJob}
-	if name != "" && (demand.WantsGPU() || jobSpec.Size.CPUsPerGPU > 0 || jobSpec.Size.MemPerGPU > 0 || jobSpec.Size.TasksPerGPU > 0) {
-		return spec.Refuse(spec.CodeInvalidGRES, "a job has whole GPUs or a part of one ("+name+"), not both")
+	demand := place.Demand{
+		PerNode: jobSpec.Size.PerNode,
+		PerTask: jobSpec.Size.PerTask,
+		PerJob:  jobSpec.Size.PerJob,
+	}
+	if name != "" &&
+		(demand.WantsGPU() || jobSpec.Size.CPUsPerGPU > 0 || jobSpec.Size.MemPerGPU > 0 || jobSpec.Size.TasksPerGPU > 0) {
+		return spec.Refuse(
+			spec.CodeInvalidGRES,
+			"a job has whole GPUs or a part of one ("+name+"), not both",
+		)
 	}
 	return nil
 }
@@ -397,11 +482,15 @@ func (d submission) checkTime(jobSpec *spec.JobSpec) error {
 	if jobSpec.Time.Min < 0 || (jobSpec.Time.Limit > 0 && jobSpec.Time.Min > jobSpec.Time.Limit) {
 		return spec.Refuse(spec.CodeInvalidTimeLimit, "--time-min is more than the time limit")
 	}
-	if by := jobSpec.Time.Deadline; by != 0 && (by <= d.t.Now || d.t.Now.Add(jobSpec.Time.Limit) > by) {
+	if by := jobSpec.Time.Deadline; by != 0 &&
+		(by <= d.t.Now || d.t.Now.Add(jobSpec.Time.Limit) > by) {
 		return spec.Refuse(spec.CodeInvalidTime, "the job cannot end before its deadline")
 	}
 	if by := jobSpec.Time.Deadline; by != 0 && jobSpec.Time.Begin > by {
-		return spec.Refuse(spec.CodeInvalidTime, "Incompatible begin and deadline time specification")
+		return spec.Refuse(
+			spec.CodeInvalidTime,
+			"Incompatible begin and deadline time specification",
+		)
 	}
 	return nil
 }
@@ -416,12 +505,16 @@ func (d submission) checkFit(jobSpec *spec.JobSpec, assoc uint32) (spec.TRES, er
 	enforce := d.t.Config.Limits.EnforcePart
 	for i, name := range jobSpec.Partitions {
 		partition := d.t.Parts.Find(name)
-		bound := limits.Find(d.t.State, limits.Subject{Job: jobSpec, Part: partition.Spec, Assoc: assoc, Now: d.t.Now})
+		bound := limits.Find(
+			d.t.State,
+			limits.Subject{Job: jobSpec, Part: partition.Spec, Assoc: assoc, Now: d.t.Now},
+		)
 		dem := eligible.ResolveDemand(d.t.State, partition, jobSpec, &bound)
 		if i == 0 {
 			req = eligible.MinimumTRES(&dem, partition.Spec, jobSpec)
 		}
-		if b := d.barredInAll(partition, jobSpec, &dem); b != nil && (b.Always || enforce == "ALL" || enforce == "ANY") {
+		if b := d.barredInAll(partition, jobSpec, &dem); b != nil &&
+			(b.Always || enforce == "ALL" || enforce == "ANY") {
 			bars = append(bars, &spec.Error{Kind: b.Code, Reason: &b.Reason})
 			continue
 		}
@@ -439,7 +532,11 @@ func (d submission) checkFit(jobSpec *spec.JobSpec, assoc uint32) (spec.TRES, er
 // partitionFit looks for a node of a partition that could take a task of the
 // job if it were idle. How many nodes and tasks there can be is not asked
 // here: such a job waits with the partition's reason.
-func (d submission) partitionFit(jobSpec *spec.JobSpec, partition *state.Partition, dem *place.Demand) error {
+func (d submission) partitionFit(
+	jobSpec *spec.JobSpec,
+	partition *state.Partition,
+	dem *place.Demand,
+) error {
 	allowed, err := eligible.AllowedNodes(d.t.State, partition, jobSpec)
 	if err != nil {
 		return err
@@ -464,9 +561,20 @@ func (d submission) partitionFit(jobSpec *spec.JobSpec, partition *state.Partiti
 		onlyMem = onlyMem && lack.What == "mem"
 	}
 	e := spec.Refuse(spec.CodeNodeConfigUnavailable, "")
-	e.Reason = &spec.Reason{Code: spec.ReasonBadConstraints, TRES: worst.What, Limit: worst.Free, Asked: worst.Need, Subject: "partition/" + partition.Spec.Name}
+	e.Reason = &spec.Reason{
+		Code:    spec.ReasonBadConstraints,
+		TRES:    worst.What,
+		Limit:   worst.Free,
+		Asked:   worst.Need,
+		Subject: "partition/" + partition.Spec.Name,
+	}
 	if name, ok := strings.CutPrefix(worst.What, "gres/"); ok && spec.Shares(name) {
-		e.Prefix = fmt.Sprintf("%s of %s are asked for, and no GPU has more than %s", format.Count(worst.Need), name, format.Count(worst.Free))
+		e.Prefix = fmt.Sprintf(
+			"%s of %s are asked for, and no GPU has more than %s",
+			format.Count(worst.Need),
+			name,
+			format.Count(worst.Free),
+		)
 	}
 	if onlyMem && worst.What != "" {
 		e.Prefix = "Memory specification can not be satisfied"

@@ -43,7 +43,16 @@ func (d clock) tickRunning() error {
 			if j.Spec.Time.SignalBatch {
 				scope = event.SignalBatch
 			}
-			due = append(due, &event.JobSignalled{UID: j.UID, Attempt: j.Attempt, Signal: j.Spec.Time.Signal, Scope: scope, Warning: true})
+			due = append(
+				due,
+				&event.JobSignalled{
+					UID:     j.UID,
+					Attempt: j.Attempt,
+					Signal:  j.Spec.Time.Signal,
+					Scope:   scope,
+					Warning: true,
+				},
+			)
 		}
 		return true
 	})
@@ -54,7 +63,8 @@ func (d clock) tickRunning() error {
 // before it has brought about already.
 func (d *decision) emitEnds(due []event.Event) error {
 	for _, ev := range due {
-		if e, ok := ev.(*event.JobEndRequested); ok && (!d.t.Job(e.UID).State.Active() || d.t.Job(e.UID).Attempt != e.Attempt) {
+		if e, ok := ev.(*event.JobEndRequested); ok &&
+			(!d.t.Job(e.UID).State.Active() || d.t.Job(e.UID).Attempt != e.Attempt) {
 			continue
 		}
 		if err := d.Emit(ev); err != nil {
@@ -89,7 +99,8 @@ func (d clock) tickPurge() error {
 		if job.Ended.Add(age) > d.t.Now {
 			return false
 		}
-		if !eligible.IsAwaited(d.t.State, job) && (len(job.Epilogs) == 0 || ctl == nil || ctl.Epilog == "") {
+		if !eligible.IsAwaited(d.t.State, job) &&
+			(len(job.Epilogs) == 0 || ctl == nil || ctl.Epilog == "") {
 			ev.UIDs = append(ev.UIDs, uid)
 		}
 		return len(ev.UIDs) < maxPurge

@@ -35,9 +35,15 @@ func (d jobCommands) topJob(c TopJob) error {
 	case job.Hold != spec.NotHeld:
 		return spec.Refuse(spec.CodeJobHeld, "")
 	case job.Spec.Queue.Priority != 0:
-		return spec.Refuse(spec.CodeDisabled, "an administrator has set the priority of the job, and niceness does not change it")
+		return spec.Refuse(
+			spec.CodeDisabled,
+			"an administrator has set the priority of the job, and niceness does not change it",
+		)
 	case !c.Admin && !slices.Contains(d.t.Config.Sched.Params, userTop):
-		return spec.Refuse(spec.CodeAccessDenied, "only an operator may do this without SchedulerParameters="+userTop)
+		return spec.Refuse(
+			spec.CodeAccessDenied,
+			"only an operator may do this without SchedulerParameters="+userTop,
+		)
 	}
 	job, err = d.findTarget(c.Target, true)
 	if err != nil {
@@ -56,11 +62,23 @@ func (d jobCommands) topJob(c TopJob) error {
 		}
 		nice := int64(r.job.Spec.Queue.Nice) + r.priority - wanted
 		if nice < math.MinInt32 || nice > math.MaxInt32 {
-			return spec.Refuse(spec.CodeDisabled, fmt.Sprintf("job %d would need a niceness of %d", r.job.ID, nice))
+			return spec.Refuse(
+				spec.CodeDisabled,
+				fmt.Sprintf("job %d would need a niceness of %d", r.job.ID, nice),
+			)
 		}
 		jobSpec := *r.job.Spec
 		jobSpec.Queue.Nice = int32(nice)
-		due = append(due, &event.JobUpdated{UID: r.job.UID, Spec: &jobSpec, Req: r.job.Req, Assoc: r.job.Assoc, Changed: []string{"Nice"}})
+		due = append(
+			due,
+			&event.JobUpdated{
+				UID:     r.job.UID,
+				Spec:    &jobSpec,
+				Req:     r.job.Req,
+				Assoc:   r.job.Assoc,
+				Changed: []string{"Nice"},
+			},
+		)
 	}
 	for _, ev := range due {
 		if err := d.Emit(ev); err != nil {
@@ -84,7 +102,8 @@ func (d jobCommands) jobsBefore(job *state.Job) []ranked {
 	var out []ranked
 	d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
 		other := d.t.Job(spec.JobUID(uid))
-		if other.UID == job.UID || other.Hold != spec.NotHeld || other.Spec.Queue.Priority != 0 || !sameQueue(other, job) {
+		if other.UID == job.UID || other.Hold != spec.NotHeld || other.Spec.Queue.Priority != 0 ||
+			!sameQueue(other, job) {
 			return true
 		}
 		if priority := int64(ranks.Of(other, part.Spec).Total); priority >= own {
@@ -103,5 +122,7 @@ func (d jobCommands) jobsBefore(job *state.Job) []ranked {
 
 // sameQueue tells two jobs that only their user's wishes order.
 func sameQueue(a, b *state.Job) bool {
-	return a.Spec.UID == b.Spec.UID && a.Spec.Account == b.Spec.Account && a.Spec.QOS == b.Spec.QOS && a.Partition() == b.Partition()
+	return a.Spec.UID == b.Spec.UID && a.Spec.Account == b.Spec.Account &&
+		a.Spec.QOS == b.Spec.QOS &&
+		a.Partition() == b.Partition()
 }

@@ -65,7 +65,11 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 		}
 	}
 	if job.State == spec.Pending && (newDep || (job.Hold != jobSpec.Queue.Hold)) {
-		return d.Emit(&event.ReasonsChanged{Jobs: []event.JobReason{{UID: job.UID, Reason: updatedReason(&jobSpec)}}})
+		return d.Emit(
+			&event.ReasonsChanged{
+				Jobs: []event.JobReason{{UID: job.UID, Reason: updatedReason(&jobSpec)}},
+			},
+		)
 	}
 	return nil
 }
@@ -84,9 +88,16 @@ func updatedReason(jobSpec *spec.JobSpec) spec.Reason {
 
 // stillAllowed checks limits as at a submission: all where the job moves to
 // another QOS, account or partition, else only what it alone may exceed.
-func (d jobCommands) stillAllowed(jobSpec *spec.JobSpec, job *state.Job, assoc uint32, req spec.TRES) error {
+func (d jobCommands) stillAllowed(
+	jobSpec *spec.JobSpec,
+	job *state.Job,
+	assoc uint32,
+	req spec.TRES,
+) error {
 	count := int64(0)
-	if jobSpec.QOS != job.Spec.QOS || !slices.Equal(jobSpec.QOSes, job.Spec.QOSes) || assoc != job.Assoc || !slices.Equal(jobSpec.Partitions, job.Spec.Partitions) {
+	if jobSpec.QOS != job.Spec.QOS || !slices.Equal(jobSpec.QOSes, job.Spec.QOSes) ||
+		assoc != job.Assoc ||
+		!slices.Equal(jobSpec.Partitions, job.Spec.Partitions) {
 		count = job.Count()
 	}
 	return d.submission().withinLimits(jobSpec, assoc, req, count)
@@ -213,7 +224,10 @@ func findJobKey(typed string) *jobKey {
 func (d jobCommands) change(change *jobChange, kv spec.KeyValue) (string, error) {
 	key := findJobKey(kv.Key)
 	if key == nil {
-		return "", spec.Refuse(spec.CodeBadRequest, kv.Key+" is not a key of scontrol update job; `scontrol show job` prints most of them")
+		return "", spec.Refuse(
+			spec.CodeBadRequest,
+			kv.Key+" is not a key of scontrol update job; `scontrol show job` prints most of them",
+		)
 	}
 	if change.job.State.Active() && !key.active {
 		return "", spec.Refuse(spec.CodeJobNotPending, kv.Key)
@@ -234,7 +248,10 @@ func textKey(field func(*spec.JobSpec) *string) func(jobCommands, *jobChange, st
 	}
 }
 
-func adminTextKey(name string, field func(*spec.JobSpec) *string) func(jobCommands, *jobChange, string) error {
+func adminTextKey(
+	name string,
+	field func(*spec.JobSpec) *string,
+) func(jobCommands, *jobChange, string) error {
 	return func(_ jobCommands, change *jobChange, value string) error {
 		if !change.admin {
 			return spec.Refuse(spec.CodeAccessDenied, "only an administrator may set "+name)
@@ -270,7 +287,9 @@ func switchKey(field func(*spec.JobSpec) *bool) func(jobCommands, *jobChange, st
 }
 
 // momentKey reads an instant.
-func momentKey(field func(*spec.JobSpec) *spec.Instant) func(jobCommands, *jobChange, string) error {
+func momentKey(
+	field func(*spec.JobSpec) *spec.Instant,
+) func(jobCommands, *jobChange, string) error {
 	return func(_ jobCommands, change *jobChange, value string) error {
 		at, err := parseInstant(value)
 		if err != nil {
@@ -416,7 +435,10 @@ func (d jobCommands) changeNice(change *jobChange, value string) error {
 func (d jobCommands) changeSiteFactor(change *jobChange, value string) error {
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || !change.admin {
-		return spec.Refuse(spec.CodeAccessDenied, "sitefactor="+value+": a whole number, set by an administrator")
+		return spec.Refuse(
+			spec.CodeAccessDenied,
+			"sitefactor="+value+": a whole number, set by an administrator",
+		)
 	}
 	change.spec.Queue.SiteFactor = int32(n)
 	return nil
@@ -546,11 +568,23 @@ func (d jobCommands) changeSwitches(change *jobChange, value string) error {
 }
 
 func (d jobCommands) changeSharing(change *jobChange, value string) error {
-	words := map[string]spec.Sharing{"yes": spec.Oversubscribe, "1": spec.Oversubscribe, "ok": spec.ShareDefault, "no": spec.Exclusive, "0": spec.Exclusive,
-		"exclusive": spec.Exclusive, "user": spec.ExclusiveUser, "mcs": spec.ExclusiveMCS, "topo": spec.ExclusiveTopo}
+	words := map[string]spec.Sharing{
+		"yes":       spec.Oversubscribe,
+		"1":         spec.Oversubscribe,
+		"ok":        spec.ShareDefault,
+		"no":        spec.Exclusive,
+		"0":         spec.Exclusive,
+		"exclusive": spec.Exclusive,
+		"user":      spec.ExclusiveUser,
+		"mcs":       spec.ExclusiveMCS,
+		"topo":      spec.ExclusiveTopo,
+	}
 	sharing, ok := words[strings.ToLower(value)]
 	if !ok {
-		return spec.Refuse(spec.CodeBadRequest, "oversubscribe="+value+": expected yes, no, user, mcs or topo")
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			"oversubscribe="+value+": expected yes, no, user, mcs or topo",
+		)
 	}
 	change.spec.Place.Sharing = sharing
 	return nil
@@ -624,7 +658,14 @@ func (d jobCommands) changeNodes(change *jobChange, v string) error {
 	}
 	kept := nodesKept(change.job)
 	if m > uint64(len(kept)) {
-		return spec.Refuse(spec.CodeNodeCountInvalid, fmt.Sprintf("numnodes=%s: the job has %d nodes, and a running job can only give nodes back", v, len(kept)))
+		return spec.Refuse(
+			spec.CodeNodeCountInvalid,
+			fmt.Sprintf(
+				"numnodes=%s: the job has %d nodes, and a running job can only give nodes back",
+				v,
+				len(kept),
+			),
+		)
 	}
 	return change.giveBack(kept[m:])
 }
@@ -642,17 +683,23 @@ func (d jobCommands) changeNodeList(change *jobChange, v string) error {
 	kept := nodesKept(change.job)
 	for _, name := range names {
 		if !slices.Contains(kept, name) {
-			return spec.Refuse(spec.CodeInvalidNodeName, "nodelist="+v+": "+name+" is not one of the job's nodes, and a running job can only give nodes back")
+			return spec.Refuse(
+				spec.CodeInvalidNodeName,
+				"nodelist="+v+": "+name+" is not one of the job's nodes, and a running job can only give nodes back",
+			)
 		}
 	}
-	return change.giveBack(slices.DeleteFunc(kept, func(name string) bool { return slices.Contains(names, name) }))
+	return change.giveBack(
+		slices.DeleteFunc(kept, func(name string) bool { return slices.Contains(names, name) }),
+	)
 }
 
 // nodesKept are the nodes of a running job that it has not been told to give back.
 func nodesKept(job *state.Job) []string {
 	var kept []string
 	for i := range job.Alloc.Nodes {
-		if name := job.Alloc.Nodes[i].Name; !job.Done.Has(i) && !slices.Contains(job.Leaving, name) {
+		if name := job.Alloc.Nodes[i].Name; !job.Done.Has(i) &&
+			!slices.Contains(job.Leaving, name) {
 			kept = append(kept, name)
 		}
 	}
@@ -666,7 +713,10 @@ func (c *jobChange) giveBack(nodes []string) error {
 	case len(nodes) == 0:
 		return nil
 	case slices.Contains(nodes, job.Alloc.Nodes[0].Name):
-		return spec.Refuse(spec.CodeNodeConfigUnavailable, "the job's first node, "+job.Alloc.Nodes[0].Name+", cannot be given back: its script or its salloc is there")
+		return spec.Refuse(
+			spec.CodeNodeConfigUnavailable,
+			"the job's first node, "+job.Alloc.Nodes[0].Name+", cannot be given back: its script or its salloc is there",
+		)
 	case job.State != spec.Running || job.Ending != nil || job.Configuring() || job.Prepares:
 		return spec.Refuse(spec.CodeJobNotRunning, "only a job that runs gives nodes back")
 	}

@@ -84,9 +84,25 @@ func (d usageClock) endExhausted() error {
 		if job.State != spec.Running || job.Ending != nil || part == nil {
 			return true
 		}
-		bound := limits.Find(d.t.State, limits.Subject{Job: job.Spec.InQOS(job.QOS()), Part: part.Spec, Assoc: job.Assoc, Now: d.t.Now})
+		bound := limits.Find(
+			d.t.State,
+			limits.Subject{
+				Job:   job.Spec.InQOS(job.QOS()),
+				Part:  part.Spec,
+				Assoc: job.Assoc,
+				Now:   d.t.Now,
+			},
+		)
 		if r := bound.Exhausted(job.Alloc.TRES); r != nil {
-			due = append(due, &event.JobEndRequested{UID: job.UID, Attempt: job.Attempt, Cause: event.EndTimeLimit, Detail: r.String() + " of " + r.Subject})
+			due = append(
+				due,
+				&event.JobEndRequested{
+					UID:     job.UID,
+					Attempt: job.Attempt,
+					Cause:   event.EndTimeLimit,
+					Detail:  r.String() + " of " + r.Subject,
+				},
+			)
 		}
 		return true
 	})
@@ -97,7 +113,8 @@ func (d usageClock) endExhausted() error {
 // partitions.
 func (d usageClock) mayAccrue(jobSpec *spec.JobSpec, assoc uint32, count int64) bool {
 	p := d.t.Parts.Find(jobSpec.Partitions[0])
-	return p == nil || limits.Accrues(d.t.State, limits.Subject{Job: jobSpec, Part: p.Spec, Assoc: assoc}, count)
+	return p == nil ||
+		limits.Accrues(d.t.State, limits.Subject{Job: jobSpec, Part: p.Spec, Assoc: assoc}, count)
 }
 
 // tickAccrual lets jobs age that a limit kept from it and for which there is
@@ -110,7 +127,8 @@ func (d usageClock) tickAccrual() error {
 		ev := &event.JobsAccruing{}
 		d.t.Waiting.Range(func(uid uint64, _ struct{}) bool {
 			job := d.t.Job(spec.JobUID(uid))
-			if job.NoAccrue && job.Eligible != 0 && job.Hold == spec.NotHeld && d.mayAccrue(job.Spec, job.Assoc, job.Count()) {
+			if job.NoAccrue && job.Eligible != 0 && job.Hold == spec.NotHeld &&
+				d.mayAccrue(job.Spec, job.Assoc, job.Count()) {
 				ev.UIDs = append(ev.UIDs, job.UID)
 			}
 			return len(ev.UIDs) == 0 // each changes the room for the next
@@ -188,7 +206,8 @@ func civilDate(days int64) (year, month, day int64) {
 
 // clearNow resets use where a new configuration asks for it at once.
 func (d usageClock) clearNow(old *spec.Config) error {
-	if d.t.Config.Priority.UsageReset != "NOW" || old.Priority.UsageReset == "NOW" || d.t.Spent.Len() == 0 {
+	if d.t.Config.Priority.UsageReset != "NOW" || old.Priority.UsageReset == "NOW" ||
+		d.t.Spent.Len() == 0 {
 		return nil
 	}
 	return d.resetUsage()

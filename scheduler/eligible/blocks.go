@@ -44,13 +44,21 @@ func (n *NodeSet) inBlocks(st *state.State, part *spec.PartitionSpec, jobSpec *s
 	seg, top := jobSpec.Place.Segment, st.Config.TopologyOf(part)
 	if len(top.Blocks) == 0 {
 		if seg > 0 {
-			return spec.Refuse(spec.CodeDisabled, "--segment needs to know the blocks: TopologyPlugin=topology/block and topology.conf")
+			return spec.Refuse(
+				spec.CodeDisabled,
+				"--segment needs to know the blocks: TopologyPlugin=topology/block and topology.conf",
+			)
 		}
 		return nil
 	}
 	blocks := blocksOf(st, &top)
 	if seg > 0 {
-		n.segment, n.blockOf, n.apartSeg = int64(seg), blockIndex(st, blocks), jobSpec.Place.ApartSegments
+		n.segment, n.blockOf, n.apartSeg = int64(
+			seg,
+		), blockIndex(
+			st,
+			blocks,
+		), jobSpec.Place.ApartSegments
 		return nil
 	}
 	want := int(max(jobSpec.Size.MinNodes, 1))
@@ -73,7 +81,13 @@ const maxBlockSets = 256
 // as few blocks as that number needs, all of one group of the smallest size
 // that holds them, those with the fewest idle nodes first. It is nil if no
 // group is large enough: the job may be anywhere then.
-func blockSets(st *state.State, blocks []spec.Bitset, sizes []uint32, allowed spec.Bitset, want int) []spec.Bitset {
+func blockSets(
+	st *state.State,
+	blocks []spec.Bitset,
+	sizes []uint32,
+	allowed spec.Bitset,
+	want int,
+) []spec.Bitset {
 	base := int(sizes[0])
 	few := (want + base - 1) / base
 	for _, size := range sizes {
@@ -86,12 +100,18 @@ func blockSets(st *state.State, blocks []spec.Bitset, sizes []uint32, allowed sp
 			group := blocks[from:min(from+per, len(blocks))]
 			out = append(out, choices(group, min(few, len(group)))...)
 		}
-		out = slices.DeleteFunc(out, func(s spec.Bitset) bool { return s.And(allowed).Count() < want })
+		out = slices.DeleteFunc(
+			out,
+			func(s spec.Bitset) bool { return s.And(allowed).Count() < want },
+		)
 		if len(out) == 0 {
 			continue
 		}
 		idle := idleNodes(st)
-		slices.SortStableFunc(out, func(a, b spec.Bitset) int { return cmp.Compare(a.And(idle).Count(), b.And(idle).Count()) })
+		slices.SortStableFunc(
+			out,
+			func(a, b spec.Bitset) int { return cmp.Compare(a.And(idle).Count(), b.And(idle).Count()) },
+		)
 		return out
 	}
 	return nil

@@ -55,7 +55,10 @@ type featureParser struct {
 }
 
 func (p *featureParser) bad() error {
-	return spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%q cannot be read from its character %d on", p.text, p.at+1))
+	return spec.Refuse(
+		spec.CodeInvalidFeature,
+		fmt.Sprintf("%q cannot be read from its character %d on", p.text, p.at+1),
+	)
 }
 
 // peek is the next character that is no blank; 0 at the end.
@@ -82,7 +85,10 @@ func (p *featureParser) or(c *constraint) (match, error) {
 			return anyOf(list), nil
 		}
 		if len(c.Counts)+len(c.OneOf) > before {
-			return nil, spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%q: counts and brackets cannot stand on one side of |", p.text))
+			return nil, spec.Refuse(
+				spec.CodeInvalidFeature,
+				fmt.Sprintf("%q: counts and brackets cannot stand on one side of |", p.text),
+			)
 		}
 		p.at++
 	}
@@ -179,7 +185,10 @@ func (p *featureParser) digits() string {
 func (p *featureParser) bracket(c *constraint) (match, error) {
 	p.brackets++
 	if p.brackets > 1 {
-		return nil, spec.Refuse(spec.CodeInvalidFeature, fmt.Sprintf("%q: there may be one pair of brackets", p.text))
+		return nil, spec.Refuse(
+			spec.CodeInvalidFeature,
+			fmt.Sprintf("%q: there may be one pair of brackets", p.text),
+		)
 	}
 	p.at++
 	inner := &constraint{}
@@ -212,7 +221,8 @@ func (p *featureParser) bracket(c *constraint) (match, error) {
 	}
 	c.Counts = append(c.Counts, inner.Counts...)
 	return func(f []string) bool {
-		return list[0](f) && slices.ContainsFunc(inner.Counts, func(n featureCount) bool { return n.match(f) })
+		return list[0](f) &&
+			slices.ContainsFunc(inner.Counts, func(n featureCount) bool { return n.match(f) })
 	}, nil
 }
 

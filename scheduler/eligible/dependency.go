@@ -23,7 +23,11 @@ const (
 // EvaluateDependency evaluates a job's dependency. If it waits for nothing but time,
 // until is when. What has failed once stays failed, also if a job that it
 // named is requeued and does well.
-func EvaluateDependency(st *state.State, job *state.Job, now spec.Instant) (v DependencyState, until spec.Instant) {
+func EvaluateDependency(
+	st *state.State,
+	job *state.Job,
+	now spec.Instant,
+) (v DependencyState, until spec.Instant) {
 	dep := job.Spec.Queue.Dependency
 	switch {
 	case dep == nil:
@@ -70,7 +74,12 @@ func TermState(st *state.State, job *state.Job, t *spec.DependencyTerm, now spec
 	return "unfulfilled"
 }
 
-func term(st *state.State, job *state.Job, t *spec.DependencyTerm, now spec.Instant) (DependencyState, spec.Instant) {
+func term(
+	st *state.State,
+	job *state.Job,
+	t *spec.DependencyTerm,
+	now spec.Instant,
+) (DependencyState, spec.Instant) {
 	if t.Kind == spec.Singleton {
 		return judgeSingleton(st, job), 0
 	}
@@ -109,7 +118,11 @@ func judgeForgotten(kind spec.DependencyKind) DependencyState {
 	return Unsatisfiable
 }
 
-func single(target *state.Job, t *spec.DependencyTerm, now spec.Instant) (DependencyState, spec.Instant) {
+func single(
+	target *state.Job,
+	t *spec.DependencyTerm,
+	now spec.Instant,
+) (DependencyState, spec.Instant) {
 	ok := target.State == spec.Completed && target.Exit.OK()
 	done := target.State.Terminal()
 	switch t.Kind {
@@ -148,7 +161,12 @@ func choose(ok bool) DependencyState {
 }
 
 // afterAll is after:array+minutes: they count from the start of the last task.
-func afterAll(st *state.State, array *state.Array, t *spec.DependencyTerm, now spec.Instant) (DependencyState, spec.Instant) {
+func afterAll(
+	st *state.State,
+	array *state.Array,
+	t *spec.DependencyTerm,
+	now spec.Instant,
+) (DependencyState, spec.Instant) {
 	if v := wholeArray(array, t); v != Satisfied {
 		return v, 0
 	}
@@ -234,7 +252,8 @@ func judgeSingleton(st *state.State, job *state.Job) DependencyState {
 	out := Satisfied
 	set.Range(func(uid uint64, _ struct{}) bool {
 		o := st.Job(spec.JobUID(uid))
-		if o == nil || uid >= uint64(job.UID) || o.Spec.UID != job.Spec.UID || o.Spec.Name != job.Spec.Name {
+		if o == nil || uid >= uint64(job.UID) || o.Spec.UID != job.Spec.UID ||
+			o.Spec.Name != job.Spec.Name {
 			return uid < uint64(job.UID)
 		}
 		if job.Array != 0 && o.Array == job.Array {

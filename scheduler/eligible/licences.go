@@ -10,14 +10,24 @@ import (
 )
 
 // CheckLicenses says which licence is short for a job that may last so long, or nil.
-func CheckLicenses(st *state.State, jobSpec *spec.JobSpec, now spec.Instant, limit spec.Span) *spec.Reason {
+func CheckLicenses(
+	st *state.State,
+	jobSpec *spec.JobSpec,
+	now spec.Instant,
+	limit spec.Span,
+) *spec.Reason {
 	_, r := ChooseLicenses(st, jobSpec, now, limit)
 	return r
 }
 
 // ChooseLicenses are the licences that a job gets if it starts now: all that it
 // asks for, or the first of those of which one is enough.
-func ChooseLicenses(st *state.State, jobSpec *spec.JobSpec, now spec.Instant, limit spec.Span) ([]spec.Count, *spec.Reason) {
+func ChooseLicenses(
+	st *state.State,
+	jobSpec *spec.JobSpec,
+	now spec.Instant,
+	limit spec.Span,
+) ([]spec.Count, *spec.Reason) {
 	if !jobSpec.AnyLicense {
 		return jobSpec.Licenses, CheckLicenseList(st, jobSpec, jobSpec.Licenses, now, limit)
 	}
@@ -37,11 +47,34 @@ func ChooseLicenses(st *state.State, jobSpec *spec.JobSpec, now spec.Instant, li
 
 // CheckLicenseList says which of some licences there are not enough of for a job. What
 // a reservation keeps that the job is not in is used while it lasts.
-func CheckLicenseList(st *state.State, jobSpec *spec.JobSpec, list []spec.Count, now spec.Instant, limit spec.Span) *spec.Reason {
+func CheckLicenseList(
+	st *state.State,
+	jobSpec *spec.JobSpec,
+	list []spec.Count,
+	now spec.Instant,
+	limit spec.Span,
+) *spec.Reason {
 	for _, l := range list {
-		total, used := st.LicenseTotal(l.Name), Amount(st.Licenses, l.Name)+keptLicences(st, jobSpec, l.Name, now, now.Add(limit))
+		total, used := st.LicenseTotal(
+			l.Name,
+		), Amount(
+			st.Licenses,
+			l.Name,
+		)+keptLicences(
+			st,
+			jobSpec,
+			l.Name,
+			now,
+			now.Add(limit),
+		)
 		if used+l.N > total {
-			return &spec.Reason{Code: spec.ReasonLicenses, TRES: "license/" + l.Name, Limit: total, Used: used, Asked: l.N}
+			return &spec.Reason{
+				Code:  spec.ReasonLicenses,
+				TRES:  "license/" + l.Name,
+				Limit: total,
+				Used:  used,
+				Asked: l.N,
+			}
 		}
 	}
 	return nil
@@ -49,17 +82,24 @@ func CheckLicenseList(st *state.State, jobSpec *spec.JobSpec, list []spec.Count,
 
 // keptLicences is how many of a licence reservations keep from a job at some
 // time between two instants, beside those that the jobs in them hold.
-func keptLicences(st *state.State, jobSpec *spec.JobSpec, name string, from, to spec.Instant) int64 {
+func keptLicences(
+	st *state.State,
+	jobSpec *spec.JobSpec,
+	name string,
+	from, to spec.Instant,
+) int64 {
 	var kept int64
 	for i := range st.Reservations {
 		reservation := &st.Reservations[i]
 		n := Amount(reservation.Licenses, name)
-		if n == 0 || slices.Contains(strings.Split(jobSpec.Place.Reservation, ","), reservation.Name) ||
+		if n == 0 ||
+			slices.Contains(strings.Split(jobSpec.Place.Reservation, ","), reservation.Name) ||
 			!slices.ContainsFunc(timeline.Windows(reservation, from), func(w timeline.Window) bool { return w.From < to && from < w.To }) {
 			continue
 		}
 		st.Active.Range(func(uid uint64, _ struct{}) bool {
-			if j := st.Job(spec.JobUID(uid)); j.State.Active() && j.Alloc.Reservation == reservation.Name {
+			if j := st.Job(spec.JobUID(uid)); j.State.Active() &&
+				j.Alloc.Reservation == reservation.Name {
 				n -= Amount(j.Alloc.Licenses, name)
 			}
 			return true

@@ -23,14 +23,34 @@ type NodeSet struct {
 }
 
 // Options are what the choice of nodes has to observe.
-func (n *NodeSet) Options(cfg *spec.Config, part *spec.PartitionSpec, jobSpec *spec.JobSpec, all Trees) place.Options {
-	return place.Options{Must: n.Must, LLN: cfg.Sched.LLN || part.LLN, OneOf: n.oneOf, Quotas: n.quotas, Prefer: n.prefer,
-		Contiguous: jobSpec.Place.Contiguous, Spread: jobSpec.Place.Spread, Tree: all.treeFor(cfg, part, jobSpec), Segment: n.segment, BlockOf: n.blockOf, ApartSegments: n.apartSeg}
+func (n *NodeSet) Options(
+	cfg *spec.Config,
+	part *spec.PartitionSpec,
+	jobSpec *spec.JobSpec,
+	all Trees,
+) place.Options {
+	return place.Options{
+		Must:          n.Must,
+		LLN:           cfg.Sched.LLN || part.LLN,
+		OneOf:         n.oneOf,
+		Quotas:        n.quotas,
+		Prefer:        n.prefer,
+		Contiguous:    jobSpec.Place.Contiguous,
+		Spread:        jobSpec.Place.Spread,
+		Tree:          all.treeFor(cfg, part, jobSpec),
+		Segment:       n.segment,
+		BlockOf:       n.blockOf,
+		ApartSegments: n.apartSeg,
+	}
 }
 
 // AllowedNodes applies --nodelist, --exclude, --constraint and --prefer to a
 // partition.
-func AllowedNodes(st *state.State, partition *state.Partition, jobSpec *spec.JobSpec) (NodeSet, error) {
+func AllowedNodes(
+	st *state.State,
+	partition *state.Partition,
+	jobSpec *spec.JobSpec,
+) (NodeSet, error) {
 	out := NodeSet{Set: partition.Nodes}
 	must, err := named(st, jobSpec.Place.Nodes)
 	if err != nil {
@@ -47,7 +67,10 @@ func AllowedNodes(st *state.State, partition *state.Partition, jobSpec *spec.Job
 	if !exclude.Empty() {
 		out.Set = out.Set.AndNot(exclude)
 		if must.Intersects(exclude) || (out.Set.Empty() && !partition.Nodes.Empty()) {
-			return out, spec.Refuse(spec.CodeNodeConfigUnavailable, "the nodes asked for are excluded")
+			return out, spec.Refuse(
+				spec.CodeNodeConfigUnavailable,
+				"the nodes asked for are excluded",
+			)
 		}
 	}
 	if jobSpec.Place.Constraint != "" {
@@ -64,7 +87,10 @@ func AllowedNodes(st *state.State, partition *state.Partition, jobSpec *spec.Job
 	if size := &jobSpec.Size; size.SocketsPerNode > 0 || size.CoresPerSocket > 0 {
 		out.Set = nodesShaped(st, out.Set, size)
 		if len(out.Must.AndNot(out.Set).Members()) > 0 {
-			return out, spec.Refuse(spec.CodeNodeConfigUnavailable, "a node that is asked for has fewer sockets, or cores on each, than are asked for")
+			return out, spec.Refuse(
+				spec.CodeNodeConfigUnavailable,
+				"a node that is asked for has fewer sockets, or cores on each, than are asked for",
+			)
 		}
 	}
 	if err := out.inBlocks(st, partition.Spec, jobSpec); err != nil {
@@ -76,7 +102,10 @@ func AllowedNodes(st *state.State, partition *state.Partition, jobSpec *spec.Job
 			return out, err
 		}
 		if len(c.Counts)+len(c.OneOf) > 0 {
-			return out, spec.Refuse(spec.CodeInvalidFeature, "--prefer takes no counts and no brackets")
+			return out, spec.Refuse(
+				spec.CodeInvalidFeature,
+				"--prefer takes no counts and no brackets",
+			)
 		}
 		out.prefer = nodesHaving(st, out.Set, c.All)
 	}
@@ -104,7 +133,10 @@ func (n *NodeSet) constrain(st *state.State, expr string) error {
 		return spec.Refuse(spec.CodeInvalidFeature, "")
 	}
 	if len(n.Must.AndNot(with).Members()) > 0 {
-		return spec.Refuse(spec.CodeNodeConfigUnavailable, "a node that is asked for lacks a feature that is asked for")
+		return spec.Refuse(
+			spec.CodeNodeConfigUnavailable,
+			"a node that is asked for lacks a feature that is asked for",
+		)
 	}
 	n.Set = with
 	return nil
@@ -146,7 +178,8 @@ func nodesShaped(st *state.State, set spec.Bitset, size *spec.Size) spec.Bitset 
 	with := make(spec.Bitset, max(len(set), 1))
 	for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
 		n := st.NodeByID(spec.NodeID(id))
-		if n != nil && max(n.Spec.Sockets, 1) >= int64(size.SocketsPerNode) && max(n.Spec.CoresPerSocket, 1) >= int64(size.CoresPerSocket) {
+		if n != nil && max(n.Spec.Sockets, 1) >= int64(size.SocketsPerNode) &&
+			max(n.Spec.CoresPerSocket, 1) >= int64(size.CoresPerSocket) {
 			with.Set(id)
 		}
 	}

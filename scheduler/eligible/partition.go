@@ -27,14 +27,23 @@ type Rejection struct {
 }
 
 // CheckPartition says what keeps a job out of a partition, or nil.
-func CheckPartition(st *state.State, partition *state.Partition, jobSpec *spec.JobSpec, demand *place.Demand) *Rejection {
+func CheckPartition(
+	st *state.State,
+	partition *state.Partition,
+	jobSpec *spec.JobSpec,
+	demand *place.Demand,
+) *Rejection {
 	ps := partition.Spec
 	cfg := st.Config
 	own := st.Policy.FindQOS(jobSpec.QOS)
 	who := partition.Subject
 	free := func(flag string) bool { return own != nil && own.HasFlag(flag) }
 	access := func(code spec.Code, detail string) *Rejection {
-		return &Rejection{code, spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who, Detail: detail}, true}
+		return &Rejection{
+			code,
+			spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who, Detail: detail},
+			true,
+		}
 	}
 	switch {
 	case ps.RootOnly && jobSpec.UID != 0:
@@ -47,27 +56,55 @@ func CheckPartition(st *state.State, partition *state.Partition, jobSpec *spec.J
 		return access(spec.CodeReservationDenied, "ReqResv=YES")
 	case len(ps.AllowAccounts) > 0 && !slices.Contains(ps.AllowAccounts, jobSpec.Account),
 		len(ps.AllowAccounts) == 0 && slices.Contains(ps.DenyAccounts, jobSpec.Account):
-		return &Rejection{Code: spec.CodeInvalidAccount, Reason: spec.Reason{Code: spec.ReasonAccountNotAllowed, Subject: who}}
+		return &Rejection{
+			Code:   spec.CodeInvalidAccount,
+			Reason: spec.Reason{Code: spec.ReasonAccountNotAllowed, Subject: who},
+		}
 	case len(ps.AllowQOS) > 0 && !slices.Contains(ps.AllowQOS, jobSpec.QOS),
 		len(ps.AllowQOS) == 0 && slices.Contains(ps.DenyQOS, jobSpec.QOS):
-		return &Rejection{Code: spec.CodeInvalidQOS, Reason: spec.Reason{Code: spec.ReasonQOSNotAllowed, Subject: who}}
+		return &Rejection{
+			Code:   spec.CodeInvalidQOS,
+			Reason: spec.Reason{Code: spec.ReasonQOSNotAllowed, Subject: who},
+		}
 	case over(demand.Limit, ps.MaxTime) && !free("PartitionTimeLimit"):
-		return &Rejection{Code: spec.CodeInvalidTimeLimit, Reason: spec.Reason{Code: spec.ReasonPartitionTimeLimit, TRES: "time",
-			Limit: ps.MaxTime.Seconds(), Asked: demand.Limit.Seconds(), Subject: who}}
+		return &Rejection{
+			Code: spec.CodeInvalidTimeLimit,
+			Reason: spec.Reason{Code: spec.ReasonPartitionTimeLimit, TRES: "time",
+				Limit: ps.MaxTime.Seconds(), Asked: demand.Limit.Seconds(), Subject: who},
+		}
 	}
 	total := int64(partition.Nodes.Count())
 	if ps.MaxNodes > 0 && !free("PartitionMaxNodes") {
 		total = min(total, int64(ps.MaxNodes))
 	}
-	if demand.MinNodes > total || (demand.MaxNodes < int64(ps.MinNodes) && !free("PartitionMinNodes")) {
-		return &Rejection{Code: spec.CodeNodeCountInvalid, Reason: spec.Reason{Code: spec.ReasonPartitionNodeLimit, TRES: "node", Limit: total, Asked: demand.MinNodes, Subject: who}}
+	if demand.MinNodes > total ||
+		(demand.MaxNodes < int64(ps.MinNodes) && !free("PartitionMinNodes")) {
+		return &Rejection{
+			Code: spec.CodeNodeCountInvalid,
+			Reason: spec.Reason{
+				Code:    spec.ReasonPartitionNodeLimit,
+				TRES:    "node",
+				Limit:   total,
+				Asked:   demand.MinNodes,
+				Subject: who,
+			},
+		}
 	}
 	most := ps.MaxMemPerNode
 	if most == 0 {
 		most = cfg.Limits.MaxMemPerNode
 	}
 	if most > 0 && demand.MemPerNode > most {
-		return &Rejection{Code: spec.CodeMemoryUnavailable, Reason: spec.Reason{Code: ReasonMaxMem, TRES: "mem", Limit: most, Asked: demand.MemPerNode, Subject: who}}
+		return &Rejection{
+			Code: spec.CodeMemoryUnavailable,
+			Reason: spec.Reason{
+				Code:    ReasonMaxMem,
+				TRES:    "mem",
+				Limit:   most,
+				Asked:   demand.MemPerNode,
+				Subject: who,
+			},
+		}
 	}
 	return nil
 }
@@ -76,7 +113,12 @@ func over(limit, most spec.Span) bool { return most != 0 && limit > most }
 
 // ResolveDemand resolves a request in a partition. A job that names no time limit
 // gets the partition's default, but no more than MaxWall allows.
-func ResolveDemand(st *state.State, partition *state.Partition, jobSpec *spec.JobSpec, bound *limits.Bound) place.Demand {
+func ResolveDemand(
+	st *state.State,
+	partition *state.Partition,
+	jobSpec *spec.JobSpec,
+	bound *limits.Bound,
+) place.Demand {
 	demand := ResolveRequest(st, partition, jobSpec, bound.Wall())
 	if IsElastic(&demand) {
 		RaiseMinNodes(st, partition, &demand)
@@ -90,7 +132,12 @@ func IsElastic(d *place.Demand) bool {
 }
 
 // ResolveRequest is a demand as far as it does not depend on the nodes there are.
-func ResolveRequest(st *state.State, partition *state.Partition, jobSpec *spec.JobSpec, most spec.Span) place.Demand {
+func ResolveRequest(
+	st *state.State,
+	partition *state.Partition,
+	jobSpec *spec.JobSpec,
+	most spec.Span,
+) place.Demand {
 	demand := place.Resolve(st.Config, partition.Spec, jobSpec)
 	if jobSpec.Time.Limit == 0 && most > 0 {
 		demand.Limit = min(demand.Limit, most)
@@ -109,7 +156,13 @@ func nodesOfCounts(demand *place.Demand, expr string) {
 		return
 	}
 	demand.MinNodes = c.Nodes()
-	demand.MaxNodes, demand.Tasks = max(demand.MaxNodes, demand.MinNodes), max(demand.Tasks, demand.MinNodes)
+	demand.MaxNodes, demand.Tasks = max(
+		demand.MaxNodes,
+		demand.MinNodes,
+	), max(
+		demand.Tasks,
+		demand.MinNodes,
+	)
 }
 
 // RaiseMinNodes raises the least number of nodes to what the largest node of
@@ -179,7 +232,11 @@ func growForGPUs(st *state.State, partition *state.Partition, demand *place.Dema
 }
 
 // MinimumTRES is what a job counts as while it waits.
-func MinimumTRES(demand *place.Demand, partition *spec.PartitionSpec, jobSpec *spec.JobSpec) spec.TRES {
+func MinimumTRES(
+	demand *place.Demand,
+	partition *spec.PartitionSpec,
+	jobSpec *spec.JobSpec,
+) spec.TRES {
 	tres := demand.Least(partition.BillingWeights)
 	for i, l := range jobSpec.Licenses {
 		if i == 0 || !jobSpec.AnyLicense {
@@ -199,11 +256,18 @@ func CheckStartable(st *state.State, p *state.Partition, job *state.Job) *spec.R
 	case p.Spec.State == spec.PartitionInactive:
 		return &spec.Reason{Code: spec.ReasonPartitionInactive, Subject: who}
 	case st.Config.Enforce.Associations && st.Policy.Assoc(job.Assoc) == nil:
-		return &spec.Reason{Code: spec.ReasonInvalidAccount, Subject: "assoc/" + job.Spec.Account + "/" + job.Spec.User}
+		return &spec.Reason{
+			Code:    spec.ReasonInvalidAccount,
+			Subject: "assoc/" + job.Spec.Account + "/" + job.Spec.User,
+		}
 	case job.Spec.QOS != "" && st.Policy.FindQOS(job.Spec.QOS) == nil:
 		return &spec.Reason{Code: spec.ReasonInvalidQOS, Subject: "qos/" + job.Spec.QOS}
 	case st.Config.Enforce.QOS && job.Spec.QOS != "" && !slices.Contains(AllowedQOS(st.Policy, job.Assoc), job.Spec.QOS):
-		return &spec.Reason{Code: spec.ReasonInvalidQOS, Subject: "qos/" + job.Spec.QOS, Detail: "the association may not use it any more"}
+		return &spec.Reason{
+			Code:    spec.ReasonInvalidQOS,
+			Subject: "qos/" + job.Spec.QOS,
+			Detail:  "the association may not use it any more",
+		}
 	}
 	return nil
 }

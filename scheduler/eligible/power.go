@@ -28,7 +28,13 @@ func CheckPowerLimit(st *state.State, allocation *spec.Allocation) *spec.Reason 
 		return true
 	})
 	if most := int64(st.Config.Power.MaxUp); up+asleep > most {
-		return &spec.Reason{Code: "MaxPoweredUpNodes", TRES: "node", Limit: most, Used: up, Asked: asleep}
+		return &spec.Reason{
+			Code:  "MaxPoweredUpNodes",
+			TRES:  "node",
+			Limit: most,
+			Used:  up,
+			Asked: asleep,
+		}
 	}
 	return nil
 }

@@ -25,7 +25,11 @@ func BuildTrees(st *state.State) Trees {
 }
 
 // treeFor is the tree that counts for a job in a partition; nil: none does.
-func (t Trees) treeFor(cfg *spec.Config, part *spec.PartitionSpec, jobSpec *spec.JobSpec) *place.Tree {
+func (t Trees) treeFor(
+	cfg *spec.Config,
+	part *spec.PartitionSpec,
+	jobSpec *spec.JobSpec,
+) *place.Tree {
 	if cfg.Sched.TopoOptional && jobSpec.Place.Switches == 0 {
 		return nil
 	}
@@ -75,10 +79,18 @@ const maxLeafSets = 256
 
 // leafSets are the sets of nodes below every choice of n leaf switches of a
 // partition.
-func leafSets(st *state.State, part *spec.PartitionSpec, allowed spec.Bitset, n int) ([]spec.Bitset, error) {
+func leafSets(
+	st *state.State,
+	part *spec.PartitionSpec,
+	allowed spec.Bitset,
+	n int,
+) ([]spec.Bitset, error) {
 	tree := treeOf(st, st.Config.TopologyOf(part).Switches)
 	if tree == nil {
-		return nil, spec.Refuse(spec.CodeDisabled, "--switches needs to know the switches: TopologyPlugin=topology/tree and topology.conf")
+		return nil, spec.Refuse(
+			spec.CodeDisabled,
+			"--switches needs to know the switches: TopologyPlugin=topology/tree and topology.conf",
+		)
 	}
 	var leaves []spec.Bitset
 	for _, s := range tree.Switches {
@@ -104,7 +116,15 @@ func leafSets(st *state.State, part *spec.PartitionSpec, allowed spec.Bitset, n 
 		return true
 	}
 	if !choose(0, n, nil) {
-		return nil, spec.Refuse(spec.CodeDisabled, fmt.Sprintf("--switches=%d of %d leaf switches leaves more than %d choices, which is not implemented in this release", n, len(leaves), maxLeafSets))
+		return nil, spec.Refuse(
+			spec.CodeDisabled,
+			fmt.Sprintf(
+				"--switches=%d of %d leaf switches leaves more than %d choices, which is not implemented in this release",
+				n,
+				len(leaves),
+				maxLeafSets,
+			),
+		)
 	}
 	return out, nil
 }

@@ -36,7 +36,12 @@ type change struct {
 // that starts as early as half of it would. Where the change costs the job its place in the
 // queue, or the job waits in several partitions or QOS, a whole pass confirms it.
 func adviseJob(v *view.View, job *state.Job, now spec.Instant) ([]Advice, error) {
-	a := advisor{v: v, jobs: []*state.Job{job}, now: max(now, v.State.At), opt: scheduler.PassOptions{Plan: v.Plan}}
+	a := advisor{
+		v:    v,
+		jobs: []*state.Job{job},
+		now:  max(now, v.State.At),
+		opt:  scheduler.PassOptions{Plan: v.Plan},
+	}
 	if job.Het != nil {
 		a.jobs = v.State.Components(job)
 	}
@@ -62,7 +67,10 @@ func adviseJob(v *view.View, job *state.Job, now spec.Instant) ([]Advice, error)
 		a.room = leader.Spec.Time.Deadline.Sub(reason.Until)
 	}
 	a.tryAll()
-	slices.SortStableFunc(a.found, func(p, q Advice) int { return int(min(max(p.Start-q.Start, -1), 1)) })
+	slices.SortStableFunc(
+		a.found,
+		func(p, q Advice) int { return int(min(max(p.Start-q.Start, -1), 1)) },
+	)
 	return a.found[:min(len(a.found), maxAdvice)], nil
 }
 
@@ -111,7 +119,10 @@ func (a *advisor) tryAll() {
 const everyPart = -1
 
 // findStart tells when requests would start in the job's place.
-func (a *advisor) findStart(asks []*spec.JobSpec, until spec.Instant) (spec.Instant, []spec.NodeID, *spec.Reason) {
+func (a *advisor) findStart(
+	asks []*spec.JobSpec,
+	until spec.Instant,
+) (spec.Instant, []spec.NodeID, *spec.Reason) {
 	if len(a.jobs) > 1 {
 		return a.x.StartTogether(asks, until)
 	}
@@ -383,7 +394,8 @@ func (a *advisor) allMemory(job *state.Job) (most int64) {
 	if partition == nil {
 		return 0
 	}
-	if d := place.Resolve(a.v.State.Config, partition.Spec, job.Spec); !d.Memory || d.MemPerNode >= 0 {
+	if d := place.Resolve(a.v.State.Config, partition.Spec, job.Spec); !d.Memory ||
+		d.MemPerNode >= 0 {
 		return 0
 	}
 	for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
@@ -436,7 +448,9 @@ func (a *advisor) otherPartitions(job *state.Job) []change {
 	var out []change
 	for i := range a.v.State.Parts.List {
 		partition := a.v.State.Parts.List[i].Spec
-		if slices.Contains(job.Spec.Partitions, partition.Name) || partition.Hidden || len(out) == maxAdvice || partition.State == spec.PartitionDrain {
+		if slices.Contains(job.Spec.Partitions, partition.Name) || partition.Hidden ||
+			len(out) == maxAdvice ||
+			partition.State == spec.PartitionDrain {
 			continue
 		}
 		out = append(out, change{0, func(jobSpec *spec.JobSpec, _ int64) string {

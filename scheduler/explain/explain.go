@@ -50,7 +50,10 @@ type Verdict struct {
 
 // Job explains a pending job of a view. The work is a few passes at most.
 func Job(v *view.View, job *state.Job, now spec.Instant) (*Explanation, error) {
-	x := &Explanation{Nodes: judgeNodes(v.State, job, now), Guarantee: guarantee.Explain(v.State, now, job)}
+	x := &Explanation{
+		Nodes:     judgeNodes(v.State, job, now),
+		Guarantee: guarantee.Explain(v.State, now, job),
+	}
 	x.Holds = holdsOn(v.State, x.Nodes)
 	if job.Reason.Blocker != 0 && v.State.Job(job.Reason.Blocker) != nil {
 		x.Blockers = append(x.Blockers, job.Reason.Blocker)
@@ -65,7 +68,8 @@ func Job(v *view.View, job *state.Job, now spec.Instant) (*Explanation, error) {
 			continue
 		}
 		for _, uid := range planned.Blockers {
-			if len(x.Blockers) < maxBlockers && !slices.Contains(x.Blockers, uid) && v.State.Job(uid) != nil {
+			if len(x.Blockers) < maxBlockers && !slices.Contains(x.Blockers, uid) &&
+				v.State.Job(uid) != nil {
 				x.Blockers = append(x.Blockers, uid)
 			}
 		}
@@ -94,7 +98,9 @@ const maxBlockers = 8
 func holdsOn(st *state.State, verdicts []Verdict) []Hold {
 	var out []Hold
 	for i := range verdicts {
-		if strings.Contains(verdicts[i].Why, ":") && !strings.HasPrefix(verdicts[i].Why, "gres/") && !strings.HasPrefix(verdicts[i].Why, "apart:") || verdicts[i].Why == "fits" {
+		if strings.Contains(verdicts[i].Why, ":") && !strings.HasPrefix(verdicts[i].Why, "gres/") &&
+			!strings.HasPrefix(verdicts[i].Why, "apart:") ||
+			verdicts[i].Why == "fits" {
 			continue // more room on the node would not help
 		}
 		for _, name := range verdicts[i].Names {
@@ -105,7 +111,13 @@ func holdsOn(st *state.State, verdicts []Verdict) []Hold {
 		}
 	}
 	slices.SortFunc(out, func(a, b Hold) int {
-		return cmp.Or(-cmp.Compare(len(a.GPUs), len(b.GPUs)), -cmp.Compare(a.MilliCPU, b.MilliCPU), -cmp.Compare(a.Mem, b.Mem), strings.Compare(a.Node, b.Node), strings.Compare(a.ID, b.ID))
+		return cmp.Or(
+			-cmp.Compare(len(a.GPUs), len(b.GPUs)),
+			-cmp.Compare(a.MilliCPU, b.MilliCPU),
+			-cmp.Compare(a.Mem, b.Mem),
+			strings.Compare(a.Node, b.Node),
+			strings.Compare(a.ID, b.ID),
+		)
 	})
 	return out[:min(len(out), maxBlockers)]
 }
@@ -156,18 +168,30 @@ func judgeNodes(st *state.State, job *state.Job, now spec.Instant) []Verdict {
 		out = append(out, *g)
 	}
 	slices.SortFunc(out, func(a, b Verdict) int {
-		return cmp.Or(strings.Compare(a.Why, b.Why), cmp.Compare(a.Free, b.Free), cmp.Compare(a.Need, b.Need))
+		return cmp.Or(
+			strings.Compare(a.Why, b.Why),
+			cmp.Compare(a.Free, b.Free),
+			cmp.Compare(a.Need, b.Need),
+		)
 	})
 	return out
 }
 
 // keptBy says who keeps a node from the job that has enough for it.
-func keptBy(st *state.State, held *timeline.ReservationView, demand *place.Demand, node *state.Node, now spec.Instant, near [][]spec.NodeID) string {
+func keptBy(
+	st *state.State,
+	held *timeline.ReservationView,
+	demand *place.Demand,
+	node *state.Node,
+	now spec.Instant,
+	near [][]spec.NodeID,
+) string {
 	switch {
 	case held.Only != nil && !held.Only.Has(int(node.ID)):
 		return "reservation:not in reservation " + held.Own.Name
 	case !held.Clear(node.ID, now, now.Add(demand.Limit)):
-		if by := reservedBy(st, node, now, now.Add(demand.Limit)); by != "" && (held.Own == nil || by != held.Own.Name) {
+		if by := reservedBy(st, node, now, now.Add(demand.Limit)); by != "" &&
+			(held.Own == nil || by != held.Own.Name) {
 			return "reservation:in reservation " + by
 		}
 		return "reservation:reservation " + held.Own.Name + " is not on"
@@ -200,7 +224,12 @@ func coresKept(st *state.State, demand *place.Demand, node *state.Node, now spec
 	for _, uid := range node.Jobs {
 		if j := st.Job(uid); shape.Inside(j.Alloc) {
 			a := &j.Alloc.Nodes[j.Alloc.Index(node.ID)]
-			inside.CPU, inside.GPU = inside.CPU+int64(a.CPUs.Count()), inside.GPU+shape.GPUsInside(j.Alloc, a)
+			inside.CPU, inside.GPU = inside.CPU+int64(
+				a.CPUs.Count(),
+			), inside.GPU+shape.GPUsInside(
+				j.Alloc,
+				a,
+			)
 		}
 	}
 	free.CPU -= max(others.CPU-inside.CPU, 0)
@@ -235,7 +264,12 @@ func reservedBy(st *state.State, node *state.Node, from, to spec.Instant) string
 }
 
 // nodeVerdict says why a node cannot take its share of the job now.
-func nodeVerdict(st *state.State, demand *place.Demand, shapes *place.Shapes, node *state.Node) Verdict {
+func nodeVerdict(
+	st *state.State,
+	demand *place.Demand,
+	shapes *place.Shapes,
+	node *state.Node,
+) Verdict {
 	switch {
 	case node.Inv == nil && !node.Asleep():
 		return Verdict{Why: "state:not registered"}

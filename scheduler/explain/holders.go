@@ -33,7 +33,10 @@ func findHolders(st *state.State, job *state.Job) (list []spec.JobUID, free spec
 		}
 		return true
 	})
-	slices.SortFunc(all, func(a, b held) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.job.UID, b.job.UID)) })
+	slices.SortFunc(
+		all,
+		func(a, b held) int { return cmp.Or(cmp.Compare(a.end, b.end), cmp.Compare(a.job.UID, b.job.UID)) },
+	)
 	short := job.Reason.Used + job.Reason.Asked - job.Reason.Limit
 	if job.Reason.Code == spec.ReasonArrayTaskLimit {
 		short = 1
@@ -74,9 +77,15 @@ func holdingOf(st *state.State, job *state.Job) func(o *state.Job) int64 {
 		return func(o *state.Job) int64 { return boolean(job.Array != 0 && o.Array == job.Array) }
 	case reason.Code == spec.ReasonDependency && job.Spec.Queue.Dependency != nil:
 		return func(o *state.Job) int64 {
-			return boolean(slices.ContainsFunc(job.Spec.Queue.Dependency.Terms, func(t spec.DependencyTerm) bool {
-				return (t.UID != 0 && (t.UID == o.UID || t.UID == o.Array)) || (t.Job == 0 && o.Spec.Name == job.Spec.Name && o.Spec.UID == job.Spec.UID)
-			}))
+			return boolean(
+				slices.ContainsFunc(
+					job.Spec.Queue.Dependency.Terms,
+					func(t spec.DependencyTerm) bool {
+						return (t.UID != 0 && (t.UID == o.UID || t.UID == o.Array)) ||
+							(t.Job == 0 && o.Spec.Name == job.Spec.Name && o.Spec.UID == job.Spec.UID)
+					},
+				),
+			)
 		}
 	case reason.Used <= 0 || strings.Contains(string(reason.Code), "Minutes") || strings.Contains(string(reason.Code), "Wall"):
 		return nil
@@ -104,13 +113,17 @@ func countsTowards(st *state.State, job *state.Job) func(o *state.Job) bool {
 	case "qos":
 		return func(o *state.Job) bool {
 			p := st.Parts.Find(o.Partition())
-			return (o.QOS() == name || (p != nil && p.Spec.QOS == name)) && (!strings.Contains(code, "User") || o.Spec.UID == job.Spec.UID) &&
+			return (o.QOS() == name || (p != nil && p.Spec.QOS == name)) &&
+				(!strings.Contains(code, "User") || o.Spec.UID == job.Spec.UID) &&
 				(!strings.Contains(code, "Account") || o.Spec.Account == job.Spec.Account)
 		}
 	case "assoc":
 		account, user, _ := strings.Cut(name, "/")
 		return func(o *state.Job) bool {
-			return slices.ContainsFunc(st.Policy.Chain(o.Assoc), func(a *spec.Association) bool { return a.Account == account && a.User == user })
+			return slices.ContainsFunc(
+				st.Policy.Chain(o.Assoc),
+				func(a *spec.Association) bool { return a.Account == account && a.User == user },
+			)
 		}
 	}
 	return nil

@@ -98,7 +98,16 @@ func (t *Tree) Notes() []event.ShareNote {
 		if share.User && share.Raw.IsZero() {
 			continue
 		}
-		out = append(out, event.ShareNote{Assoc: share.Assoc.ID, Norm: toMillionths(share.Norm), Used: toMillionths(share.Used), Factor: toMillionths(share.Factor), Raw: int64(min(share.Raw.Hi, math.MaxInt64))})
+		out = append(
+			out,
+			event.ShareNote{
+				Assoc:  share.Assoc.ID,
+				Norm:   toMillionths(share.Norm),
+				Used:   toMillionths(share.Used),
+				Factor: toMillionths(share.Factor),
+				Raw:    int64(min(share.Raw.Hi, math.MaxInt64)),
+			},
+		)
 	}
 	return out
 }
@@ -166,7 +175,14 @@ func buildTree(st *state.State) *Tree {
 			}
 		}
 		for _, assoc := range list {
-			share := Share{Assoc: assoc, Up: up, Depth: depth, User: assoc.User != "", Shares: assoc.Share(), Siblings: total}
+			share := Share{
+				Assoc:    assoc,
+				Up:       up,
+				Depth:    depth,
+				User:     assoc.User != "",
+				Shares:   assoc.Share(),
+				Siblings: total,
+			}
 			if u := st.SpentOf(state.UsageAssoc, 0, assoc.ID); u != nil {
 				share.Raw = u.Raw
 			}
@@ -187,9 +203,18 @@ func buildTree(st *state.State) *Tree {
 		case share.Up < 0:
 			share.Norm, share.Used = fixed.One, fixed.One
 		case share.Assoc.SharesParent:
-			share.Norm, share.Used = tree.Shares[share.Up].Norm, fractionOf(share.Raw, tree.Shares[0].Raw)
+			share.Norm, share.Used = tree.Shares[share.Up].Norm, fractionOf(
+				share.Raw,
+				tree.Shares[0].Raw,
+			)
 		default:
-			share.Norm, share.Used = multiply(tree.Shares[share.Up].Norm, partOf(share.Shares, share.Siblings)), fractionOf(share.Raw, tree.Shares[0].Raw)
+			share.Norm, share.Used = multiply(
+				tree.Shares[share.Up].Norm,
+				partOf(share.Shares, share.Siblings),
+			), fractionOf(
+				share.Raw,
+				tree.Shares[0].Raw,
+			)
 		}
 	}
 	return tree
@@ -223,7 +248,12 @@ func (t *Tree) LevelFS(share *Share) (billionths int64, infinite bool) {
 		return 0, false
 	}
 	up := t.Shares[share.Up].Raw
-	return fixed.Ratio(up.Times(share.Shares).Over(share.Siblings), share.Raw, 1_000_000_000, math.MaxInt64/2), false
+	return fixed.Ratio(
+		up.Times(share.Shares).Over(share.Siblings),
+		share.Raw,
+		1_000_000_000,
+		math.MaxInt64/2,
+	), false
 }
 
 // fairTree ranks the users: siblings by LevelFS, the highest first and users

@@ -42,7 +42,10 @@ type owner struct {
 // New collects the guarantees; nil where no account has one. Of the jobs that run
 // only those make room that ran in an earlier state if one is given.
 func New(st *state.State, now spec.Instant, ran *state.State) *Guarantees {
-	if !slices.ContainsFunc(st.Policy.Assocs, func(a spec.Association) bool { return len(a.Guaranteed) > 0 }) {
+	if !slices.ContainsFunc(
+		st.Policy.Assocs,
+		func(a spec.Association) bool { return len(a.Guaranteed) > 0 },
+	) {
 		return nil
 	}
 	f := &Guarantees{st: st, now: now, owners: map[uint32]*owner{}}
@@ -54,7 +57,8 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Guarantees {
 		}
 		o := f.ownerOf(job)
 		o.used = o.used.Add(job.Alloc.TRES)
-		if (ran == nil || ran.Active.Has(uid)) && job.State == spec.Running && job.Started.Add(st.Config.Sched.PreemptExempt) <= now {
+		if (ran == nil || ran.Active.Has(uid)) && job.State == spec.Running &&
+			job.Started.Add(st.Config.Sched.PreemptExempt) <= now {
 			f.runs = append(f.runs, job)
 		}
 		return true
@@ -70,7 +74,11 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Guarantees {
 		prio[j.UID] = running.Of(j)
 	}
 	slices.SortStableFunc(f.runs, func(a, b *state.Job) int {
-		return cmp.Or(cmp.Compare(prio[a.UID], prio[b.UID]), cmp.Compare(b.Started, a.Started), cmp.Compare(b.UID, a.UID))
+		return cmp.Or(
+			cmp.Compare(prio[a.UID], prio[b.UID]),
+			cmp.Compare(b.Started, a.Started),
+			cmp.Compare(b.UID, a.UID),
+		)
 	})
 	return f
 }
@@ -122,7 +130,8 @@ func (f *Guarantees) Within(job *state.Job, least spec.TRES) bool {
 		if f.st.Claims(job) {
 			more = 0 // it is among what is claimed
 		}
-		if o.used.Get(count.Name)+o.claimed.Get(count.Name)+more > o.guaranteedOf(count.Name) && n > 0 {
+		if o.used.Get(count.Name)+o.claimed.Get(count.Name)+more > o.guaranteedOf(count.Name) &&
+			n > 0 {
 			return false
 		}
 	}
@@ -221,7 +230,8 @@ func (f *Guarantees) RemoveVictim(uid spec.JobUID) {
 // what a job both needs and is guaranteed and another one holds.
 func (o *owner) exceedsGuarantee(mine *owner, least, held spec.TRES) bool {
 	return slices.ContainsFunc(mine.floor, func(c spec.TRESCount) bool {
-		return least.Get(c.Name) > 0 && held.Get(c.Name) > 0 && o.used.Get(c.Name) > o.guaranteedOf(c.Name)
+		return least.Get(c.Name) > 0 && held.Get(c.Name) > 0 &&
+			o.used.Get(c.Name) > o.guaranteedOf(c.Name)
 	})
 }
 
@@ -256,7 +266,9 @@ func (f *Guarantees) Victims(job *state.Job, least spec.TRES) []preempt.Victim {
 	for len(out) < most {
 		best := -1
 		for i, id := range ids {
-			if len(queues[id]) > 0 && rest[id].exceedsGuarantee(mine, least, queues[id][0].Alloc.TRES) && (best < 0 || rest[id].givesBackBefore(rest[ids[best]], mine, least)) {
+			if len(queues[id]) > 0 &&
+				rest[id].exceedsGuarantee(mine, least, queues[id][0].Alloc.TRES) &&
+				(best < 0 || rest[id].givesBackBefore(rest[ids[best]], mine, least)) {
 				best = i
 			}
 		}
@@ -316,7 +328,13 @@ func Explain(st *state.State, now spec.Instant, job *state.Job) []string {
 	var out []string
 	for _, count := range o.floor {
 		if job.Req.Get(count.Name) > 0 {
-			text := fmt.Sprintf("account %s holds %d of the %d %s that are guaranteed to it", name, o.used.Get(count.Name), count.N, count.Name)
+			text := fmt.Sprintf(
+				"account %s holds %d of the %d %s that are guaranteed to it",
+				name,
+				o.used.Get(count.Name),
+				count.N,
+				count.Name,
+			)
 			if n := o.claimed.Get(count.Name); n > 0 {
 				text += fmt.Sprintf(", and others make room for %d more", n)
 			}
@@ -327,16 +345,27 @@ func Explain(st *state.State, now spec.Instant, job *state.Job) []string {
 	case len(out) == 0:
 		return nil
 	case f.Within(job, job.Req):
-		return append(out, "the job is within that: it comes first, and jobs of accounts that hold more than their own make room for it")
+		return append(
+			out,
+			"the job is within that: it comes first, and jobs of accounts that hold more than their own make room for it",
+		)
 	}
-	return append(out, fmt.Sprintf("the job goes beyond that: of what nobody is guaranteed, or uses, the account with the least beyond its own for each unit of weight comes first; %s has the weight %d", name, o.weight))
+	return append(
+		out,
+		fmt.Sprintf(
+			"the job goes beyond that: of what nobody is guaranteed, or uses, the account with the least beyond its own for each unit of weight comes first; %s has the weight %d",
+			name,
+			o.weight,
+		),
+	)
 }
 
 // Allowed tells whether a job may still push another out for its guarantee.
 func Allowed(st *state.State, now spec.Instant, job *state.Job, victim preempt.Victim) bool {
 	f := New(st, now, nil)
 	r := st.Job(victim.UID)
-	if f == nil || r == nil || r.Attempt != victim.Attempt || !slices.Contains(f.runs, r) || f.makeVictim(r) != victim {
+	if f == nil || r == nil || r.Attempt != victim.Attempt || !slices.Contains(f.runs, r) ||
+		f.makeVictim(r) != victim {
 		return false
 	}
 	mine := f.ownerOf(job)

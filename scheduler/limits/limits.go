@@ -43,13 +43,40 @@ const (
 // The orders in which Slurm looks at the limits of one level: of a submission
 // that must be able to start some day, before nodes are chosen, and then.
 func atSubmit() []what {
-	return []what{accountTRES, userTRES, groupTRES, jobMins, groupMins, groupRunMins, accountRunMins, userRunMins, wall, groupWall, jobTRES, nodeTRES, leastTRES}
+	return []what{
+		accountTRES,
+		userTRES,
+		groupTRES,
+		jobMins,
+		groupMins,
+		groupRunMins,
+		accountRunMins,
+		userRunMins,
+		wall,
+		groupWall,
+		jobTRES,
+		nodeTRES,
+		leastTRES,
+	}
 }
 
 func beforeNodes() []what { return []what{groupRunning, groupWall, accountRunning, running, wall} }
 
 func withNodes() []what {
-	return []what{groupMins, budgetMins, groupTRES, groupRunMins, jobMins, jobTRES, nodeTRES, leastTRES, accountTRES, userTRES, accountRunMins, userRunMins}
+	return []what{
+		groupMins,
+		budgetMins,
+		groupTRES,
+		groupRunMins,
+		jobMins,
+		jobTRES,
+		nodeTRES,
+		leastTRES,
+		accountTRES,
+		userTRES,
+		accountRunMins,
+		userRunMins,
+	}
 }
 
 // rule is one limit that binds a job.
@@ -93,7 +120,14 @@ const million = 1_000_000
 // Find collects the limits that bind a job; none bind where limits are not
 // enforced.
 func Find(st *state.State, s Subject) Bound {
-	bound := Bound{st: st, now: max(s.Now, st.At), safe: st.Config.Enforce.Safe, factor: million, charge: million, scale: million}
+	bound := Bound{
+		st:     st,
+		now:    max(s.Now, st.At),
+		safe:   st.Config.Enforce.Safe,
+		factor: million,
+		charge: million,
+		scale:  million,
+	}
 	if !st.Config.Enforce.Limits {
 		return bound
 	}
@@ -152,7 +186,15 @@ func isHidden(before []rule, w what, tres string) bool {
 
 func (b *Bound) addQOS(qos *spec.QOS, level int, user, account uint32) {
 	who := "qos/" + qos.Name
-	all, one := state.UsageKey(state.UsageQOS, qos.ID, 0), state.UsageKey(state.UsageQOSUser, qos.ID, user)
+	all, one := state.UsageKey(
+		state.UsageQOS,
+		qos.ID,
+		0,
+	), state.UsageKey(
+		state.UsageQOSUser,
+		qos.ID,
+		user,
+	)
 	acct := state.UsageKey(state.UsageQOSAccount, qos.ID, account)
 	before := b.rules[:len(b.rules):len(b.rules)]
 	count := func(w what, limit *int64, usage uint64, code spec.ReasonCode) {
@@ -163,7 +205,10 @@ func (b *Bound) addQOS(qos *spec.QOS, level int, user, account uint32) {
 	tres := func(w what, limits spec.Limits, usage uint64, scope spec.LimitScope) {
 		for _, l := range limits {
 			if !isHidden(before, w, l.Name) {
-				b.rules = append(b.rules, rule{w, level, l.Name, l.N, usage, spec.LimitReason(scope, l.Name), who})
+				b.rules = append(
+					b.rules,
+					rule{w, level, l.Name, l.N, usage, spec.LimitReason(scope, l.Name), who},
+				)
 			}
 		}
 	}
@@ -209,7 +254,10 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 		level := base + up
 		add := func(w what, at int, tres string, limit int64, usage uint64, code spec.ReasonCode) {
 			over := qos
-			if at == base && w != groupSubmitted && w != groupRunning && w != groupWall && w != groupTRES && w != groupMins && w != groupRunMins {
+			if at == base && w != groupSubmitted && w != groupRunning && w != groupWall &&
+				w != groupTRES &&
+				w != groupMins &&
+				w != groupRunMins {
 				over = b.rules
 			}
 			if !isHidden(over, w, tres) {
@@ -239,7 +287,18 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 		tres(groupTRES, level, assoc.GrpTRES, all, spec.ScopeAssocGrp)
 		tres(groupMins, level, assoc.GrpTRESMins, all, spec.ScopeAssocGrpMinutes)
 		for _, l := range assoc.Budget { // no other limit hides it
-			b.rules = append(b.rules, rule{budgetMins, level, l.Name, l.N, all, spec.LimitReason(spec.ScopeAssocGrpMinutes, l.Name), "budget/" + assoc.Account})
+			b.rules = append(
+				b.rules,
+				rule{
+					budgetMins,
+					level,
+					l.Name,
+					l.N,
+					all,
+					spec.LimitReason(spec.ScopeAssocGrpMinutes, l.Name),
+					"budget/" + assoc.Account,
+				},
+			)
 		}
 		tres(groupRunMins, level, assoc.GrpTRESRunMins, all, spec.ScopeAssocGrpRunMinutes)
 		tres(jobTRES, base, assoc.MaxTRESPerJob, 0, spec.ScopeAssocMaxPerJob)
@@ -280,7 +339,14 @@ func (r *rule) breachOver(tres string, used, asked int64) *spec.Reason {
 	if used+asked <= r.limit {
 		return nil
 	}
-	return &spec.Reason{Code: r.code, TRES: tres, Limit: r.limit, Used: used, Asked: asked, Subject: r.who}
+	return &spec.Reason{
+		Code:    r.code,
+		TRES:    tres,
+		Limit:   r.limit,
+		Used:    used,
+		Asked:   asked,
+		Subject: r.who,
+	}
 }
 
 // usageOf is the counter of a rule.
@@ -370,7 +436,14 @@ func (b *Bound) checkWall(r *rule, limit spec.Span) *spec.Reason {
 	if used+asked <= most {
 		return nil
 	}
-	return &spec.Reason{Code: r.code, TRES: "time", Limit: most, Used: used, Asked: asked, Subject: r.who}
+	return &spec.Reason{
+		Code:    r.code,
+		TRES:    "time",
+		Limit:   most,
+		Used:    used,
+		Asked:   asked,
+		Subject: r.who,
+	}
 }
 
 // checkRemaining checks a limit of what running jobs may still use.
@@ -379,7 +452,11 @@ func (b *Bound) checkRemaining(r *rule, n int64, limit spec.Span) *spec.Reason {
 		return nil
 	}
 	used := RunMinutes(b.st, r.usage, r.tres, b.now)
-	return r.breachOver(r.tres+" minutes", b.chargedMinutes(r, used), b.chargedMinutes(r, minutesOf(n, limit)))
+	return r.breachOver(
+		r.tres+" minutes",
+		b.chargedMinutes(r, used),
+		b.chargedMinutes(r, minutesOf(n, limit)),
+	)
 }
 
 // firstBreach finds the first breach: level by level, and in each in an order.
@@ -408,9 +485,12 @@ func (b *Bound) firstBreach(order []what, breach func(r *rule) *spec.Reason) *sp
 // one job alone exceeds refuses only where limits are strict: with
 // DenyOnLimit, or without any QOS.
 func (b *Bound) Submit(count int64, req spec.TRES, limit spec.Span) *spec.Reason {
-	x := b.firstBreach([]what{groupSubmitted, accountSubmitted, submitted}, func(r *rule) *spec.Reason {
-		return r.breachOver("jobs", b.usageOf(r).Submitted, count)
-	})
+	x := b.firstBreach(
+		[]what{groupSubmitted, accountSubmitted, submitted},
+		func(r *rule) *spec.Reason {
+			return r.breachOver("jobs", b.usageOf(r).Submitted, count)
+		},
+	)
 	if x != nil || !b.strict {
 		return x
 	}
@@ -452,7 +532,13 @@ func (r *rule) breachWall(limit spec.Span) *spec.Reason {
 	if int64(limit) <= r.limit {
 		return nil
 	}
-	return &spec.Reason{Code: r.code, TRES: "time", Limit: spec.Span(r.limit).Seconds(), Asked: limit.Seconds(), Subject: r.who}
+	return &spec.Reason{
+		Code:    r.code,
+		TRES:    "time",
+		Limit:   spec.Span(r.limit).Seconds(),
+		Asked:   limit.Seconds(),
+		Subject: r.who,
+	}
 }
 
 func (r *rule) breachUnder(asked int64) *spec.Reason {
@@ -467,7 +553,13 @@ func (b *Bound) Priority(n uint32) *spec.Reason {
 	if b.prioWho == "" || int64(n) >= b.minPrio {
 		return nil
 	}
-	return &spec.Reason{Code: spec.ReasonPriority, TRES: "priority", Limit: b.minPrio, Asked: int64(n), Subject: b.prioWho}
+	return &spec.Reason{
+		Code:    spec.ReasonPriority,
+		TRES:    "priority",
+		Limit:   b.minPrio,
+		Asked:   int64(n),
+		Subject: b.prioWho,
+	}
 }
 
 // HasPriority tells whether Priority ever finds anything.
@@ -623,7 +715,8 @@ func Accrues(st *state.State, s Subject, count int64) bool {
 	}
 	account := st.Policy.AccountAssoc(s.Job.Account)
 	for _, qos := range qosLevels(st, s) {
-		if !room(qos.GrpJobsAccrue, state.UsageKey(state.UsageQOS, qos.ID, 0)) || !room(qos.MaxAccruePerUser, state.UsageKey(state.UsageQOSUser, qos.ID, s.Job.UID)) ||
+		if !room(qos.GrpJobsAccrue, state.UsageKey(state.UsageQOS, qos.ID, 0)) ||
+			!room(qos.MaxAccruePerUser, state.UsageKey(state.UsageQOSUser, qos.ID, s.Job.UID)) ||
 			!room(qos.MaxAccruePerAcct, state.UsageKey(state.UsageQOSAccount, qos.ID, account)) {
 			return false
 		}

@@ -27,7 +27,14 @@ func IsShare(tres string) bool {
 
 // Shares are the limits of a QOS that the flag Relative makes percentages.
 func Shares(q *spec.QOS) [6]*spec.Limits {
-	return [...]*spec.Limits{&q.GrpTRES, &q.MaxTRESPerAcct, &q.MaxTRESPerJob, &q.MaxTRESPerNode, &q.MaxTRESPerUser, &q.MinTRESPerJob}
+	return [...]*spec.Limits{
+		&q.GrpTRES,
+		&q.MaxTRESPerAcct,
+		&q.MaxTRESPerJob,
+		&q.MaxTRESPerNode,
+		&q.MaxTRESPerUser,
+		&q.MinTRESPerJob,
+	}
 }
 
 // Amounts is a QOS with the amounts that its percentages stand for, rounded

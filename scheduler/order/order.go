@@ -60,8 +60,15 @@ type flags struct {
 
 func flagsOf(p *spec.PriorityConfig) flags {
 	all := fairshare.Has(p, "NO_NORMAL_ALL")
-	return flags{rawAssoc: all || fairshare.Has(p, "NO_NORMAL_ASSOC"), rawPart: all || fairshare.Has(p, "NO_NORMAL_PART"), rawQOS: all || fairshare.Has(p, "NO_NORMAL_QOS"),
-		rawTRES: all || fairshare.Has(p, "NO_NORMAL_TRES"), byTime: fairshare.Has(p, "SMALL_RELATIVE_TO_TIME"), always: fairshare.Has(p, "ACCRUE_ALWAYS")}
+	return flags{
+		rawAssoc: all || fairshare.Has(p, "NO_NORMAL_ASSOC"),
+		rawPart:  all || fairshare.Has(p, "NO_NORMAL_PART"),
+		rawQOS:   all || fairshare.Has(p, "NO_NORMAL_QOS"),
+		rawTRES: all ||
+			fairshare.Has(p, "NO_NORMAL_TRES"),
+		byTime: fairshare.Has(p, "SMALL_RELATIVE_TO_TIME"),
+		always: fairshare.Has(p, "ACCRUE_ALWAYS"),
+	}
 }
 
 type partTotals struct{ tres spec.TRES }
@@ -118,7 +125,9 @@ func NewRunning(st *state.State, now spec.Instant) Running {
 // Of is the priority with which a job started or, with CALCULATE_RUNNING, what
 // the formula gives it now for what it holds. A verdict ends that.
 func (r Running) Of(job *state.Job) uint32 {
-	if r.now == nil || job.Alloc == nil || (job.State != spec.Running && job.State != spec.Suspended) || job.Hold != spec.NotHeld {
+	if r.now == nil || job.Alloc == nil ||
+		(job.State != spec.Running && job.State != spec.Suspended) ||
+		job.Hold != spec.NotHeld {
 		return job.StartPrio
 	}
 	part := r.now.st.Parts.Find(job.Alloc.Partition)
@@ -156,15 +165,30 @@ func (c *Context) Fixed(job *state.Job, part *spec.PartitionSpec) Factors {
 		return factors
 	}
 	factors.JobSize = c.sizeFactor(job, part, priority)
-	factors.Partition = weighPart(priority.Partition, jobFactor(part), wholeOrOne(c.maxPart, c.flags.rawPart))
+	factors.Partition = weighPart(
+		priority.Partition,
+		jobFactor(part),
+		wholeOrOne(c.maxPart, c.flags.rawPart),
+	)
 	if q := c.st.Policy.FindQOS(job.QOS()); q != nil {
-		factors.QOS = weighPart(priority.QOS, int64(q.Priority), wholeOrOne(c.maxQOS, c.flags.rawQOS))
+		factors.QOS = weighPart(
+			priority.QOS,
+			int64(q.Priority),
+			wholeOrOne(c.maxQOS, c.flags.rawQOS),
+		)
 	}
 	if a := c.st.Policy.Assoc(job.Assoc); a != nil {
-		factors.Assoc = weighPart(priority.Assoc, int64(a.Priority), wholeOrOne(c.maxAssoc, c.flags.rawAssoc))
+		factors.Assoc = weighPart(
+			priority.Assoc,
+			int64(a.Priority),
+			wholeOrOne(c.maxAssoc, c.flags.rawAssoc),
+		)
 	}
 	if priority.FairShare != 0 {
-		hi, lo := bits.Mul64(uint64(priority.FairShare)*Scale, c.Shares().Factor(job.Assoc)) // in 2^-63
+		hi, lo := bits.Mul64(
+			uint64(priority.FairShare)*Scale,
+			c.Shares().Factor(job.Assoc),
+		) // in 2^-63
 		factors.FairShare = int64(hi<<1 | lo>>63)
 	}
 	for i := range priority.TRES {
@@ -221,7 +245,11 @@ func (c *Context) Complete(factors *Factors, job *state.Job) {
 		since = job.Submitted
 	}
 	if since != 0 && priority.Age != 0 {
-		factors.Age = weighPart(priority.Age, int64(max(min(c.now.Sub(since), c.maxAge), 0)), int64(c.maxAge))
+		factors.Age = weighPart(
+			priority.Age,
+			int64(max(min(c.now.Sub(since), c.maxAge), 0)),
+			int64(c.maxAge),
+		)
 	}
 	sum := factors.Age + factors.Assoc + factors.FairShare + factors.JobSize + factors.Partition + factors.QOS + factors.TRES
 	factors.Total = uint32(clamp((sum+slack)/Scale+factors.Site-factors.Nice, 1))
@@ -230,7 +258,11 @@ func (c *Context) Complete(factors *Factors, job *state.Job) {
 // sizeFactor is (nodes/allNodes + cpus/allCPUs)/2, at most 1, or its complement when
 // small jobs are favoured. With SMALL_RELATIVE_TO_TIME it is the CPUs, or as
 // many as the nodes have, for each minute of the time limit.
-func (c *Context) sizeFactor(job *state.Job, part *spec.PartitionSpec, priority *spec.PriorityConfig) int64 {
+func (c *Context) sizeFactor(
+	job *state.Job,
+	part *spec.PartitionSpec,
+	priority *spec.PriorityConfig,
+) int64 {
 	if priority.JobSize == 0 || c.totalNodes == 0 || c.totalCPUs == 0 {
 		return 0
 	}

@@ -10,14 +10,15 @@ import (
 // trackTenants makes the timeline keep who is on which node, if any of the classes
 // minds, or a component of a heterogeneous job that one stands for.
 func (p *pass) trackTenants() {
-	if p.queue.anyMindsNeighbours() || (p.queue.hetClasses > 0 && slices.ContainsFunc(p.queue.classes, func(class *jobClass) bool {
-		return !class.isEmpty() && slices.ContainsFunc(p.snapshot.Components(class.request.representative), func(c *state.Job) bool {
-			return slices.ContainsFunc(c.Spec.Partitions, func(name string) bool {
-				part := p.snapshot.Parts.Find(name)
-				return part != nil && mindsNeighbours(p.cfg, part.Spec, c)
+	if p.queue.anyMindsNeighbours() ||
+		(p.queue.hetClasses > 0 && slices.ContainsFunc(p.queue.classes, func(class *jobClass) bool {
+			return !class.isEmpty() && slices.ContainsFunc(p.snapshot.Components(class.request.representative), func(c *state.Job) bool {
+				return slices.ContainsFunc(c.Spec.Partitions, func(name string) bool {
+					part := p.snapshot.Parts.Find(name)
+					return part != nil && mindsNeighbours(p.cfg, part.Spec, c)
+				})
 			})
-		})
-	})) {
+		})) {
 		p.line.TrackTenants()
 	}
 }
@@ -29,14 +30,17 @@ func mindsNeighbours(cfg *spec.Config, part *spec.PartitionSpec, job *state.Job)
 	case spec.ExclusiveUser, spec.ExclusiveMCS, spec.ExclusiveTopo:
 		return true
 	}
-	return part.ExclusiveUser || part.ExclusiveTopo || (cfg.Labels().Always && job.Spec.MCSLabel != "") || part.Sharers(job.Spec.Place.Sharing) > 1
+	return part.ExclusiveUser || part.ExclusiveTopo ||
+		(cfg.Labels().Always && job.Spec.MCSLabel != "") ||
+		part.Sharers(job.Spec.Place.Sharing) > 1
 }
 
 // wholeBlocks tells whether some job keeps whole blocks for itself. What is on
 // a node then bears on others, which an incremental pass may not look at.
 func (p *pass) wholeBlocks() bool {
 	return p.cfg.HasBlocks() && slices.ContainsFunc(p.queue.classes, func(class *jobClass) bool {
-		return !class.isEmpty() && (class.request.representative.Spec.Place.Sharing == spec.ExclusiveTopo || class.part.Spec.ExclusiveTopo)
+		return !class.isEmpty() &&
+			(class.request.representative.Spec.Place.Sharing == spec.ExclusiveTopo || class.part.Spec.ExclusiveTopo)
 	})
 }
 

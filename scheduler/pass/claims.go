@@ -38,7 +38,8 @@ func (p *claims) startClaimants() error {
 		p.placeClaimants(list) // so that they leave to the others what these can use, if they can
 	}
 	for i := range hets { // first, since they need room for all of their components
-		if c := &hets[i]; (p.options.Starts == 0 || len(p.out.Starts) < p.options.Starts) && p.marks[c.member.uid]&(touched|claiming) == 0 {
+		if c := &hets[i]; (p.options.Starts == 0 || len(p.out.Starts) < p.options.Starts) &&
+			p.marks[c.member.uid]&(touched|claiming) == 0 {
 			if err := p.het.claimHet(c.class, &c.member, list); err != nil {
 				return err
 			}
@@ -68,7 +69,8 @@ func (p *claims) listClaimants() (list, hets []claimant) {
 				hets = append(hets, claimant{class: class, member: memberOf(w.job, p.queue.order)})
 				break
 			}
-			if c := (claimant{class: class, member: memberOf(class.inQOS(w.job), p.queue.order)}); c.member.uid != p.stopAt && p.readyClaimant(&c) {
+			if c := (claimant{class: class, member: memberOf(class.inQOS(w.job), p.queue.order)}); c.member.uid != p.stopAt &&
+				p.readyClaimant(&c) {
 				list = append(list, c)
 			}
 		}
@@ -116,7 +118,9 @@ func (p *claims) readyClaimant(c *claimant) bool {
 // starting.
 func (p *claims) withinLimits(c *claimant) bool {
 	class, j := c.class, c.member.job
-	return class.bound.Before(class.least, class.demand.Limit) == nil && p.checkPriority(class, j) == nil && eligible.CheckLicenses(p.trial.State, j.Spec, p.now, class.demand.Limit) == nil &&
+	return class.bound.Before(class.least, class.demand.Limit) == nil &&
+		p.checkPriority(class, j) == nil &&
+		eligible.CheckLicenses(p.trial.State, j.Spec, p.now, class.demand.Limit) == nil &&
 		eligible.CheckArrayThrottle(p.trial.State, j) == nil
 }
 
@@ -140,13 +144,22 @@ func (p *claims) placeClaimants(list []claimant) {
 			copy(best, list)
 			most = placed
 		}
-		out = slices.DeleteFunc(out, func(uid spec.JobUID) bool { return slices.Contains(tried, uid) })
+		out = slices.DeleteFunc(
+			out,
+			func(uid spec.JobUID) bool { return slices.Contains(tried, uid) },
+		)
 		if len(out) == 0 {
 			break
 		}
 		tried = append(tried, out[0])
-		front := slices.DeleteFunc(slices.Clone(list), func(c claimant) bool { return c.member.uid != out[0] })
-		behind := slices.DeleteFunc(slices.Clone(list), func(c claimant) bool { return c.member.uid == out[0] })
+		front := slices.DeleteFunc(
+			slices.Clone(list),
+			func(c claimant) bool { return c.member.uid != out[0] },
+		)
+		behind := slices.DeleteFunc(
+			slices.Clone(list),
+			func(c claimant) bool { return c.member.uid == out[0] },
+		)
 		copy(list, append(front, behind...))
 	}
 	copy(list, best)
@@ -163,7 +176,12 @@ func (p *claims) placeClaims(list []claimant) (placed int, out []spec.JobUID) {
 		if got[c.member.uid] {
 			continue
 		}
-		query := p.line.NewQuery(c.class.demand, c.class.nodes.Set.And(c.member.job.Claim), c.class.nodes.Options(p.cfg, c.class.part.Spec, c.member.job.Spec, p.trees), p.barsOf(c.class))
+		query := p.line.NewQuery(
+			c.class.demand,
+			c.class.nodes.Set.And(c.member.job.Claim),
+			c.class.nodes.Options(p.cfg, c.class.part.Spec, c.member.job.Spec, p.trees),
+			p.barsOf(c.class),
+		)
 		if p.awaitsVictims(c.member.job) {
 			query.NotBefore(p.line.NextTick())
 		}
@@ -194,10 +212,11 @@ func (p *claims) rankOf(class *jobClass, j *state.Job) uint64 {
 // yet. What is free beside them may be promised to a job that comes before it.
 func (p *claims) awaitsVictims(job *state.Job) bool {
 	for id := job.Claim.Next(0); id >= 0; id = job.Claim.Next(id + 1) {
-		if node := p.snapshot.NodeByID(spec.NodeID(id)); node != nil && slices.ContainsFunc(node.Jobs, func(uid spec.JobUID) bool {
-			e := p.snapshot.Job(uid).Ending
-			return e != nil && e.For == job.UID
-		}) {
+		if node := p.snapshot.NodeByID(spec.NodeID(id)); node != nil &&
+			slices.ContainsFunc(node.Jobs, func(uid spec.JobUID) bool {
+				e := p.snapshot.Job(uid).Ending
+				return e != nil && e.For == job.UID
+			}) {
 			return true
 		}
 	}
@@ -218,7 +237,16 @@ func (p *claims) claimNodes(c *claimant) error {
 		return err
 	}
 	p.line.Promise(c.slot.Parts, c.slot.Start, class.demand.Limit, job.UID)
-	p.planner.notePromise(class, &promise{job.UID, c.task, c.slot, class.demand.Limit, p.line.Blockers(c.slot.Parts, c.slot.Start, job.UID)})
+	p.planner.notePromise(
+		class,
+		&promise{
+			job.UID,
+			c.task,
+			c.slot,
+			class.demand.Limit,
+			p.line.Blockers(c.slot.Parts, c.slot.Start, job.UID),
+		},
+	)
 	p.planner.countReservation()
 	p.marks[m.uid] |= claiming
 	p.holdStart(job, class.part.Spec.Name, job.Claim, class.demand.Limit)
@@ -257,7 +285,9 @@ func (p *claims) lookAtHeld(uid spec.JobUID) (done func()) {
 	p.trial.Hold(h.job, h.alloc, h.limit, false)
 	delete(p.holds, uid)
 	return func() {
-		if j := p.trial.Job(uid); j.State == spec.Pending && p.trial.Job(commit.LeaderOf(j)).Claim != nil && p.holds[uid] == nil {
+		if j := p.trial.Job(uid); j.State == spec.Pending &&
+			p.trial.Job(commit.LeaderOf(j)).Claim != nil &&
+			p.holds[uid] == nil {
 			p.trial.Hold(h.job, h.alloc, h.limit, true)
 			p.holds[uid] = h
 		}
@@ -285,7 +315,8 @@ func (p *claims) licenceHolder(licence string) spec.JobUID {
 	first := spec.JobUID(0)
 	//muster:unordered the least is looked for
 	for uid, h := range p.holds {
-		if eligible.Amount(h.alloc.Licenses, strings.TrimPrefix(licence, "license/")) > 0 && (first == 0 || uid < first) {
+		if eligible.Amount(h.alloc.Licenses, strings.TrimPrefix(licence, "license/")) > 0 &&
+			(first == 0 || uid < first) {
 			first = uid
 		}
 	}
@@ -329,11 +360,15 @@ func (p *claims) claimReason(class *jobClass, m *member) *spec.Reason {
 // others make room for: who comes later must not delay them.
 func (p *claims) planBehind(class *jobClass, m *member) {
 	job := m.job
-	if !job.IsArrayRecord() || !class.ready || p.marks[m.uid]&reserved != 0 || p.checkLimits(class, job) != nil {
+	if !job.IsArrayRecord() || !class.ready || p.marks[m.uid]&reserved != 0 ||
+		p.checkLimits(class, job) != nil {
 		return
 	}
 	first, _ := p.nextTask(job)
-	tasks := slices.DeleteFunc(p.planner.planTasks(job), func(task int64) bool { return task == first })
+	tasks := slices.DeleteFunc(
+		p.planner.planTasks(job),
+		func(task int64) bool { return task == first },
+	)
 	if len(tasks) == 0 {
 		return
 	}

@@ -121,7 +121,10 @@ func (class *jobClass) findMember(m *member) int {
 	if n := len(class.members); n == 0 || class.members[n-1].ranksBefore(m) {
 		return n
 	}
-	return sort.Search(len(class.members), func(i int) bool { return !class.members[i].ranksBefore(m) })
+	return sort.Search(
+		len(class.members),
+		func(i int) bool { return !class.members[i].ranksBefore(m) },
+	)
 }
 
 func (class *jobClass) addMember(m member) {
@@ -139,13 +142,17 @@ func (class *jobClass) addMember(m member) {
 }
 
 func (class *jobClass) removeMember(m *member) {
-	if i := class.findMember(m); i < len(class.members) && class.members[i].uid == m.uid && class.members[i].job != nil {
+	if i := class.findMember(m); i < len(class.members) && class.members[i].uid == m.uid &&
+		class.members[i].job != nil {
 		class.members[i].job = nil
 		class.gone++
 	}
 	delete(class.odd, m.uid)
 	if class.gone > 64 && class.gone > len(class.members)/2 {
-		class.members = slices.DeleteFunc(class.members, func(m member) bool { return m.job == nil })
+		class.members = slices.DeleteFunc(
+			class.members,
+			func(m member) bool { return m.job == nil },
+		)
 		class.gone = 0
 	}
 }
@@ -302,7 +309,8 @@ func sameRequest(a, b *state.Job) bool {
 }
 
 func sameTRES(a, b *spec.TRES) bool {
-	return a.CPU == b.CPU && a.Mem == b.Mem && a.Node == b.Node && a.Billing == b.Billing && slices.Equal(a.Other, b.Other)
+	return a.CPU == b.CPU && a.Mem == b.Mem && a.Node == b.Node && a.Billing == b.Billing &&
+		slices.Equal(a.Other, b.Other)
 }
 
 // sameRank compares what jobs say about their place in the queue.

@@ -43,7 +43,10 @@ func (x *Explorer) Sure() bool { return !x.p.moved }
 
 // Start tells when and where a request would start, given the job's place in
 // the queue, or why it would not. Starts later than until are not looked for.
-func (x *Explorer) Start(jobSpec *spec.JobSpec, until spec.Instant) (spec.Instant, []spec.NodeID, *spec.Reason) {
+func (x *Explorer) Start(
+	jobSpec *spec.JobSpec,
+	until spec.Instant,
+) (spec.Instant, []spec.NodeID, *spec.Reason) {
 	at, reason := spec.FarFuture, (*spec.Reason)(nil)
 	var nodes []spec.NodeID
 	for _, name := range jobSpec.Partitions {
@@ -70,11 +73,18 @@ func (x *Explorer) Start(jobSpec *spec.JobSpec, until spec.Instant) (spec.Instan
 }
 
 // startIn asks about one partition.
-func (x *Explorer) startIn(part *state.Partition, jobSpec *spec.JobSpec, until spec.Instant) (timeline.Slot, *spec.Reason) {
+func (x *Explorer) startIn(
+	part *state.Partition,
+	jobSpec *spec.JobSpec,
+	until spec.Instant,
+) (timeline.Slot, *spec.Reason) {
 	p := x.p
 	job := *x.j
 	job.Spec = jobSpec
-	bound := limits.Find(p.trial.State, limits.Subject{Job: jobSpec, Part: part.Spec, Assoc: x.j.Assoc, Now: p.now})
+	bound := limits.Find(
+		p.trial.State,
+		limits.Subject{Job: jobSpec, Part: part.Spec, Assoc: x.j.Assoc, Now: p.now},
+	)
 	demand := eligible.ResolveDemand(p.snapshot, part, jobSpec, &bound)
 	if eligible.MissesDeadline(&job, p.now) {
 		return timeline.Slot{}, &spec.Reason{Code: spec.ReasonDeadLine}
@@ -118,7 +128,10 @@ func (x *Explorer) startIn(part *state.Partition, jobSpec *spec.JobSpec, until s
 	}
 	slot, ok := p.line.Earliest(query, until, nil)
 	if !ok {
-		return slot, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + part.Spec.Name}
+		return slot, &spec.Reason{
+			Code:    spec.ReasonResources,
+			Subject: "partition/" + part.Spec.Name,
+		}
 	}
 	if startsTooLate(&job, p.now, &slot, demand.Limit) {
 		return slot, &spec.Reason{Code: spec.ReasonDeadLine, Until: slot.Start}
@@ -126,7 +139,10 @@ func (x *Explorer) startIn(part *state.Partition, jobSpec *spec.JobSpec, until s
 	if slot.Start == p.now {
 		alloc := place.Allocate(p.onTrialNodes(slot.Parts), &demand, part.Spec.BillingWeights)
 		if alloc == nil {
-			return slot, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" + part.Spec.Name}
+			return slot, &spec.Reason{
+				Code:    spec.ReasonResources,
+				Subject: "partition/" + part.Spec.Name,
+			}
 		}
 		if r := bound.After(alloc, demand.Limit); r != nil {
 			return slot, r
@@ -138,7 +154,10 @@ func (x *Explorer) startIn(part *state.Partition, jobSpec *spec.JobSpec, until s
 // StartTogether tells the same of a heterogeneous job, whose leader the
 // Explorer has come to, with a request for each of its components: when all can
 // start, and where. Without preemption, as Start.
-func (x *Explorer) StartTogether(specs []*spec.JobSpec, until spec.Instant) (spec.Instant, []spec.NodeID, *spec.Reason) {
+func (x *Explorer) StartTogether(
+	specs []*spec.JobSpec,
+	until spec.Instant,
+) (spec.Instant, []spec.NodeID, *spec.Reason) {
 	p := x.p
 	own := p.queue.jobs[x.j.UID].request.classes[0]
 	var parts []hetPart
@@ -157,7 +176,10 @@ func (x *Explorer) StartTogether(specs []*spec.JobSpec, until spec.Instant) (spe
 		}
 		parts = append(parts, hetPart{job: &changed, classes: classes, class: classes[0]})
 	}
-	slices.SortStableFunc(parts, func(a, b hetPart) int { return cmp.Compare(a.countChoices(), b.countChoices()) })
+	slices.SortStableFunc(
+		parts,
+		func(a, b hetPart) int { return cmp.Compare(a.countChoices(), b.countChoices()) },
+	)
 	at := p.now
 	if p.strict && p.firstWaiting[own.partIndex] != 0 {
 		at = max(p.lastPlanned[own.partIndex], p.now+1) // nothing may overtake
@@ -194,7 +216,12 @@ type Change struct {
 
 // Confirm runs a whole pass in which jobs ask for something else, and tells
 // when the first of them would start; false if that cannot be told.
-func Confirm(st *state.State, now spec.Instant, changes []Change, opt Options) (spec.Instant, bool) {
+func Confirm(
+	st *state.State,
+	now spec.Instant,
+	changes []Change,
+	opt Options,
+) (spec.Instant, bool) {
 	t := trial.On(st.Fork(), now, event.Actor{}, "explain")
 	for _, change := range changes {
 		job := t.Job(change.UID)
@@ -202,11 +229,21 @@ func Confirm(st *state.State, now spec.Instant, changes []Change, opt Options) (
 		if job == nil || part == nil {
 			return 0, false
 		}
-		bound := limits.Find(t.State, limits.Subject{Job: change.Spec, Part: part.Spec, Assoc: job.Assoc})
+		bound := limits.Find(
+			t.State,
+			limits.Subject{Job: change.Spec, Part: part.Spec, Assoc: job.Assoc},
+		)
 		demand := eligible.ResolveDemand(t.State, part, change.Spec, &bound)
 		changed := *change.Spec
 		changed.Queue.Hold, changed.Time.Begin = job.Hold, job.Begin
-		if t.Emit(&event.JobUpdated{UID: change.UID, Spec: &changed, Req: eligible.MinimumTRES(&demand, part.Spec, change.Spec), Assoc: job.Assoc}) != nil {
+		if t.Emit(
+			&event.JobUpdated{
+				UID:   change.UID,
+				Spec:  &changed,
+				Req:   eligible.MinimumTRES(&demand, part.Spec, change.Spec),
+				Assoc: job.Assoc,
+			},
+		) != nil {
 			return 0, false
 		}
 	}
@@ -241,10 +278,16 @@ func (x *Explorer) Rank(jobSpec *spec.JobSpec) int {
 			for _, qos := range eligible.QOSChoices(job.Spec) {
 				c := *job
 				c.Spec = job.Spec.InQOS(qos)
-				b := limits.Find(x.p.snapshot, limits.Subject{Job: c.Spec, Part: part.Spec, Assoc: job.Assoc})
+				b := limits.Find(
+					x.p.snapshot,
+					limits.Subject{Job: c.Spec, Part: part.Spec, Assoc: job.Assoc},
+				)
 				d := eligible.ResolveDemand(x.p.snapshot, part, c.Spec, &b)
 				c.Req = eligible.MinimumTRES(&d, part.Spec, c.Spec)
-				out = min(out, rankOf(x.p.ctx.Standing(&c, part.Spec), x.p.ctx.Of(&c, part.Spec).Total))
+				out = min(
+					out,
+					rankOf(x.p.ctx.Standing(&c, part.Spec), x.p.ctx.Of(&c, part.Spec).Total),
+				)
 			}
 		}
 		return out
@@ -271,7 +314,11 @@ func Ahead(st *state.State, now spec.Instant, uid spec.JobUID) int {
 	me := memberOf(w.job, p.queue.order)
 	for _, own := range w.request.classes {
 		job := own.inQOS(w.job)
-		at := &jobClass{rank: rankOf(p.ctx.Standing(job, own.part.Spec), p.ctx.Of(job, own.part.Spec).Total), members: []member{me}, choice: own.choice}
+		at := &jobClass{
+			rank:    rankOf(p.ctx.Standing(job, own.part.Spec), p.ctx.Of(job, own.part.Spec).Total),
+			members: []member{me},
+			choice:  own.choice,
+		}
 		if p.ctx.Share != nil {
 			at.share = p.ctx.Share(job)
 		}

@@ -62,7 +62,8 @@ func (p *het) tryHet(class *jobClass, m *member) (*spec.Reason, error) {
 		if c.State != spec.Pending {
 			continue
 		}
-		if c.Eligible == 0 && r != nil && c.Het.Follows() && c.Hold == spec.NotHeld && c.Begin <= p.now {
+		if c.Eligible == 0 && r != nil && c.Het.Follows() && c.Hold == spec.NotHeld &&
+			c.Begin <= p.now {
 			p.out.Eligible = append(p.out.Eligible, c.UID)
 		}
 	}
@@ -90,7 +91,10 @@ func (p *het) prepareComponents(class *jobClass, m *member) ([]hetPart, *spec.Re
 	if len(all) < int(m.job.Het.Size) {
 		return nil, &spec.Reason{Code: spec.ReasonBadConstraints, Detail: "a component is gone"}
 	}
-	slices.SortStableFunc(out, func(a, b hetPart) int { return cmp.Compare(a.countChoices(), b.countChoices()) })
+	slices.SortStableFunc(
+		out,
+		func(a, b hetPart) int { return cmp.Compare(a.countChoices(), b.countChoices()) },
+	)
 	return out, nil
 }
 
@@ -110,19 +114,30 @@ func (p *het) hetClasses(class *jobClass, job *state.Job) ([]*jobClass, *spec.Re
 	why := &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"}
 	var out []*jobClass
 	for _, name := range job.Spec.Partitions {
-		pi := slices.IndexFunc(p.snapshot.Parts.List, func(q state.Partition) bool { return q.Spec.Name == name })
+		pi := slices.IndexFunc(
+			p.snapshot.Parts.List,
+			func(q state.Partition) bool { return q.Spec.Name == name },
+		)
 		if pi < 0 {
 			continue
 		}
 		for _, qos := range eligible.QOSChoices(job.Spec) {
-			c := &jobClass{part: &p.snapshot.Parts.List[pi], partIndex: pi, choice: len(out), qos: qos, request: &request{representative: job}, rank: class.rank}
+			c := &jobClass{
+				part:      &p.snapshot.Parts.List[pi],
+				partIndex: pi,
+				choice:    len(out),
+				qos:       qos,
+				request:   &request{representative: job},
+				rank:      class.rank,
+			}
 			c.members = []member{memberOf(c.inQOS(job), p.queue.order)}
 			c.fixed = p.ctx.Fixed(c.inQOS(job), c.part.Spec)
 			switch reason := p.prepareHet(c, c.inQOS(job)); {
 			case reason == nil:
 				class.noReserve = class.noReserve || c.noReserve
 				out = append(out, c)
-			case why.Code == spec.ReasonPartitionDown, reasonNearness(reason.Code) > reasonNearness(why.Code):
+			case why.Code == spec.ReasonPartitionDown,
+				reasonNearness(reason.Code) > reasonNearness(why.Code):
 				why = reason
 			}
 		}
@@ -180,12 +195,14 @@ func (p *het) staysHet(parts []hetPart, r **spec.Reason) bool {
 // Each is given room in turn; where one finds it later only, all are looked at
 // again from then on.
 func (p *het) place(class *jobClass, m *member, parts []hetPart) (spec.Instant, *spec.Reason) {
-	plan := p.planner.depth > 0 && p.phase != gaps && !class.noReserve && p.marks[m.uid]&reserved == 0
+	plan := p.planner.depth > 0 && p.phase != gaps && !class.noReserve &&
+		p.marks[m.uid]&reserved == 0
 	until, at := p.now, p.now
 	if plan {
 		until = spec.FarFuture
 	}
-	if p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != m.uid && p.strict {
+	if p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != m.uid &&
+		p.strict {
 		if !plan {
 			return at, p.reasons.queueReason(class, m)
 		}
@@ -196,7 +213,11 @@ func (p *het) place(class *jobClass, m *member, parts []hetPart) (spec.Instant, 
 	case reason != nil && !plan:
 		reason = p.reasons.queueReason(class, m)
 	case reason == nil && start == spec.FarFuture:
-		reason = &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: class.part.Subject, Detail: "the components do not fit together"}
+		reason = &spec.Reason{
+			Code:    spec.ReasonPartitionConfig,
+			Subject: class.part.Subject,
+			Detail:  "the components do not fit together",
+		}
 	}
 	return start, reason
 }
@@ -220,7 +241,10 @@ func (p *het) togetherInTurn(parts []hetPart, at, until spec.Instant) (spec.Inst
 
 // earliestTogether finds the first instant from at on at which each component in turn
 // is given room; FarFuture if there is none.
-func (p *het) earliestTogether(parts []hetPart, at, until spec.Instant) (spec.Instant, *spec.Reason) {
+func (p *het) earliestTogether(
+	parts []hetPart,
+	at, until spec.Instant,
+) (spec.Instant, *spec.Reason) {
 	for range maxHetTries {
 		later, reason := p.placeAt(parts, at, until)
 		for i := range parts {
@@ -264,7 +288,8 @@ func (p *het) earliestStart(c *hetPart, at, until spec.Instant) (found bool) {
 	for _, class := range c.classes {
 		query := p.planner.queryOf(class)
 		query.Reset(at)
-		if slot, ok := p.line.Earliest(query, until, nil); ok && (!found || slot.Start < c.slot.Start) {
+		if slot, ok := p.line.Earliest(query, until, nil); ok &&
+			(!found || slot.Start < c.slot.Start) {
 			c.class, c.slot, found = class, slot, true
 		}
 		if found && c.slot.Start <= at {
@@ -287,7 +312,8 @@ func (p *het) promiseHet(class *jobClass, m *member, parts []hetPart) *spec.Reas
 	for i := range parts {
 		c := &parts[i]
 		p.guarantees.CountPromised(c.job)
-		if why := p.planner.promiseSlot(c.class, &c.class.members[0], c.class.inQOS(c.job), c.slot); reason.Blocker == 0 && why.Blocker != m.uid {
+		if why := p.planner.promiseSlot(c.class, &c.class.members[0], c.class.inQOS(c.job), c.slot); reason.Blocker == 0 &&
+			why.Blocker != m.uid {
 			reason.Blocker = why.Blocker
 		}
 	}
@@ -302,7 +328,10 @@ func (p *het) allowed(parts []hetPart) *spec.Reason {
 
 // allowedIn is allowed in a state that is thrown away.
 func (p *het) allowedIn(t *trial.Trial, parts []hetPart) *spec.Reason {
-	slices.SortFunc(parts, func(a, b hetPart) int { return cmp.Compare(a.job.UID, b.job.UID) }) // limits may depend on the order
+	slices.SortFunc(
+		parts,
+		func(a, b hetPart) int { return cmp.Compare(a.job.UID, b.job.UID) },
+	) // limits may depend on the order
 	d := commit.On(t)
 	for i := range parts {
 		c := &parts[i]
@@ -333,12 +362,21 @@ func (p *het) startHet(parts []hetPart) error {
 			p.out.Eligible = append(p.out.Eligible, c.job.UID)
 		}
 		c.class.bound = boundIn(p.trial.State, c.class, c.job, p.now)
-		reason, err := p.startJob(c.class, &c.class.members[0], spec.NoTask, c.slot.Parts, wholeLimit(c.class))
+		reason, err := p.startJob(
+			c.class,
+			&c.class.members[0],
+			spec.NoTask,
+			c.slot.Parts,
+			wholeLimit(c.class),
+		)
 		if err != nil {
 			return err
 		}
 		if reason != nil {
-			return spec.Refuse(spec.CodeStale, "a component could not start though it was allowed to: "+string(reason.Code))
+			return spec.Refuse(
+				spec.CodeStale,
+				"a component could not start though it was allowed to: "+string(reason.Code),
+			)
 		}
 	}
 	p.out.Starts[first].Group = len(parts)
@@ -347,5 +385,8 @@ func (p *het) startHet(parts []hetPart) error {
 
 // boundIn finds the limits of a job in a state that it is tried on.
 func boundIn(st *state.State, class *jobClass, j *state.Job, now spec.Instant) limits.Bound {
-	return limits.Find(st, limits.Subject{Job: class.inQOS(j).Spec, Part: class.part.Spec, Assoc: j.Assoc, Now: now})
+	return limits.Find(
+		st,
+		limits.Subject{Job: class.inQOS(j).Spec, Part: class.part.Spec, Assoc: j.Assoc, Now: now},
+	)
 }

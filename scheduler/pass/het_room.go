@@ -20,10 +20,22 @@ import (
 // makeRoomHet looks for running jobs that the components of a heterogeneous job
 // may push out so that all can start as soon as those are gone. start is when
 // they would start otherwise, blocked why they would not.
-func (p *het) makeRoomHet(class *jobClass, m *member, parts []hetPart, start spec.Instant, blocked *spec.Reason) (bool, error) {
+func (p *het) makeRoomHet(
+	class *jobClass,
+	m *member,
+	parts []hetPart,
+	start spec.Instant,
+	blocked *spec.Reason,
+) (bool, error) {
 	at := p.line.NextTick()
-	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != m.uid
-	if (p.preemption.rules == nil && p.guarantees == nil) || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.preemption.searches >= maxSearches || inOrder || (blocked == nil && start <= at) || p.options.Starts < 0 {
+	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 &&
+		p.firstWaiting[class.partIndex] != m.uid
+	if (p.preemption.rules == nil && p.guarantees == nil) || p.marks[m.uid]&preempting != 0 ||
+		p.phase == gaps ||
+		p.preemption.searches >= maxSearches ||
+		inOrder ||
+		(blocked == nil && start <= at) ||
+		p.options.Starts < 0 {
 		return false, nil
 	}
 	if !slices.ContainsFunc(parts, p.outranksSome) {
@@ -52,7 +64,12 @@ func (p *het) makeRoomHet(class *jobClass, m *member, parts []hetPart, start spe
 	p.out.Preempts = append(p.out.Preempts, list...)
 	p.marks[m.uid] |= preempting
 	for i := range parts {
-		p.claims.holdStart(parts[i].job, parts[i].class.part.Spec.Name, nodesOf(&parts[i]), parts[i].class.demand.Limit)
+		p.claims.holdStart(
+			parts[i].job,
+			parts[i].class.part.Spec.Name,
+			nodesOf(&parts[i]),
+			parts[i].class.demand.Limit,
+		)
 	}
 	return true, nil
 }
@@ -61,7 +78,8 @@ func (p *het) makeRoomHet(class *jobClass, m *member, parts []hetPart, start spe
 // to know, other than a sketch.
 func (p *het) outranksSome(c hetPart) bool {
 	return slices.ContainsFunc(c.classes, func(class *jobClass) bool {
-		return p.preemption.rules.Any(class.inQOS(c.job), class.part.Spec) || p.guarantees.Within(c.job, class.least)
+		return p.preemption.rules.Any(class.inQOS(c.job), class.part.Spec) ||
+			p.guarantees.Within(c.job, class.least)
 	})
 }
 
@@ -94,7 +112,8 @@ func (p *het) findVictims(m *member, parts []hetPart, at spec.Instant) []commit.
 	}
 	for i, tried := len(out)-1, 0; i >= 0 && len(out) > 1 && tried < maxSparedHet && !p.cfg.Sched.PreemptStrict; i, tried = i-1, tried+1 {
 		fewer, before := slices.Delete(slices.Clone(out), i, i+1), slices.Clone(parts)
-		if p.fitWithout(fewer, parts, at) && p.isClaimable(fewer, slices.Clone(parts), roomOf(parts), at) {
+		if p.fitWithout(fewer, parts, at) &&
+			p.isClaimable(fewer, slices.Clone(parts), roomOf(parts), at) {
 			out = fewer // those for another component leave enough
 		} else {
 			copy(parts, before)
@@ -107,7 +126,12 @@ func (p *het) findVictims(m *member, parts []hetPart, at spec.Instant) []commit.
 // victims are gone and the nodes are the leader's: each takes then what suits it
 // best, and that another needs it is seen only where the search for claims sees
 // it. The components' slots tell where they start.
-func (p *het) isClaimable(list []commit.Preempt, parts []hetPart, room spec.Bitset, at spec.Instant) bool {
+func (p *het) isClaimable(
+	list []commit.Preempt,
+	parts []hetPart,
+	room spec.Bitset,
+	at spec.Instant,
+) bool {
 	p.claimQueries(parts, room)
 	line := p.line.Sketch()
 	line.Relieve(at, p.preemption.goneRecords(victimsOf(list)))
@@ -126,7 +150,10 @@ func (p *het) fitWithout(list []commit.Preempt, parts []hetPart, at spec.Instant
 	for i := range parts {
 		c := &parts[i]
 		if !slices.ContainsFunc(c.classes, func(class *jobClass) bool {
-			c.class, c.slot = class, timeline.Slot{Start: at, Parts: line.Relieved(p.planner.queryOf(class), at, nil)}
+			c.class, c.slot = class, timeline.Slot{
+				Start: at,
+				Parts: line.Relieved(p.planner.queryOf(class), at, nil),
+			}
 			return c.slot.Parts != nil
 		}) {
 			return false
@@ -138,7 +165,12 @@ func (p *het) fitWithout(list []commit.Preempt, parts []hetPart, at spec.Instant
 
 // pushesOf finds the victims of a component beside those that were found
 // already, which are gone from the sketch: none if it has room as it is.
-func (p *het) pushesOf(m *member, c *hetPart, at spec.Instant, have []commit.Preempt) ([]commit.Preempt, bool) {
+func (p *het) pushesOf(
+	m *member,
+	c *hetPart,
+	at spec.Instant,
+	have []commit.Preempt,
+) ([]commit.Preempt, bool) {
 	for _, class := range c.classes {
 		if parts := p.line.Relieved(p.planner.queryOf(class), at, nil); parts != nil {
 			c.class, c.slot = class, timeline.Slot{Start: at, Parts: parts}
@@ -148,9 +180,15 @@ func (p *het) pushesOf(m *member, c *hetPart, at spec.Instant, have []commit.Pre
 	for _, class := range c.classes {
 		factors := class.fixed
 		p.ctx.Complete(&factors, class.inQOS(c.job))
-		list := slices.DeleteFunc(p.preemption.listVictims(class, class.inQOS(c.job), factors.Total), func(v preempt.Victim) bool {
-			return slices.ContainsFunc(have, func(pr commit.Preempt) bool { return sameJob(p.snapshot, pr.Victim.UID, v.UID) })
-		})
+		list := slices.DeleteFunc(
+			p.preemption.listVictims(class, class.inQOS(c.job), factors.Total),
+			func(v preempt.Victim) bool {
+				return slices.ContainsFunc(
+					have,
+					func(pr commit.Preempt) bool { return sameJob(p.snapshot, pr.Victim.UID, v.UID) },
+				)
+			},
+		)
 		p.preemption.searches++
 		victims, parts := p.preemption.fewestVictims(class, at, list)
 		if parts == nil {
@@ -160,7 +198,18 @@ func (p *het) pushesOf(m *member, c *hetPart, at spec.Instant, have []commit.Pre
 		c.class, c.slot = class, timeline.Slot{Start: at, Parts: parts}
 		var out []commit.Preempt
 		for _, v := range victims {
-			out = append(out, commit.Preempt{For: m.uid, By: c.job.UID, Partition: class.part.Spec.Name, QOS: class.qos, Priority: factors.Total, Victim: v, After: len(p.out.Starts)})
+			out = append(
+				out,
+				commit.Preempt{
+					For:       m.uid,
+					By:        c.job.UID,
+					Partition: class.part.Spec.Name,
+					QOS:       class.qos,
+					Priority:  factors.Total,
+					Victim:    v,
+					After:     len(p.out.Starts),
+				},
+			)
 		}
 		return out, true
 	}
@@ -171,7 +220,8 @@ func (p *het) pushesOf(m *member, c *hetPart, at spec.Instant, have []commit.Pre
 // one heterogeneous job.
 func sameJob(st *state.State, a, b spec.JobUID) bool {
 	x, y := st.Job(a), st.Job(b)
-	return a == b || (x != nil && y != nil && x.Het != nil && commit.LeaderOf(x) == commit.LeaderOf(y))
+	return a == b ||
+		(x != nil && y != nil && x.Het != nil && commit.LeaderOf(x) == commit.LeaderOf(y))
 }
 
 func victimsOf(list []commit.Preempt) []preempt.Victim {
@@ -240,7 +290,16 @@ func (p *het) claimHet(class *jobClass, m *member, others []claimant) error {
 		for i := range parts {
 			c := &parts[i]
 			p.line.Promise(c.slot.Parts, at, c.class.demand.Limit, c.job.UID)
-			p.planner.notePromise(c.class, &promise{c.job.UID, spec.NoTask, c.slot, c.class.demand.Limit, p.line.Blockers(c.slot.Parts, at, c.job.UID)})
+			p.planner.notePromise(
+				c.class,
+				&promise{
+					c.job.UID,
+					spec.NoTask,
+					c.slot,
+					c.class.demand.Limit,
+					p.line.Blockers(c.slot.Parts, at, c.job.UID),
+				},
+			)
 			p.planner.countReservation()
 			p.claims.holdStart(c.job, c.class.part.Spec.Name, nodesOf(c), c.class.demand.Limit)
 		}
@@ -251,7 +310,12 @@ func (p *het) claimHet(class *jobClass, m *member, others []claimant) error {
 }
 
 // placeBeside is placeClaim where the places of other claimants are taken.
-func (p *het) placeBeside(others []claimant, leader *state.Job, parts []hetPart, at spec.Instant) bool {
+func (p *het) placeBeside(
+	others []claimant,
+	leader *state.Job,
+	parts []hetPart,
+	at spec.Instant,
+) bool {
 	for i := range others {
 		if c := &others[i]; c.slot.Parts != nil {
 			p.line.Promise(c.slot.Parts, c.slot.Start, c.class.demand.Limit, c.member.uid)
@@ -278,7 +342,15 @@ func (p *het) claimQueries(parts []hetPart, room spec.Bitset) {
 		c := &parts[i]
 		c.queries = nil
 		for _, class := range c.classes {
-			c.queries = append(c.queries, p.line.NewQuery(class.demand, class.nodes.Set.And(room), class.nodes.Options(p.cfg, class.part.Spec, c.job.Spec, p.trees), p.barsOf(class)))
+			c.queries = append(
+				c.queries,
+				p.line.NewQuery(
+					class.demand,
+					class.nodes.Set.And(room),
+					class.nodes.Options(p.cfg, class.part.Spec, c.job.Spec, p.trees),
+					p.barsOf(class),
+				),
+			)
 		}
 	}
 }
@@ -287,7 +359,10 @@ func (p *het) claimQueries(parts []hetPart, room spec.Bitset) {
 // that as it was: one after the other; who gets none is looked at first then.
 func (p *het) placeIn(line *timeline.Timeline, parts []hetPart, at spec.Instant) bool {
 	slices.SortFunc(parts, func(a, b hetPart) int {
-		return cmp.Or(cmp.Compare(a.countChoices(), b.countChoices()), cmp.Compare(a.job.UID, b.job.UID))
+		return cmp.Or(
+			cmp.Compare(a.countChoices(), b.countChoices()),
+			cmp.Compare(a.job.UID, b.job.UID),
+		)
 	})
 	for range maxClaimOrders {
 		placed := 0

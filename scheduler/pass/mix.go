@@ -35,7 +35,11 @@ func mixOf(st *state.State) *place.Mix {
 // resource a device has.
 func WantedBy(jobSpec *spec.JobSpec, req *spec.TRES, each func(name string) int64) place.Wanted {
 	nodes := max(req.Node, 1)
-	wanted := place.Wanted{CPU: req.CPU / nodes, Mem: req.Mem / nodes, GPUs: req.Get("gres/gpu") / nodes}
+	wanted := place.Wanted{
+		CPU:  req.CPU / nodes,
+		Mem:  req.Mem / nodes,
+		GPUs: req.Get("gres/gpu") / nodes,
+	}
 	for _, c := range jobSpec.Size.PerNode {
 		if spec.Shares(c.Name) {
 			wanted.Part = min(c.N*1000/max(each(c.Name), 1), 1000)

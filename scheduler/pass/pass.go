@@ -177,7 +177,8 @@ func Pass(st *state.State, now spec.Instant, opt Options) (*Outcome, error) {
 		return p.repeatPass()
 	}
 	out := p.finishPass()
-	if opt.Alone && len(out.Starts) > 0 && len(out.Preempts)+len(out.Turns)+len(out.Eligible)+len(out.Ends)+len(p.claims.holds) == 0 {
+	if opt.Alone && len(out.Starts) > 0 &&
+		len(out.Preempts)+len(out.Turns)+len(out.Eligible)+len(out.Ends)+len(p.claims.holds) == 0 {
 		out.Ahead = p.trial
 	}
 	return out, nil
@@ -238,9 +239,13 @@ func (p *pass) repeatPass() (*Outcome, error) {
 // nodes were not up yet, and something started where it was.
 func (p *pass) replaced(pr *commit.Preempt) bool {
 	victim := p.snapshot.Job(pr.Victim.UID)
-	return victim != nil && victim.Configuring() && slices.ContainsFunc(p.out.Starts[pr.After:], func(s commit.Start) bool {
-		return slices.ContainsFunc(s.Alloc.Nodes, func(a spec.NodeAlloc) bool { return victim.Alloc.Index(a.ID) >= 0 })
-	})
+	return victim != nil && victim.Configuring() &&
+		slices.ContainsFunc(p.out.Starts[pr.After:], func(s commit.Start) bool {
+			return slices.ContainsFunc(
+				s.Alloc.Nodes,
+				func(a spec.NodeAlloc) bool { return victim.Alloc.Index(a.ID) >= 0 },
+			)
+		})
 }
 
 // withEligible adds to the jobs that became eligible those of a second list.
@@ -259,9 +264,25 @@ func (o *Outcome) withEligible(more []spec.JobUID) []spec.JobUID {
 }
 
 func newPass(st *state.State, now spec.Instant, opt Options) *pass {
-	p := &pass{snapshot: st, trial: trial.On(st.Draft(), now, event.Actor{}, "schedule"), cfg: st.Config, now: max(now, st.At), options: opt, queue: opt.Queue,
-		out: &Outcome{Exit: exitEnd, Wake: spec.FarFuture, Queue: int64(st.Waiting.Len())}, marks: map[spec.JobUID]mark{},
-		firstWaiting: make([]spec.JobUID, len(st.Parts.List)), lastPlanned: make([]spec.Instant, len(st.Parts.List))}
+	p := &pass{
+		snapshot: st,
+		trial:    trial.On(st.Draft(), now, event.Actor{}, "schedule"),
+		cfg:      st.Config,
+		now:      max(now, st.At),
+		options:  opt,
+		queue:    opt.Queue,
+		out: &Outcome{
+			Exit:  exitEnd,
+			Wake:  spec.FarFuture,
+			Queue: int64(st.Waiting.Len()),
+		},
+		marks: map[spec.JobUID]mark{},
+		firstWaiting: make(
+			[]spec.JobUID,
+			len(st.Parts.List),
+		),
+		lastPlanned: make([]spec.Instant, len(st.Parts.List)),
+	}
 	p.planner = &planner{pass: p}
 	p.reasons = &reasons{pass: p}
 	p.claims = &claims{pass: p}
@@ -328,7 +349,10 @@ func (p *pass) updateQueue() {
 		}
 		queue.joinClasses(p.snapshot, w)
 		if w.request.missingParts > 0 {
-			p.reasons.noteReason(w.job, &spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"})
+			p.reasons.noteReason(
+				w.job,
+				&spec.Reason{Code: spec.ReasonPartitionDown, Detail: "the partition is gone"},
+			)
 		}
 		return true
 	})
@@ -349,7 +373,10 @@ func (p *pass) wakeAt(t spec.Instant) {
 func (p *pass) notYet(job *state.Job) *spec.Reason {
 	if d := job.Spec.Time.Deadline; d != 0 {
 		if eligible.MissesDeadline(job, p.now) {
-			p.out.Ends = append(p.out.Ends, *eligible.EndPending(job, spec.DeadlineMissed, spec.ReasonDeadLine))
+			p.out.Ends = append(
+				p.out.Ends,
+				*eligible.EndPending(job, spec.DeadlineMissed, spec.ReasonDeadLine),
+			)
 			return &spec.Reason{Code: spec.ReasonDeadLine}
 		}
 		p.wakeAt(eligible.LatestStart(job) + 1)
@@ -371,7 +398,10 @@ func (p *pass) notYet(job *state.Job) *spec.Reason {
 		return &spec.Reason{Code: spec.ReasonDependency}
 	case eligible.Unsatisfiable:
 		if eligible.KillsInvalid(p.cfg, job) {
-			p.out.Ends = append(p.out.Ends, *eligible.EndPending(job, spec.Cancelled, spec.ReasonDependencyNever))
+			p.out.Ends = append(
+				p.out.Ends,
+				*eligible.EndPending(job, spec.Cancelled, spec.ReasonDependencyNever),
+			)
 		}
 		return &spec.Reason{Code: spec.ReasonDependencyNever}
 	}
@@ -409,7 +439,13 @@ const yieldEvery = 8
 // run looks at jobs in order until nothing can start or be planned.
 func (p *pass) run() error {
 	heap := p.queue.beginPass(p.ctx)
-	p.line = timeline.New(p.snapshot, p.now, max(p.cfg.Sched.BFResolution, spec.Second), p.nodesOfClasses(heap), p.queue.line)
+	p.line = timeline.New(
+		p.snapshot,
+		p.now,
+		max(p.cfg.Sched.BFResolution, spec.Second),
+		p.nodesOfClasses(heap),
+		p.queue.line,
+	)
 	p.queue.line = p.line
 	timeline.KeepReserved(p.snapshot, p.line, p.now)
 	p.trackTenants()
@@ -435,7 +471,8 @@ func (p *pass) run() error {
 		if err := p.turns.resumeSuspended(uint32(^class.rank >> 32)); err != nil {
 			return err
 		}
-		if (m.uid == p.stopAt && p.phase != gaps) || (p.options.Starts != 0 && len(p.out.Starts) >= max(p.options.Starts, 0)) {
+		if (m.uid == p.stopAt && p.phase != gaps) ||
+			(p.options.Starts != 0 && len(p.out.Starts) >= max(p.options.Starts, 0)) {
 			p.out.Exit = exitStarts
 			return nil
 		}
@@ -625,13 +662,28 @@ func (p *pass) checkUsage(qos *spec.QOS, job *state.Job) *spec.Reason {
 	if factor >= *qos.UsageThreshold {
 		return nil
 	}
-	return &spec.Reason{Code: spec.ReasonQOSUsageThreshold, TRES: "fairshare", Limit: *qos.UsageThreshold, Asked: factor, Subject: "qos/" + qos.Name}
+	return &spec.Reason{
+		Code:    spec.ReasonQOSUsageThreshold,
+		TRES:    "fairshare",
+		Limit:   *qos.UsageThreshold,
+		Asked:   factor,
+		Subject: "qos/" + qos.Name,
+	}
 }
 
 // prepareClass works out what all jobs of a class have in common; a reason bars
 // them all.
 func (p *pass) prepareClass(class *jobClass, job *state.Job) *spec.Reason {
-	class.bound = limits.Find(p.trial.State, limits.Subject{Job: job.Spec, Part: class.part.Spec, Assoc: job.Assoc, Now: p.now, Sizes: &p.sizes})
+	class.bound = limits.Find(
+		p.trial.State,
+		limits.Subject{
+			Job:   job.Spec,
+			Part:  class.part.Spec,
+			Assoc: job.Assoc,
+			Now:   p.now,
+			Sizes: &p.sizes,
+		},
+	)
 	class.measureDemand(p.snapshot, job)
 	if r := eligible.CheckStartable(p.snapshot, class.part, job); r != nil {
 		return r
@@ -696,7 +748,13 @@ func wholeLimit(class *jobClass) runTime {
 
 // startJob allocates, checks the limits that need exact numbers, and folds the
 // start into the pass's own state.
-func (p *pass) startJob(class *jobClass, m *member, task int64, parts []place.Part, run runTime) (*spec.Reason, error) {
+func (p *pass) startJob(
+	class *jobClass,
+	m *member,
+	task int64,
+	parts []place.Part,
+	run runTime,
+) (*spec.Reason, error) {
 	job := class.inQOS(p.trial.Job(m.uid))
 	alloc, reason := p.allocateJob(p.trial.State, class, job, parts, &class.bound)
 	if reason != nil {
@@ -704,7 +762,14 @@ func (p *pass) startJob(class *jobClass, m *member, task int64, parts []place.Pa
 	}
 	factors := class.fixed
 	p.ctx.Complete(&factors, job)
-	start := commit.Start{UID: job.UID, Task: task, Alloc: alloc, Limit: run.limit, Backfill: p.firstWaiting[class.partIndex] != 0 || p.options.Incremental, Priority: factors.Total}
+	start := commit.Start{
+		UID:      job.UID,
+		Task:     task,
+		Alloc:    alloc,
+		Limit:    run.limit,
+		Backfill: p.firstWaiting[class.partIndex] != 0 || p.options.Incremental,
+		Priority: factors.Total,
+	}
 	d := commit.On(p.trial)
 	uid, err := d.StartJob(&start)
 	if err != nil {
@@ -722,7 +787,13 @@ func (p *pass) startJob(class *jobClass, m *member, task int64, parts []place.Pa
 
 // allocateJob makes the allocation of a job on some nodes of a state, within the
 // limits that need exact numbers.
-func (p *pass) allocateJob(st *state.State, class *jobClass, job *state.Job, parts []place.Part, bound *limits.Bound) (*spec.Allocation, *spec.Reason) {
+func (p *pass) allocateJob(
+	st *state.State,
+	class *jobClass,
+	job *state.Job,
+	parts []place.Part,
+	bound *limits.Bound,
+) (*spec.Allocation, *spec.Reason) {
 	alloc := place.Allocate(p.onNodesOf(st, parts), &class.demand, class.part.Spec.BillingWeights)
 	if alloc == nil {
 		return nil, &spec.Reason{Code: spec.ReasonResources, Subject: class.part.Subject}

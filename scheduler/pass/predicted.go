@@ -40,7 +40,12 @@ func (p *pass) gapOrder(class *jobClass) spec.Span {
 // findPredicted looks for a start at this instant for a job that cannot start
 // now with its whole time limit, but probably ends before the reservation that is
 // in its way.
-func (p *pass) findPredicted(class *jobClass, job *state.Job, found timeline.Slot, blocked *spec.Reason) (slot timeline.Slot, planned spec.Span, ok bool) {
+func (p *pass) findPredicted(
+	class *jobClass,
+	job *state.Job,
+	found timeline.Slot,
+	blocked *spec.Reason,
+) (slot timeline.Slot, planned spec.Span, ok bool) {
 	startsAnyway := blocked == nil && found.Start <= p.now
 	if p.phase != gaps || !p.cfg.Sched.PredictRuns || p.promiseLate || startsAnyway {
 		return timeline.Slot{}, 0, false
@@ -54,9 +59,18 @@ func (p *pass) findPredicted(class *jobClass, job *state.Job, found timeline.Slo
 	}
 	demand := class.demand
 	demand.Limit = prediction.Length
-	options := class.nodes.Options(p.cfg, class.part.Spec, class.request.representative.Spec, p.trees)
+	options := class.nodes.Options(
+		p.cfg,
+		class.part.Spec,
+		class.request.representative.Spec,
+		p.trees,
+	)
 	options.Mix = p.options.Mix
-	slot, ok = p.line.Earliest(p.line.NewQuery(demand, class.nodes.Set, options, p.barsOf(class)), p.now, nil)
+	slot, ok = p.line.Earliest(
+		p.line.NewQuery(demand, class.nodes.Set, options, p.barsOf(class)),
+		p.now,
+		nil,
+	)
 	return slot, prediction.Length, ok
 }
 
@@ -67,7 +81,10 @@ func (p *pass) boundDelay(job *state.Job, planned spec.Instant, why *spec.Reason
 		return
 	}
 	if job.Promised == 0 {
-		p.firstPromises = append(p.firstPromises, event.JobReason{UID: job.UID, Reason: *why, Promise: planned})
+		p.firstPromises = append(
+			p.firstPromises,
+			event.JobReason{UID: job.UID, Reason: *why, Promise: planned},
+		)
 		return
 	}
 	slack := spec.Span(p.cfg.Sched.PromiseSlack)
@@ -84,9 +101,13 @@ func (p *pass) boundDelay(job *state.Job, planned spec.Instant, why *spec.Reason
 // jobs, which are sorted by job.
 func (p *pass) addPromises() {
 	for _, promise := range p.firstPromises {
-		at, found := slices.BinarySearchFunc(p.out.Reasons, promise.UID, func(r event.JobReason, uid spec.JobUID) int {
-			return cmp.Compare(r.UID, uid)
-		})
+		at, found := slices.BinarySearchFunc(
+			p.out.Reasons,
+			promise.UID,
+			func(r event.JobReason, uid spec.JobUID) int {
+				return cmp.Compare(r.UID, uid)
+			},
+		)
 		if found {
 			p.out.Reasons[at].Promise = promise.Promise
 			continue

@@ -32,10 +32,23 @@ const (
 // makeRoom looks for running jobs that a job may push out so that it can start
 // as soon as they are gone. slot is the start that it would have otherwise,
 // blocked why it has none. The job gets those nodes promised.
-func (p *preemption) makeRoom(class *jobClass, m *member, job *state.Job, slot timeline.Slot, blocked *spec.Reason) (timeline.Slot, bool, error) {
+func (p *preemption) makeRoom(
+	class *jobClass,
+	m *member,
+	job *state.Job,
+	slot timeline.Slot,
+	blocked *spec.Reason,
+) (timeline.Slot, bool, error) {
 	at := p.line.NextTick()
-	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != m.uid
-	if (p.rules == nil && p.guarantees == nil) || class.noVictims || p.marks[m.uid]&preempting != 0 || p.phase == gaps || p.searches >= maxSearches || inOrder || (blocked == nil && slot.Start <= at) || p.options.Starts < 0 {
+	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 &&
+		p.firstWaiting[class.partIndex] != m.uid
+	if (p.rules == nil && p.guarantees == nil) || class.noVictims ||
+		p.marks[m.uid]&preempting != 0 ||
+		p.phase == gaps ||
+		p.searches >= maxSearches ||
+		inOrder ||
+		(blocked == nil && slot.Start <= at) ||
+		p.options.Starts < 0 {
 		return slot, false, nil
 	}
 	factors := class.fixed
@@ -51,7 +64,14 @@ func (p *preemption) makeRoom(class *jobClass, m *member, job *state.Job, slot t
 		room = room.Set(int(parts[k].Node.ID))
 	}
 	for i, victim := range victims { // none, if what others leave is enough
-		pr := commit.Preempt{For: job.UID, Partition: class.part.Spec.Name, QOS: class.qos, Priority: factors.Total, Victim: victim, After: len(p.out.Starts)}
+		pr := commit.Preempt{
+			For:       job.UID,
+			Partition: class.part.Spec.Name,
+			QOS:       class.qos,
+			Priority:  factors.Total,
+			Victim:    victim,
+			After:     len(p.out.Starts),
+		}
 		if i == 0 {
 			pr.Room = room
 		}
@@ -76,7 +96,11 @@ func (p *preemption) makeRoom(class *jobClass, m *member, job *state.Job, slot t
 
 // listVictims are the jobs that may have to make room for a job: by the rules of
 // preemption, and for what is guaranteed to its account.
-func (p *preemption) listVictims(class *jobClass, job *state.Job, priority uint32) []preempt.Victim {
+func (p *preemption) listVictims(
+	class *jobClass,
+	job *state.Job,
+	priority uint32,
+) []preempt.Victim {
 	var list []preempt.Victim
 	if p.rules != nil {
 		var next spec.Instant
@@ -113,7 +137,10 @@ func componentsOf(st *state.State, uid spec.JobUID) []*state.Job {
 	if job.Het == nil {
 		return []*state.Job{job}
 	}
-	return slices.DeleteFunc(st.Components(job), func(c *state.Job) bool { return !c.State.Active() || c.Ending != nil })
+	return slices.DeleteFunc(
+		st.Components(job),
+		func(c *state.Job) bool { return !c.State.Active() || c.Ending != nil },
+	)
 }
 
 // onePerJob leaves one component of each heterogeneous job among some victims:
@@ -136,7 +163,11 @@ func onePerJob(st *state.State, list []preempt.Victim) []preempt.Victim {
 // fewestVictims takes victims from the front of a list until a demand fits, and then
 // spares those that are not needed, the dearest first. strict_order spares
 // only those on nodes that are not used.
-func (p *preemption) fewestVictims(class *jobClass, at spec.Instant, list []preempt.Victim) ([]preempt.Victim, []place.Part) {
+func (p *preemption) fewestVictims(
+	class *jobClass,
+	at spec.Instant,
+	list []preempt.Victim,
+) ([]preempt.Victim, []place.Part) {
 	if len(list) == 0 {
 		return nil, nil
 	}
@@ -162,7 +193,10 @@ func (p *preemption) fewestVictims(class *jobClass, at spec.Instant, list []pree
 	}
 	victims := slices.DeleteFunc(slices.Clone(list[:high]), func(v preempt.Victim) bool {
 		return !slices.ContainsFunc(componentsOf(p.snapshot, v.UID), func(j *state.Job) bool {
-			return slices.ContainsFunc(j.Alloc.Nodes, func(a spec.NodeAlloc) bool { return used.Has(int(a.ID)) })
+			return slices.ContainsFunc(
+				j.Alloc.Nodes,
+				func(a spec.NodeAlloc) bool { return used.Has(int(a.ID)) },
+			)
 		})
 	})
 	if again := fit(victims); again != nil {
@@ -185,7 +219,12 @@ func (p *preemption) fewestVictims(class *jobClass, at spec.Instant, list []pree
 // stillBlocked tells that the job could not start even if its victims were gone, and
 // those who are ending there already: a limit keeps it from that, or what is
 // free is enough in number only.
-func (p *preemption) stillBlocked(class *jobClass, job *state.Job, victims []preempt.Victim, parts []place.Part) bool {
+func (p *preemption) stillBlocked(
+	class *jobClass,
+	job *state.Job,
+	victims []preempt.Victim,
+	parts []place.Part,
+) bool {
 	t := trial.On(p.trial.Freeze().Fork(), p.now, event.Actor{}, "schedule")
 	if !p.removeVictims(t, victims, parts) {
 		return true
@@ -198,17 +237,33 @@ func (p *preemption) stillBlocked(class *jobClass, job *state.Job, victims []pre
 	if alloc == nil {
 		return true
 	}
-	b := limits.Find(t.State, limits.Subject{Job: job.Spec, Part: class.part.Spec, Assoc: job.Assoc, Now: p.now, Sizes: &p.sizes})
-	return b.After(alloc, class.demand.Limit) != nil || eligible.CheckPowerLimit(t.State, alloc) != nil
+	b := limits.Find(
+		t.State,
+		limits.Subject{
+			Job:   job.Spec,
+			Part:  class.part.Spec,
+			Assoc: job.Assoc,
+			Now:   p.now,
+			Sizes: &p.sizes,
+		},
+	)
+	return b.After(alloc, class.demand.Limit) != nil ||
+		eligible.CheckPowerLimit(t.State, alloc) != nil
 }
 
 // removeVictims takes victims, and those that end on the nodes of some parts anyway,
 // out of a state that is thrown away; false if that cannot be.
-func (p *preemption) removeVictims(t *trial.Trial, victims []preempt.Victim, parts []place.Part) bool {
+func (p *preemption) removeVictims(
+	t *trial.Trial,
+	victims []preempt.Victim,
+	parts []place.Part,
+) bool {
 	for _, victim := range victims {
 		for _, r := range componentsOf(t.State, victim.UID) {
 			if victim.Mode == preempt.Suspend {
-				if t.Emit(&event.JobSuspended{UID: r.UID, Attempt: r.Attempt, Yields: true, Auto: true}) != nil {
+				if t.Emit(
+					&event.JobSuspended{UID: r.UID, Attempt: r.Attempt, Yields: true, Auto: true},
+				) != nil {
 					return false
 				}
 			} else if removeJob(t, r) != nil {
@@ -218,7 +273,8 @@ func (p *preemption) removeVictims(t *trial.Trial, victims []preempt.Victim, par
 	}
 	for i := range parts {
 		for _, uid := range slices.Clone(t.NodeByID(parts[i].Node.ID).Jobs) {
-			if r := t.Job(uid); (r.Ending != nil || r.Completing() || r.Deadline() <= p.line.NextTick()) && removeJob(t, r) != nil {
+			if r := t.Job(uid); (r.Ending != nil || r.Completing() || r.Deadline() <= p.line.NextTick()) &&
+				removeJob(t, r) != nil {
 				return false
 			}
 		}
@@ -250,7 +306,13 @@ func (p *preemption) startsMayGo() bool {
 	if len(p.out.Starts) == 0 || (p.guarantees == nil && !preempt.Configured(&p.cfg.Sched)) {
 		return false
 	}
-	rules, floors := preempt.New(p.trial.State, p.now, nil).Since(p.snapshot), guarantee.New(p.trial.State, p.now, nil)
+	rules, floors := preempt.New(p.trial.State, p.now, nil).
+		Since(p.snapshot),
+		guarantee.New(
+			p.trial.State,
+			p.now,
+			nil,
+		)
 	asked := map[[2]string]bool{} // by partition and QOS
 	for _, class := range p.queue.classes {
 		job := p.waitsStill(class)

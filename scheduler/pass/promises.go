@@ -78,8 +78,11 @@ func (p *Promises) Next() spec.Instant {
 // notePromise writes a reservation down.
 func (p *planner) notePromise(class *jobClass, r *promise) {
 	p.made.list = append(p.made.list, *r)
-	p.plan = append(p.plan, view.Planned{UID: r.uid, Task: r.task, Start: r.slot.Start, End: r.slot.Start.Add(r.limit),
-		Estimate: p.phase == rest, Nodes: partNodes(r.slot.Parts), Devices: partDevices(r.slot.Parts), Partition: class.part.Spec.Name, Priority: uint32(^class.rank), Blockers: r.blockers})
+	p.plan = append(
+		p.plan,
+		view.Planned{UID: r.uid, Task: r.task, Start: r.slot.Start, End: r.slot.Start.Add(r.limit),
+			Estimate: p.phase == rest, Nodes: partNodes(r.slot.Parts), Devices: partDevices(r.slot.Parts), Partition: class.part.Spec.Name, Priority: uint32(^class.rank), Blockers: r.blockers},
+	)
 }
 
 // restorePromises puts the promises to keep into the timeline: those to jobs that
@@ -90,7 +93,8 @@ func (p *planner) restorePromises() {
 	}
 	for i := range p.options.Keep.list {
 		r := &p.options.Keep.list[i]
-		if j := p.snapshot.Job(r.uid); j == nil || j.State != spec.Pending || !p.inService(r.slot.Parts) {
+		if j := p.snapshot.Job(r.uid); j == nil || j.State != spec.Pending ||
+			!p.inService(r.slot.Parts) {
 			continue
 		}
 		if p.kept == nil {

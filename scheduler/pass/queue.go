@@ -46,30 +46,45 @@ type waiter struct {
 
 // refreshJobs brings the queue up to date.
 func (q *Queue) refreshJobs(st *state.State, now spec.Instant) {
-	if q.st == nil || q.st.Config != st.Config || q.st.Policy != st.Policy || q.st.Parts != st.Parts || now < q.now {
-		*q = Queue{line: q.line, st: &state.State{}, order: memberOrderOf(&st.Config.Priority), jobs: make(map[spec.JobUID]*waiter, st.Waiting.Len()),
-			requests: map[uint64]*request{}, owner: new(pmap.Owner)}
+	if q.st == nil || q.st.Config != st.Config || q.st.Policy != st.Policy ||
+		q.st.Parts != st.Parts ||
+		now < q.now {
+		*q = Queue{
+			line:     q.line,
+			st:       &state.State{},
+			order:    memberOrderOf(&st.Config.Priority),
+			jobs:     make(map[spec.JobUID]*waiter, st.Waiting.Len()),
+			requests: map[uint64]*request{},
+			owner:    new(pmap.Owner),
+		}
 	}
-	pmap.Diff(&q.st.Jobs, &st.Jobs, func(key uint64, was *state.Job, _ bool, is *state.Job, _ bool) {
-		if was == is {
-			return
-		}
-		if w := q.jobs[spec.JobUID(key)]; w != nil {
-			q.leaveClasses(w)
-			q.watch.Delete(q.owner, key)
-			delete(q.jobs, w.job.UID)
-		}
-		if is != nil && is.State == spec.Pending && is.Hold == spec.NotHeld {
-			q.enterJob(st, is, now)
-		}
-	})
+	pmap.Diff(
+		&q.st.Jobs,
+		&st.Jobs,
+		func(key uint64, was *state.Job, _ bool, is *state.Job, _ bool) {
+			if was == is {
+				return
+			}
+			if w := q.jobs[spec.JobUID(key)]; w != nil {
+				q.leaveClasses(w)
+				q.watch.Delete(q.owner, key)
+				delete(q.jobs, w.job.UID)
+			}
+			if is != nil && is.State == spec.Pending && is.Hold == spec.NotHeld {
+				q.enterJob(st, is, now)
+			}
+		},
+	)
 	q.st, q.now = st, now
 	if !q.left {
 		return
 	}
 	q.left = false
 	q.classes = slices.DeleteFunc(q.classes, func(class *jobClass) bool {
-		if !slices.ContainsFunc(class.request.classes, func(other *jobClass) bool { return !other.isEmpty() }) {
+		if !slices.ContainsFunc(
+			class.request.classes,
+			func(other *jobClass) bool { return !other.isEmpty() },
+		) {
 			if class == class.request.classes[0] {
 				q.forgetRequest(class.request)
 			}
@@ -112,7 +127,8 @@ func (q *Queue) countClass(class *jobClass, sign int) {
 // anyMindsNeighbours tells whether some job that waits minds who is beside it. Lots that
 // have become empty since they were looked through are counted still.
 func (q *Queue) anyMindsNeighbours() bool {
-	return q.mindfulClasses > 0 && (!q.left || slices.ContainsFunc(q.classes, func(class *jobClass) bool { return class.mindsNeighbours && !class.isEmpty() }))
+	return q.mindfulClasses > 0 &&
+		(!q.left || slices.ContainsFunc(q.classes, func(class *jobClass) bool { return class.mindsNeighbours && !class.isEmpty() }))
 }
 
 // keepSpare keeps the memory of a class that is gone for another one.
@@ -143,7 +159,8 @@ func (q *Queue) enterJob(st *state.State, job *state.Job, now spec.Instant) {
 	if job.Het.Follows() {
 		return // its leader stands for it
 	}
-	if job.Begin > now || job.Spec.Queue.Dependency != nil || job.Spec.Time.Deadline != 0 || job.Unfenced > 0 {
+	if job.Begin > now || job.Spec.Queue.Dependency != nil || job.Spec.Time.Deadline != 0 ||
+		job.Unfenced > 0 {
 		q.watch.Set(q.owner, uint64(job.UID), struct{}{})
 		return
 	}
@@ -200,7 +217,10 @@ func (q *Queue) findRequest(st *state.State, job *state.Job) *request {
 	request := &request{representative: job, hash: h}
 	nth := 0
 	for _, name := range job.Spec.Partitions {
-		i := slices.IndexFunc(st.Parts.List, func(p state.Partition) bool { return p.Spec.Name == name })
+		i := slices.IndexFunc(
+			st.Parts.List,
+			func(p state.Partition) bool { return p.Spec.Name == name },
+		)
 		if i < 0 {
 			request.missingParts++
 			continue
@@ -208,8 +228,12 @@ func (q *Queue) findRequest(st *state.State, job *state.Job) *request {
 		for _, qos := range eligible.QOSChoices(job.Spec) {
 			class := q.takeSpare()
 			class.part, class.partIndex, class.choice, class.qos, class.request = &st.Parts.List[i], i, nth, qos, request
-			if len(job.Spec.Partitions) == 1 && class.part.Spec.Sharers(job.Spec.Place.Sharing) == 1 && job.Spec.Place.Reservation == "" {
-				class.cpus, class.gpus, class.nodeCount = job.Req.CPU, job.Req.Get("gres/gpu"), job.Req.Node
+			if len(job.Spec.Partitions) == 1 &&
+				class.part.Spec.Sharers(job.Spec.Place.Sharing) == 1 &&
+				job.Spec.Place.Reservation == "" {
+				class.cpus, class.gpus, class.nodeCount = job.Req.CPU, job.Req.Get(
+					"gres/gpu",
+				), job.Req.Node
 			}
 			class.mindsNeighbours = mindsNeighbours(st.Config, class.part.Spec, job)
 			q.countClass(class, 1)

@@ -30,7 +30,9 @@ type quick struct {
 // mayRun tells whether the pass may be one: there is a plan to keep, and
 // overtaking is allowed.
 func (p *incremental) mayRun() bool {
-	return p.options.Incremental && p.options.Keep != nil && !p.strict && p.stopAt == 0 && !p.options.Discipline.Shortest && !p.wholeBlocks()
+	return p.options.Incremental && p.options.Keep != nil && !p.strict && p.stopAt == 0 &&
+		!p.options.Discipline.Shortest &&
+		!p.wholeBlocks()
 }
 
 // runQuick is run for an incremental pass.
@@ -46,7 +48,13 @@ func (p *incremental) runQuick() error {
 	if q.count == 0 {
 		return nil
 	}
-	p.line = timeline.New(p.snapshot, p.now, max(p.cfg.Sched.BFResolution, spec.Second), q.nodes, p.queue.line)
+	p.line = timeline.New(
+		p.snapshot,
+		p.now,
+		max(p.cfg.Sched.BFResolution, spec.Second),
+		q.nodes,
+		p.queue.line,
+	)
 	p.queue.line = p.line
 	timeline.KeepReserved(p.snapshot, p.line, p.now)
 	p.trackTenants()
@@ -56,7 +64,9 @@ func (p *incremental) runQuick() error {
 	for began := 0; len(heap) > 0; {
 		if n := len(p.out.Starts); n > began { // there is less room
 			began = n
-			heap = newClassHeap(slices.DeleteFunc(heap, func(class *jobClass) bool { return !p.mayFit(q, class) }))
+			heap = newClassHeap(
+				slices.DeleteFunc(heap, func(class *jobClass) bool { return !p.mayFit(q, class) }),
+			)
 			continue
 		}
 		if p.options.Starts != 0 && len(p.out.Starts) >= max(p.options.Starts, 0) {
@@ -93,7 +103,8 @@ func (p *incremental) fittingClasses(q *quick) classHeap {
 		there[i] = p.snapshot.Parts.List[i].Nodes.Intersects(q.nodes)
 	}
 	for _, class := range p.queue.classes {
-		if there[class.partIndex] && p.mayFit(q, class) && !class.isEmpty() && class.request.representative.Het == nil {
+		if there[class.partIndex] && p.mayFit(q, class) && !class.isEmpty() &&
+			class.request.representative.Het == nil {
 			class.beginPass(p.ctx)
 			heap = append(heap, class)
 		}
@@ -117,7 +128,8 @@ func (p *incremental) restoreOn(q *quick) {
 		for _, at := range list {
 			r := &p.options.Keep.list[at.promise]
 			job := p.snapshot.Job(r.uid)
-			if job == nil || job.State != spec.Pending || job.Hold != spec.NotHeld || (r.task != spec.NoTask && !job.Tasks.Has(r.task)) {
+			if job == nil || job.State != spec.Pending || job.Hold != spec.NotHeld ||
+				(r.task != spec.NoTask && !job.Tasks.Has(r.task)) {
 				continue
 			}
 			part := r.slot.Parts[at.part : at.part+1]
@@ -156,7 +168,8 @@ func (p *incremental) tryNow(q *quick, class *jobClass) (bool, error) {
 		defer p.claims.lookAtHeld(m.uid)()
 	}
 	p.out.Depth++
-	if !p.mayHaveRoom(class) || class.bound.Before(class.least, class.demand.Limit) != nil || eligible.CheckLicenses(p.trial.State, job.Spec, p.now, class.demand.Limit) != nil {
+	if !p.mayHaveRoom(class) || class.bound.Before(class.least, class.demand.Limit) != nil ||
+		eligible.CheckLicenses(p.trial.State, job.Spec, p.now, class.demand.Limit) != nil {
 		return false, nil
 	}
 	if eligible.CheckArrayThrottle(p.trial.State, job) != nil {
@@ -189,7 +202,11 @@ func (p *incremental) startNow(q *quick, class *jobClass, m *member, task int64)
 			}
 		}()
 	}
-	slot, ok := p.line.Earliest(query, p.now, p.planner.hintFor(m.uid, task)) // where it was promised, if it can
+	slot, ok := p.line.Earliest(
+		query,
+		p.now,
+		p.planner.hintFor(m.uid, task),
+	) // where it was promised, if it can
 	if !ok {
 		return p.skipToFitting(q, class), nil
 	}

@@ -9,7 +9,11 @@ import (
 
 // applyReservations restricts a class to the nodes and the times that reservations
 // leave it.
-func (p *pass) applyReservations(class *jobClass, job *state.Job, nodes *eligible.NodeSet) *spec.Reason {
+func (p *pass) applyReservations(
+	class *jobClass,
+	job *state.Job,
+	nodes *eligible.NodeSet,
+) *spec.Reason {
 	class.view = nil
 	if len(p.snapshot.Reservations) == 0 && job.Spec.Place.Reservation == "" {
 		return nil
@@ -36,22 +40,45 @@ func (p *pass) openOtherwise(class *jobClass, nodes eligible.NodeSet, until spec
 	case view == nil || (len(view.Bars.List) == 0 && !view.Cored):
 		return false
 	case view.Cored && until == spec.FarFuture: // the timeline has their cores taken out
-		line = timeline.New(p.snapshot, p.now, max(p.cfg.Sched.BFResolution, spec.Second), nodes.Set, nil)
+		line = timeline.New(
+			p.snapshot,
+			p.now,
+			max(p.cfg.Sched.BFResolution, spec.Second),
+			nodes.Set,
+			nil,
+		)
 	}
-	_, ok := line.Earliest(line.NewQuery(class.demand, nodes.Set, nodes.Options(p.cfg, class.part.Spec, class.request.representative.Spec, p.trees), timeline.Bars{}), until, nil)
+	_, ok := line.Earliest(
+		line.NewQuery(
+			class.demand,
+			nodes.Set,
+			nodes.Options(p.cfg, class.part.Spec, class.request.representative.Spec, p.trees),
+			timeline.Bars{},
+		),
+		until,
+		nil,
+	)
 	return ok
 }
 
 // waitsForReservation finds out whether it is a reservation that a job waits for, and says so
 // in its reason: its own that has not begun, which own tells, or another's
 // that keeps it off nodes it could start on.
-func (p *pass) waitsForReservation(class *jobClass, reason *spec.Reason, planned spec.Instant) (own bool) {
+func (p *pass) waitsForReservation(
+	class *jobClass,
+	reason *spec.Reason,
+	planned spec.Instant,
+) (own bool) {
 	view := class.view
 	if view == nil {
 		return false
 	}
 	if at, later := view.Opens(p.now); later && planned >= at {
-		*reason = spec.Reason{Code: spec.ReasonReservation, Subject: "reservation/" + view.Own.Name, Until: at}
+		*reason = spec.Reason{
+			Code:    spec.ReasonReservation,
+			Subject: "reservation/" + view.Own.Name,
+			Until:   at,
+		}
 		return true
 	}
 	if reason.Code != spec.ReasonResources || len(view.Bars.List) == 0 || view.Own != nil {

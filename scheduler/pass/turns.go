@@ -33,7 +33,11 @@ func (p *turns) listSuspended() {
 		return true
 	})
 	slices.SortStableFunc(p.suspended, func(a, b *state.Job) int {
-		return cmp.Or(cmp.Compare(p.standingOf(b), p.standingOf(a)), cmp.Compare(a.SuspendedAt, b.SuspendedAt), cmp.Compare(a.UID, b.UID))
+		return cmp.Or(
+			cmp.Compare(p.standingOf(b), p.standingOf(a)),
+			cmp.Compare(a.SuspendedAt, b.SuspendedAt),
+			cmp.Compare(a.UID, b.UID),
+		)
 	})
 }
 
@@ -81,7 +85,8 @@ func (p *turns) findTurn(job *state.Job) (instead []commit.Run, ok bool) {
 		if job.Done.Has(i) || node == nil {
 			continue
 		}
-		if p.line.Usable(alloc.ID) && !node.UsedCPU.Intersects(alloc.CPUs) && p.line.FreeCPUs(alloc.ID) < int64(alloc.CPUs.Count()) {
+		if p.line.Usable(alloc.ID) && !node.UsedCPU.Intersects(alloc.CPUs) &&
+			p.line.FreeCPUs(alloc.ID) < int64(alloc.CPUs.Count()) {
 			return nil, false // it was promised to jobs that come before
 		}
 		if !node.UsedCPU.Intersects(alloc.CPUs) {
@@ -96,7 +101,8 @@ func (p *turns) findTurn(job *state.Job) (instead []commit.Run, ok bool) {
 				continue
 			}
 			over := o.RunsSince().Add(preempt.Slice(&p.cfg.Sched))
-			if shares < 2 || o.Het != nil || o.State != spec.Running || o.Ending != nil || o.Alloc.Partition != job.Alloc.Partition {
+			if shares < 2 || o.Het != nil || o.State != spec.Running || o.Ending != nil ||
+				o.Alloc.Partition != job.Alloc.Partition {
 				return nil, false
 			}
 			if over > p.now {
@@ -126,12 +132,18 @@ func (p *turns) takeCPUs(job *state.Job) {
 	}
 	for i := range job.Alloc.Nodes {
 		alloc := &job.Alloc.Nodes[i]
-		if node := p.snapshot.NodeByID(alloc.ID); !job.Done.Has(i) && node != nil && p.line.Usable(alloc.ID) {
+		if node := p.snapshot.NodeByID(alloc.ID); !job.Done.Has(i) && node != nil &&
+			p.line.Usable(alloc.ID) {
 			use := p.line.OnCPUs(alloc, job.Alloc)
 			if job.Alloc.Reservation == "" || use.CPU > 0 { // else a reservation has them
 				use.CPU = int64(alloc.CPUs.AndNot(node.UsedCPU).Count())
 			}
-			p.line.Promise([]place.Part{{Node: node, Need: place.Need{Use: use}}}, p.now, left, job.UID)
+			p.line.Promise(
+				[]place.Part{{Node: node, Need: place.Need{Use: use}}},
+				p.now,
+				left,
+				job.UID,
+			)
 		}
 	}
 }
@@ -149,7 +161,12 @@ func (p *turns) keepFreeCPUs(job *state.Job) {
 			continue
 		}
 		p.keepCPUs(alloc.ID, free)
-		p.line.Promise([]place.Part{{Node: node, Need: place.Need{Use: place.Free{CPU: int64(free.Count())}}}}, p.now, spec.Infinite, job.UID)
+		p.line.Promise(
+			[]place.Part{{Node: node, Need: place.Need{Use: place.Free{CPU: int64(free.Count())}}}},
+			p.now,
+			spec.Infinite,
+			job.UID,
+		)
 	}
 }
 

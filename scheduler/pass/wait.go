@@ -25,7 +25,12 @@ type reasons struct {
 // findSlot asks the timeline for the earliest start of a job, as far ahead as it
 // may be reserved. A reason means that no job of the class can start now, nor be
 // planned.
-func (p *planner) findSlot(class *jobClass, m *member, job *state.Job, task int64) (timeline.Slot, *spec.Reason) {
+func (p *planner) findSlot(
+	class *jobClass,
+	m *member,
+	job *state.Job,
+	task int64,
+) (timeline.Slot, *spec.Reason) {
 	blocked := p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != m.uid
 	inOrder := blocked && p.strict
 	plan := p.depth > 0 && p.phase != gaps && !class.noReserve && p.marks[m.uid]&reserved == 0
@@ -59,12 +64,22 @@ func (p *planner) findSlot(class *jobClass, m *member, job *state.Job, task int6
 func (p *planner) queryOf(class *jobClass) *timeline.Query {
 	strict := class.nodes.Switches != nil && !p.waitedForSwitches(class.currentMember().job)
 	if class.query == nil || (class.nodes.Switches != nil && strict != class.insistsOnSwitches) {
-		opt := class.nodes.Options(p.cfg, class.part.Spec, class.request.representative.Spec, p.trees)
+		opt := class.nodes.Options(
+			p.cfg,
+			class.part.Spec,
+			class.request.representative.Spec,
+			p.trees,
+		)
 		opt.Mix = p.options.Mix
 		if strict {
 			opt.OneOf = eligible.CombineSets(opt.OneOf, class.nodes.Switches)
 		}
-		class.query, class.insistsOnSwitches = p.line.NewQuery(class.demand, class.nodes.Set, opt, p.barsOf(class)), strict
+		class.query, class.insistsOnSwitches = p.line.NewQuery(
+			class.demand,
+			class.nodes.Set,
+			opt,
+			p.barsOf(class),
+		), strict
 	}
 	return class.query
 }
@@ -75,16 +90,36 @@ const maxShortened = 100 * 366 * spec.Day
 
 // findShorterLimit finds the longest time limit, not less than --time-min, with which a
 // job can start now that cannot with the one it asked for.
-func (p *planner) findShorterLimit(class *jobClass, job *state.Job, slot timeline.Slot, blocked *spec.Reason) (timeline.Slot, spec.Span, bool) {
+func (p *planner) findShorterLimit(
+	class *jobClass,
+	job *state.Job,
+	slot timeline.Slot,
+	blocked *spec.Reason,
+) (timeline.Slot, spec.Span, bool) {
 	low, high := job.Spec.Time.Min, class.demand.Limit
-	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != job.UID
+	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 &&
+		p.firstWaiting[class.partIndex] != job.UID
 	if low == 0 || low >= high || inOrder || (blocked == nil && slot.Start <= p.now) {
 		return slot, 0, false
 	}
 	try := func(limit spec.Span) (timeline.Slot, bool) {
 		d := class.demand
 		d.Limit = limit
-		return p.line.Earliest(p.line.NewQuery(d, class.nodes.Set, class.nodes.Options(p.cfg, class.part.Spec, class.request.representative.Spec, p.trees), p.barsOf(class)), p.now, nil)
+		return p.line.Earliest(
+			p.line.NewQuery(
+				d,
+				class.nodes.Set,
+				class.nodes.Options(
+					p.cfg,
+					class.part.Spec,
+					class.request.representative.Spec,
+					p.trees,
+				),
+				p.barsOf(class),
+			),
+			p.now,
+			nil,
+		)
 	}
 	best, ok := try(low)
 	if !ok {
@@ -137,7 +172,11 @@ func (p *reasons) queueReason(class *jobClass, m *member) *spec.Reason {
 		p.behindFirst = make([]*spec.Reason, len(p.firstWaiting))
 	}
 	if r := p.behindFirst[class.partIndex]; r == nil || r.Blocker != head {
-		p.behindFirst[class.partIndex] = &spec.Reason{Code: spec.ReasonPriority, Subject: class.part.Subject, Blocker: head}
+		p.behindFirst[class.partIndex] = &spec.Reason{
+			Code:    spec.ReasonPriority,
+			Subject: class.part.Subject,
+			Blocker: head,
+		}
 	}
 	return p.behindFirst[class.partIndex]
 }
@@ -155,7 +194,10 @@ func (p *reasons) impossibleReason(class *jobClass, job *state.Job) *spec.Reason
 		case v.Own != nil:
 			return &spec.Reason{Code: "ReservationInvalid", Subject: "reservation/" + v.Own.Name}
 		case p.openOtherwise(class, nodes, spec.FarFuture):
-			return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "May be reserved for other job"}
+			return &spec.Reason{
+				Code:   spec.ReasonReqNodeNotAvail,
+				Detail: "May be reserved for other job",
+			}
 		}
 	}
 	shapes := place.Shapes{Caps: place.Caps(p.snapshot)}
@@ -172,24 +214,41 @@ func (p *reasons) impossibleReason(class *jobClass, job *state.Job) *spec.Reason
 			missing = append(missing, node.Spec.Name)
 		}
 	}
-	if place.Pick(&class.demand, cands, nodes.Options(p.cfg, class.part.Spec, job.Spec, nil)) == nil {
+	if place.Pick(
+		&class.demand,
+		cands,
+		nodes.Options(p.cfg, class.part.Spec, job.Spec, nil),
+	) == nil {
 		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who}
 	}
-	if opt := nodes.Options(p.cfg, class.part.Spec, job.Spec, nil); nodes.Switches != nil && !p.planner.waitedForSwitches(job) {
+	if opt := nodes.Options(p.cfg, class.part.Spec, job.Spec, nil); nodes.Switches != nil &&
+		!p.planner.waitedForSwitches(job) {
 		opt.OneOf = eligible.CombineSets(opt.OneOf, nodes.Switches)
 		if place.Pick(&class.demand, cands, opt) == nil {
-			return &spec.Reason{Code: spec.ReasonResources, Subject: "switches", Until: p.planner.anySwitches(job)}
+			return &spec.Reason{
+				Code:    spec.ReasonResources,
+				Subject: "switches",
+				Until:   p.planner.anySwitches(job),
+			}
 		}
 	}
 	if missing == nil {
 		return &spec.Reason{Code: spec.ReasonResources, Subject: who, Detail: ""}
 	}
-	return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "UnavailableNodes:" + hostlist.Fold(missing)}
+	return &spec.Reason{
+		Code:   spec.ReasonReqNodeNotAvail,
+		Detail: "UnavailableNodes:" + hostlist.Fold(missing),
+	}
 }
 
 // promiseSlot reserves a start that was found, for an array's record as many
 // tasks exactly as bf_max_job_array_resv allows, and returns the reason.
-func (p *planner) promiseSlot(class *jobClass, m *member, job *state.Job, slot timeline.Slot) *spec.Reason {
+func (p *planner) promiseSlot(
+	class *jobClass,
+	m *member,
+	job *state.Job,
+	slot timeline.Slot,
+) *spec.Reason {
 	reason := p.reasons.waitReason(class, m)
 	own := p.waitsForReservation(class, reason, slot.Start)
 	reason.Until = slot.Start
@@ -197,7 +256,8 @@ func (p *planner) promiseSlot(class *jobClass, m *member, job *state.Job, slot t
 	if job.IsArrayRecord() {
 		tasks, all = p.planTasks(job), job.Tasks.Len()
 	}
-	if blockers := p.planTasksFrom(class, job, slot, tasks, all); reason.Blocker == 0 && len(blockers) > 0 {
+	if blockers := p.planTasksFrom(class, job, slot, tasks, all); reason.Blocker == 0 &&
+		len(blockers) > 0 {
 		reason.Blocker = blockers[0]
 	}
 	p.marks[m.uid] |= reserved
@@ -210,7 +270,13 @@ func (p *planner) promiseSlot(class *jobClass, m *member, job *state.Job, slot t
 // planTasksFrom reserves the starts of a job, or of some tasks of a record, of which the
 // first is known, and says whom that one waits for. Of all there are the plan says
 // at least that they come later.
-func (p *planner) planTasksFrom(class *jobClass, job *state.Job, slot timeline.Slot, tasks []int64, all int64) (first []spec.JobUID) {
+func (p *planner) planTasksFrom(
+	class *jobClass,
+	job *state.Job,
+	slot timeline.Slot,
+	tasks []int64,
+	all int64,
+) (first []spec.JobUID) {
 	made := 0
 	for ok := true; ok; {
 		blockers := p.line.Blockers(slot.Parts, slot.Start, job.UID)
@@ -297,7 +363,8 @@ func nodeName(node *state.Node, id int) string {
 // reason stands that is nearest to a start: resources before limits and the like, and
 // those before what keeps it out of a partition altogether.
 func (p *reasons) noteReason(job *state.Job, reason *spec.Reason) {
-	if p.options.Alone && reason.Code != spec.ReasonDependencyNever { // the only one that decides something
+	if p.options.Alone &&
+		reason.Code != spec.ReasonDependencyNever { // the only one that decides something
 		return
 	}
 	for _, c := range p.snapshot.Components(job) {
@@ -312,7 +379,8 @@ func (p *reasons) noteReason(job *state.Job, reason *spec.Reason) {
 		p.proposeReason(job, reason)
 		return
 	}
-	if old := p.multi[job.UID]; old == nil || reasonNearness(reason.Code) > reasonNearness(old.Code) {
+	if old := p.multi[job.UID]; old == nil ||
+		reasonNearness(reason.Code) > reasonNearness(old.Code) {
 		if p.multi == nil {
 			p.multi = map[spec.JobUID]*spec.Reason{}
 		}
@@ -345,7 +413,8 @@ func (p *reasons) refuseAll(class *jobClass, reason *spec.Reason) {
 	if class.settled != nil && class.settled.Same(*reason) {
 		//muster:unordered the reasons are sorted when the pass is over
 		for uid, j := range class.odd {
-			if m := memberOf(j, p.queue.order); uid == class.currentMember().uid || class.currentMember().ranksBefore(&m) {
+			if m := memberOf(j, p.queue.order); uid == class.currentMember().uid ||
+				class.currentMember().ranksBefore(&m) {
 				p.proposeReason(j, reason)
 			}
 		}
@@ -368,8 +437,15 @@ func reasonNearness(code spec.ReasonCode) int {
 	switch code {
 	case spec.ReasonResources, spec.ReasonPriority:
 		return 2
-	case spec.ReasonBadConstraints, spec.ReasonPartitionConfig, spec.ReasonPartitionNodeLimit, spec.ReasonPartitionTimeLimit, spec.ReasonPartitionDown,
-		spec.ReasonPartitionInactive, spec.ReasonAccountNotAllowed, spec.ReasonQOSNotAllowed, eligible.ReasonMaxMem:
+	case spec.ReasonBadConstraints,
+		spec.ReasonPartitionConfig,
+		spec.ReasonPartitionNodeLimit,
+		spec.ReasonPartitionTimeLimit,
+		spec.ReasonPartitionDown,
+		spec.ReasonPartitionInactive,
+		spec.ReasonAccountNotAllowed,
+		spec.ReasonQOSNotAllowed,
+		eligible.ReasonMaxMem:
 		return 0
 	}
 	return 1
@@ -384,7 +460,10 @@ func (p *reasons) settleReasons() {
 			p.proposeReason(p.snapshot.Job(uid), r)
 		}
 	}
-	slices.SortFunc(p.out.Reasons, func(a, b event.JobReason) int { return cmp.Compare(a.UID, b.UID) })
+	slices.SortFunc(
+		p.out.Reasons,
+		func(a, b event.JobReason) int { return cmp.Compare(a.UID, b.UID) },
+	)
 	p.addPromises()
 }
 

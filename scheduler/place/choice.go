@@ -27,7 +27,10 @@ func favourQuotas(candidates []Candidate, musts int, quotas []Quota) ([]Candidat
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(quotas[a].Nodes.Count(), quotas[b].Nodes.Count()) })
+	slices.SortStableFunc(
+		order,
+		func(a, b int) int { return cmp.Compare(quotas[a].Nodes.Count(), quotas[b].Nodes.Count()) },
+	)
 	used := make([]bool, len(candidates))
 	for _, q := range order {
 		left := quotas[q].N
@@ -58,7 +61,10 @@ func favourQuotas(candidates []Candidate, musts int, quotas []Quota) ([]Candidat
 
 // findAdjacent looks for a run of neighbouring nodes that is enough as a whole.
 func (d *Demand) findAdjacent(candidates []Candidate, musts int, opt *Options) []Part {
-	slices.SortFunc(candidates, func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
+	slices.SortFunc(
+		candidates,
+		func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) },
+	)
 	for i := range candidates {
 		for k := i; k < len(candidates) && int64(k-i) < d.MaxNodes && (k == i || candidates[k].Node.ID == candidates[k-1].Node.ID+1); k++ {
 			run := candidates[i : k+1]

@@ -86,10 +86,17 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, job *spec.JobSpec) Dema
 		TasksPerNode: int64(size.TasksPerNode), CPUsPerTask: max(int64(size.CPUsPerTask), 1),
 		CPUsPerGPU: int64(size.CPUsPerGPU), MinCPUs: int64(size.MinCPUsPerNode),
 		MemPerNode: size.MemPerNode, MemPerCPU: size.MemPerCPU, MemPerGPU: size.MemPerGPU,
-		PerNode: nonZero(size.PerNode), PerTask: nonZero(size.PerTask), PerJob: nonZero(size.PerJob), TmpDisk: size.TmpDisk, Threads: int64(size.ThreadsPerCore), PerCore: int64(size.TasksPerCore),
-		PerSocket: int64(size.TasksPerSocket), CoreSpec: int64(size.CoreSpec), ThreadSpec: int64(size.ThreadSpec), Overcommit: size.Overcommit,
-		Exclusive: (job.Place.Sharing == spec.Exclusive && !strings.HasPrefix(part.OverSubscribe, "FORCE")) || size.CoreSpec+size.ThreadSpec > 0 || job.Queue.Reboot || part.OverSubscribe == "EXCLUSIVE",
-		Cores:     cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: job.Time.Limit, Bill: billMode(&cfg.Priority), Emptiest: cfg.Sched.LeastShared,
+		PerNode: nonZero(
+			size.PerNode,
+		), PerTask: nonZero(size.PerTask), PerJob: nonZero(size.PerJob), TmpDisk: size.TmpDisk, Threads: int64(size.ThreadsPerCore), PerCore: int64(size.TasksPerCore),
+		PerSocket: int64(
+			size.TasksPerSocket,
+		), CoreSpec: int64(size.CoreSpec), ThreadSpec: int64(size.ThreadSpec), Overcommit: size.Overcommit,
+		Exclusive: (job.Place.Sharing == spec.Exclusive && !strings.HasPrefix(part.OverSubscribe, "FORCE")) ||
+			size.CoreSpec+size.ThreadSpec > 0 ||
+			job.Queue.Reboot ||
+			part.OverSubscribe == "EXCLUSIVE",
+		Cores: cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: job.Time.Limit, Bill: billMode(&cfg.Priority), Emptiest: cfg.Sched.LeastShared,
 	}
 	demand.Tenant, demand.Share = TenantIn(cfg, part, job)
 	for _, c := range size.PerSocket {
@@ -105,7 +112,9 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, job *spec.JobSpec) Dema
 	demand.resolveMemory(cfg, part, size)
 	demand.boundMemory(first(part.MaxMemPerCPU, cfg.Limits.MaxMemPerCPU))
 	if demand.Limit == 0 {
-		demand.Limit = spec.Span(first(int64(part.DefaultTime), int64(part.MaxTime), int64(spec.Infinite)))
+		demand.Limit = spec.Span(
+			first(int64(part.DefaultTime), int64(part.MaxTime), int64(spec.Infinite)),
+		)
 	}
 	return demand
 }
@@ -140,9 +149,18 @@ func (d *Demand) resolveGPUs(size *spec.Size) {
 	}
 	if node > 0 && task > 0 && node%task == 0 {
 		d.PerTask = ofType(d.PerTask, d.PerNode)
-		d.TasksPerNode, d.PerNode = node/task, without(d.PerNode, "gpu") // of its tasks, all together
+		d.TasksPerNode, d.PerNode = node/task, without(
+			d.PerNode,
+			"gpu",
+		) // of its tasks, all together
 		if d.Tasks > 0 {
-			d.MinNodes, d.MaxNodes = divideUp(d.Tasks, d.TasksPerNode), divideUp(d.Tasks, d.TasksPerNode)
+			d.MinNodes, d.MaxNodes = divideUp(
+				d.Tasks,
+				d.TasksPerNode,
+			), divideUp(
+				d.Tasks,
+				d.TasksPerNode,
+			)
 		}
 	}
 	if all > 0 && task > 0 && all%task == 0 {
@@ -153,7 +171,10 @@ func (d *Demand) resolveGPUs(size *spec.Size) {
 	switch {
 	case per == 0:
 	case d.Tasks > 0 && all+node+task == 0:
-		d.PerJob = append(d.PerJob[:len(d.PerJob):len(d.PerJob)], spec.Count{Name: "gpu", N: divideUp(d.Tasks, per)})
+		d.PerJob = append(
+			d.PerJob[:len(d.PerJob):len(d.PerJob)],
+			spec.Count{Name: "gpu", N: divideUp(d.Tasks, per)},
+		)
 	case d.Tasks == 0 && all > 0:
 		d.Tasks = per * all
 	case d.Tasks == 0 && node > 0:
@@ -216,7 +237,8 @@ func (d *Demand) resolveCounts(job *spec.JobSpec, part *spec.PartitionSpec) {
 	}
 	d.Tasks = max(d.Tasks, named)
 	d.MinNodes = max(min(d.MinNodes, d.Tasks), 1)
-	if d.TasksPerNode > 0 && given && divideUp(d.Tasks, d.TasksPerNode) > max(d.MaxNodes, d.MinNodes) {
+	if d.TasksPerNode > 0 && given &&
+		divideUp(d.Tasks, d.TasksPerNode) > max(d.MaxNodes, d.MinNodes) {
 		d.TasksPerNode = 0 // the numbers of nodes and tasks rule
 	}
 	if d.TasksPerNode > 0 {
@@ -231,7 +253,16 @@ func (d *Demand) resolveCounts(job *spec.JobSpec, part *spec.PartitionSpec) {
 	d.MaxNodes = max(min(d.MaxNodes, d.Tasks), d.MinNodes)
 	for _, most := range [...]int64{int64(len(part.NodeNames)), int64(part.MaxNodes)} {
 		if most > 0 && d.MinNodes <= most {
-			d.MaxNodes, d.Stretch, d.Grow = min(d.MaxNodes, most), min(d.Stretch, most), min(d.Grow, most)
+			d.MaxNodes, d.Stretch, d.Grow = min(
+				d.MaxNodes,
+				most,
+			), min(
+				d.Stretch,
+				most,
+			), min(
+				d.Grow,
+				most,
+			)
 		}
 	}
 	if least := int64(part.MinNodes); least <= d.MaxNodes {
@@ -302,7 +333,8 @@ func countGPUs(list []spec.Count) int64 {
 // choice: a fixed number of nodes with the same number of tasks each, and
 // nothing to be spread over them. It is false when placement must find out.
 func (d *Demand) Even() (tasks int64, ok bool) {
-	if d.MinNodes != d.MaxNodes || (d.MinNodes > 1 && len(d.PerJob) > 0) || d.Tasks%d.MinNodes != 0 {
+	if d.MinNodes != d.MaxNodes || (d.MinNodes > 1 && len(d.PerJob) > 0) ||
+		d.Tasks%d.MinNodes != 0 {
 		return 0, false
 	}
 	tasks = d.Tasks / d.MinNodes
@@ -359,9 +391,12 @@ func (d *Demand) Billing(tres spec.TRES, weights []spec.Weight) int64 {
 	var sum, greatest int64
 	for _, weight := range weights {
 		micro := tres.Get(weight.TRES) * weight.Micro / max(weight.Per, 1)
-		global := strings.HasPrefix(weight.TRES, "license/") || strings.HasPrefix(weight.TRES, "bb/")
+		global := strings.HasPrefix(weight.TRES, "license/") ||
+			strings.HasPrefix(weight.TRES, "bb/")
 		switch {
-		case d.Bill == BillSum, global, d.Bill == BillMaxGRES && strings.HasPrefix(weight.TRES, "gres/"):
+		case d.Bill == BillSum,
+			global,
+			d.Bill == BillMaxGRES && strings.HasPrefix(weight.TRES, "gres/"):
 			sum += micro
 		default:
 			greatest = max(greatest, micro)

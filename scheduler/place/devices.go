@@ -10,7 +10,13 @@ import (
 // Allocate turns a placement by amount into an allocation by identity: CPU
 // ids and device UUIDs. It returns nil when the nodes no longer have them.
 func Allocate(parts []Part, demand *Demand, weights []spec.Weight) *spec.Allocation {
-	allocation := &spec.Allocation{Partition: demand.Partition, Whole: demand.Exclusive, Nodes: make([]spec.NodeAlloc, len(parts)), Share: uint32(demand.Share), Apart: demand.Tenant.Apart}
+	allocation := &spec.Allocation{
+		Partition: demand.Partition,
+		Whole:     demand.Exclusive,
+		Nodes:     make([]spec.NodeAlloc, len(parts)),
+		Share:     uint32(demand.Share),
+		Apart:     demand.Tenant.Apart,
+	}
 	for i := range parts {
 		if !allocateNode(&allocation.Nodes[i], &parts[i], demand) {
 			return nil
@@ -88,7 +94,8 @@ func nearCPUs(node *state.Node, na *spec.NodeAlloc) spec.Bitset {
 	var out spec.Bitset
 	for i := range node.GPUs {
 		g := &node.GPUs[i]
-		if len(g.CPUs) > 0 && (named(na.GPUs, g.UUID) || slices.ContainsFunc(na.Shares, func(s spec.GPUShare) bool { return s.UUID == g.UUID })) {
+		if len(g.CPUs) > 0 &&
+			(named(na.GPUs, g.UUID) || slices.ContainsFunc(na.Shares, func(s spec.GPUShare) bool { return s.UUID == g.UUID })) {
 			out = out.Or(g.CPUs)
 		}
 	}
@@ -212,7 +219,8 @@ func shareCPUs(node *state.Node, want int64, prefer spec.Bitset, demand *Demand)
 				for k := core; k < core+step; k++ {
 					most = max(most, node.Sharers(k))
 				}
-				if most != jobs || prefer.Has(core) != near || out.Has(core) || !isShareable(node, core, step) {
+				if most != jobs || prefer.Has(core) != near || out.Has(core) ||
+					!isShareable(node, core, step) {
 					continue
 				}
 				for k := core; k < core+step; k++ {

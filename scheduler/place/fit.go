@@ -73,7 +73,14 @@ func (d *Demand) firstLack(shape *Shape, free *Free, tasks int64) Lack {
 		solo = countGPUs(d.PerJob)
 	}
 	cpus, mem, gpu := d.amountsFor(shape, tasks, solo)
-	asked, most := d.onCores(shape, max(d.ofTasks(tasks), d.MinCPUs), tasks), max(shape.CPUs-d.CoreSpec*shape.Threads-d.ThreadSpec, 0)
+	asked, most := d.onCores(
+		shape,
+		max(d.ofTasks(tasks), d.MinCPUs),
+		tasks,
+	), max(
+		shape.CPUs-d.CoreSpec*shape.Threads-d.ThreadSpec,
+		0,
+	)
 	switch {
 	case d.Threads > shape.Threads:
 		return Lack{"threads", shape.Threads, d.Threads}
@@ -194,7 +201,8 @@ func (d *Demand) freeAmount(shape *Shape, free *Free, count spec.Count) int64 {
 		return free.sum(shape, count.Name)
 	}
 	for i := range shape.Kinds {
-		if k := &shape.Kinds[i]; !k.Counts.isLimit() && k.Name == count.Name && k.Type == count.Type {
+		if k := &shape.Kinds[i]; !k.Counts.isLimit() && k.Name == count.Name &&
+			k.Type == count.Type {
 			return free.More[i]
 		}
 	}
@@ -282,7 +290,8 @@ func (d *Demand) roomFor(shape *Shape, free *Free, count spec.Count) int64 {
 		return n
 	}
 	for ; n > 0; n-- {
-		if cpus, mem, _ := d.amountsFor(shape, 1, n); d.hasCPUs(shape, free, cpus) && (!d.Memory || mem <= free.Mem) {
+		if cpus, mem, _ := d.amountsFor(shape, 1, n); d.hasCPUs(shape, free, cpus) &&
+			(!d.Memory || mem <= free.Mem) {
 			break
 		}
 	}
@@ -325,9 +334,11 @@ func (s *Shape) capsCPUs(kind *Kind, demand *Demand) bool {
 	case kind.Counts == CountsRealCPUs:
 		return demand.Share == 0
 	case kind.Counts.isReserved():
-		return kind.Name == demand.Inside || kind.Counts.isOpen() && demand.Share == 0 && !s.keepsCores(demand.Inside)
+		return kind.Name == demand.Inside ||
+			kind.Counts.isOpen() && demand.Share == 0 && !s.keepsCores(demand.Inside)
 	}
-	return kind.Counts.isLimit() && kind.Name == demand.Partition && (kind.Counts == CountsSharedCPUs) == (demand.Share > 0)
+	return kind.Counts.isLimit() && kind.Name == demand.Partition &&
+		(kind.Counts == CountsSharedCPUs) == (demand.Share > 0)
 }
 
 // ofNode tells whether the CPUs of a demand are counted against the node's: they
@@ -439,7 +450,8 @@ func (n *Need) kindFor(cand *Candidate, count spec.Count) int {
 	some := -1
 	for i := range cand.Shape.Kinds {
 		kind := &cand.Shape.Kinds[i]
-		if kind.Counts.isLimit() || kind.Name != count.Name || (count.Type != "" && kind.Type != count.Type) {
+		if kind.Counts.isLimit() || kind.Name != count.Name ||
+			(count.Type != "" && kind.Type != count.Type) {
 			continue
 		}
 		left := cand.Free.More[i] - n.Use.More[i]

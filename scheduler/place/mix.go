@@ -38,7 +38,12 @@ func NewMix(list []Wanted) *Mix {
 			continue
 		}
 		i, ok := slices.BinarySearchFunc(mix.kinds, wanted, func(a, b Wanted) int {
-			return cmp.Or(cmp.Compare(a.GPUs, b.GPUs), cmp.Compare(a.Part, b.Part), cmp.Compare(a.CPU, b.CPU), cmp.Compare(a.Mem, b.Mem))
+			return cmp.Or(
+				cmp.Compare(a.GPUs, b.GPUs),
+				cmp.Compare(a.Part, b.Part),
+				cmp.Compare(a.CPU, b.CPU),
+				cmp.Compare(a.Mem, b.Mem),
+			)
 		})
 		if ok {
 			mix.kinds[i].Jobs += wanted.Jobs
@@ -75,7 +80,15 @@ type mixLoss struct {
 // demand on it, and which device a part is best taken of.
 func (m *Mix) lossOf(demand *Demand, candidate *Candidate) mixLoss {
 	need, ask := demand.placeAlone(candidate.Shape)
-	key := mixKey{shape: candidate.Shape, cpu: candidate.Free.CPU, mem: candidate.Free.Mem, gpu: candidate.Free.GPU, need: need, ask: ask, kinds: len(candidate.Free.More)}
+	key := mixKey{
+		shape: candidate.Shape,
+		cpu:   candidate.Free.CPU,
+		mem:   candidate.Free.Mem,
+		gpu:   candidate.Free.GPU,
+		need:  need,
+		ask:   ask,
+		kinds: len(candidate.Free.More),
+	}
 	keep := len(candidate.Free.More) <= mixKinds
 	if keep {
 		copy(key.more[:], candidate.Free.More)
@@ -118,7 +131,10 @@ func (m *Mix) work(demand *Demand, candidate *Candidate, need *Wanted, ask spec.
 	tried := map[int64]bool{}
 	for i := range candidate.Shape.Kinds {
 		kind := &candidate.Shape.Kinds[i]
-		if kind.Counts != CountsDevice || kind.Part != ask.Name || (ask.Type != "" && ask.Type != kind.Type) || candidate.Free.More[i] < ask.N || !candidate.Free.isSharable(candidate.Shape, i) {
+		if kind.Counts != CountsDevice || kind.Part != ask.Name ||
+			(ask.Type != "" && ask.Type != kind.Type) ||
+			candidate.Free.More[i] < ask.N ||
+			!candidate.Free.isSharable(candidate.Shape, i) {
 			continue
 		}
 		at := kind.Device
@@ -173,7 +189,8 @@ func (m *Mix) nodeValue(cpu, mem int64, rest []int64) int64 {
 			var fits int64
 			for i := range m.kinds {
 				k := &m.kinds[i]
-				if k.CPU <= cpu && k.Mem <= mem && k.Part <= r && (k.GPUs == 0 || (r == 1000 && k.GPUs <= whole)) {
+				if k.CPU <= cpu && k.Mem <= mem && k.Part <= r &&
+					(k.GPUs == 0 || (r == 1000 && k.GPUs <= whole)) {
 					fits += k.weight()
 				}
 			}

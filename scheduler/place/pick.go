@@ -123,7 +123,8 @@ func (d *Demand) placeBest(candidates []Candidate, musts int, opt *Options) []Pa
 	by, at := byFit(d, *opt), -1
 	for i := range candidates {
 		c := &candidates[i]
-		if c.fit >= d.Tasks && (musts == 0 || c.must) && d.jobGRESFits(candidates[i:i+1]) && (at < 0 || by(c, &candidates[at]) < 0) {
+		if c.fit >= d.Tasks && (musts == 0 || c.must) && d.jobGRESFits(candidates[i:i+1]) &&
+			(at < 0 || by(c, &candidates[at]) < 0) {
 			at = i
 		}
 	}
@@ -296,7 +297,10 @@ func (d *Demand) assembleNodes(candidates []Candidate, musts int, opt *Options) 
 		return nil
 	}
 	chosen := candidates[:n]
-	slices.SortStableFunc(chosen, func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
+	slices.SortStableFunc(
+		chosen,
+		func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) },
+	)
 	tasks, shares := d.spreadTasks(chosen), d.spreadGRES(chosen)
 	if opt.Spread {
 		tasks = d.spreadEvenly(chosen)

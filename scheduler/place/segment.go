@@ -62,10 +62,16 @@ func (d *Demand) findSegments(candidates []Candidate, musts int, opt *Options) [
 	var chosen []Candidate
 	for _, b := range order {
 		list := byBlock[b]
-		slices.SortStableFunc(list, func(a, c Candidate) int { return cmp.Compare(notMust(a), notMust(c)) })
+		slices.SortStableFunc(
+			list,
+			func(a, c Candidate) int { return cmp.Compare(notMust(a), notMust(c)) },
+		)
 		chosen = append(chosen, list[:taken[b]*size]...)
 	}
-	slices.SortStableFunc(chosen, func(a, c Candidate) int { return cmp.Compare(notMust(a), notMust(c)) })
+	slices.SortStableFunc(
+		chosen,
+		func(a, c Candidate) int { return cmp.Compare(notMust(a), notMust(c)) },
+	)
 	for i := range chosen {
 		if chosen[i].must {
 			musts--

@@ -54,10 +54,25 @@ func Caps(st *state.State) []Cap {
 	for i := range st.Parts.List {
 		partition := &st.Parts.List[i]
 		if partition.Spec.MaxCPUsPerNode > 0 {
-			out = append(out, Cap{Partition: partition.Spec.Name, Nodes: partition.Nodes, CPUs: partition.Spec.MaxCPUsPerNode})
+			out = append(
+				out,
+				Cap{
+					Partition: partition.Spec.Name,
+					Nodes:     partition.Nodes,
+					CPUs:      partition.Spec.MaxCPUsPerNode,
+				},
+			)
 		}
 		if n := partition.Spec.Sharers(spec.Oversubscribe); n > 1 {
-			out = append(out, Cap{Partition: partition.Spec.Name, Nodes: partition.Nodes, CPUs: partition.Spec.MaxCPUsPerNode, Share: int64(n)})
+			out = append(
+				out,
+				Cap{
+					Partition: partition.Spec.Name,
+					Nodes:     partition.Nodes,
+					CPUs:      partition.Spec.MaxCPUsPerNode,
+					Share:     int64(n),
+				},
+			)
 		}
 	}
 	for i := range st.Reservations {
@@ -108,7 +123,10 @@ func (s *Shapes) Configured(node *state.Node) *Shape {
 	b.measureNode(node)
 	var devices []spec.GPU
 	var shares []spec.DeviceShares
-	if slices.ContainsFunc(node.Spec.GRES, func(g spec.GRESSpec) bool { return spec.Shares(g.Name) }) {
+	if slices.ContainsFunc(
+		node.Spec.GRES,
+		func(g spec.GRESSpec) bool { return spec.Shares(g.Name) },
+	) {
 		devices = node.GPUs
 		if int64(len(devices)) < declared(node.Spec) {
 			devices = declaredDevices(node.Spec)
@@ -129,7 +147,16 @@ func (s *Shapes) Configured(node *state.Node) *Shape {
 
 // measureNode begins a shape: everything but GPUs.
 func (b *Shape) measureNode(node *state.Node) {
-	*b = Shape{CPUs: node.CPUs, Mem: node.Mem, Tmp: node.Spec.TmpDisk, Threads: max(node.Spec.ThreadsPerCore, 1), Sockets: max(node.Spec.Sockets, 1), Kinds: b.Kinds[:0], Shared: b.Shared[:0], Links: b.Links[:0]}
+	*b = Shape{
+		CPUs:    node.CPUs,
+		Mem:     node.Mem,
+		Tmp:     node.Spec.TmpDisk,
+		Threads: max(node.Spec.ThreadsPerCore, 1),
+		Sockets: max(node.Spec.Sockets, 1),
+		Kinds:   b.Kinds[:0],
+		Shared:  b.Shared[:0],
+		Links:   b.Links[:0],
+	}
 	for _, g := range node.Spec.GRES {
 		if g.NoConsume {
 			b.Shared = append(b.Shared, spec.Count{Name: g.Name, Type: g.Type, N: g.N})
@@ -222,7 +249,10 @@ func declaredDevices(node *spec.NodeSpec) []spec.GPU {
 const maxDeclared = 1024
 
 func (b *Shape) hasKind(name string) bool {
-	return slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Name == name && !k.Counts.isLimit() })
+	return slices.ContainsFunc(
+		b.Kinds,
+		func(k Kind) bool { return k.Name == name && !k.Counts.isLimit() },
+	)
 }
 
 // Mixed tells a shape that counts one resource by several types, or device by
@@ -271,10 +301,16 @@ func (c *Cap) counterOfGPUs(b *Shape, node string) Kind {
 
 func (s *Shapes) intern(node *state.Node) *Shape {
 	b := &s.buf
-	if slices.ContainsFunc(s.Caps, func(c Cap) bool { return c.Over && c.Nodes.Has(int(node.ID)) }) {
+	if slices.ContainsFunc(
+		s.Caps,
+		func(c Cap) bool { return c.Over && c.Nodes.Has(int(node.ID)) },
+	) {
 		b.Kinds = append(b.Kinds, Kind{Counts: CountsRealCPUs, N: b.CPUs})
 		if b.GPUs > 0 && !b.Devices && !b.hasKind("gpu") {
-			b.Kinds = append(b.Kinds, Kind{Name: "gpu", Type: b.GPUType, N: b.GPUs}) // by type they are what is really free
+			b.Kinds = append(
+				b.Kinds,
+				Kind{Name: "gpu", Type: b.GPUType, N: b.GPUs},
+			) // by type they are what is really free
 			b.GPUType = ""
 		}
 	}
@@ -296,14 +332,22 @@ func (s *Shapes) intern(node *state.Node) *Shape {
 		}
 	}
 	c := *b
-	c.Kinds, c.Shared, c.Links = slices.Clone(b.Kinds), slices.Clone(b.Shared), slices.Clone(b.Links)
+	c.Kinds, c.Shared, c.Links = slices.Clone(
+		b.Kinds,
+	), slices.Clone(
+		b.Shared,
+	), slices.Clone(
+		b.Links,
+	)
 	s.list, s.last = append(s.list, &c), &c
 	return &c
 }
 
 func (b *Shape) equal(o *Shape) bool {
 	return b.CPUs == o.CPUs && b.Mem == o.Mem && b.Tmp == o.Tmp && b.Threads == o.Threads && b.Sockets == o.Sockets && b.GPUs == o.GPUs && b.GPUType == o.GPUType &&
-		slices.Equal(b.Kinds, o.Kinds) && slices.Equal(b.Shared, o.Shared) && b.Devices == o.Devices && slices.EqualFunc(b.Links, o.Links, slices.Equal)
+		slices.Equal(b.Kinds, o.Kinds) && slices.Equal(b.Shared, o.Shared) &&
+		b.Devices == o.Devices &&
+		slices.EqualFunc(b.Links, o.Links, slices.Equal)
 }
 
 // Free is what a node can still give, or what is taken from it: amounts in
@@ -476,9 +520,11 @@ func (b *Shape) countsAgainst(kind *Kind, allocation *spec.Allocation) bool {
 	case kind.Counts == CountsRealCPUs:
 		return allocation.Share == 0
 	case kind.Counts.isReserved():
-		return kind.Name == allocation.Reservation || kind.Counts.isOpen() && allocation.Share == 0 && !b.Inside(allocation)
+		return kind.Name == allocation.Reservation ||
+			kind.Counts.isOpen() && allocation.Share == 0 && !b.Inside(allocation)
 	}
-	return kind.Name == allocation.Partition && (kind.Counts == CountsSharedCPUs) == (allocation.Share > 0)
+	return kind.Name == allocation.Partition &&
+		(kind.Counts == CountsSharedCPUs) == (allocation.Share > 0)
 }
 
 // Inside tells whether an allocation is of the cores of a reservation that keeps
@@ -487,7 +533,11 @@ func (b *Shape) Inside(a *spec.Allocation) bool { return b.keepsCores(a.Reservat
 
 // keepsCores tells whether a reservation keeps cores of the node.
 func (b *Shape) keepsCores(resv string) bool {
-	return resv != "" && slices.ContainsFunc(b.Kinds, func(k Kind) bool { return k.Counts.isReserved() && k.Name == resv })
+	return resv != "" &&
+		slices.ContainsFunc(
+			b.Kinds,
+			func(k Kind) bool { return k.Counts.isReserved() && k.Name == resv },
+		)
 }
 
 // resvGPUs is the counter of the GPUs that a reservation keeps of the node; -1 if
@@ -496,7 +546,10 @@ func (b *Shape) resvGPUs(resv string) int {
 	if resv == "" {
 		return -1
 	}
-	return slices.IndexFunc(b.Kinds, func(k Kind) bool { return k.Counts.gpusOfReservation() && k.Name == resv })
+	return slices.IndexFunc(
+		b.Kinds,
+		func(k Kind) bool { return k.Counts.gpusOfReservation() && k.Name == resv },
+	)
 }
 
 // GPUsInside is how many GPUs a job of a reservation holds on the node of those
@@ -521,7 +574,8 @@ func (b *Shape) TakeGPUs(f *Free, of *spec.Allocation, a *spec.NodeAlloc) {
 func (b *Shape) takeGPUs(free *Free, resv string, n int64) {
 	own := b.resvGPUs(resv)
 	for i := range b.Kinds {
-		if k := &b.Kinds[i]; k.Counts.gpusOfReservation() && (i == own || own < 0 && k.Counts.isOpen()) {
+		if k := &b.Kinds[i]; k.Counts.gpusOfReservation() &&
+			(i == own || own < 0 && k.Counts.isOpen()) {
 			free.More[i] += n
 		}
 	}
@@ -577,7 +631,8 @@ func (f *Free) Min(g *Free) {
 // nothing: memory that is not counted, or cores that reservations keep though others
 // have them.
 func (f *Free) Holds(need *Free) bool {
-	if (need.CPU > 0 && f.CPU < need.CPU) || (need.GPU > 0 && f.GPU < need.GPU) || (need.Mem > 0 && f.Mem < need.Mem) {
+	if (need.CPU > 0 && f.CPU < need.CPU) || (need.GPU > 0 && f.GPU < need.GPU) ||
+		(need.Mem > 0 && f.Mem < need.Mem) {
 		return false
 	}
 	for i, n := range need.More {

@@ -64,7 +64,8 @@ func (f *Free) isSharable(s *Shape, at int) bool {
 		return true
 	}
 	for i := range s.Kinds {
-		if k := &s.Kinds[i]; k.Counts == CountsDeviceParts && k.Device != s.Kinds[at].Device && f.More[i] < k.N {
+		if k := &s.Kinds[i]; k.Counts == CountsDeviceParts && k.Device != s.Kinds[at].Device &&
+			f.More[i] < k.N {
 			return false
 		}
 	}
@@ -80,11 +81,16 @@ func (n *Need) takeDevices(demand *Demand, cand *Candidate, count spec.Count) bo
 	best, again := -1, false
 	for i := range shape.Kinds {
 		kind := &shape.Kinds[i]
-		if kind.Counts != CountsDevice || kind.Part != count.Name || (count.Type != "" && count.Type != kind.Type) || n.Use.More[i] > 0 || free.More[i] < count.N || !free.isSharable(shape, i) {
+		if kind.Counts != CountsDevice || kind.Part != count.Name ||
+			(count.Type != "" && count.Type != kind.Type) ||
+			n.Use.More[i] > 0 ||
+			free.More[i] < count.N ||
+			!free.isSharable(shape, i) {
 			continue
 		}
 		old := slices.Contains(cand.Before, int32(kind.Device))
-		if best < 0 || (old && !again) || (old == again && free.More[i] != free.More[best] && (free.More[i] < free.More[best]) != demand.Emptiest) {
+		if best < 0 || (old && !again) ||
+			(old == again && free.More[i] != free.More[best] && (free.More[i] < free.More[best]) != demand.Emptiest) {
 			best, again = i, old
 		}
 	}
@@ -116,18 +122,26 @@ func (n *Need) takeWhole(cand *Candidate, count spec.Count) bool {
 			continue
 		}
 		kinds[kind.Device] = i
-		if free.More[i] == kind.N && n.Use.More[i] == 0 && (count.Type == "" || count.Type == kind.Type) {
+		if free.More[i] == kind.N && n.Use.More[i] == 0 &&
+			(count.Type == "" || count.Type == kind.Type) {
 			idle = append(idle, kind.Device)
 		}
 	}
 	slices.SortStableFunc(idle, func(a, b int) int {
 		return cmp.Compare(len(shape.Kinds[kinds[a]].Part), len(shape.Kinds[kinds[b]].Part))
 	})
-	chosen := slices.DeleteFunc(slices.Clone(idle), func(at int) bool { return !slices.Contains(cand.Before, int32(at)) })
+	chosen := slices.DeleteFunc(
+		slices.Clone(idle),
+		func(at int) bool { return !slices.Contains(cand.Before, int32(at)) },
+	)
 	if int64(len(chosen)) >= count.N {
 		idle = chosen
 	}
-	chosen = bestLinked(idle, int(count.N), func(a, b int) int64 { return linkOf(shape.Links[a], b) })
+	chosen = bestLinked(
+		idle,
+		int(count.N),
+		func(a, b int) int64 { return linkOf(shape.Links[a], b) },
+	)
 	if chosen == nil {
 		return false
 	}
@@ -202,7 +216,14 @@ func allocateDevices(na *spec.NodeAlloc, node *state.Node, list []DeviceUse) boo
 			na.GPUs = append(na.GPUs, spec.GPURef{UUID: gpu.UUID, Index: gpu.Index, Type: gpu.Type})
 			continue
 		}
-		share := spec.GPUShare{UUID: gpu.UUID, Index: gpu.Index, Type: gpu.Type, Name: use.Share, N: use.N, Of: node.ShareAt(use.Pos).N}
+		share := spec.GPUShare{
+			UUID:  gpu.UUID,
+			Index: gpu.Index,
+			Type:  gpu.Type,
+			Name:  use.Share,
+			N:     use.N,
+			Of:    node.ShareAt(use.Pos).N,
+		}
 		if !node.TakesShare(&share) {
 			return false
 		}
@@ -225,7 +246,10 @@ func (c *Candidate) spareAfter(demand *Demand, ask spec.Count) int64 {
 	best := int64(-1)
 	for i := range c.Shape.Kinds {
 		kind := &c.Shape.Kinds[i]
-		if kind.Counts != CountsDevice || kind.Part != ask.Name || (ask.Type != "" && ask.Type != kind.Type) || c.Free.More[i] < ask.N || !c.Free.isSharable(c.Shape, i) {
+		if kind.Counts != CountsDevice || kind.Part != ask.Name ||
+			(ask.Type != "" && ask.Type != kind.Type) ||
+			c.Free.More[i] < ask.N ||
+			!c.Free.isSharable(c.Shape, i) {
 			continue
 		}
 		left := (c.Free.More[i] - ask.N) * 1000 / kind.N

@@ -46,7 +46,12 @@ func overSockets(node *state.Node, want int64, demand *Demand) spec.Bitset {
 // nearSockets picks GPUs such that each of as many sockets as are needed has so
 // many near it, the first sockets first. It is nil where that cannot be, or
 // which socket a GPU is near is not known.
-func nearSockets(node *state.Node, taken []spec.GPURef, count spec.Count, each int64) []spec.GPURef {
+func nearSockets(
+	node *state.Node,
+	taken []spec.GPURef,
+	count spec.Count,
+	each int64,
+) []spec.GPURef {
 	size := perSocket(node)
 	if each == 0 || size == 0 || count.N%each != 0 {
 		return nil
@@ -55,7 +60,10 @@ func nearSockets(node *state.Node, taken []spec.GPURef, count spec.Count, each i
 	for i := range node.GPUs {
 		gpu := &node.GPUs[i]
 		first := int64(gpu.CPUs.Next(0))
-		if node.UsedGPU.Has(i) || (count.Type != "" && gpu.Type != count.Type) || named(taken, gpu.UUID) || first < 0 || first/size >= node.Spec.Sockets {
+		if node.UsedGPU.Has(i) || (count.Type != "" && gpu.Type != count.Type) ||
+			named(taken, gpu.UUID) ||
+			first < 0 ||
+			first/size >= node.Spec.Sockets {
 			continue
 		}
 		if k := first / size; int64(len(at[k])) < each {
@@ -68,7 +76,14 @@ func nearSockets(node *state.Node, taken []spec.GPURef, count spec.Count, each i
 			continue
 		}
 		for _, i := range list {
-			refs = append(refs, spec.GPURef{UUID: node.GPUs[i].UUID, Index: node.GPUs[i].Index, Type: node.GPUs[i].Type})
+			refs = append(
+				refs,
+				spec.GPURef{
+					UUID:  node.GPUs[i].UUID,
+					Index: node.GPUs[i].Index,
+					Type:  node.GPUs[i].Type,
+				},
+			)
 		}
 	}
 	if int64(len(refs)) != count.N {
@@ -80,7 +95,14 @@ func nearSockets(node *state.Node, taken []spec.GPURef, count spec.Count, each i
 // ForTasks are the CPUs of a job on a node that its tasks run on: all but those
 // that --core-spec or --thread-spec leaves to the system, the last.
 func ForTasks(node *state.Node, cpus spec.Bitset, jobSpec *spec.JobSpec) spec.Bitset {
-	spare := int64(jobSpec.Size.CoreSpec)*max(node.Spec.ThreadsPerCore, 1) + int64(jobSpec.Size.ThreadSpec)
+	spare := int64(
+		jobSpec.Size.CoreSpec,
+	)*max(
+		node.Spec.ThreadsPerCore,
+		1,
+	) + int64(
+		jobSpec.Size.ThreadSpec,
+	)
 	if spare == 0 {
 		return cpus
 	}

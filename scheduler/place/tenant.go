@@ -21,25 +21,33 @@ type Tenant struct {
 // With tells whether two jobs may be on one node.
 func (a *Tenant) With(b *Tenant) bool {
 	apart := a.Apart | b.Apart
-	return a.Class == b.Class && (apart&spec.ApartUser == 0 || a.User == b.User) && (apart&spec.ApartMCS == 0 || a.Label == b.Label) &&
+	return a.Class == b.Class && (apart&spec.ApartUser == 0 || a.User == b.User) &&
+		(apart&spec.ApartMCS == 0 || a.Label == b.Label) &&
 		apart&spec.ApartTopo == 0
 }
 
 // TenantIn is the tenant that a job is in a partition, and how many jobs may be
 // on each of its CPUs; 0 = it has them for itself.
-func TenantIn(cfg *spec.Config, part *spec.PartitionSpec, job *spec.JobSpec) (tenant Tenant, share int64) {
+func TenantIn(
+	cfg *spec.Config,
+	part *spec.PartitionSpec,
+	job *spec.JobSpec,
+) (tenant Tenant, share int64) {
 	tenant = Tenant{User: job.UID, Label: job.MCSLabel}
 	want := job.Place.Sharing
 	if want == spec.ExclusiveUser || part.ExclusiveUser {
 		tenant.Apart |= spec.ApartUser
 	}
-	if mcs := cfg.Labels(); job.MCSLabel != "" && !mcs.Never && (mcs.Always || want == spec.ExclusiveMCS) {
+	if mcs := cfg.Labels(); job.MCSLabel != "" && !mcs.Never &&
+		(mcs.Always || want == spec.ExclusiveMCS) {
 		tenant.Apart |= spec.ApartMCS
 	}
 	if want == spec.ExclusiveTopo || part.ExclusiveTopo {
 		tenant.Apart |= spec.ApartTopo
 	}
-	if n := part.Sharers(want); n > 1 && job.Size.CoreSpec+job.Size.ThreadSpec == 0 && !job.Queue.Reboot && cfg.Sched.Turns(part) == 0 {
+	if n := part.Sharers(want); n > 1 && job.Size.CoreSpec+job.Size.ThreadSpec == 0 &&
+		!job.Queue.Reboot &&
+		cfg.Sched.Turns(part) == 0 {
 		tenant.Class, share = part.Name, int64(n)
 	}
 	return tenant, share

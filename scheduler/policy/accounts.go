@@ -27,13 +27,30 @@ func (p *planner) putAssoc(assoc spec.Association, set []spec.KeyValue, skip []s
 }
 
 func (p *planner) newAssoc(account, user, partition string, parent uint32) spec.Association {
-	return spec.Association{ID: p.pol().NextAssoc + 1, Account: account, User: user, Partition: partition, Parent: parent, Shares: 1}
+	return spec.Association{
+		ID:        p.pol().NextAssoc + 1,
+		Account:   account,
+		User:      user,
+		Partition: partition,
+		Parent:    parent,
+		Shares:    1,
+	}
 }
 
 // accountKeys are options of accounts themselves; all others are of their
 // associations.
 func accountKeys() []string {
-	return []string{"description", "organization", "parent", "cluster", "clusters", "name", "names", "account", "accounts"}
+	return []string{
+		"description",
+		"organization",
+		"parent",
+		"cluster",
+		"clusters",
+		"name",
+		"names",
+		"account",
+		"accounts",
+	}
 }
 
 // longKeys writes the shortened keys of accounts out, desc and org among them:
@@ -86,7 +103,10 @@ func (p *planner) matchAccounts() []string {
 		for _, f := range [...]struct{ key, is string }{{"parent", account.Parent}, {"organization", account.Organization}, {"description", account.Description}} {
 			if want, ok := listValue(p.c.Where, f.key); ok {
 				filtered = true
-				if !slices.ContainsFunc(want, func(w string) bool { return strings.EqualFold(w, f.is) }) {
+				if !slices.ContainsFunc(
+					want,
+					func(w string) bool { return strings.EqualFold(w, f.is) },
+				) {
 					return false
 				}
 			}
@@ -154,7 +174,11 @@ func (p *planner) modifyAccount(name string) error {
 	if account.Parent != old.Parent {
 		as.Parent = p.pol().AccountAssoc(account.Parent)
 		if as.Parent == 0 || name == "root" {
-			return badOption("account %q cannot be put below %q, which does not exist or is below it", name, account.Parent)
+			return badOption(
+				"account %q cannot be put below %q, which does not exist or is below it",
+				name,
+				account.Parent,
+			)
 		}
 	}
 	if err := p.emitEvent(&event.AccountPut{Account: account}); err != nil {
@@ -185,7 +209,10 @@ func (p *planner) deleteAccount(name string) error {
 		}
 		for i := range p.pol().Assocs {
 			if a := &p.pol().Assocs[i]; a.User == user.Name && a.Account != name {
-				return spec.Refuse(spec.CodeDefaultAccount, fmt.Sprintf("%s of user %s", name, user.Name))
+				return spec.Refuse(
+					spec.CodeDefaultAccount,
+					fmt.Sprintf("%s of user %s", name, user.Name),
+				)
 			}
 		}
 		user.DefaultAccount = ""
@@ -224,7 +251,10 @@ func (p *planner) planCoordinator() error {
 				continue
 			}
 			n := *account
-			n.Coordinators = slices.DeleteFunc(slices.Clone(account.Coordinators), func(c string) bool { return c == user })
+			n.Coordinators = slices.DeleteFunc(
+				slices.Clone(account.Coordinators),
+				func(c string) bool { return c == user },
+			)
 			if p.c.Verb == Add {
 				n.Coordinators = append(n.Coordinators, user)
 			}
@@ -278,5 +308,9 @@ func MayChange(st *state.State, user string, change Change) bool {
 	if def, ok := listValue(all, "defaultaccount"); ok {
 		accounts = append(accounts, def...)
 	}
-	return len(accounts) > 0 && !slices.ContainsFunc(accounts, func(a string) bool { return !Coordinates(st.Policy, user, a) })
+	return len(accounts) > 0 &&
+		!slices.ContainsFunc(
+			accounts,
+			func(a string) bool { return !Coordinates(st.Policy, user, a) },
+		)
 }

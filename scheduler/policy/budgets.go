@@ -45,7 +45,10 @@ func Budgets(st *state.State, all []Budget) []event.Event {
 				}
 				want = append(want, l)
 			}
-			slices.SortFunc(want, func(x, y spec.TRESCount) int { return strings.Compare(x.Name, y.Name) })
+			slices.SortFunc(
+				want,
+				func(x, y spec.TRESCount) int { return strings.Compare(x.Name, y.Name) },
+			)
 		}
 		if !slices.Equal(want, assoc.Budget) {
 			changed := *assoc

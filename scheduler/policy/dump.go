@@ -179,7 +179,8 @@ func (l *line) writeAssociation(pol *state.Policy, assoc *spec.Association) {
 		return
 	}
 	up := inheritedQOS(pol, &spec.Association{Parent: assoc.Parent})
-	if assoc.Parent == 0 || slices.ContainsFunc(up, func(n string) bool { return !slices.Contains(assoc.QOS, n) }) {
+	if assoc.Parent == 0 ||
+		slices.ContainsFunc(up, func(n string) bool { return !slices.Contains(assoc.QOS, n) }) {
 		l.writeQuoted("QOS", strings.Join(assoc.QOS, ","))
 		return
 	}

@@ -162,7 +162,11 @@ type unknownQOS struct {
 }
 
 func (e *unknownQOS) Error() string {
-	return fmt.Sprintf("You gave a bad qos '%s'. Valid QOS's are %s", e.name, strings.Join(e.known, ","))
+	return fmt.Sprintf(
+		"You gave a bad qos '%s'. Valid QOS's are %s",
+		e.name,
+		strings.Join(e.known, ","),
+	)
 }
 
 // setQOSList changes the allowed QOS; += and -= work on what is inherited
@@ -241,7 +245,8 @@ func findOption(options []option, key string) *option {
 		}
 	}
 	several := slices.ContainsFunc(matches, func(name string) bool {
-		return !strings.HasPrefix(name, shortest) && !slices.Contains(strings.Fields(out.names), name)
+		return !strings.HasPrefix(name, shortest) &&
+			!slices.Contains(strings.Fields(out.names), name)
 	})
 	if several {
 		return nil
@@ -262,7 +267,10 @@ func applyOptions(what string, options []option, skip []string, set []spec.KeyVa
 		}
 		o := findOption(options, key)
 		if o == nil {
-			faults = append(faults, fmt.Sprintf("unknown option %s of %s", kv.Key, withArticle(what)))
+			faults = append(
+				faults,
+				fmt.Sprintf("unknown option %s of %s", kv.Key, withArticle(what)),
+			)
 			continue
 		}
 		if err := o.set(kv.Value, mode); err != nil {
@@ -471,8 +479,19 @@ func tresOf(to *spec.Limits, name string) setter {
 
 // QOSFlags are the flags of QOS that mean something here.
 func QOSFlags() []string {
-	return []string{"DenyOnLimit", "EnforceUsageThreshold", "NoDecay", "NoReserve", "OverPartQOS", "PartitionMaxNodes", "PartitionMinNodes",
-		"PartitionTimeLimit", limits.Relative, "RequiresReservation", "UsageFactorSafe"}
+	return []string{
+		"DenyOnLimit",
+		"EnforceUsageThreshold",
+		"NoDecay",
+		"NoReserve",
+		"OverPartQOS",
+		"PartitionMaxNodes",
+		"PartitionMinNodes",
+		"PartitionTimeLimit",
+		limits.Relative,
+		"RequiresReservation",
+		"UsageFactorSafe",
+	}
 }
 
 // setFlags replaces, adds (+=) or removes (-=) QOS flags.
@@ -498,7 +517,10 @@ func setFlags(to *[]string) setter {
 				}
 			}
 		case '-':
-			*to = slices.DeleteFunc(slices.Clone(*to), func(f string) bool { return slices.Contains(names, f) })
+			*to = slices.DeleteFunc(
+				slices.Clone(*to),
+				func(f string) bool { return slices.Contains(names, f) },
+			)
 		default:
 			*to = names
 		}

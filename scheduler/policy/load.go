@@ -37,7 +37,11 @@ type entry struct {
 // does not name are removed. A file with a fault anywhere changes nothing, and
 // the refusal names every fault with its line.
 func Load(st *state.State, text string, clean bool) ([]event.Event, []string, error) {
-	l := &loader{p: newPlanner(st), parent: "root", seen: map[string]bool{"root": true, "root/root/": true}}
+	l := &loader{
+		p:      newPlanner(st),
+		parent: "root",
+		seen:   map[string]bool{"root": true, "root/root/": true},
+	}
 	entries := make([]*entry, 0, 64)
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -67,7 +71,14 @@ func Load(st *state.State, text string, clean bool) ([]event.Event, []string, er
 	}
 	for _, o := range l.of {
 		l.at(o.line, func() error {
-			return l.p.planChange(Change{Verb: Add, Entity: "coordinator", Names: []string{o.user}, Where: []spec.KeyValue{{Key: "account", Value: o.of}}})
+			return l.p.planChange(
+				Change{
+					Verb:   Add,
+					Entity: "coordinator",
+					Names:  []string{o.user},
+					Where:  []spec.KeyValue{{Key: "account", Value: o.of}},
+				},
+			)
 		})
 	}
 	if clean && len(l.bad) == 0 {
@@ -116,7 +127,10 @@ func parseLine(line string) (*entry, error) {
 		return nil, err
 	}
 	kind, name, ok := strings.Cut(parts[0], "-")
-	e := &entry{kind: strings.ToLower(strings.TrimSpace(kind)), name: unquote(strings.TrimSpace(name))}
+	e := &entry{
+		kind: strings.ToLower(strings.TrimSpace(kind)),
+		name: unquote(strings.TrimSpace(name)),
+	}
 	if !ok || e.name == "" {
 		return nil, errText("expected Kind - 'name':Option='value'")
 	}
@@ -125,7 +139,10 @@ func parseLine(line string) (*entry, error) {
 	case "project":
 		e.kind = "account"
 	default:
-		return nil, fmt.Errorf("unknown kind %q (Cluster, Parent, Account, User and QOS are known)", strings.TrimSpace(kind))
+		return nil, fmt.Errorf(
+			"unknown kind %q (Cluster, Parent, Account, User and QOS are known)",
+			strings.TrimSpace(kind),
+		)
 	}
 	for _, part := range parts[1:] {
 		k, v, ok := strings.Cut(part, "=")
@@ -196,7 +213,9 @@ func (l *loader) loadQOS(e *entry, preempt bool) error {
 func (l *loader) loadEntity(e *entry, line int) error {
 	switch e.kind {
 	case "cluster":
-		return l.p.planChange(Change{Verb: Modify, Entity: "cluster", Names: []string{e.name}, Set: e.set})
+		return l.p.planChange(
+			Change{Verb: Modify, Entity: "cluster", Names: []string{e.name}, Set: e.set},
+		)
 	case "parent":
 		if l.p.pol().AccountAssoc(e.name) == 0 {
 			return fmt.Errorf("parent account %q has not been defined", e.name)
@@ -214,7 +233,12 @@ func (l *loader) loadAccount(e *entry) error {
 		return fmt.Errorf("account %q is given twice", e.name)
 	}
 	l.seen[e.name] = true
-	change := Change{Verb: Add, Entity: "account", Names: []string{e.name}, Set: append(e.set, spec.KeyValue{Key: "parent", Value: l.parent})}
+	change := Change{
+		Verb:   Add,
+		Entity: "account",
+		Names:  []string{e.name},
+		Set:    append(e.set, spec.KeyValue{Key: "parent", Value: l.parent}),
+	}
 	if l.p.pol().FindAccount(e.name) != nil {
 		change.Verb = Modify
 	}
@@ -235,7 +259,8 @@ func (l *loader) loadUser(e *entry, line int) error {
 		l.of = append(l.of, coordination{line, e.name, of})
 	}
 	set := slices.DeleteFunc(slices.Clone(e.set), func(kv spec.KeyValue) bool {
-		return plainKey(kv.Key) == "coordinator" || plainKey(kv.Key) == "coordinators" || plainKey(kv.Key) == "partition"
+		return plainKey(kv.Key) == "coordinator" || plainKey(kv.Key) == "coordinators" ||
+			plainKey(kv.Key) == "partition"
 	})
 	here := []spec.KeyValue{{Key: "account", Value: l.parent}}
 	if part != "" {
@@ -244,13 +269,21 @@ func (l *loader) loadUser(e *entry, line int) error {
 	assoc := l.p.pol().FindAssoc(l.parent, e.name, part)
 	if assoc != nil && assoc.Partition == part {
 		here = append(here[:1], spec.KeyValue{Key: "partition", Value: part})
-		return l.p.planChange(Change{Verb: Modify, Entity: "user", Names: []string{e.name}, Where: here, Set: set})
+		return l.p.planChange(
+			Change{Verb: Modify, Entity: "user", Names: []string{e.name}, Where: here, Set: set},
+		)
 	}
 	// The default account may stand further down: it is set there.
-	if def, ok := lastValue(set, "defaultaccount"); ok && def != l.parent && l.p.pol().FindAssoc(def, e.name, "") == nil {
-		set = slices.DeleteFunc(set, func(kv spec.KeyValue) bool { return plainKey(kv.Key) == "defaultaccount" })
+	if def, ok := lastValue(set, "defaultaccount"); ok && def != l.parent &&
+		l.p.pol().FindAssoc(def, e.name, "") == nil {
+		set = slices.DeleteFunc(
+			set,
+			func(kv spec.KeyValue) bool { return plainKey(kv.Key) == "defaultaccount" },
+		)
 	}
-	return l.p.planChange(Change{Verb: Add, Entity: "user", Names: []string{e.name}, Set: append(set, here...)})
+	return l.p.planChange(
+		Change{Verb: Add, Entity: "user", Names: []string{e.name}, Set: append(set, here...)},
+	)
 }
 
 // removeUnnamed removes what the file does not name: users first, then accounts from

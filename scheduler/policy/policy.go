@@ -92,7 +92,10 @@ func (p *planner) planChange(change Change) error {
 	case "resource":
 		return p.planResource()
 	}
-	return badOption("%q is not an entity that can be changed (cluster, account, user, association, qos, coordinator, wckey, resource)", change.Entity)
+	return badOption(
+		"%q is not an entity that can be changed (cluster, account, user, association, qos, coordinator, wckey, resource)",
+		change.Entity,
+	)
 }
 
 // withArticle is a kind of thing in a sentence: a user, an account.
@@ -163,11 +166,19 @@ func (p *planner) checkCluster() error {
 func (p *planner) knownConditions(keys ...string) error {
 	for _, kv := range p.c.Where {
 		if k := plainKey(kv.Key); !slices.Contains(keys, k) && k != "cluster" && k != "clusters" {
-			return badOption("unknown condition %s of %s (%s are known)", kv.Key, withArticle(strings.ToLower(p.c.Entity)), strings.Join(keys, ", "))
+			return badOption(
+				"unknown condition %s of %s (%s are known)",
+				kv.Key,
+				withArticle(strings.ToLower(p.c.Entity)),
+				strings.Join(keys, ", "),
+			)
 		}
 	}
 	if p.c.Verb != Add && len(p.c.Names) == 0 && len(p.c.Where) == 0 {
-		return badOption("name the %s, or say where: everything at once is not changed", strings.ToLower(p.c.Entity))
+		return badOption(
+			"name the %s, or say where: everything at once is not changed",
+			strings.ToLower(p.c.Entity),
+		)
 	}
 	return nil
 }
@@ -182,7 +193,11 @@ func (p *planner) planCluster() error {
 	for _, name := range p.c.Names {
 		switch {
 		case name != p.t.ClusterName:
-			return badOption("this controller serves cluster %q, as ClusterName in slurm.conf says: %q is not known to it", p.t.ClusterName, name)
+			return badOption(
+				"this controller serves cluster %q, as ClusterName in slurm.conf says: %q is not known to it",
+				p.t.ClusterName,
+				name,
+			)
 		case p.c.Verb == Delete:
 			return badOption("cluster %q is this controller's own and cannot be deleted", name)
 		}
@@ -223,7 +238,8 @@ func (p *planner) matchQOS() ([]string, error) {
 	var out []string
 	for i := range p.pol().QOS {
 		q := &p.pol().QOS[i]
-		if (!byID || slices.Contains(ids, fmt.Sprint(q.ID))) && (!byText || strings.EqualFold(q.Description, text)) {
+		if (!byID || slices.Contains(ids, fmt.Sprint(q.ID))) &&
+			(!byText || strings.EqualFold(q.Description, text)) {
 			out = append(out, q.Name)
 		}
 	}
@@ -282,9 +298,18 @@ func validShares(qos *spec.QOS) error {
 		for _, l := range *list {
 			switch {
 			case !limits.IsShare(l.Name):
-				return badOption("QOS %s is Relative: of %s there is no whole that a limit could be per cent of", qos.Name, l.Name)
+				return badOption(
+					"QOS %s is Relative: of %s there is no whole that a limit could be per cent of",
+					qos.Name,
+					l.Name,
+				)
 			case l.N > 100:
-				return badOption("QOS %s is Relative: %s=%d is more than 100 per cent", qos.Name, l.Name, l.N)
+				return badOption(
+					"QOS %s is Relative: %s=%d is more than 100 per cent",
+					qos.Name,
+					l.Name,
+					l.N,
+				)
 			}
 		}
 	}

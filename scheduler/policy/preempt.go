@@ -57,7 +57,10 @@ func preemptsAt(pol *state.Policy, from, to string, seen map[string]bool) bool {
 		return false
 	}
 	seen[from] = true
-	return slices.ContainsFunc(qos.Preempt, func(n string) bool { return n == to || preemptsAt(pol, n, to, seen) })
+	return slices.ContainsFunc(
+		qos.Preempt,
+		func(n string) bool { return n == to || preemptsAt(pol, n, to, seen) },
+	)
 }
 
 // preemptMode is how the jobs of a QOS are preempted: cluster, off, cancel,

@@ -17,7 +17,9 @@ func (p *planner) addKey(name, user string) (bool, error) {
 	if p.pol().FindWCKey(name, user) != nil {
 		return false, nil
 	}
-	return true, p.emitEvent(&event.WCKeyPut{Key: spec.WCKey{ID: p.pol().NextWCKey + 1, Name: name, User: user}})
+	return true, p.emitEvent(
+		&event.WCKeyPut{Key: spec.WCKey{ID: p.pol().NextWCKey + 1, Name: name, User: user}},
+	)
 }
 
 // planWCKey adds or deletes keys of users: names are keys, user= says whose.
@@ -84,7 +86,8 @@ func (p *planner) planResource() error {
 		return badOption("name the resource, or say where server=")
 	}
 	for _, resource := range slices.Clone(p.pol().Resources) {
-		if (len(names) > 0 && !slices.Contains(names, resource.Name)) || (byServer && !slices.Contains(servers, resource.Server)) {
+		if (len(names) > 0 && !slices.Contains(names, resource.Name)) ||
+			(byServer && !slices.Contains(servers, resource.Server)) {
 			continue
 		}
 		var err error
@@ -108,7 +111,13 @@ func (p *planner) addResource(name, server string) error {
 	if p.pol().FindResource(name, server) != nil {
 		return nil
 	}
-	resource := spec.Resource{Name: name, Server: server, Type: "License", Description: name, Manager: ""}
+	resource := spec.Resource{
+		Name:        name,
+		Server:      server,
+		Type:        "License",
+		Description: name,
+		Manager:     "",
+	}
 	if err := setResource(&resource, p.allPairs()); err != nil {
 		return err
 	}
@@ -121,8 +130,14 @@ func (p *planner) addResource(name, server string) error {
 
 func setResource(resource *spec.Resource, set []spec.KeyValue) error {
 	options := []option{
-		{"count", setWhole(&resource.Count)}, {"lastconsumed", setWhole(&resource.LastConsumed)}, {"description", setText(&resource.Description)},
-		{"servertype", setText(&resource.ServerType)}, {"allowed percentallowed", setWhole(&resource.Allowed)},
+		{
+			"count",
+			setWhole(&resource.Count),
+		}, {"lastconsumed", setWhole(&resource.LastConsumed)}, {"description", setText(&resource.Description)},
+		{
+			"servertype",
+			setText(&resource.ServerType),
+		}, {"allowed percentallowed", setWhole(&resource.Allowed)},
 		{"type", func(v string, _ byte) error {
 			if !strings.EqualFold(v, "license") {
 				return errText("only licenses are counted")
@@ -144,7 +159,10 @@ func setResource(resource *spec.Resource, set []spec.KeyValue) error {
 		return err
 	}
 	if !resource.Absolute && resource.Allowed > 100 {
-		return badOption("allowed=%d: the part of the cluster is at most 100 per cent (flags=absolute makes it an amount)", resource.Allowed)
+		return badOption(
+			"allowed=%d: the part of the cluster is at most 100 per cent (flags=absolute makes it an amount)",
+			resource.Allowed,
+		)
 	}
 	return nil
 }

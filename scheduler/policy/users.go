@@ -13,8 +13,24 @@ import (
 // userKeys are options of users themselves; all others are of their
 // associations.
 func userKeys() []string {
-	return []string{"account", "accounts", "cluster", "clusters", "name", "names", "user", "users", "defaultaccount", "adminlevel", "admin", "partition", "partitions",
-		"defaultwckey", "wckey", "wckeys"}
+	return []string{
+		"account",
+		"accounts",
+		"cluster",
+		"clusters",
+		"name",
+		"names",
+		"user",
+		"users",
+		"defaultaccount",
+		"adminlevel",
+		"admin",
+		"partition",
+		"partitions",
+		"defaultwckey",
+		"wckey",
+		"wckeys",
+	}
 }
 
 func (p *planner) planUser() error {
@@ -51,16 +67,19 @@ func (p *planner) matchUsers() []string {
 	var out []string
 	for i := range p.pol().Users {
 		user := &p.pol().Users[i]
-		if def, ok := listValue(p.c.Where, "defaultaccount"); ok && !slices.Contains(def, user.DefaultAccount) {
+		if def, ok := listValue(p.c.Where, "defaultaccount"); ok &&
+			!slices.Contains(def, user.DefaultAccount) {
 			continue
 		}
 		if level, ok := lastValue(p.c.Where, "adminlevel", "admin"); ok {
 			want := spec.User{}
-			if setUser(p.pol(), &want, []spec.KeyValue{{Key: "adminlevel", Value: level}}) != nil || want.AdminLevel != user.AdminLevel {
+			if setUser(p.pol(), &want, []spec.KeyValue{{Key: "adminlevel", Value: level}}) != nil ||
+				want.AdminLevel != user.AdminLevel {
 				continue
 			}
 		}
-		if key, ok := listValue(p.c.Where, "defaultwckey"); ok && !slices.Contains(key, user.DefaultWCKey) {
+		if key, ok := listValue(p.c.Where, "defaultwckey"); ok &&
+			!slices.Contains(key, user.DefaultWCKey) {
 			continue
 		}
 		if len(p.assocsOf(user.Name)) > 0 || !p.isNarrowed() {
@@ -87,7 +106,8 @@ func (p *planner) assocsOf(user string) []spec.Association {
 	}
 	var out []spec.Association
 	for _, a := range p.pol().Assocs {
-		if a.User == user && (!byAcct || slices.Contains(accounts, a.Account)) && (!byPart || slices.Contains(parts, a.Partition)) {
+		if a.User == user && (!byAcct || slices.Contains(accounts, a.Account)) &&
+			(!byPart || slices.Contains(parts, a.Partition)) {
 			out = append(out, a)
 		}
 	}
@@ -173,8 +193,16 @@ func (p *planner) addUserTo(name, acct string, all []spec.KeyValue) (int, error)
 // setUser applies what is the user's own.
 func setUser(pol *state.Policy, user *spec.User, set []spec.KeyValue) error {
 	if v, ok := lastValue(set, "defaultaccount"); ok {
-		if user.Name != "" && v != "" && !slices.ContainsFunc(pol.Assocs, func(a spec.Association) bool { return a.User == user.Name && a.Account == v }) {
-			return badOption("user %q has no association with account %q, which shall be the default", user.Name, v)
+		if user.Name != "" && v != "" &&
+			!slices.ContainsFunc(
+				pol.Assocs,
+				func(a spec.Association) bool { return a.User == user.Name && a.Account == v },
+			) {
+			return badOption(
+				"user %q has no association with account %q, which shall be the default",
+				user.Name,
+				v,
+			)
 		}
 		user.DefaultAccount = v
 	}
@@ -215,7 +243,10 @@ func (p *planner) modifyUser(name string) error {
 	if len(assocs) == 0 && p.isNarrowed() {
 		return badOption("user %q has no association there", name)
 	}
-	own := slices.DeleteFunc(slices.Clone(p.c.Set), func(kv spec.KeyValue) bool { return slices.Contains(userKeys(), plainKey(kv.Key)) })
+	own := slices.DeleteFunc(
+		slices.Clone(p.c.Set),
+		func(kv spec.KeyValue) bool { return slices.Contains(userKeys(), plainKey(kv.Key)) },
+	)
 	for _, assoc := range assocs {
 		if len(own) == 0 {
 			break
@@ -270,7 +301,10 @@ func (p *planner) deleteUser(name string) error {
 	gone := func(id uint32) bool {
 		return slices.ContainsFunc(assocs, func(a spec.Association) bool { return a.ID == id })
 	}
-	live := liveJobs(p.t.State, func(j *state.Job) bool { return j.Spec.User == name && (!narrowed || gone(j.Assoc)) })
+	live := liveJobs(
+		p.t.State,
+		func(j *state.Job) bool { return j.Spec.User == name && (!narrowed || gone(j.Assoc)) },
+	)
 	if live > 0 {
 		return badOption("user %q has %d jobs", name, live)
 	}
@@ -288,8 +322,15 @@ func (p *planner) deleteUser(name string) error {
 			return err
 		}
 	}
-	if p.pol().FindUser(name).DefaultAccount != "" && !slices.ContainsFunc(p.pol().Assocs, func(a spec.Association) bool { return a.User == name && a.Account == user.DefaultAccount }) {
-		return spec.Refuse(spec.CodeDefaultAccount, fmt.Sprintf("%s of user %s", user.DefaultAccount, name))
+	if p.pol().FindUser(name).DefaultAccount != "" &&
+		!slices.ContainsFunc(
+			p.pol().Assocs,
+			func(a spec.Association) bool { return a.User == name && a.Account == user.DefaultAccount },
+		) {
+		return spec.Refuse(
+			spec.CodeDefaultAccount,
+			fmt.Sprintf("%s of user %s", user.DefaultAccount, name),
+		)
 	}
 	return nil
 }
@@ -298,7 +339,10 @@ func (p *planner) deleteUser(name string) error {
 func (p *planner) dropUser(name string) error {
 	for _, account := range slices.Clone(p.pol().Accounts) {
 		if slices.Contains(account.Coordinators, name) {
-			account.Coordinators = slices.DeleteFunc(slices.Clone(account.Coordinators), func(c string) bool { return c == name })
+			account.Coordinators = slices.DeleteFunc(
+				slices.Clone(account.Coordinators),
+				func(c string) bool { return c == name },
+			)
 			if err := p.emitEvent(&event.AccountPut{Account: account}); err != nil {
 				return err
 			}
@@ -322,7 +366,10 @@ func (p *planner) planAssociation() error {
 		return badOption("an association needs account= and user=; an account has its own")
 	case byUser:
 		p.c.Entity, p.c.Names = "user", users
-		p.c.Where = slices.DeleteFunc(slices.Clone(p.c.Where), func(kv spec.KeyValue) bool { return plainKey(kv.Key) == "user" || plainKey(kv.Key) == "users" })
+		p.c.Where = slices.DeleteFunc(
+			slices.Clone(p.c.Where),
+			func(kv spec.KeyValue) bool { return plainKey(kv.Key) == "user" || plainKey(kv.Key) == "users" },
+		)
 		return p.planUser()
 	case p.c.Verb == Modify:
 		p.c.Entity = "account"

@@ -117,7 +117,8 @@ func newestSimilar(past []state.PastRun, request state.PastRun, level Level) []s
 }
 
 func similar(past, request state.PastRun, level Level) bool {
-	sameSize := past.CPUs == request.CPUs && past.GPUs == request.GPUs && past.Nodes == request.Nodes
+	sameSize := past.CPUs == request.CPUs && past.GPUs == request.GPUs &&
+		past.Nodes == request.Nodes
 	sameLimit := past.Limit == request.Limit
 	switch level {
 	case SameName:

@@ -66,7 +66,12 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
 	if noneByRank(config) && !has(config.PreemptMode, "GANG") {
 		return nil
 	}
-	rules := &Rules{st: st, now: now, byQ: config.PreemptType == "preempt/qos", prio: order.NewRunning(st, now)}
+	rules := &Rules{
+		st:   st,
+		now:  now,
+		byQ:  config.PreemptType == "preempt/qos",
+		prio: order.NewRunning(st, now),
+	}
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		if ran != nil && !ran.Active.Has(uid) {
 			return true
@@ -86,7 +91,10 @@ func New(st *state.State, now spec.Instant, ran *state.State) *Rules {
 // Since keeps those jobs only that did not run in an earlier state.
 func (r *Rules) Since(ran *state.State) *Rules {
 	if r != nil {
-		r.runs = slices.DeleteFunc(r.runs, func(x run) bool { return ran.Active.Has(uint64(x.job.UID)) })
+		r.runs = slices.DeleteFunc(
+			r.runs,
+			func(x run) bool { return ran.Active.Has(uint64(x.job.UID)) },
+		)
 	}
 	return r
 }
@@ -139,7 +147,13 @@ func (r *Rules) lookAt(job *state.Job) (run, bool) {
 // findRank finds the rank of a job that runs and how it is preempted.
 func (r *Rules) findRank(job *state.Job) run {
 	config := &r.st.Config.Sched
-	x := run{job: job, prio: r.prio.Of(job), words: config.PreemptMode, tier: 1, qos: r.st.Policy.FindQOS(job.QOS())}
+	x := run{
+		job:   job,
+		prio:  r.prio.Of(job),
+		words: config.PreemptMode,
+		tier:  1,
+		qos:   r.st.Policy.FindQOS(job.QOS()),
+	}
 	if p := r.st.Parts.Find(job.Alloc.Partition); p != nil {
 		x.part, x.tier = p.Spec, order.Tier(p.Spec)
 	}
@@ -220,7 +234,12 @@ func (r *Rules) compareCost(youngest bool) func(a, b run) int {
 		if youngest && young != 0 {
 			return young
 		}
-		return cmp.Or(cmp.Compare(rank(&a), rank(&b)), cmp.Compare(a.prio, b.prio), young, cmp.Compare(b.job.UID, a.job.UID))
+		return cmp.Or(
+			cmp.Compare(rank(&a), rank(&b)),
+			cmp.Compare(a.prio, b.prio),
+			young,
+			cmp.Compare(b.job.UID, a.job.UID),
+		)
 	}
 }
 
@@ -231,7 +250,10 @@ func (r *Rules) Any(job *state.Job, part *spec.PartitionSpec) bool {
 		return false
 	}
 	q := r.st.Policy.FindQOS(job.QOS())
-	return slices.ContainsFunc(r.runs, func(x run) bool { return r.outranks(q, part, &x) || x.takesTurns(part) })
+	return slices.ContainsFunc(
+		r.runs,
+		func(x run) bool { return r.outranks(q, part, &x) || x.takesTurns(part) },
+	)
 }
 
 // takesTurns tells whether a job leaves its CPUs to another of a partition when
@@ -253,7 +275,8 @@ func (r *Rules) isCrowded(x *run) bool {
 			return true
 		}
 		for _, uid := range node.Jobs {
-			if j := r.st.Job(uid); j.Auto && j.Alloc.Nodes[j.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) {
+			if j := r.st.Job(uid); j.Auto &&
+				j.Alloc.Nodes[j.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) {
 				others++
 			}
 		}
@@ -276,13 +299,18 @@ func (r *Rules) outranks(qos *spec.QOS, part *spec.PartitionSpec, x *run) bool {
 	if qos == nil || x.qos == nil {
 		return false
 	}
-	return slices.Contains(qos.Preempt, x.qos.Name) || (qos.Name == x.qos.Name && has(x.words, "WITHIN"))
+	return slices.Contains(qos.Preempt, x.qos.Name) ||
+		(qos.Name == x.qos.Name && has(x.words, "WITHIN"))
 }
 
 // Victims lists the jobs that a job of a priority may preempt in a partition,
 // those that are taken first in front, and when the next job stops being
 // exempt; FarFuture if none is.
-func (r *Rules) Victims(job *state.Job, part *spec.PartitionSpec, priority uint32) ([]Victim, spec.Instant) {
+func (r *Rules) Victims(
+	job *state.Job,
+	part *spec.PartitionSpec,
+	priority uint32,
+) ([]Victim, spec.Instant) {
 	var out []Victim
 	next := spec.FarFuture
 	qos := r.st.Policy.FindQOS(job.QOS())
@@ -297,25 +325,41 @@ func (r *Rules) Victims(job *state.Job, part *spec.PartitionSpec, priority uint3
 			continue
 		}
 		within := r.byQ && qos != nil && x.qos != nil && qos.Name == x.qos.Name
-		if !r.outranks(qos, part, x) || ((within || has(x.words, "PRIORITY")) && priority <= x.prio) {
+		if !r.outranks(qos, part, x) ||
+			((within || has(x.words, "PRIORITY")) && priority <= x.prio) {
 			continue
 		}
 		if x.from > r.now {
 			next = min(next, x.from)
 			continue
 		}
-		out = append(out, Victim{UID: x.job.UID, Attempt: x.job.Attempt, Mode: x.mode, Grace: x.grace})
+		out = append(
+			out,
+			Victim{UID: x.job.UID, Attempt: x.job.Attempt, Mode: x.mode, Grace: x.grace},
+		)
 	}
 	return out, next
 }
 
 // Allowed tells whether the rules still name a job as a victim of another.
-func Allowed(st *state.State, now spec.Instant, job *state.Job, part *spec.PartitionSpec, priority uint32, v Victim) bool {
+func Allowed(
+	st *state.State,
+	now spec.Instant,
+	job *state.Job,
+	part *spec.PartitionSpec,
+	priority uint32,
+	v Victim,
+) bool {
 	victim := st.Job(v.UID)
 	if victim == nil || victim.Attempt != v.Attempt {
 		return false
 	}
-	rules := &Rules{st: st, now: now, byQ: st.Config.Sched.PreemptType == "preempt/qos", prio: order.NewRunning(st, now)}
+	rules := &Rules{
+		st:   st,
+		now:  now,
+		byQ:  st.Config.Sched.PreemptType == "preempt/qos",
+		prio: order.NewRunning(st, now),
+	}
 	x, ok := rules.lookAt(victim)
 	if !ok {
 		return false

@@ -32,18 +32,36 @@ type Query struct {
 }
 
 // NewQuery prepares the questions about a demand on the allowed nodes.
-func (t *Timeline) NewQuery(demand place.Demand, allowed spec.Bitset, opt place.Options, bars Bars) *Query {
+func (t *Timeline) NewQuery(
+	demand place.Demand,
+	allowed spec.Bitset,
+	opt place.Options,
+	bars Bars,
+) *Query {
 	query := t.madeAsks.take()
-	*query = Query{Demand: demand, allowed: allowed, options: opt, view: t.viewerFor(bars), from: t.now, wantsGPU: demand.WantsGPU()}
+	*query = Query{
+		Demand:   demand,
+		allowed:  allowed,
+		options:  opt,
+		view:     t.viewerFor(bars),
+		from:     t.now,
+		wantsGPU: demand.WantsGPU(),
+	}
 	if len(opt.OneOf) > 0 || opt.Prefer != nil {
 		return t.chooseSets(query, bars)
 	}
-	if n := opt.Must.Count(); n > 0 && int64(n) == demand.MaxNodes && len(opt.Quotas) == 0 && !opt.Contiguous {
+	if n := opt.Must.Count(); n > 0 && int64(n) == demand.MaxNodes && len(opt.Quotas) == 0 &&
+		!opt.Contiguous {
 		query.allowed, query.options.Must = opt.Must.And(allowed), nil
 	}
 	query.ids = t.listNodes(query.allowed)
-	loose := t.mixed && slices.ContainsFunc(query.ids, func(id int32) bool { return demand.Loose(t.lanes[id].shape) })
-	loose = loose || (opt.Mix != nil && demand.MaxNodes == 1) // the choice is not one of an order of nodes
+	loose := t.mixed &&
+		slices.ContainsFunc(
+			query.ids,
+			func(id int32) bool { return demand.Loose(t.lanes[id].shape) },
+		)
+	loose = loose ||
+		(opt.Mix != nil && demand.MaxNodes == 1) // the choice is not one of an order of nodes
 	tasks, even := demand.Even()
 	query.even = even && !loose && query.options.Open()
 	if form, each, ok := evenForm(&query.Demand); ok && !loose && query.options.Open() {
@@ -146,7 +164,8 @@ func (query *Query) NotNow(now spec.Instant) bool { return query.from > now }
 func (t *Timeline) chooseNodes(query *Query, at spec.Instant, hint *Hint) []place.Part {
 	x, limit := query.form, query.Demand.Limit
 	want := int(query.nodes)
-	if hint != nil && len(hint.Nodes) == want && query.Demand.Stretch == 0 && t.canRepeat(query, at, hint) {
+	if hint != nil && len(hint.Nodes) == want && query.Demand.Stretch == 0 &&
+		t.canRepeat(query, at, hint) {
 		return t.evenParts(query, hint.Nodes)
 	}
 	t.ranks = t.ranks[:0]
@@ -241,7 +260,8 @@ func (t *Timeline) canRepeat(query *Query, at spec.Instant, hint *Hint) bool {
 		return false
 	}
 	for _, id := range hint.Nodes {
-		if !t.Usable(id) || !query.allowed.Has(int(id)) || !query.form.fitsThroughout(int32(id), at, query.Demand.Limit) {
+		if !t.Usable(id) || !query.allowed.Has(int(id)) ||
+			!query.form.fitsThroughout(int32(id), at, query.Demand.Limit) {
 			return false
 		}
 	}

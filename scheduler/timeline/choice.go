@@ -15,7 +15,10 @@ func (t *Timeline) chooseSets(query *Query, bars Bars) *Query {
 	prefer := opt.Prefer
 	opt.OneOf, opt.Prefer = nil, nil
 	for _, set := range sets {
-		query.oneOf = append(query.oneOf, t.NewQuery(query.Demand, query.allowed.And(set), opt, bars))
+		query.oneOf = append(
+			query.oneOf,
+			t.NewQuery(query.Demand, query.allowed.And(set), opt, bars),
+		)
 	}
 	if prefer != nil {
 		front := opt

@@ -22,9 +22,24 @@ type key struct {
 }
 
 func (t *Timeline) keyOf(demand *place.Demand, tasks int64) key {
-	k := key{tasks: tasks, cpusPerTask: demand.CPUsPerTask, cpusPerGPU: demand.CPUsPerGPU, minCPUs: demand.MinCPUs,
-		perNode: demand.MemPerNode, perCPU: demand.MemPerCPU, perGPU: demand.MemPerGPU, tmp: demand.TmpDisk, exclusive: demand.Exclusive,
-		threads: demand.Threads, perCore: demand.PerCore, perSocket: demand.PerSocket, coreSpec: demand.CoreSpec, threadSpec: demand.ThreadSpec, overcommit: demand.Overcommit, inside: demand.Inside}
+	k := key{
+		tasks:       tasks,
+		cpusPerTask: demand.CPUsPerTask,
+		cpusPerGPU:  demand.CPUsPerGPU,
+		minCPUs:     demand.MinCPUs,
+		perNode:     demand.MemPerNode,
+		perCPU:      demand.MemPerCPU,
+		perGPU:      demand.MemPerGPU,
+		tmp:         demand.TmpDisk,
+		exclusive:   demand.Exclusive,
+		threads:     demand.Threads,
+		perCore:     demand.PerCore,
+		perSocket:   demand.PerSocket,
+		coreSpec:    demand.CoreSpec,
+		threadSpec:  demand.ThreadSpec,
+		overcommit:  demand.Overcommit,
+		inside:      demand.Inside,
+	}
 	if len(t.shapes.Caps) > 0 {
 		k.partition = demand.Partition
 	}
@@ -37,7 +52,9 @@ func (t *Timeline) keyOf(demand *place.Demand, tasks int64) key {
 	var b strings.Builder
 	for i, list := range [...][]spec.Count{demand.PerNode, demand.PerTask, demand.PerJob} {
 		for _, c := range list {
-			b.WriteString(strconv.Itoa(i) + c.Name + ":" + c.Type + ":" + strconv.FormatInt(c.N, 10) + ",")
+			b.WriteString(
+				strconv.Itoa(i) + c.Name + ":" + c.Type + ":" + strconv.FormatInt(c.N, 10) + ",",
+			)
 		}
 	}
 	k.gres = b.String()
@@ -90,7 +107,12 @@ type bound struct {
 }
 
 // raiseToKnown raises an instant to what is known to precede every start.
-func (x *index) raiseToKnown(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
+func (x *index) raiseToKnown(
+	ids []int32,
+	n int64,
+	from spec.Instant,
+	limit spec.Span,
+) spec.Instant {
 	if x.given != x.t.given {
 		x.known, x.given = x.known[:0], x.t.given
 	}
@@ -135,7 +157,18 @@ func (t *Timeline) indexFor(demand *place.Demand, tasks int64, bars Bars) *index
 		}
 	}
 	x := t.madeIndexes.take()
-	*x = index{t: t, key: k, next: first, view: t.viewerFor(bars), demand: demand, tasks: tasks, spans: x.spans, tail: x.tail, hole: x.hole, known: x.known[:0]}
+	*x = index{
+		t:      t,
+		key:    k,
+		next:   first,
+		view:   t.viewerFor(bars),
+		demand: demand,
+		tasks:  tasks,
+		spans:  x.spans,
+		tail:   x.tail,
+		hole:   x.hole,
+		known:  x.known[:0],
+	}
 	t.indexes[h] = x
 	return x
 }

@@ -20,7 +20,9 @@ const occurrences = 60
 // Windows lists when a reservation holds its nodes, from now on.
 func Windows(reservation *spec.Reservation, now spec.Instant) []Window {
 	if reservation.Flags.Has(spec.ResvTimeFloat) {
-		return []Window{{From: now.Add(reservation.Ahead), To: spec.FarFuture}} // it moves ahead of every job
+		return []Window{
+			{From: now.Add(reservation.Ahead), To: spec.FarFuture},
+		} // it moves ahead of every job
 	}
 	var out []Window
 	length := reservation.End.Sub(reservation.Start)
@@ -55,8 +57,11 @@ func Admits(st *state.State, reservation *spec.Reservation, jobSpec *spec.JobSpe
 	for a := st.Policy.FindAccount(jobSpec.Account); a != nil && a.Parent != "" && len(accounts) < 64; a = st.Policy.FindAccount(a.Parent) {
 		accounts = append(accounts, a.Parent)
 	}
-	return spec.Admits(reservation.Users, jobSpec.User) && spec.Admits(reservation.Accounts, accounts...) && spec.Admits(reservation.Groups, jobSpec.Group) &&
-		spec.Admits(reservation.QOS, jobSpec.QOS) && spec.Admits(reservation.Parts, jobSpec.Partitions...)
+	return spec.Admits(reservation.Users, jobSpec.User) &&
+		spec.Admits(reservation.Accounts, accounts...) &&
+		spec.Admits(reservation.Groups, jobSpec.Group) &&
+		spec.Admits(reservation.QOS, jobSpec.QOS) &&
+		spec.Admits(reservation.Parts, jobSpec.Partitions...)
 }
 
 // ReservationView is what the reservations mean for one job.
@@ -72,7 +77,11 @@ type ReservationView struct {
 
 // ViewReservations works out the view of a job. Of several reservations that it names the
 // one counts that begins first. A reason means that it cannot use any.
-func ViewReservations(st *state.State, jobSpec *spec.JobSpec, now spec.Instant) (ReservationView, *spec.Reason) {
+func ViewReservations(
+	st *state.State,
+	jobSpec *spec.JobSpec,
+	now spec.Instant,
+) (ReservationView, *spec.Reason) {
 	var view ReservationView
 	if len(st.Reservations) == 0 && jobSpec.Place.Reservation == "" {
 		return view, nil
@@ -86,7 +95,8 @@ func ViewReservations(st *state.State, jobSpec *spec.JobSpec, now spec.Instant) 
 		if reservation == view.Own {
 			continue
 		}
-		if view.Own == nil && reservation.Flags.Has(spec.ResvMagnetic) && Admits(st, reservation, jobSpec) {
+		if view.Own == nil && reservation.Flags.Has(spec.ResvMagnetic) &&
+			Admits(st, reservation, jobSpec) {
 			view.noteMagnetic(reservation, now)
 			continue
 		}
@@ -97,12 +107,18 @@ func ViewReservations(st *state.State, jobSpec *spec.JobSpec, now spec.Instant) 
 			view.Cored = true // it bars nobody from a node: see Keep
 			continue
 		}
-		view.Bars.List = append(view.Bars.List, Bar{Nodes: ReservedNodes(st, reservation), Windows: Windows(reservation, now)})
+		view.Bars.List = append(
+			view.Bars.List,
+			Bar{Nodes: ReservedNodes(st, reservation), Windows: Windows(reservation, now)},
+		)
 		view.Maint = view.Maint || reservation.Flags.Has(spec.ResvMaint)
 		key.WriteString(reservation.Name + ",")
 	}
 	if view.Own != nil && !view.Own.Flags.Has(spec.ResvFlex) {
-		view.Bars.List = append(view.Bars.List, Bar{All: true, Windows: outsideWindows(Windows(view.Own, now), now)})
+		view.Bars.List = append(
+			view.Bars.List,
+			Bar{All: true, Windows: outsideWindows(Windows(view.Own, now), now)},
+		)
 		key.WriteString("=" + view.Own.Name)
 	}
 	if len(view.Bars.List) > 0 {
@@ -118,13 +134,18 @@ func (v *ReservationView) noteMagnetic(reservation *spec.Reservation, now spec.I
 	if reservation.Cores == nil {
 		return
 	}
-	if w := Windows(reservation, now); len(w) > 0 && (v.magnetic == nil || w[0].From < Windows(v.magnetic, now)[0].From) {
+	if w := Windows(reservation, now); len(w) > 0 &&
+		(v.magnetic == nil || w[0].From < Windows(v.magnetic, now)[0].From) {
 		v.magnetic = reservation
 	}
 }
 
 // findOwn finds the reservation that a job asked for.
-func (v *ReservationView) findOwn(st *state.State, jobSpec *spec.JobSpec, now spec.Instant) *spec.Reason {
+func (v *ReservationView) findOwn(
+	st *state.State,
+	jobSpec *spec.JobSpec,
+	now spec.Instant,
+) *spec.Reason {
 	if jobSpec.Place.Reservation == "" {
 		return nil
 	}
@@ -139,7 +160,10 @@ func (v *ReservationView) findOwn(st *state.State, jobSpec *spec.JobSpec, now sp
 		}
 	}
 	if v.Own == nil {
-		return &spec.Reason{Code: "ReservationDeleted", Subject: "reservation/" + jobSpec.Place.Reservation}
+		return &spec.Reason{
+			Code:    "ReservationDeleted",
+			Subject: "reservation/" + jobSpec.Place.Reservation,
+		}
 	}
 	if v.Own.Flags&(spec.ResvFlex|spec.ResvAnyNodes|spec.ResvLicenseOnly) == 0 {
 		v.Only = ReservedNodes(st, v.Own)
@@ -167,12 +191,22 @@ func KeptOn(r *spec.Reservation, n *state.Node) place.Free {
 // KeptByOthers is what reservations of cores keep of a node, as it looks now, at some
 // time in [from, to), and which of them keeps the most CPUs. Those do not count that
 // a job's own one, if there is one, does not heed.
-func KeptByOthers(st *state.State, node *state.Node, own *spec.Reservation, now, from, to spec.Instant) (sum place.Free, who string) {
+func KeptByOthers(
+	st *state.State,
+	node *state.Node,
+	own *spec.Reservation,
+	now, from, to spec.Instant,
+) (sum place.Free, who string) {
 	most := int64(0)
 	for i := range st.Reservations {
 		reservation := &st.Reservations[i]
 		kept := KeptOn(reservation, node)
-		if kept.CPU == 0 || (own != nil && (reservation.Name == own.Name || !own.Heeds(reservation))) || !slices.ContainsFunc(Windows(reservation, now), func(w Window) bool { return w.From < to && from < w.To }) {
+		if kept.CPU == 0 ||
+			(own != nil && (reservation.Name == own.Name || !own.Heeds(reservation))) ||
+			!slices.ContainsFunc(
+				Windows(reservation, now),
+				func(w Window) bool { return w.From < to && from < w.To },
+			) {
 			continue
 		}
 		sum.Add(&kept, 1)
@@ -224,7 +258,11 @@ func (v *ReservationView) Clear(id spec.NodeID, from, to spec.Instant) bool {
 		return false
 	}
 	return !slices.ContainsFunc(v.Bars.List, func(b Bar) bool {
-		return (b.All || b.Nodes.Has(int(id))) && slices.ContainsFunc(b.Windows, func(w Window) bool { return w.From < to && from < w.To })
+		return (b.All || b.Nodes.Has(int(id))) &&
+			slices.ContainsFunc(
+				b.Windows,
+				func(w Window) bool { return w.From < to && from < w.To },
+			)
 	})
 }
 
@@ -235,7 +273,9 @@ func (v *ReservationView) Inside(st *state.State, ids []spec.NodeID, now spec.In
 		return v.Own.Name
 	}
 	for _, r := range v.admitted {
-		if set := ReservedNodes(st, r); (r.Cores == nil || r == v.magnetic) && ReservationActive(r, now) && !slices.ContainsFunc(ids, func(id spec.NodeID) bool { return !set.Has(int(id)) }) {
+		if set := ReservedNodes(st, r); (r.Cores == nil || r == v.magnetic) &&
+			ReservationActive(r, now) &&
+			!slices.ContainsFunc(ids, func(id spec.NodeID) bool { return !set.Has(int(id)) }) {
 			return r.Name
 		}
 	}

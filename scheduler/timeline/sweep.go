@@ -20,7 +20,11 @@ type sweep struct {
 
 // startUneven finds the first start before an instant, in any distribution, or
 // returns nil and the instant that no start precedes.
-func (t *Timeline) startUneven(query *Query, before spec.Instant, hint *Hint) ([]place.Part, spec.Instant) {
+func (t *Timeline) startUneven(
+	query *Query,
+	before spec.Instant,
+	hint *Hint,
+) ([]place.Part, spec.Instant) {
 	at := query.one.earliestFit(query.ids, query.Demand.MinNodes, query.from, query.Demand.Limit)
 	if at >= before {
 		return nil, before
@@ -90,7 +94,12 @@ func (s *sweep) measureNode(timeline *Timeline, query *Query, i int, lane *lane,
 	barred, until := query.view.isBarred(node, at, end, limit)
 	if timeline.apart && !barred {
 		var apartUntil spec.Instant
-		barred, apartUntil = barredWithin(timeline.strangerWindows(node, &query.Demand.Tenant, nil), at, end, limit)
+		barred, apartUntil = barredWithin(
+			timeline.strangerWindows(node, &query.Demand.Tenant, nil),
+			at,
+			end,
+			limit,
+		)
 		until = min(until, apartUntil)
 	}
 	if barred {
@@ -142,7 +151,10 @@ func (t *Timeline) pickNodes(query *Query, at spec.Instant, hint *Hint) []place.
 	end := at.Add(query.Demand.Limit)
 	for i, id := range t.sweep.ids {
 		if l := t.lanes[id]; t.sweep.fit[i] > 0 {
-			t.cands = append(t.cands, place.Candidate{Node: l.node, Shape: l.shape, Free: l.leastOver(at, end)})
+			t.cands = append(
+				t.cands,
+				place.Candidate{Node: l.node, Shape: l.shape, Free: l.leastOver(at, end)},
+			)
 		}
 	}
 	if hint != nil && hint.Start <= at && len(hint.Nodes) > 0 {

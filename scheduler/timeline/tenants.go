@@ -56,7 +56,10 @@ func (t *Timeline) leavePart(part *place.Part, from, to spec.Instant, uid spec.J
 		return
 	}
 	l := t.lanes[part.Node.ID]
-	i := slices.IndexFunc(l.stays, func(s stay) bool { return s.uid == uid && s.from == from && s.to == to })
+	i := slices.IndexFunc(
+		l.stays,
+		func(s stay) bool { return s.uid == uid && s.from == from && s.to == to },
+	)
 	if i >= 0 {
 		l.stays = slices.Delete(l.stays, i, i+1)
 		t.touchNear(part.Node.ID)
@@ -94,7 +97,10 @@ func (t *Timeline) strangerWindows(id int32, who *place.Tenant, gone []spec.JobU
 	}
 	var out []Window
 	if who.Apart != 0 && len(t.lanes[id].node.Holds) > 0 {
-		out = append(out, Window{t.now, spec.FarFuture}) // nobody knows when the other scheduler leaves
+		out = append(
+			out,
+			Window{t.now, spec.FarFuture},
+		) // nobody knows when the other scheduler leaves
 	}
 	for _, s := range t.lanes[id].stays {
 		if !who.With(s.tenant) && !slices.Contains(gone, s.uid) {
@@ -125,13 +131,19 @@ func (t *Timeline) strangerWindows(id int32, who *place.Tenant, gone []spec.JobU
 
 // strangersBeyond is strangers for a node that the timeline does not have: who runs
 // there is known, if nothing else.
-func (t *Timeline) strangersBeyond(out []Window, id spec.NodeID, who *place.Tenant, gone []spec.JobUID) []Window {
+func (t *Timeline) strangersBeyond(
+	out []Window,
+	id spec.NodeID,
+	who *place.Tenant,
+	gone []spec.JobUID,
+) []Window {
 	node := t.st.NodeByID(id)
 	if node == nil {
 		return out
 	}
 	for _, uid := range node.Jobs {
-		if j := t.st.Job(uid); (who.Apart|j.Alloc.Apart)&spec.ApartTopo != 0 && !slices.Contains(gone, uid) {
+		if j := t.st.Job(uid); (who.Apart|j.Alloc.Apart)&spec.ApartTopo != 0 &&
+			!slices.Contains(gone, uid) {
 			out = append(out, Window{t.now, t.expectedEnd(j)})
 		}
 	}
@@ -179,7 +191,10 @@ func (t *Timeline) lastStranger(part *place.Part, at spec.Instant) spec.JobUID {
 	if t.near != nil {
 		for _, id := range t.near[part.Node.ID] {
 			if t.Usable(id) {
-				look(t.lanes[id], func(s *stay) bool { return (part.Tenant.Apart|s.tenant.Apart)&spec.ApartTopo != 0 })
+				look(
+					t.lanes[id],
+					func(s *stay) bool { return (part.Tenant.Apart|s.tenant.Apart)&spec.ApartTopo != 0 },
+				)
 			}
 		}
 	}

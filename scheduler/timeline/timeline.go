@@ -74,7 +74,13 @@ type segment struct {
 //
 // It takes the memory of an earlier timeline that nobody uses any more, if one
 // is given.
-func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset, old *Timeline) *Timeline {
+func New(
+	st *state.State,
+	now spec.Instant,
+	tick spec.Span,
+	nodes spec.Bitset,
+	old *Timeline,
+) *Timeline {
 	size := len(st.NodeIDs)
 	timeline := old.emptyTimeline(size, min(nodes.Count(), size))
 	timeline.st, timeline.now, timeline.tick = st, now, tick
@@ -104,7 +110,11 @@ func New(st *state.State, now spec.Instant, tick spec.Span, nodes spec.Bitset, o
 // memory of one that is no longer used.
 func (t *Timeline) emptyTimeline(size, lanes int) *Timeline {
 	if t == nil {
-		t = &Timeline{indexes: map[uint64]*index{}, viewers: map[string]*viewer{}, lists: map[*uint64][]int32{}}
+		t = &Timeline{
+			indexes: map[uint64]*index{},
+			viewers: map[string]*viewer{},
+			lists:   map[*uint64][]int32{},
+		}
 	}
 	clear(t.indexes)
 	clear(t.viewers)
@@ -112,9 +122,25 @@ func (t *Timeline) emptyTimeline(size, lanes int) *Timeline {
 	t.madeAsks.renewSlab(keptAsks)
 	t.madeIndexes.renewSlab(keptCells / max(size, 1))
 	t.shapes.Forget(keptShapes)
-	*t = Timeline{shapes: t.shapes, lanes: t.lanes, store: t.store, stamp: t.stamp, changed: t.changed[:0], ends: t.ends, turns: t.turns,
-		tails: t.tails, windows: t.windows, cands: t.cands, ranks: t.ranks, sweep: t.sweep,
-		indexes: t.indexes, viewers: t.viewers, lists: t.lists, madeAsks: t.madeAsks, madeIndexes: t.madeIndexes}
+	*t = Timeline{
+		shapes:      t.shapes,
+		lanes:       t.lanes,
+		store:       t.store,
+		stamp:       t.stamp,
+		changed:     t.changed[:0],
+		ends:        t.ends,
+		turns:       t.turns,
+		tails:       t.tails,
+		windows:     t.windows,
+		cands:       t.cands,
+		ranks:       t.ranks,
+		sweep:       t.sweep,
+		indexes:     t.indexes,
+		viewers:     t.viewers,
+		lists:       t.lists,
+		madeAsks:    t.madeAsks,
+		madeIndexes: t.madeIndexes,
+	}
 	if cap(t.lanes) < size {
 		t.lanes, t.stamp = make([]*lane, size), make([]uint32, size)
 	}
@@ -311,7 +337,12 @@ func (l *lane) leastOver(from, to spec.Instant) place.Free {
 
 // Promise takes a placement out of the timeline for [start, start+limit), for
 // the job that is named where its end makes room.
-func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Span, uid spec.JobUID) {
+func (t *Timeline) Promise(
+	parts []place.Part,
+	start spec.Instant,
+	limit spec.Span,
+	uid spec.JobUID,
+) {
 	start = max(start, t.now)
 	end := start.Add(limit)
 	for i := range parts {
@@ -337,7 +368,12 @@ func (t *Timeline) Promise(parts []place.Part, start spec.Instant, limit spec.Sp
 // Keep takes the CPUs and GPUs of a node that a reservation keeps out of the
 // timeline in some windows of time. What jobs of the reservation hold of them is
 // part of it; a job that outlasts it holds them until it ends.
-func (t *Timeline) Keep(node *state.Node, reservation *spec.Reservation, kept place.Free, windows []Window) {
+func (t *Timeline) Keep(
+	node *state.Node,
+	reservation *spec.Reservation,
+	kept place.Free,
+	windows []Window,
+) {
 	shape := t.lanes[node.ID].shape
 	heeds := func(name string) bool {
 		o := t.st.Reservation(name)
@@ -364,8 +400,13 @@ func (t *Timeline) Keep(node *state.Node, reservation *spec.Reservation, kept pl
 	for _, uid := range node.Jobs {
 		job := t.st.Job(uid)
 		i := job.Alloc.Index(node.ID)
-		if until := t.expectedEnd(job); i >= 0 && !job.Done.Has(i) && job.Alloc.Reservation == reservation.Name && until > over {
-			held := place.Free{CPU: int64(job.Alloc.Nodes[i].CPUs.Count()), GPU: shape.GPUsInside(job.Alloc, &job.Alloc.Nodes[i])}
+		if until := t.expectedEnd(job); i >= 0 && !job.Done.Has(i) &&
+			job.Alloc.Reservation == reservation.Name &&
+			until > over {
+			held := place.Free{
+				CPU: int64(job.Alloc.Nodes[i].CPUs.Count()),
+				GPU: shape.GPUsInside(job.Alloc, &job.Alloc.Nodes[i]),
+			}
 			if job.Yields {
 				held.CPU = 0
 			}
@@ -376,7 +417,12 @@ func (t *Timeline) Keep(node *state.Node, reservation *spec.Reservation, kept pl
 
 // Holds tells whether a node can give one part of an allocation from now on until
 // an instant. Memory is not looked at.
-func (t *Timeline) Holds(node *state.Node, alloc *spec.NodeAlloc, of *spec.Allocation, until spec.Instant) bool {
+func (t *Timeline) Holds(
+	node *state.Node,
+	alloc *spec.NodeAlloc,
+	of *spec.Allocation,
+	until spec.Instant,
+) bool {
 	if !t.Usable(node.ID) {
 		return false
 	}
@@ -388,7 +434,12 @@ func (t *Timeline) Holds(node *state.Node, alloc *spec.NodeAlloc, of *spec.Alloc
 
 // Forget gives the promise to a job back. Questions that were asked before
 // know nothing of it: see Ask.Anew.
-func (t *Timeline) Forget(parts []place.Part, start spec.Instant, limit spec.Span, uid spec.JobUID) {
+func (t *Timeline) Forget(
+	parts []place.Part,
+	start spec.Instant,
+	limit spec.Span,
+	uid spec.JobUID,
+) {
 	start = max(start, t.now)
 	end := start.Add(limit)
 	t.given++
@@ -415,7 +466,9 @@ func (t *Timeline) Blockers(parts []place.Part, at spec.Instant, self spec.JobUI
 	var out []spec.JobUID
 	for i := range parts {
 		l := t.lanes[parts[i].Node.ID]
-		if uid := t.lastStranger(&parts[i], at); uid != 0 && uid != self && len(out) < maxBlockers && !slices.Contains(out, uid) {
+		if uid := t.lastStranger(&parts[i], at); uid != 0 && uid != self &&
+			len(out) < maxBlockers &&
+			!slices.Contains(out, uid) {
 			out = append(out, uid)
 			continue
 		}

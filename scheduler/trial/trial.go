@@ -31,7 +31,10 @@ func On(s *state.State, now spec.Instant, actor event.Actor, command string) *Tr
 // ledger was broken: a bug, after which the trial must be dropped.
 func (t *Trial) Emit(ev event.Event) error {
 	n := len(t.Events)
-	t.Events = append(t.Events, event.Envelope{Seq: t.Seq + 1, At: t.Now, Actor: t.Actor, Cause: t.Cause, Event: ev})
+	t.Events = append(
+		t.Events,
+		event.Envelope{Seq: t.Seq + 1, At: t.Now, Actor: t.Actor, Cause: t.Cause, Event: ev},
+	)
 	if err := t.Apply(&t.Events[n]); err != nil {
 		t.Events = t.Events[:n]
 		return fmt.Errorf("decide %s: %w", t.Cause.Command, err)

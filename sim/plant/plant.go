@@ -48,18 +48,54 @@ func New(nodes int, seed uint64) (*Site, error) { return NewAt(nodes, seed, Epoc
 
 // NewAt is New for a cluster that begins at another time, of which somebody is
 // told all events.
-func NewAt(nodes int, seed uint64, epoch spec.Instant, told func([]event.Envelope) error) (*Site, error) {
-	site := &Site{State: state.New(), Now: epoch, Told: told, epoch: epoch, rng: rand.New(rand.NewPCG(seed, 0x6c6f6164))}
+func NewAt(
+	nodes int,
+	seed uint64,
+	epoch spec.Instant,
+	told func([]event.Envelope) error,
+) (*Site, error) {
+	site := &Site{
+		State: state.New(),
+		Now:   epoch,
+		Told:  told,
+		epoch: epoch,
+		rng:   rand.New(rand.NewPCG(seed, 0x6c6f6164)),
+	}
 	config := &spec.Config{ClusterName: "bench", GresTypes: []string{"gpu"}}
-	config.Sched = spec.SchedConfig{Backfill: true, Memory: true, Cores: true, BFMaxJobTest: 1 << 30}
-	config.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 4000, MaxJobCount: 1 << 30, MaxArraySize: 1 << 30}
+	config.Sched = spec.SchedConfig{
+		Backfill:     true,
+		Memory:       true,
+		Cores:        true,
+		BFMaxJobTest: 1 << 30,
+	}
+	config.Limits = spec.JobLimits{
+		JobRequeue:   true,
+		DefMemPerCPU: 4000,
+		MaxJobCount:  1 << 30,
+		MaxArraySize: 1 << 30,
+	}
 	config.Priority = spec.PriorityConfig{Age: 1000, JobSize: 1000, Partition: 1000, QOS: 2000}
 	config.Timing.MinJobAge = 300 * spec.Second
-	part := spec.PartitionSpec{Name: "gpu", Default: true, DefaultTime: spec.Hour, MaxTime: 7 * spec.Day, State: spec.PartitionUp}
+	part := spec.PartitionSpec{
+		Name:        "gpu",
+		Default:     true,
+		DefaultTime: spec.Hour,
+		MaxTime:     7 * spec.Day,
+		State:       spec.PartitionUp,
+	}
 	for i := range nodes {
 		name := fmt.Sprintf(nodeName, i+1)
 		part.NodeNames = append(part.NodeNames, name)
-		config.Nodes = append(config.Nodes, spec.NodeSpec{Name: name, CPUs: NodeCPUs, ThreadsPerCore: 1, Mem: NodeMem, GRES: []spec.GRESSpec{{Name: "gpu", N: NodeGPUs}}})
+		config.Nodes = append(
+			config.Nodes,
+			spec.NodeSpec{
+				Name:           name,
+				CPUs:           NodeCPUs,
+				ThreadsPerCore: 1,
+				Mem:            NodeMem,
+				GRES:           []spec.GRESSpec{{Name: "gpu", N: NodeGPUs}},
+			},
+		)
 	}
 	config.Partitions = []spec.PartitionSpec{part}
 	if err := site.Do(scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "bench", Version: event.Version}}}); err != nil {
@@ -109,8 +145,15 @@ func (s *Site) Job() *spec.JobSpec {
 	nodes = min(nodes, max(s.State.Nodes.Len()/2, 1))
 	gpus := pick(1, 1, 2, 4, 8, 8)
 	who := s.rng.IntN(users)
-	jobSpec := &spec.JobSpec{Name: "load", UID: uint32(1000 + who), GID: 100, User: fmt.Sprintf("u%d", who), Group: "users", Account: fmt.Sprintf("a%d", who%accounts),
-		IO: spec.JobIO{WorkDir: "/tmp", Stdout: "/dev/null"}}
+	jobSpec := &spec.JobSpec{
+		Name:    "load",
+		UID:     uint32(1000 + who),
+		GID:     100,
+		User:    fmt.Sprintf("u%d", who),
+		Group:   "users",
+		Account: fmt.Sprintf("a%d", who%accounts),
+		IO:      spec.JobIO{WorkDir: "/tmp", Stdout: "/dev/null"},
+	}
 	jobSpec.Size.MinNodes, jobSpec.Size.MaxNodes = uint32(nodes), uint32(nodes)
 	jobSpec.Size.TasksPerNode = uint32(gpus * NodeCPUs / NodeGPUs)
 	jobSpec.Size.PerNode = []spec.Count{{Name: "gpu", N: int64(gpus)}}
@@ -135,7 +178,10 @@ func (s *Site) SubmitArray(tasks int) error {
 	jobSpec.Size.MaxNodes = 1
 	jobSpec.Size.TasksPerNode = NodeCPUs / NodeGPUs
 	jobSpec.Size.PerNode = []spec.Count{{Name: "gpu", N: 1}}
-	jobSpec.Queue.Array = spec.NewArrayAsk(spec.TaskSet{{First: 0, Last: int64(tasks - 1), Step: 1}}, 0)
+	jobSpec.Queue.Array = spec.NewArrayAsk(
+		spec.TaskSet{{First: 0, Last: int64(tasks - 1), Step: 1}},
+		0,
+	)
 	return s.Do(scheduler.Submit{Spec: jobSpec})
 }
 

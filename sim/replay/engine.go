@@ -144,8 +144,24 @@ func RunWatched(ctx context.Context, w *Workload, rule Rule, watch *Watch) (*Res
 	return run(ctx, w, rule, watch, nil)
 }
 
-func run(ctx context.Context, workload *Workload, rule Rule, watch *Watch, progress Progress) (*Result, error) {
-	e := &engine{watch: watch, w: workload, rule: rule, st: state.New().Freeze().Draft(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, left: map[spec.JobUID]ending{}, wake: spec.FarFuture, res: &Result{Jobs: make([]Outcome, len(workload.Jobs))}}
+func run(
+	ctx context.Context,
+	workload *Workload,
+	rule Rule,
+	watch *Watch,
+	progress Progress,
+) (*Result, error) {
+	e := &engine{
+		watch: watch,
+		w:     workload,
+		rule:  rule,
+		st:    state.New().Freeze().Draft(),
+		of:    map[spec.JobUID]int{},
+		live:  map[spec.JobUID]uint64{},
+		left:  map[spec.JobUID]ending{},
+		wake:  spec.FarFuture,
+		res:   &Result{Jobs: make([]Outcome, len(workload.Jobs))},
+	}
 	if len(workload.Jobs) == 0 {
 		return nil, ErrEmpty
 	}
@@ -210,7 +226,8 @@ func run(ctx context.Context, workload *Workload, rule Rule, watch *Watch, progr
 // and no pass looks at it again. Nobody waits to be told here, so it is left out,
 // and every job starts when it would with it.
 func depth(cfg *spec.Config, d scheduler.Discipline) int64 {
-	if firm := int64(cfg.Sched.Firm); d == (scheduler.Discipline{}) && firm > 0 && firm < int64(cfg.Sched.BFMaxJobTest) {
+	if firm := int64(cfg.Sched.Firm); d == (scheduler.Discipline{}) && firm > 0 &&
+		firm < int64(cfg.Sched.BFMaxJobTest) {
 		return firm
 	}
 	return d.Depth
@@ -231,7 +248,9 @@ func (e *engine) show() error {
 	// Virtual time stands still during a pass.
 	stats := view.PassStats{Passes: uint64(e.res.Passes)}
 	stats.Times[0] = stats.Passes
-	acts, err := e.watch.See(&view.View{State: e.st.Freeze(), Published: e.now, Plan: e.plan, Pass: stats})
+	acts, err := e.watch.See(
+		&view.View{State: e.st.Freeze(), Published: e.now, Plan: e.plan, Pass: stats},
+	)
 	if err != nil || len(acts) == 0 {
 		return err
 	}
@@ -348,7 +367,10 @@ func (e *engine) all(next int) (int, error) {
 }
 
 // decide runs a command on the state.
-func (e *engine) decide(actor event.Actor, cmd scheduler.Command) (scheduler.Result, *trial.Trial, error) {
+func (e *engine) decide(
+	actor event.Actor,
+	cmd scheduler.Command,
+) (scheduler.Result, *trial.Trial, error) {
 	t := trial.On(e.st, e.now, actor, "")
 	res, err := scheduler.Decide(t, cmd)
 	return res, t, err
@@ -359,7 +381,10 @@ func (e *engine) submit(i int) (spec.JobUID, error) {
 	job := &e.w.Jobs[i]
 	outcome := &e.res.Jobs[i]
 	outcome.Submit = job.Submit
-	res, _, err := e.decide(event.Actor{Kind: event.ActorUser, UID: job.Spec.UID, Name: job.Spec.User}, scheduler.Submit{Spec: e.linked(job)})
+	res, _, err := e.decide(
+		event.Actor{Kind: event.ActorUser, UID: job.Spec.UID, Name: job.Spec.User},
+		scheduler.Submit{Spec: e.linked(job)},
+	)
 	var refusal *spec.Error
 	switch {
 	case errors.As(err, &refusal):
@@ -463,7 +488,12 @@ func (e *engine) pass(settled bool) error {
 		e.plan, e.kept = nil, nil
 		return nil
 	}
-	opt := scheduler.PassOptions{Plan: e.plan, Queue: &e.queue, Discipline: e.rule.Discipline, Alone: true}
+	opt := scheduler.PassOptions{
+		Plan:       e.plan,
+		Queue:      &e.queue,
+		Discipline: e.rule.Discipline,
+		Alone:      true,
+	}
 	if e.rule.Keep {
 		opt.Keep, opt.Settled = e.kept, settled
 	}
@@ -486,12 +516,19 @@ func (e *engine) pass(settled bool) error {
 	if out.Empty() {
 		return nil
 	}
-	res, t, err := e.decide(event.Actor{Kind: event.ActorSystem}, scheduler.Starts{Proposal: &out.Proposal})
+	res, t, err := e.decide(
+		event.Actor{Kind: event.ActorSystem},
+		scheduler.Starts{Proposal: &out.Proposal},
+	)
 	if err != nil {
 		return err
 	}
 	if res.Started != len(out.Starts) {
-		return fmt.Errorf("%d of %d starts could not be committed", len(out.Starts)-res.Started, len(out.Starts))
+		return fmt.Errorf(
+			"%d of %d starts could not be committed",
+			len(out.Starts)-res.Started,
+			len(out.Starts),
+		)
 	}
 	return e.follow(t.Events)
 }
@@ -535,7 +572,8 @@ func (e *engine) follow(events []event.Envelope) error {
 // suspended takes a job's end back: it stands still.
 func (e *engine) suspended(uid spec.JobUID) {
 	order, ok := e.live[uid]
-	if i := slices.IndexFunc(e.ends, func(x ending) bool { return x.uid == uid && x.order == order }); ok && i >= 0 {
+	if i := slices.IndexFunc(e.ends, func(x ending) bool { return x.uid == uid && x.order == order }); ok &&
+		i >= 0 {
 		x := e.ends[i]
 		x.at = spec.Instant(x.at.Sub(e.now))
 		e.left[uid] = x
@@ -558,7 +596,9 @@ func (e *engine) started(ev *event.JobStarted) {
 	i := e.of[ev.UID]
 	outcome := &e.res.Jobs[i]
 	outcome.Start = e.now
-	outcome.Procs, outcome.Nodes, outcome.GPUs = ev.Alloc.TRES.CPU, ev.Alloc.TRES.Node, ev.Alloc.TRES.Get("gres/gpu")
+	outcome.Procs, outcome.Nodes, outcome.GPUs = ev.Alloc.TRES.CPU, ev.Alloc.TRES.Node, ev.Alloc.TRES.Get(
+		"gres/gpu",
+	)
 	e.order++
 	run := e.w.Jobs[i].Run
 	e.live[ev.UID] = e.order
@@ -568,7 +608,13 @@ func (e *engine) started(ev *event.JobStarted) {
 // foundCluster makes the cluster: its configuration and all its nodes, idle.
 func (e *engine) foundCluster() error {
 	system := event.Actor{Kind: event.ActorSystem}
-	first := []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: e.w.Config.ClusterName, Version: event.Version}}
+	first := []event.Event{
+		&event.ClusterCreated{
+			UUID:    [16]byte{1},
+			Name:    e.w.Config.ClusterName,
+			Version: event.Version,
+		},
+	}
 	if _, _, err := e.decide(system, scheduler.Policy{Events: append(first, e.w.Policy...)}); err != nil {
 		return err
 	}
@@ -588,7 +634,15 @@ func (e *engine) foundCluster() error {
 
 // fullInventory is what a node presents that has all that is configured.
 func fullInventory(node *spec.NodeSpec) spec.Inventory {
-	inv := spec.Inventory{BootID: "replay", CPUs: node.CPUs, Sockets: node.Sockets, CoresPerSocket: node.CoresPerSocket, ThreadsPerCore: node.ThreadsPerCore, Mem: node.Mem, TmpDisk: node.TmpDisk}
+	inv := spec.Inventory{
+		BootID:         "replay",
+		CPUs:           node.CPUs,
+		Sockets:        node.Sockets,
+		CoresPerSocket: node.CoresPerSocket,
+		ThreadsPerCore: node.ThreadsPerCore,
+		Mem:            node.Mem,
+		TmpDisk:        node.TmpDisk,
+	}
 	for _, gres := range node.GRES {
 		if gres.Name != "gpu" {
 			inv.GRES = append(inv.GRES, spec.Count{Name: gres.Name, Type: gres.Type, N: gres.N})
@@ -596,7 +650,10 @@ func fullInventory(node *spec.NodeSpec) spec.Inventory {
 		}
 		for range gres.N {
 			k := uint32(len(inv.GPUs))
-			inv.GPUs = append(inv.GPUs, spec.GPU{Index: k, Type: gres.Type, UUID: fmt.Sprintf("GPU-%s-%d", node.Name, k)})
+			inv.GPUs = append(
+				inv.GPUs,
+				spec.GPU{Index: k, Type: gres.Type, UUID: fmt.Sprintf("GPU-%s-%d", node.Name, k)},
+			)
 		}
 	}
 	return inv

@@ -165,7 +165,8 @@ func (h *History) link(workload *Workload, job *Job, p *past, at map[spec.JobUID
 			continue
 		}
 		i, ok := at[term.UID]
-		if on := h.jobs[term.UID]; !ok || term.Task != spec.NoTask || term.Kind == spec.AfterCorr || on.spec.Queue.Array != nil {
+		if on := h.jobs[term.UID]; !ok || term.Task != spec.NoTask || term.Kind == spec.AfterCorr ||
+			on.spec.Queue.Array != nil {
 			return false
 		}
 		after[k], submit = i, max(submit, workload.Jobs[i].Submit)
@@ -181,7 +182,10 @@ func (w *Workload) sortJobs() {
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(w.Jobs[a].Submit, w.Jobs[b].Submit) })
+	slices.SortStableFunc(
+		order,
+		func(a, b int) int { return cmp.Compare(w.Jobs[a].Submit, w.Jobs[b].Submit) },
+	)
 	place, jobs := make([]int, len(order)), make([]Job, len(order))
 	for to, from := range order {
 		place[from], jobs[to] = to, w.Jobs[from]
@@ -206,7 +210,13 @@ func (w *Workload) With(config *spec.Config, changes []policy.Change) (*Workload
 	if len(changes) == 0 {
 		return &out, nil
 	}
-	e := &engine{w: &out, st: state.New(), of: map[spec.JobUID]int{}, live: map[spec.JobUID]uint64{}, res: &Result{}}
+	e := &engine{
+		w:    &out,
+		st:   state.New(),
+		of:   map[spec.JobUID]int{},
+		live: map[spec.JobUID]uint64{},
+		res:  &Result{},
+	}
 	if err := e.foundCluster(); err != nil {
 		return nil, err
 	}
@@ -258,7 +268,8 @@ func puts(p *state.Policy) []event.Event {
 	done := map[uint32]bool{}
 	for range p.Assocs { // parents before children
 		for i := range p.Assocs {
-			if a := &p.Assocs[i]; !done[a.ID] && (a.Parent == 0 || done[a.Parent] || p.Assoc(a.Parent) == nil) {
+			if a := &p.Assocs[i]; !done[a.ID] &&
+				(a.Parent == 0 || done[a.Parent] || p.Assoc(a.Parent) == nil) {
 				done[a.ID] = true
 				out = append(out, &event.AssociationPut{Association: *a})
 			}

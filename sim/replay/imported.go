@@ -32,8 +32,15 @@ const firstUnknown = 1 << 30
 // users, accounts and QOS are made, with equal shares and without limits, so that
 // what a configuration enforces has somebody to be enforced on. Left out are the
 // runs that did not come to their end.
-func Imported(config *spec.Config, records []Record, from, to spec.Instant) (workload *Workload, leftOut int, err error) {
-	workload = &Workload{Config: openConfig(config), Policy: policy.Founding(config.Enforce.Associations)}
+func Imported(
+	config *spec.Config,
+	records []Record,
+	from, to spec.Instant,
+) (workload *Workload, leftOut int, err error) {
+	workload = &Workload{
+		Config: openConfig(config),
+		Policy: policy.Founding(config.Enforce.Associations),
+	}
 	ids := map[string]uint32{}
 	users, all := map[string]map[string]bool{}, map[string]bool{}
 	for i := range records {
@@ -56,7 +63,15 @@ func Imported(config *spec.Config, records []Record, from, to spec.Instant) (wor
 			}
 			jobSpec.UID = ids[jobSpec.User]
 		}
-		workload.Jobs = append(workload.Jobs, Job{Spec: jobSpec, Submit: record.Eligible, Run: max(record.Run, 0), Failed: record.Failed})
+		workload.Jobs = append(
+			workload.Jobs,
+			Job{
+				Spec:   jobSpec,
+				Submit: record.Eligible,
+				Run:    max(record.Run, 0),
+				Failed: record.Failed,
+			},
+		)
 	}
 	if len(workload.Jobs) == 0 {
 		return nil, leftOut, ErrNoHistory
@@ -98,7 +113,16 @@ func whoTheyAre(users map[string]map[string]bool, qos map[string]bool) []policy.
 
 // request is what a run asked for, as a job that can be submitted.
 func (r *Record) request() *spec.JobSpec {
-	jobSpec := &spec.JobSpec{Name: r.Name, User: r.User, Group: r.Group, UID: r.UID, GID: r.GID, Account: r.Account, QOS: r.QOS, Partitions: r.Partitions}
+	jobSpec := &spec.JobSpec{
+		Name:       r.Name,
+		User:       r.User,
+		Group:      r.Group,
+		UID:        r.UID,
+		GID:        r.GID,
+		Account:    r.Account,
+		QOS:        r.QOS,
+		Partitions: r.Partitions,
+	}
 	jobSpec.Time.Limit, jobSpec.Place.Constraint = r.Limit, r.Constraint
 	nodes, cpus := max(r.Nodes, 1), max(r.Asked.CPU, 1)
 	jobSpec.Size.MinNodes, jobSpec.Size.MaxNodes = uint32(nodes), uint32(nodes)
@@ -126,5 +150,8 @@ func (r *Record) request() *spec.JobSpec {
 
 // typed tells that of a GRES it is also known which types were asked for.
 func (r *Record) typed(name string) bool {
-	return slices.ContainsFunc(r.Asked.Other, func(o spec.TRESCount) bool { return strings.HasPrefix(o.Name, "gres/"+name+":") })
+	return slices.ContainsFunc(
+		r.Asked.Other,
+		func(o spec.TRESCount) bool { return strings.HasPrefix(o.Name, "gres/"+name+":") },
+	)
 }

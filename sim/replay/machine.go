@@ -22,13 +22,24 @@ type Machine struct {
 // Config makes the configuration of a machine: one partition with everything.
 func (m Machine) Config(settings Settings) *spec.Config {
 	config := &spec.Config{ClusterName: "replay", Priority: settings.Priority}
-	config.Sched = spec.SchedConfig{Backfill: true, BFMaxJobTest: 1 << 30, Firm: settings.Firm, PredictRuns: settings.Predict}
+	config.Sched = spec.SchedConfig{
+		Backfill:     true,
+		BFMaxJobTest: 1 << 30,
+		Firm:         settings.Firm,
+		PredictRuns:  settings.Predict,
+	}
 	config.Limits = spec.JobLimits{MaxJobCount: 1 << 30, MaxJobID: 1 << 30, EnforcePart: "ALL"}
 	config.Timing.MinJobAge = spec.Second
 	if m.GPUs > 0 {
 		config.GresTypes = []string{"gpu"}
 	}
-	partition := spec.PartitionSpec{Name: "all", Default: true, State: spec.PartitionUp, MaxTime: spec.Infinite, DefaultTime: spec.Infinite}
+	partition := spec.PartitionSpec{
+		Name:        "all",
+		Default:     true,
+		State:       spec.PartitionUp,
+		MaxTime:     spec.Infinite,
+		DefaultTime: spec.Infinite,
+	}
 	for i := range max(m.Nodes, 1) {
 		node := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: m.CPUs, ThreadsPerCore: 1}
 		if m.GPUs > 0 {
@@ -49,7 +60,13 @@ func (t *Trace) Workload(cfg *spec.Config) *Workload {
 	known := map[ask]*spec.JobSpec{} // many jobs ask for the same
 	for i := range t.Rows {
 		row := &t.Rows[i]
-		a := ask{user: row.User, group: row.Group, procs: row.Procs, limit: row.Limit, gpus: row.GPUs}
+		a := ask{
+			user:  row.User,
+			group: row.Group,
+			procs: row.Procs,
+			limit: row.Limit,
+			gpus:  row.GPUs,
+		}
 		if a.limit == 0 {
 			a.limit = max(row.Run, 1)
 		}
@@ -59,7 +76,11 @@ func (t *Trace) Workload(cfg *spec.Config) *Workload {
 			jobSpec.User, jobSpec.Account = users.of(row.User), accounts.of(row.Group)
 			known[a] = jobSpec
 		}
-		workload.Jobs[i] = Job{Spec: jobSpec, Submit: epoch.Add(spec.Span(row.Submit) * spec.Second), Run: spec.Span(row.Run) * spec.Second}
+		workload.Jobs[i] = Job{
+			Spec:   jobSpec,
+			Submit: epoch.Add(spec.Span(row.Submit) * spec.Second),
+			Run:    spec.Span(row.Run) * spec.Second,
+		}
 	}
 	return workload
 }
@@ -69,7 +90,11 @@ type ask struct{ user, group, procs, limit, gpus int64 }
 
 // spec makes the request, of one pool of processors or of several nodes.
 func (a *ask) spec(pool bool) *spec.JobSpec {
-	jobSpec := &spec.JobSpec{Name: "job", UID: uint32(1000 + max(a.user, 0)), GID: uint32(1000 + max(a.group, 0))}
+	jobSpec := &spec.JobSpec{
+		Name: "job",
+		UID:  uint32(1000 + max(a.user, 0)),
+		GID:  uint32(1000 + max(a.group, 0)),
+	}
 	jobSpec.Size.Tasks = uint32(a.procs)
 	if pool && a.procs < 1<<16 { // at once
 		jobSpec.Size.Tasks, jobSpec.Size.CPUsPerTask = 1, uint32(a.procs)

@@ -42,13 +42,17 @@ func ReadOpenb(nodes, pods io.Reader) (*Openb, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the nodes: %w", err)
 	}
-	err = eachNumbers(pods, []string{"cpu_milli", "memory_mib", "num_gpu", "gpu_milli"}, func(n []int64) {
-		pod := openbPod{cpu: (n[0] + grain - 1) / grain, mem: n[1], gpus: n[2]}
-		if n[2] == 1 && n[3] < 1000 {
-			pod.gpus, pod.milli = 0, n[3]
-		}
-		openb.pods = append(openb.pods, pod)
-	})
+	err = eachNumbers(
+		pods,
+		[]string{"cpu_milli", "memory_mib", "num_gpu", "gpu_milli"},
+		func(n []int64) {
+			pod := openbPod{cpu: (n[0] + grain - 1) / grain, mem: n[1], gpus: n[2]}
+			if n[2] == 1 && n[3] < 1000 {
+				pod.gpus, pod.milli = 0, n[3]
+			}
+			openb.pods = append(openb.pods, pod)
+		},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("the pods: %w", err)
 	}
@@ -56,7 +60,10 @@ func ReadOpenb(nodes, pods io.Reader) (*Openb, error) {
 		return nil, ErrEmpty
 	}
 	// Those with GPUs first: whether a pod could run at all is then soon known.
-	slices.SortStableFunc(openb.nodes, func(a, b openbNode) int { return int(min(b.gpus, 1) - min(a.gpus, 1)) })
+	slices.SortStableFunc(
+		openb.nodes,
+		func(a, b openbNode) int { return int(min(b.gpus, 1) - min(a.gpus, 1)) },
+	)
 	return openb, nil
 }
 
@@ -170,11 +177,25 @@ func (o *Openb) cluster(pods []openbPod) (*trial.Trial, error) {
 	part := &config.Partitions[0]
 	config.Nodes, part.NodeNames = nil, nil
 	for i, node := range o.nodes {
-		nodeSpec := spec.NodeSpec{Name: fmt.Sprintf("n%d", i+1), CPUs: node.cpu, ThreadsPerCore: 1, Mem: node.mem}
-		if node.gpus > 0 {
-			nodeSpec.GRES = []spec.GRESSpec{{Name: "gpu", N: node.gpus}, {Name: "shard", N: node.gpus * 1000}}
+		nodeSpec := spec.NodeSpec{
+			Name:           fmt.Sprintf("n%d", i+1),
+			CPUs:           node.cpu,
+			ThreadsPerCore: 1,
+			Mem:            node.mem,
 		}
-		config.Nodes, part.NodeNames = append(config.Nodes, nodeSpec), append(part.NodeNames, nodeSpec.Name)
+		if node.gpus > 0 {
+			nodeSpec.GRES = []spec.GRESSpec{
+				{Name: "gpu", N: node.gpus},
+				{Name: "shard", N: node.gpus * 1000},
+			}
+		}
+		config.Nodes, part.NodeNames = append(
+			config.Nodes,
+			nodeSpec,
+		), append(
+			part.NodeNames,
+			nodeSpec.Name,
+		)
 	}
 	tr := trial.On(state.New(), epoch, event.Actor{Kind: event.ActorSystem}, "openb")
 	do := func(cmd scheduler.Command) error {
@@ -194,7 +215,13 @@ func (o *Openb) cluster(pods []openbPod) (*trial.Trial, error) {
 	}
 	for i, pod := range pods {
 		jobSpec := &spec.JobSpec{Name: "pod", User: "u", Account: "a", UID: 1000}
-		jobSpec.Size = spec.Size{MinNodes: 1, MaxNodes: 1, Tasks: 1, CPUsPerTask: uint32(pod.cpu), MemPerNode: pod.mem}
+		jobSpec.Size = spec.Size{
+			MinNodes:    1,
+			MaxNodes:    1,
+			Tasks:       1,
+			CPUsPerTask: uint32(pod.cpu),
+			MemPerNode:  pod.mem,
+		}
 		switch {
 		case pod.milli > 0:
 			jobSpec.Size.PerNode = []spec.Count{{Name: "shard", N: pod.milli}}

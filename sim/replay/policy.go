@@ -15,8 +15,17 @@ func Rules() []Rule {
 	return []Rule{
 		{Name: "fcfs", PerEvent: true, Discipline: scheduler.Discipline{Depth: 1, Strict: true}},
 		{Name: "easy", PerEvent: true, Discipline: scheduler.Discipline{Depth: 1}},
-		{Name: "easy-sjbf", PerEvent: true, Discipline: scheduler.Discipline{Depth: 1, Shortest: true}},
-		{Name: "conservative", PerEvent: true, Keep: true, Discipline: scheduler.Discipline{Depth: all}},
+		{
+			Name:       "easy-sjbf",
+			PerEvent:   true,
+			Discipline: scheduler.Discipline{Depth: 1, Shortest: true},
+		},
+		{
+			Name:       "conservative",
+			PerEvent:   true,
+			Keep:       true,
+			Discipline: scheduler.Discipline{Depth: all},
+		},
 		{Name: "muster"},
 	}
 }
@@ -40,7 +49,11 @@ func (r Rule) Settings() Settings {
 	if r.PerEvent {
 		return Settings{Priority: spec.PriorityConfig{Basic: true}}
 	}
-	return Settings{Priority: spec.PriorityConfig{Age: 1000, Partition: 1000, QOS: 2000}, Firm: 1, Predict: true}
+	return Settings{
+		Priority: spec.PriorityConfig{Age: 1000, Partition: 1000, QOS: 2000},
+		Firm:     1,
+		Predict:  true,
+	}
 }
 
 // Settings are the order of a queue, and who may overtake whom.

@@ -50,8 +50,16 @@ func (r *Result) Summarise() Summary {
 	}
 	slices.Sort(waits)
 	n := float64(len(waits))
-	summary.Jobs, summary.MeanWait, summary.MeanSlowdown, summary.Makespan = len(waits), wait/n, slow/n, asFloat(last.Sub(first))
-	summary.P95Wait, summary.MaxWait = asFloat(waits[(len(waits)*95+99)/100-1]), asFloat(waits[len(waits)-1])
+	summary.Jobs, summary.MeanWait, summary.MeanSlowdown, summary.Makespan = len(
+		waits,
+	), wait/n, slow/n, asFloat(
+		last.Sub(first),
+	)
+	summary.P95Wait, summary.MaxWait = asFloat(
+		waits[(len(waits)*95+99)/100-1],
+	), asFloat(
+		waits[len(waits)-1],
+	)
 	if summary.Makespan > 0 && r.Procs > 0 {
 		summary.Utilisation = busy / float64(r.Procs) / summary.Makespan
 	}

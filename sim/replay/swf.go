@@ -132,7 +132,16 @@ func swfRow(text []byte) (Row, error) {
 	if n <= swfReqTime {
 		return Row{}, fmt.Errorf("%d fields: the Standard Workload Format has %d", n, swfFields)
 	}
-	row := Row{ID: f[swfID], Submit: f[swfSubmit], Wait: f[swfWait], Run: f[swfRun], Procs: f[swfReqProcs], Limit: max(f[swfReqTime], 0), User: f[swfUser], Group: f[swfGroup]}
+	row := Row{
+		ID:     f[swfID],
+		Submit: f[swfSubmit],
+		Wait:   f[swfWait],
+		Run:    f[swfRun],
+		Procs:  f[swfReqProcs],
+		Limit:  max(f[swfReqTime], 0),
+		User:   f[swfUser],
+		Group:  f[swfGroup],
+	}
 	if row.Procs <= 0 {
 		row.Procs = f[swfProcs]
 	}

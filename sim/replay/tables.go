@@ -103,13 +103,28 @@ func ReadITP(r io.Reader, cluster string) (*Trace, error) {
 			out.Skipped++
 			continue
 		}
-		out.Rows = append(out.Rows, Row{ID: int64(len(out.Rows) + 1), Name: t.text("job_id"), Submit: t.number("submit_s"), Run: t.number("duration_s"), Procs: g, GPUs: g, Wait: -1})
+		out.Rows = append(
+			out.Rows,
+			Row{
+				ID:     int64(len(out.Rows) + 1),
+				Name:   t.text("job_id"),
+				Submit: t.number("submit_s"),
+				Run:    t.number("duration_s"),
+				Procs:  g,
+				GPUs:   g,
+				Wait:   -1,
+			},
+		)
 	}
 	if t.err != nil {
 		return nil, t.err
 	}
 	if len(out.Rows) == 0 && len(others) > 0 {
-		return nil, fmt.Errorf("no job of cluster %q: the file has %d other clusters", cluster, len(others))
+		return nil, fmt.Errorf(
+			"no job of cluster %q: the file has %d other clusters",
+			cluster,
+			len(others),
+		)
 	}
 	return out, out.sortRows()
 }
@@ -117,7 +132,17 @@ func ReadITP(r io.Reader, cluster string) (*Trace, error) {
 // ReadGraham reads the jobs of a Slurm site that were still pending at some
 // noon: a sample of its load, not all of it.
 func ReadGraham(r io.Reader) (*Trace, error) {
-	t, err := newTable(r, "job_unique_id", "submit_time", "start_time", "elapsed_time", "time_limit_sec", "account_id", "req_cpus", "gpus")
+	t, err := newTable(
+		r,
+		"job_unique_id",
+		"submit_time",
+		"start_time",
+		"elapsed_time",
+		"time_limit_sec",
+		"account_id",
+		"req_cpus",
+		"gpus",
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -130,8 +155,22 @@ func ReadGraham(r io.Reader) (*Trace, error) {
 		}
 		submit := t.instant("submit_time")
 		account := t.number("account_id")
-		out.Rows = append(out.Rows, Row{ID: t.number("job_unique_id"), Submit: submit, Wait: t.instant("start_time") - submit, Run: t.number("elapsed_time"), Procs: procs,
-			Limit: t.number("time_limit_sec"), User: account, Group: account, GPUs: t.number("gpus")})
+		out.Rows = append(
+			out.Rows,
+			Row{
+				ID:     t.number("job_unique_id"),
+				Submit: submit,
+				Wait:   t.instant("start_time") - submit,
+				Run:    t.number("elapsed_time"),
+				Procs:  procs,
+				Limit: t.number(
+					"time_limit_sec",
+				),
+				User:  account,
+				Group: account,
+				GPUs:  t.number("gpus"),
+			},
+		)
 	}
 	if t.err != nil {
 		return nil, t.err

@@ -65,9 +65,17 @@ func (b Bounds) broken(figures, inForce *Figures) string {
 	case figures.NotRun > inForce.NotRun:
 		return fmt.Sprintf("%d jobs do not run, where it was %d", figures.NotRun, inForce.NotRun)
 	case figures.MeanWait > inForce.MeanWait*b.MeanWait:
-		return fmt.Sprintf("the mean wait is %.2f times what it was (at most %.2f)", figures.MeanWait/inForce.MeanWait, b.MeanWait)
+		return fmt.Sprintf(
+			"the mean wait is %.2f times what it was (at most %.2f)",
+			figures.MeanWait/inForce.MeanWait,
+			b.MeanWait,
+		)
 	case figures.LongestWait > inForce.LongestWait*b.LongestWait:
-		return fmt.Sprintf("the longest wait is %.2f times what it was (at most %.2f)", figures.LongestWait/inForce.LongestWait, b.LongestWait)
+		return fmt.Sprintf(
+			"the longest wait is %.2f times what it was (at most %.2f)",
+			figures.LongestWait/inForce.LongestWait,
+			b.LongestWait,
+		)
 	}
 	return ""
 }
@@ -144,8 +152,16 @@ func Judge(pairs []Pair, seed uint64) *Judgement {
 	}
 	judgement.Slowdown = interval(change(all.oldSlow, all.newSlow), slow)
 	judgement.Wait = interval(change(all.oldWait, all.newWait), wait)
-	judgement.Slowdown.Chance = chance(blocks, random, func(b *block) float64 { return b.newSlow - b.oldSlow })
-	judgement.Wait.Chance = chance(blocks, random, func(b *block) float64 { return b.newWait - b.oldWait })
+	judgement.Slowdown.Chance = chance(
+		blocks,
+		random,
+		func(b *block) float64 { return b.newSlow - b.oldSlow },
+	)
+	judgement.Wait.Chance = chance(
+		blocks,
+		random,
+		func(b *block) float64 { return b.newWait - b.oldWait },
+	)
 	return judgement
 }
 
@@ -211,7 +227,10 @@ func blocksOf(pairs []Pair) ([]block, spec.Span) {
 			continue
 		}
 		blocks[pair.Submit.Sub(first)/length].add(&block{
-			oldSlow: slowdown(pair.OldWait, pair.OldRun), newSlow: slowdown(pair.NewWait, pair.NewRun),
+			oldSlow: slowdown(
+				pair.OldWait,
+				pair.OldRun,
+			), newSlow: slowdown(pair.NewWait, pair.NewRun),
 			oldWait: seconds(pair.OldWait), newWait: seconds(pair.NewWait),
 		})
 	}
@@ -236,11 +255,21 @@ func (j *Judgement) verdict(aim Aim, bounds Bounds) (Verdict, string) {
 		return NotConfirmed, "on the second half " + broken
 	}
 	if in.High >= 0 || in.Chance > maxChance {
-		return NotConfirmed, fmt.Sprintf("on the second half the %s changes by %+.1f %%, which may be chance: between %+.1f and %+.1f %%",
-			name, 100*in.Change, 100*in.Low, 100*in.High)
+		return NotConfirmed, fmt.Sprintf(
+			"on the second half the %s changes by %+.1f %%, which may be chance: between %+.1f and %+.1f %%",
+			name,
+			100*in.Change,
+			100*in.Low,
+			100*in.High,
+		)
 	}
-	return Change, fmt.Sprintf("on the second half the %s changes by %+.1f %%, with %d %% confidence by at least %.1f %%",
-		name, 100*in.Change, level, -100*in.High)
+	return Change, fmt.Sprintf(
+		"on the second half the %s changes by %+.1f %%, with %d %% confidence by at least %.1f %%",
+		name,
+		100*in.Change,
+		level,
+		-100*in.High,
+	)
 }
 
 // A group loses that waits longer in the mean by both of these: below, neither

@@ -110,7 +110,12 @@ var ErrTooShort = errors.New("too little history")
 
 // Run answers a study. The parts are halves of the time from the first
 // submission to the last. tell is asked for the progress of each replay.
-func Run(ctx context.Context, question *Study, memory Memory, tell func(Step) replay.Progress) (*Report, error) {
+func Run(
+	ctx context.Context,
+	question *Study,
+	memory Memory,
+	tell func(Step) replay.Progress,
+) (*Report, error) {
 	s := &study{Study: question, memory: memory, tell: tell}
 	jobs := s.Load.Jobs
 	if len(jobs) == 0 {
@@ -121,10 +126,19 @@ func Run(ctx context.Context, question *Study, memory Memory, tell func(Step) re
 	middle := first.Add(last.Sub(first) / 2)
 	s.split = slices.IndexFunc(jobs, func(j replay.Job) bool { return j.Submit >= middle })
 	if s.split <= 0 || last.Sub(middle) < minBlocks*minBlock {
-		return nil, fmt.Errorf("%w: jobs were submitted during %d days; at least %d are needed, half of them to judge by",
-			ErrTooShort, int64(last.Sub(first)/spec.Day), 2*minBlocks*int64(minBlock/spec.Day))
+		return nil, fmt.Errorf(
+			"%w: jobs were submitted during %d days; at least %d are needed, half of them to judge by",
+			ErrTooShort,
+			int64(last.Sub(first)/spec.Day),
+			2*minBlocks*int64(minBlock/spec.Day),
+		)
 	}
-	rep := &Report{Jobs: len(jobs), LearnJobs: s.split, JudgeJobs: len(jobs) - s.split, OldLine: Line(s.Load.Config)}
+	rep := &Report{
+		Jobs:      len(jobs),
+		LearnJobs: s.split,
+		JudgeJobs: len(jobs) - s.split,
+		OldLine:   Line(s.Load.Config),
+	}
 	candidates, err := s.distinct()
 	if err != nil {
 		return nil, err
@@ -139,7 +153,10 @@ func Run(ctx context.Context, question *Study, memory Memory, tell func(Step) re
 	}
 	if chosen == nil {
 		rep.Verdict = Keep
-		rep.Why = fmt.Sprintf("on the first half, no setting was better by %d %% within the bounds", int(minGain*100))
+		rep.Why = fmt.Sprintf(
+			"on the first half, no setting was better by %d %% within the bounds",
+			int(minGain*100),
+		)
 		return rep, nil
 	}
 	rep.Chosen = chosen.String()

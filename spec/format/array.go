@@ -73,7 +73,12 @@ func ParseArray(s string) (Array, error) {
 	}
 	ranges, ok := normal(array.Ranges)
 	if !ok {
-		return Array{}, badInput(what, s, "its ranges overlap too often or are more than %d", maxRanges)
+		return Array{}, badInput(
+			what,
+			s,
+			"its ranges overlap too often or are more than %d",
+			maxRanges,
+		)
 	}
 	array.Ranges = ranges
 	return array, nil
@@ -95,7 +100,11 @@ func parseRange(s string) (r Range, reason string) {
 	case s == "":
 		return r, "an index is missing"
 	case !ok1 || !ok2 || !ok3:
-		return r, strconv.Quote(s) + " is not n, n-m or n-m:step with numbers up to " + strconv.Itoa(MaxArrayIndex)
+		return r, strconv.Quote(
+			s,
+		) + " is not n, n-m or n-m:step with numbers up to " + strconv.Itoa(
+			MaxArrayIndex,
+		)
 	case stepped && !ranged:
 		return r, strconv.Quote(s) + " has a step but no range"
 	case hi < lo:
@@ -269,7 +278,11 @@ func (a Array) Contains(i uint32) bool {
 
 // at is the first range whose Last is not below i.
 func (a Array) at(i uint32) int {
-	k, _ := slices.BinarySearchFunc(a.Ranges, i, func(r Range, i uint32) int { return int(int64(r.Last) - int64(i)) })
+	k, _ := slices.BinarySearchFunc(
+		a.Ranges,
+		i,
+		func(r Range, i uint32) int { return int(int64(r.Last) - int64(i)) },
+	)
 	return k
 }
 
@@ -334,7 +347,12 @@ func (a Array) With(i uint32) Array {
 	if k < len(a.Ranges) && a.Ranges[k].First < i { // inside the span of a stepped range
 		r := a.Ranges[k]
 		below := i - (i-r.First)%r.Step
-		out = append(out, tidy(Range{r.First, below, r.Step}), one, tidy(Range{below + r.Step, r.Last, r.Step}))
+		out = append(
+			out,
+			tidy(Range{r.First, below, r.Step}),
+			one,
+			tidy(Range{below + r.Step, r.Last, r.Step}),
+		)
 		k++
 	} else {
 		out = append(out, one)

@@ -35,7 +35,12 @@ func ParseSignal(s string) (int, error) {
 	case "POLL":
 		return 29, nil
 	}
-	return 0, badInput("signal", s, "expected a name such as TERM or SIGUSR1, or a number from 1 to %d", maxSignal)
+	return 0, badInput(
+		"signal",
+		s,
+		"expected a name such as TERM or SIGUSR1, or a number from 1 to %d",
+		maxSignal,
+	)
 }
 
 // Signal prints a number's name without SIG, or the number if it has none.

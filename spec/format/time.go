@@ -27,7 +27,12 @@ func ParseTime(s string, moment Moment) (int64, error) {
 	if rest, ok := strings.CutPrefix(text, "now"); ok {
 		return parseNow(s, strings.ReplaceAll(rest, " ", ""), moment.Now)
 	}
-	parser := timeParser{now: time.Unix(moment.Now, 0).In(moment.Loc), hour: -1, year: -1, month: -1}
+	parser := timeParser{
+		now:   time.Unix(moment.Now, 0).In(moment.Loc),
+		hour:  -1,
+		year:  -1,
+		month: -1,
+	}
 	date, clock := cutTime(text)
 	if word, day, ok := strings.Cut(text, "-"); ok && (day == "today" || day == "tomorrow") {
 		date, clock = day, word // noon-tomorrow
@@ -101,7 +106,12 @@ func parseNow(s, rest string, now int64) (int64, error) {
 	case "w", "week", "weeks":
 		n *= 604800
 	default:
-		return 0, badInput("time", s, "unknown unit %q; use seconds, minutes, hours, days or weeks", unit)
+		return 0, badInput(
+			"time",
+			s,
+			"unknown unit %q; use seconds, minutes, hours, days or weeks",
+			unit,
+		)
 	}
 	return now + sign*n, nil
 }
@@ -253,7 +263,8 @@ func ordinal(text string, last int64) (n int, ok bool) {
 func first(t time.Time) time.Time {
 	_, now := t.Zone()
 	_, before := t.Add(-4 * time.Hour).Zone()
-	if earlier := t.Add(time.Duration(now-before) * time.Second); now < before && earlier.Format(time.TimeOnly) == t.Format(time.TimeOnly) {
+	if earlier := t.Add(time.Duration(now-before) * time.Second); now < before &&
+		earlier.Format(time.TimeOnly) == t.Format(time.TimeOnly) {
 		return earlier
 	}
 	return t
@@ -262,7 +273,9 @@ func first(t time.Time) time.Time {
 // resolve fills what was not given.
 func (p *timeParser) resolve(past bool) int64 {
 	at := func(y, mo, d int) int64 {
-		return first(time.Date(y, time.Month(mo), d, max(p.hour, 0), p.min, p.sec, 0, p.now.Location())).Unix()
+		return first(
+			time.Date(y, time.Month(mo), d, max(p.hour, 0), p.min, p.sec, 0, p.now.Location()),
+		).Unix()
 	}
 	now := p.now.Unix()
 	if p.month < 0 { // a time of day: today or, if that is over, tomorrow

@@ -183,7 +183,8 @@ func (r *run) has(host string) bool {
 	if r.width == 0 {
 		return host == r.prefix
 	}
-	if len(host) <= len(r.prefix)+len(r.suffix) || !strings.HasPrefix(host, r.prefix) || !strings.HasSuffix(host, r.suffix) {
+	if len(host) <= len(r.prefix)+len(r.suffix) || !strings.HasPrefix(host, r.prefix) ||
+		!strings.HasSuffix(host, r.suffix) {
 		return false
 	}
 	digits := host[len(r.prefix) : len(host)-len(r.suffix)]
@@ -194,7 +195,9 @@ func (r *run) has(host string) bool {
 // joins reports whether the host made of the same parts and number n, written
 // with width digits, is the next one of r.
 func (r *run) joins(prefix, suffix string, n uint64, written int) bool {
-	return r.width > 0 && n == r.hi+1 && written == max(r.width, countDigits(n)) && r.prefix == prefix && r.suffix == suffix
+	return r.width > 0 && n == r.hi+1 && written == max(r.width, countDigits(n)) &&
+		r.prefix == prefix &&
+		r.suffix == suffix
 }
 
 // pushHost adds one plain host name at the end.
@@ -220,7 +223,8 @@ func (l *List) pushHost(host string) {
 // pushRange adds a whole range at the end, joining it to the last one if it continues it.
 func (l *List) pushRange(r run) {
 	l.count += r.countHosts()
-	if k := len(l.runs); k > 0 && l.runs[k-1].joins(r.prefix, r.suffix, r.lo, max(r.width, countDigits(r.lo))) &&
+	if k := len(l.runs); k > 0 &&
+		l.runs[k-1].joins(r.prefix, r.suffix, r.lo, max(r.width, countDigits(r.lo))) &&
 		max(r.width, countDigits(r.hi)) == max(l.runs[k-1].width, countDigits(r.hi)) {
 		l.runs[k-1].hi = r.hi
 		return

@@ -29,7 +29,11 @@ func CheckName(host string) error {
 		return &SyntaxError{Expr: host, Reason: "empty host name"}
 	}
 	if len(host) > maxName {
-		return &SyntaxError{Expr: host, Pos: maxName, Reason: fmt.Sprintf("host name longer than %d characters", maxName)}
+		return &SyntaxError{
+			Expr:   host,
+			Pos:    maxName,
+			Reason: fmt.Sprintf("host name longer than %d characters", maxName),
+		}
 	}
 	for i := range len(host) {
 		if !nameByte(host[i]) {

@@ -38,7 +38,15 @@ type Cgroup struct {
 const defaultMaxTasks = 16_384
 
 func cgroupDefaults() *Cgroup {
-	return &Cgroup{Plugin: "autodetect", Mountpoint: "/sys/fs/cgroup", AllowedRAM: Hundred, MaxRAM: Hundred, MaxSwap: Hundred, MinRAM: 30, MaxTasks: defaultMaxTasks}
+	return &Cgroup{
+		Plugin:     "autodetect",
+		Mountpoint: "/sys/fs/cgroup",
+		AllowedRAM: Hundred,
+		MaxRAM:     Hundred,
+		MaxSwap:    Hundred,
+		MinRAM:     30,
+		MaxTasks:   defaultMaxTasks,
+	}
 }
 
 func cgroupKeys() []key[Cgroup] {
@@ -121,12 +129,21 @@ func ReadCgroup(fsys fs.FS, name string) (*Cgroup, Problems) {
 	if cgroup.ConstrainSwap && !cgroup.ConstrainRAM {
 		// Slurm's rule: RAM and swap together cannot be limited without RAM.
 		cgroup.ConstrainRAM = true
-		problems.addProblem(at("ConstrainSwapSpace"), Note, "limits RAM as well, as if ConstrainRAMSpace=yes")
+		problems.addProblem(
+			at("ConstrainSwapSpace"),
+			Note,
+			"limits RAM as well, as if ConstrainRAMSpace=yes",
+		)
 	}
 	if cgroup.ConstrainRAM && cgroup.AllowedRAM < Hundred {
-		problems.addProblem(at("AllowedRAMSpace"), Warning, "jobs get less memory than they are promised")
+		problems.addProblem(
+			at("AllowedRAMSpace"),
+			Warning,
+			"jobs get less memory than they are promised",
+		)
 	}
-	if cgroup.Plugin == "disabled" && (cgroup.ConstrainCores || cgroup.ConstrainDevices || cgroup.ConstrainRAM || cgroup.ConstrainSwap) {
+	if cgroup.Plugin == "disabled" &&
+		(cgroup.ConstrainCores || cgroup.ConstrainDevices || cgroup.ConstrainRAM || cgroup.ConstrainSwap) {
 		problems.addProblem(at("CgroupPlugin"), Error, "disabled, but the file constrains jobs")
 	}
 	return cgroup, problems.sortedByLine()
@@ -139,11 +156,21 @@ func readFlat[T any](to *T, t *table[T], recs []Record, problems *Problems) []Se
 	for _, rec := range recs {
 		setting := rec[0]
 		if len(rec) > 1 {
-			problems.addProblem(rec[1], Error, "a line of this file holds one setting; %s stands on it already", setting.Key)
+			problems.addProblem(
+				rec[1],
+				Error,
+				"a line of this file holds one setting; %s stands on it already",
+				setting.Key,
+			)
 		}
 		low := strings.ToLower(setting.Key)
 		if before, again := seen[low]; again {
-			problems.addProblem(setting, Warning, "is given again; this value replaces the one of %s", namePlace(setting, before))
+			problems.addProblem(
+				setting,
+				Warning,
+				"is given again; this value replaces the one of %s",
+				namePlace(setting, before),
+			)
 		}
 		seen[low] = setting
 		all = append(all, setting)

@@ -11,19 +11,62 @@ import (
 
 // changeableKeys are the keys of a PartitionName record that ChangePartition takes.
 func changeableKeys() []string {
-	return []string{"Nodes", "State", "MaxTime", "DefaultTime", "MaxNodes", "MinNodes", "AllowGroups", "AllowAccounts", "DenyAccounts",
-		"AllowQos", "DenyQos", "PriorityTier", "PriorityJobFactor", "Hidden", "Default", "QOS", "OverSubscribe", "PreemptMode", "GraceTime",
-		"OverTimeLimit", "DefMemPerCPU", "DefMemPerNode", "DefMemPerGPU", "DefCpuPerGPU", "JobDefaults", "MaxMemPerCPU", "MaxMemPerNode",
-		"MaxCPUsPerNode", "DisableRootJobs", "RootOnly", "ReqResv", "LLN", "ExclusiveUser", "ExclusiveTopo", "TRESBillingWeights",
-		"SuspendTime", "SuspendTimeout", "ResumeTimeout", "PowerDownOnIdle"}
+	return []string{
+		"Nodes",
+		"State",
+		"MaxTime",
+		"DefaultTime",
+		"MaxNodes",
+		"MinNodes",
+		"AllowGroups",
+		"AllowAccounts",
+		"DenyAccounts",
+		"AllowQos",
+		"DenyQos",
+		"PriorityTier",
+		"PriorityJobFactor",
+		"Hidden",
+		"Default",
+		"QOS",
+		"OverSubscribe",
+		"PreemptMode",
+		"GraceTime",
+		"OverTimeLimit",
+		"DefMemPerCPU",
+		"DefMemPerNode",
+		"DefMemPerGPU",
+		"DefCpuPerGPU",
+		"JobDefaults",
+		"MaxMemPerCPU",
+		"MaxMemPerNode",
+		"MaxCPUsPerNode",
+		"DisableRootJobs",
+		"RootOnly",
+		"ReqResv",
+		"LLN",
+		"ExclusiveUser",
+		"ExclusiveTopo",
+		"TRESBillingWeights",
+		"SuspendTime",
+		"SuspendTimeout",
+		"ResumeTimeout",
+		"PowerDownOnIdle",
+	}
 }
 
 // NewPartition reads a partition that is added while the cluster of a configuration
 // runs. NodeSets of the file are not known: nodes are named, or ALL.
-func NewPartition(name string, set []spec.KeyValue, config *spec.Config) (spec.PartitionSpec, []string, error) {
+func NewPartition(
+	name string,
+	set []spec.KeyValue,
+	config *spec.Config,
+) (spec.PartitionSpec, []string, error) {
 	rec := Record{{Key: "PartitionName", Value: name, Line: 1}}
 	for i, kv := range set {
-		if slices.ContainsFunc(set[:i], func(before spec.KeyValue) bool { return strings.EqualFold(before.Key, kv.Key) }) {
+		if slices.ContainsFunc(
+			set[:i],
+			func(before spec.KeyValue) bool { return strings.EqualFold(before.Key, kv.Key) },
+		) {
 			return spec.PartitionSpec{}, nil, errors.New(kv.Key + " is given twice")
 		}
 		rec = append(rec, Setting{Key: kv.Key, Value: kv.Value, Line: 1})
@@ -35,7 +78,12 @@ func NewPartition(name string, set []spec.KeyValue, config *spec.Config) (spec.P
 	b.parts = []partDraft{draft}
 	b.buildPartitions(at)
 	if t := draft.PartitionSpec.Topology; t != "" && !config.HasTopology(t) {
-		problems.addProblem(draft.topologyAt, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", quoteShort(t))
+		problems.addProblem(
+			draft.topologyAt,
+			Error,
+			"there is no topology %s: topology.yaml beside slurm.conf names them",
+			quoteShort(t),
+		)
 	}
 	said, err := describeTyped(&problems)
 	if err != nil {
@@ -53,12 +101,18 @@ func runningBuilder(config *spec.Config, problems *Problems) (b *builder, at map
 	for i := range config.Nodes {
 		at[config.Nodes[i].Name] = i
 	}
-	return &builder{file: &File{Config: spec.Config{Nodes: config.Nodes, MaxNodes: config.MaxNodes}}, problems: problems}, at
+	return &builder{
+		file:     &File{Config: spec.Config{Nodes: config.Nodes, MaxNodes: config.MaxNodes}},
+		problems: problems,
+	}, at
 }
 
 // ChangesNodes tells whether the nodes of a partition are among what is set.
 func ChangesNodes(set []spec.KeyValue) bool {
-	return slices.ContainsFunc(set, func(kv spec.KeyValue) bool { return strings.EqualFold(kv.Key, "Nodes") })
+	return slices.ContainsFunc(
+		set,
+		func(kv spec.KeyValue) bool { return strings.EqualFold(kv.Key, "Nodes") },
+	)
 }
 
 // changeNodes sets the nodes of a partition: a list, ALL, none, or, with + and -
@@ -77,7 +131,12 @@ func (b *builder) changeNodes(draft *partDraft, at map[string]int, was *spec.Par
 }
 
 // signedNodes is a list of nodes after what +n1,-n[2-3] says.
-func (b *builder) signedNodes(setting Setting, expr string, at map[string]int, have []string) string {
+func (b *builder) signedNodes(
+	setting Setting,
+	expr string,
+	at map[string]int,
+	have []string,
+) string {
 	names := slices.Clone(have)
 	items := []string(nil)
 	depth := 0
@@ -94,7 +153,12 @@ func (b *builder) signedNodes(setting Setting, expr string, at map[string]int, h
 	}
 	for _, item := range items {
 		if item == "" || (item[0] != '+' && item[0] != '-') {
-			b.problems.addProblem(setting, Error, "%s has neither + nor - before it: all items have one, or none", quoteShort(item))
+			b.problems.addProblem(
+				setting,
+				Error,
+				"%s has neither + nor - before it: all items have one, or none",
+				quoteShort(item),
+			)
 			return ""
 		}
 		for _, k := range b.resolveNodes(setting, item[1:], at, nil) {
@@ -105,7 +169,12 @@ func (b *builder) signedNodes(setting Setting, expr string, at map[string]int, h
 			case item[0] == '-' && i >= 0:
 				names = slices.Delete(names, i, i+1)
 			case item[0] == '-':
-				b.problems.addProblem(setting, Error, "node %s is not of the partition", quoteShort(name))
+				b.problems.addProblem(
+					setting,
+					Error,
+					"node %s is not of the partition",
+					quoteShort(name),
+				)
 			}
 		}
 	}
@@ -127,13 +196,24 @@ func describeTyped(problems *Problems) (said []string, err error) {
 // ChangePartition is a partition with some keys of its record set anew while
 // the cluster of a configuration runs, and what is to be said about them. What only
 // a file can say does not change so.
-func ChangePartition(partition spec.PartitionSpec, set []spec.KeyValue, config *spec.Config) (spec.PartitionSpec, []string, error) {
+func ChangePartition(
+	partition spec.PartitionSpec,
+	set []spec.KeyValue,
+	config *spec.Config,
+) (spec.PartitionSpec, []string, error) {
 	rec, can := make(Record, len(set)), changeableKeys()
 	for i, kv := range set {
 		if !slices.ContainsFunc(can, func(k string) bool { return strings.EqualFold(k, kv.Key) }) {
-			return partition, nil, errors.New(quoteShort(kv.Key) + " of a partition cannot be updated: change the configuration and reconfigure")
+			return partition, nil, errors.New(
+				quoteShort(
+					kv.Key,
+				) + " of a partition cannot be updated: change the configuration and reconfigure",
+			)
 		}
-		if slices.ContainsFunc(set[:i], func(before spec.KeyValue) bool { return strings.EqualFold(before.Key, kv.Key) }) {
+		if slices.ContainsFunc(
+			set[:i],
+			func(before spec.KeyValue) bool { return strings.EqualFold(before.Key, kv.Key) },
+		) {
 			return partition, nil, errors.New(kv.Key + " is given twice")
 		}
 		rec[i] = Setting{Key: kv.Key, Value: kv.Value, Line: 1}

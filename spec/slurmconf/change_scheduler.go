@@ -27,7 +27,10 @@ func ChangeScheduler(config *spec.Config, set []spec.KeyValue) (*spec.Config, er
 	out := *config
 	file := &File{Config: out}
 	var problems Problems
-	setSchedulerParameters(file, schedulerLine(replaced(config.Sched.Params, set, fresh), &problems))
+	setSchedulerParameters(
+		file,
+		schedulerLine(replaced(config.Sched.Params, set, fresh), &problems),
+	)
 	if _, err := describeTyped(&problems); err != nil {
 		return nil, err
 	}
@@ -56,7 +59,10 @@ func replaced(options []string, set []spec.KeyValue, fresh []string) []string {
 	done := make([]bool, len(set))
 	for _, option := range options {
 		key, _, _ := strings.Cut(option, "=")
-		i := slices.IndexFunc(set, func(kv spec.KeyValue) bool { return strings.EqualFold(kv.Key, key) })
+		i := slices.IndexFunc(
+			set,
+			func(kv spec.KeyValue) bool { return strings.EqualFold(kv.Key, key) },
+		)
 		switch {
 		case i < 0:
 			out = append(out, option)

@@ -105,7 +105,12 @@ func ReadDBD(fsys fs.FS, name string) (*DBD, Problems) {
 	dbd.Settings = readFlat(dbd, newTable("slurmdbd.conf", dbdKeys()), recs, &problems)
 	for _, m := range modes {
 		if m.mode&everyone != 0 && dbd.HasSecret && m.name == dbd.secretAt.File {
-			problems.addProblem(dbd.secretAt, Error, "everyone may read or write this file (mode %04o) and so the password; chmod 600 it, or take the line out", m.mode.Perm())
+			problems.addProblem(
+				dbd.secretAt,
+				Error,
+				"everyone may read or write this file (mode %04o) and so the password; chmod 600 it, or take the line out",
+				m.mode.Perm(),
+			)
 		}
 	}
 	return dbd, problems.sortedByLine()

@@ -11,15 +11,25 @@ import (
 // of a configuration runs: what scontrol create is given, or an agent that
 // describes its own node.
 func ReadNode(line string, config *spec.Config) ([]spec.NodeSpec, error) {
-	if key, _, ok := strings.Cut(line, "="); !ok || !strings.EqualFold(strings.TrimSpace(key), "NodeName") {
+	if key, _, ok := strings.Cut(line, "="); !ok ||
+		!strings.EqualFold(strings.TrimSpace(key), "NodeName") {
 		return nil, errors.New("a description of nodes begins with NodeName=")
 	}
 	var problems Problems
 	l := lexer{problems: &problems}
 	l.splitLine("", &logical{text: line, first: 1, starts: []int{0}})
 	file := &File{Config: spec.Config{GresTypes: config.GresTypes, Sched: config.Sched}}
-	b := builder{file: file, problems: &problems, top: newTable("the main part of the file", topKeys()), node: newTable("a NodeName record", nodeKeys()),
-		part: newTable("a PartitionName record", partKeys()), set: newTable("a NodeSet record", setKeys())}
+	b := builder{
+		file:     file,
+		problems: &problems,
+		top:      newTable("the main part of the file", topKeys()),
+		node:     newTable("a NodeName record", nodeKeys()),
+		part: newTable(
+			"a PartitionName record",
+			partKeys(),
+		),
+		set: newTable("a NodeSet record", setKeys()),
+	}
 	for _, rec := range l.records {
 		b.addRecord(rec)
 	}

@@ -141,7 +141,10 @@ func setAutoDetect(draft *gresDraft, v value) {
 		v.noteValue("NVIDIA's library is asked, as with nvml")
 		draft.AutoDetect = "nvml"
 	case "rsmi", "oneapi", "nrt":
-		v.failValue("%s is not supported: only NVIDIA's GPUs are found by themselves; write Name, Type and File", w)
+		v.failValue(
+			"%s is not supported: only NVIDIA's GPUs are found by themselves; write Name, Type and File",
+			w,
+		)
 	}
 }
 
@@ -200,7 +203,13 @@ func (g *Gres) keepLine(draft *gresDraft, problems *Problems) {
 		return
 	case draft.GRES.Name == "" && draft.Nodes.Len() == 0 && draft.AutoDetect != "":
 		if g.AutoDetect != "" && g.AutoDetect != draft.AutoDetect {
-			problems.addProblem(draft.Setting, Error, "is %s and %s for the same nodes", g.AutoDetect, draft.AutoDetect)
+			problems.addProblem(
+				draft.Setting,
+				Error,
+				"is %s and %s for the same nodes",
+				g.AutoDetect,
+				draft.AutoDetect,
+			)
 		}
 		g.AutoDetect = draft.AutoDetect
 		return
@@ -211,7 +220,12 @@ func (g *Gres) keepLine(draft *gresDraft, problems *Problems) {
 		problems.addProblem(at, Error, "Count=%d, but the files are %d", draft.count, n)
 		return
 	case draft.GRES.Links != "" && n > 1:
-		problems.addProblem(at, Error, "Links describes one device, but the files are %d: write one line for each", n)
+		problems.addProblem(
+			at,
+			Error,
+			"Links describes one device, but the files are %d: write one line for each",
+			n,
+		)
 		return
 	}
 	switch {
@@ -230,9 +244,19 @@ func (g *Gres) keepLine(draft *gresDraft, problems *Problems) {
 func (g *Gres) keepShares(draft *gresDraft, at Setting, problems *Problems) {
 	switch {
 	case draft.Multiple:
-		problems.addProblem(at, Error, "MultipleFiles is for MIG, whose instances are GPUs of their own; %s is a part of one File", draft.GRES.Name)
+		problems.addProblem(
+			at,
+			Error,
+			"MultipleFiles is for MIG, whose instances are GPUs of their own; %s is a part of one File",
+			draft.GRES.Name,
+		)
 	case len(draft.Files) > 0 && !draft.haveCount:
-		problems.addProblem(at, Error, "Count is missing: how many %s its devices have together", draft.GRES.Name)
+		problems.addProblem(
+			at,
+			Error,
+			"Count is missing: how many %s its devices have together",
+			draft.GRES.Name,
+		)
 	case draft.haveCount && draft.count < max(int64(len(draft.Files)), 1):
 		problems.addProblem(at, Error, "Count=%d is fewer than its devices", draft.count)
 	case draft.GRES.NoConsume:
@@ -252,12 +276,19 @@ func (g *Gres) findOverlaps(problems *Problems) {
 		line := &g.Lines[i]
 		for _, f := range line.Files {
 			k := slices.IndexFunc(owner[f], func(other int) bool {
-				return line.GRES.Name == g.Lines[other].GRES.Name && shareNode(line.Nodes, g.Lines[other].Nodes)
+				return line.GRES.Name == g.Lines[other].GRES.Name &&
+					shareNode(line.Nodes, g.Lines[other].Nodes)
 			})
 			if k >= 0 {
 				at := line.Setting
 				at.Key = "File"
-				problems.addProblem(at, Error, "%s belongs to %s already", f, namePlace(at, g.Lines[owner[f][k]].Setting))
+				problems.addProblem(
+					at,
+					Error,
+					"%s belongs to %s already",
+					f,
+					namePlace(at, g.Lines[owner[f][k]].Setting),
+				)
 			}
 			owner[f] = append(owner[f], i)
 		}
@@ -308,19 +339,30 @@ func (g *Gres) Merge(nodes []spec.NodeSpec) Problems {
 		if l := &g.Lines[i]; !used[i] && l.GRES.Name != "" {
 			at := l.Setting
 			at.Key = ""
-			problems.addProblem(at, Warning, "no node of this line has %s in its Gres= in slurm.conf, so the line is not used", label(l.GRES))
+			problems.addProblem(
+				at,
+				Warning,
+				"no node of this line has %s in its Gres= in slurm.conf, so the line is not used",
+				label(l.GRES),
+			)
 		}
 	}
 	return problems.sortedByLine()
 }
 
 // fillResource describes one declared resource of a node by the lines about it.
-func (g *Gres) fillResource(node string, want spec.GRESSpec, used []bool, problems *Problems) []spec.GRESSpec {
+func (g *Gres) fillResource(
+	node string,
+	want spec.GRESSpec,
+	used []bool,
+	problems *Problems,
+) []spec.GRESSpec {
 	var out []spec.GRESSpec
 	have, first := int64(0), Setting{}
 	for i := range g.Lines {
 		line := &g.Lines[i]
-		if line.GRES.Name != want.Name || !line.For(node) || (want.Type != "" && line.GRES.Type != "" && line.GRES.Type != want.Type) {
+		if line.GRES.Name != want.Name || !line.For(node) ||
+			(want.Type != "" && line.GRES.Type != "" && line.GRES.Type != want.Type) {
 			continue
 		}
 		used[i] = true
@@ -343,7 +385,15 @@ func (g *Gres) fillResource(node string, want spec.GRESSpec, used []bool, proble
 	}
 	if have != want.N {
 		first.Key = ""
-		problems.addProblem(first, Error, "%s has %d of %s by this file, but Gres= in slurm.conf says %d", node, have, label(want), want.N)
+		problems.addProblem(
+			first,
+			Error,
+			"%s has %d of %s by this file, but Gres= in slurm.conf says %d",
+			node,
+			have,
+			label(want),
+			want.N,
+		)
 	}
 	return out
 }
@@ -401,7 +451,8 @@ func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 	}
 	problems = cluster.addContainers(fsys, path.Join(dir, "job_container.conf"), problems)
 	problems = file.refusePlugstack(fsys, path.Join(dir, "plugstack.conf"), problems)
-	return cluster, cluster.addTopology(fsys, path.Join(dir, "topology.conf"), problems).sortedByLine()
+	return cluster, cluster.addTopology(fsys, path.Join(dir, "topology.conf"), problems).
+		sortedByLine()
 }
 
 func fileExists(fsys fs.FS, name string) bool {

@@ -54,8 +54,11 @@ func setContainerType(file *File, v value) {
 	case slices.Contains(containerTypes, word):
 		file.Agent.PrivateFolders = true
 	default:
-		v.failValue("%s is not supported, and to ignore it would be unsafe: jobs would share /tmp and /dev/shm; there is %s",
-			quoteShort(v.Value), strings.Join(containerTypes, " and "))
+		v.failValue(
+			"%s is not supported, and to ignore it would be unsafe: jobs would share /tmp and /dev/shm; there is %s",
+			quoteShort(v.Value),
+			strings.Join(containerTypes, " and "),
+		)
 	}
 }
 
@@ -109,7 +112,20 @@ func containerKeys() []key[containerLine] {
 }
 
 // neverPrivate are folders without which no job could start.
-var neverPrivate = []string{"/", "/bin", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"}
+var neverPrivate = []string{
+	"/",
+	"/bin",
+	"/dev",
+	"/etc",
+	"/lib",
+	"/lib64",
+	"/proc",
+	"/run",
+	"/sbin",
+	"/sys",
+	"/usr",
+	"/var",
+}
 
 func setPrivateDirs(line *containerLine, v value) {
 	var dirs []string
@@ -167,12 +183,23 @@ func ReadJobContainer(fsys fs.FS, name string) (*JobContainer, Problems) {
 		}
 		for _, d := range dirs {
 			if line.base != "" && Within(line.base, d) {
-				problems.addProblem(at, Error, "BasePath %s lies in %s, which is private to each job: put it elsewhere", line.base, d)
+				problems.addProblem(
+					at,
+					Error,
+					"BasePath %s lies in %s, which is private to each job: put it elsewhere",
+					line.base,
+					d,
+				)
 			}
 		}
 	}
-	if readable && !slices.ContainsFunc(container.lines, func(l containerLine) bool { return l.base != "" }) {
-		problems.addProblem(Setting{File: name}, Error, "BasePath is missing: the folder in which the private folders of jobs are made")
+	if readable &&
+		!slices.ContainsFunc(container.lines, func(l containerLine) bool { return l.base != "" }) {
+		problems.addProblem(
+			Setting{File: name},
+			Error,
+			"BasePath is missing: the folder in which the private folders of jobs are made",
+		)
 	}
 	return container, problems.sortedByLine()
 }
@@ -221,12 +248,20 @@ func (c *Cluster) addContainers(fsys fs.FS, name string, problems Problems) Prob
 	there := fileExists(fsys, name)
 	switch {
 	case c.Agent.PrivateFolders && !there:
-		problems.addProblem(Setting{File: c.File.Name, Key: "JobContainerType"}, Error, "job_container.conf is missing beside slurm.conf: it names BasePath")
+		problems.addProblem(
+			Setting{File: c.File.Name, Key: "JobContainerType"},
+			Error,
+			"job_container.conf is missing beside slurm.conf: it names BasePath",
+		)
 	case c.Agent.PrivateFolders:
 		jc, more := ReadJobContainer(fsys, name)
 		c.Containers, problems = jc, append(problems, more...)
 	case there:
-		problems.addProblem(Setting{File: name}, Warning, "has no effect without JobContainerType=job_container/tmpfs in slurm.conf")
+		problems.addProblem(
+			Setting{File: name},
+			Warning,
+			"has no effect without JobContainerType=job_container/tmpfs in slurm.conf",
+		)
 	}
 	return problems
 }

@@ -61,7 +61,13 @@ func (l *lexer) readFile(name string, from Setting) {
 	}
 	l.files++
 	if len(l.open) >= maxDepth || l.files > maxFiles {
-		l.problems.addProblem(at, Error, "more than %d files or %d levels of Include", maxFiles, maxDepth)
+		l.problems.addProblem(
+			at,
+			Error,
+			"more than %d files or %d levels of Include",
+			maxFiles,
+			maxDepth,
+		)
 		return
 	}
 	data, mode, err := read(l.fsys, name)
@@ -143,7 +149,11 @@ func (l *lexer) joinLines(name, data string) {
 		g, quoted = logical{}, false
 	}
 	if len(g.starts) > 0 {
-		l.problems.addProblem(Setting{File: name, Line: n}, Error, `the file ends after a "\" that continues the line`)
+		l.problems.addProblem(
+			Setting{File: name, Line: n},
+			Error,
+			`the file ends after a "\" that continues the line`,
+		)
 		l.splitLine(name, &g)
 	}
 }
@@ -188,7 +198,8 @@ func (l *lexer) splitLine(name string, g *logical) {
 	if at == len(text) {
 		return
 	}
-	if word := text[at:keyEnd(text, at)]; strings.EqualFold(word, "include") && !strings.HasPrefix(strings.TrimLeft(text[at+len(word):], " \t"), "=") {
+	if word := text[at:keyEnd(text, at)]; strings.EqualFold(word, "include") &&
+		!strings.HasPrefix(strings.TrimLeft(text[at+len(word):], " \t"), "=") {
 		l.followInclude(here(at), strings.TrimSpace(text[at+len(word):]))
 		return
 	}
@@ -236,7 +247,9 @@ func readSetting(text string, at int) (setting Setting, next int, reason string)
 		if p == end && p < len(text) { // a strange character inside the word
 			return Setting{}, p, "expected Key=value, found " + quoteShort(text[at:])
 		}
-		return Setting{}, p, quoteShort(text[at:end]) + " has no value; expected Key=value (put a value with blanks in double quotes)"
+		return Setting{}, p, quoteShort(
+			text[at:end],
+		) + " has no value; expected Key=value (put a value with blanks in double quotes)"
 	}
 	p++
 	v := skip(text, p)
@@ -261,8 +274,11 @@ func readSetting(text string, at int) (setting Setting, next int, reason string)
 		}
 	}
 	setting.Value = text[v:next]
-	if k := keyEnd(setting.Value, 0); v > p && k > 0 && k < len(setting.Value) && setting.Value[k] == '=' {
-		return setting, next, "its value is missing: " + quoteShort(setting.Value) + " is the next setting"
+	if k := keyEnd(setting.Value, 0); v > p && k > 0 && k < len(setting.Value) &&
+		setting.Value[k] == '=' {
+		return setting, next, "its value is missing: " + quoteShort(
+			setting.Value,
+		) + " is the next setting"
 	}
 	return setting, next, ""
 }

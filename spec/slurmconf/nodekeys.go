@@ -101,9 +101,21 @@ type downDraft struct {
 
 func downKeys() []key[downDraft] {
 	return []key[downDraft]{
-		{"DownNodes", implemented, "", "", func(d *downDraft, v value) { d.at, d.nodes = v.Setting, v.Value }},
+		{
+			"DownNodes",
+			implemented,
+			"",
+			"",
+			func(d *downDraft, v value) { d.at, d.nodes = v.Setting, v.Value },
+		},
 		{"Reason", implemented, "", "", setText(func(d *downDraft) *string { return &d.reason })},
-		{"State", implemented, "", "", oneOf("DOWN|DRAIN|FAIL|FAILING|FUTURE", func(d *downDraft) *string { return &d.state })},
+		{
+			"State",
+			implemented,
+			"",
+			"",
+			oneOf("DOWN|DRAIN|FAIL|FAILING|FUTURE", func(d *downDraft) *string { return &d.state }),
+		},
 	}
 }
 
@@ -115,7 +127,13 @@ type setDraft struct {
 
 func setKeys() []key[setDraft] {
 	return []key[setDraft]{
-		{"NodeSet", implemented, "", "", func(d *setDraft, v value) { d.at, d.name = v.Setting, v.Value }},
+		{
+			"NodeSet",
+			implemented,
+			"",
+			"",
+			func(d *setDraft, v value) { d.at, d.name = v.Setting, v.Value },
+		},
 		{"Feature", implemented, "", "", setText(func(d *setDraft) *string { return &d.feature })},
 		{"Nodes", implemented, "", "", setText(func(d *setDraft) *string { return &d.nodes })},
 	}

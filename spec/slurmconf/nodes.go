@@ -50,7 +50,13 @@ func (b *builder) buildNodes() map[string]int {
 			b.file.Config.Nodes = append(b.file.Config.Nodes, node)
 		}
 		if len(again) > 0 {
-			b.problems.addProblem(draft.at, Error, "%s stands in the record of %s already", hostlist.Fold(again), namePlace(draft.at, lines[again[0]]))
+			b.problems.addProblem(
+				draft.at,
+				Error,
+				"%s stands in the record of %s already",
+				hostlist.Fold(again),
+				namePlace(draft.at, lines[again[0]]),
+			)
 		}
 	}
 	for _, d := range b.downs {
@@ -94,7 +100,13 @@ func (b *builder) pairWithNodes(draft *nodeDraft, key, expr string, otherwise []
 	case len(got) == len(otherwise):
 		return got
 	default:
-		b.problems.addProblem(draft.setting(key), Error, "%d names for %d nodes", len(got), len(otherwise))
+		b.problems.addProblem(
+			draft.setting(key),
+			Error,
+			"%d names for %d nodes",
+			len(got),
+			len(otherwise),
+		)
 	}
 	return otherwise
 }
@@ -111,13 +123,24 @@ func (b *builder) readPorts(draft *nodeDraft, n int) []uint32 {
 	}
 	names, err := hostlist.Expand(draft.ports)
 	if err != nil || (len(names) != 1 && len(names) != n) {
-		b.problems.addProblem(draft.setting("Port"), Error, "%s: expected one port, or one for each of %d nodes", quoteShort(draft.ports), n)
+		b.problems.addProblem(
+			draft.setting("Port"),
+			Error,
+			"%s: expected one port, or one for each of %d nodes",
+			quoteShort(draft.ports),
+			n,
+		)
 		return out
 	}
 	for i := range out {
 		p, err := strconv.ParseUint(names[min(i, len(names)-1)], 10, 16)
 		if err != nil || p == 0 {
-			b.problems.addProblem(draft.setting("Port"), Error, "%s is no port", quoteShort(names[min(i, len(names)-1)]))
+			b.problems.addProblem(
+				draft.setting("Port"),
+				Error,
+				"%s is no port",
+				quoteShort(names[min(i, len(names)-1)]),
+			)
 			return out
 		}
 		out[i] = uint32(p)
@@ -127,11 +150,27 @@ func (b *builder) readPorts(draft *nodeDraft, n int) []uint32 {
 
 // fillShape fills sockets, cores and threads, and checks them against CPUs.
 func (b *builder) fillShape(draft *nodeDraft) {
-	draft.Boards, draft.CoresPerSocket, draft.ThreadsPerCore = max(1, draft.Boards), max(1, draft.CoresPerSocket), max(1, draft.ThreadsPerCore)
+	draft.Boards, draft.CoresPerSocket, draft.ThreadsPerCore = max(
+		1,
+		draft.Boards,
+	), max(
+		1,
+		draft.CoresPerSocket,
+	), max(
+		1,
+		draft.ThreadsPerCore,
+	)
 	perSocket := draft.CoresPerSocket * draft.ThreadsPerCore
 	switch {
 	case draft.Sockets > 0 && draft.socketsPerBoard > 0 && draft.Sockets != draft.Boards*draft.socketsPerBoard:
-		b.problems.addProblem(draft.setting("Sockets"), Error, "%d sockets are not %d boards of %d", draft.Sockets, draft.Boards, draft.socketsPerBoard)
+		b.problems.addProblem(
+			draft.setting("Sockets"),
+			Error,
+			"%d sockets are not %d boards of %d",
+			draft.Sockets,
+			draft.Boards,
+			draft.socketsPerBoard,
+		)
 	case draft.Sockets > 0:
 	case draft.socketsPerBoard > 0:
 		draft.Sockets = draft.Boards * draft.socketsPerBoard
@@ -145,19 +184,43 @@ func (b *builder) fillShape(draft *nodeDraft) {
 	case draft.Sockets, cores, threads:
 		draft.CPUs = draft.cpus
 	default:
-		b.problems.addProblem(draft.setting("CPUs"), Error, "%d is neither the number of sockets (%d) nor of cores (%d) nor of threads (%d)", draft.cpus, draft.Sockets, cores, threads)
+		b.problems.addProblem(
+			draft.setting("CPUs"),
+			Error,
+			"%d is neither the number of sockets (%d) nor of cores (%d) nor of threads (%d)",
+			draft.cpus,
+			draft.Sockets,
+			cores,
+			threads,
+		)
 	}
 	if draft.Mem == 0 {
 		draft.Mem = 1
 		if b.file.Config.Sched.Memory && draft.State != "FUTURE" {
-			b.problems.addProblem(draft.setting("RealMemory"), Warning, "is not given, so it is Slurm's default of 1 MB, and no job will fit")
+			b.problems.addProblem(
+				draft.setting("RealMemory"),
+				Warning,
+				"is not given, so it is Slurm's default of 1 MB, and no job will fit",
+			)
 		}
 	}
 	if draft.MemSpecLimit >= draft.Mem && draft.MemSpecLimit > 0 {
-		b.problems.addProblem(draft.setting("MemSpecLimit"), Error, "%s are kept from jobs, but the node has %s", format.TRESMemory(draft.MemSpecLimit), format.TRESMemory(draft.Mem))
+		b.problems.addProblem(
+			draft.setting("MemSpecLimit"),
+			Error,
+			"%s are kept from jobs, but the node has %s",
+			format.TRESMemory(draft.MemSpecLimit),
+			format.TRESMemory(draft.Mem),
+		)
 	}
 	if draft.CoreSpecCount >= cores && draft.CoreSpecCount > 0 {
-		b.problems.addProblem(draft.setting("CoreSpecCount"), Error, "%d cores are kept from jobs, but the node has %d", draft.CoreSpecCount, cores)
+		b.problems.addProblem(
+			draft.setting("CoreSpecCount"),
+			Error,
+			"%d cores are kept from jobs, but the node has %d",
+			draft.CoreSpecCount,
+			cores,
+		)
 	}
 	b.checkReservedCPUs(draft, threads)
 	if draft.Weight == 0 {
@@ -185,11 +248,22 @@ func (b *builder) checkReservedCPUs(draft *nodeDraft, threads int64) {
 	case draft.CoreSpecCount > 0:
 		b.problems.addProblem(setting, Error, "cannot be combined with CoreSpecCount")
 	case int64(whole.Last()) >= draft.CPUs:
-		b.problems.addProblem(setting, Error, "CPU %d is kept from jobs, but the node has %d", draft.Reserved.Last(), draft.CPUs)
+		b.problems.addProblem(
+			setting,
+			Error,
+			"CPU %d is kept from jobs, but the node has %d",
+			draft.Reserved.Last(),
+			draft.CPUs,
+		)
 	case int64(whole.Count()) == draft.CPUs:
 		b.problems.addProblem(setting, Error, "no CPU is left for jobs")
 	case whole.Count() != draft.Reserved.Count():
-		b.problems.addProblem(setting, Warning, "whole cores are kept from jobs: %s", whole.Ranges())
+		b.problems.addProblem(
+			setting,
+			Warning,
+			"whole cores are kept from jobs: %s",
+			whole.Ranges(),
+		)
 	}
 	draft.Reserved, draft.CPUSpecList = whole.Trim(), whole.Ranges()
 }
@@ -200,7 +274,13 @@ func (b *builder) nodeGres(draft *nodeDraft) {
 	for _, gres := range draft.gres {
 		if !slices.Contains(b.file.Config.GresTypes, gres.Name) {
 			if near := nearestName(gres.Name, b.file.Config.GresTypes); near != "" {
-				b.problems.addProblem(draft.setting("Gres"), Error, "%s is not in GresTypes; did you mean %s?", gres.Name, near)
+				b.problems.addProblem(
+					draft.setting("Gres"),
+					Error,
+					"%s is not in GresTypes; did you mean %s?",
+					gres.Name,
+					near,
+				)
 			} else {
 				b.problems.addProblem(draft.setting("Gres"), Error, "%s is not in GresTypes", gres.Name)
 			}
@@ -221,13 +301,38 @@ func (b *builder) nodeShares(draft *nodeDraft) {
 		case !spec.Shares(gres.Name):
 			continue
 		case gpus == 0:
-			b.problems.addProblem(draft.setting("Gres"), Error, "%s is a part of a GPU, and the node has none: write gpu:N,%s:%d", gres.Name, gres.Name, gres.N)
+			b.problems.addProblem(
+				draft.setting("Gres"),
+				Error,
+				"%s is a part of a GPU, and the node has none: write gpu:N,%s:%d",
+				gres.Name,
+				gres.Name,
+				gres.N,
+			)
 		case gres.NoConsume:
-			b.problems.addProblem(draft.setting("Gres"), Error, "%s: what of a GPU is shared is counted, so it cannot be no_consume", gres.Name)
+			b.problems.addProblem(
+				draft.setting("Gres"),
+				Error,
+				"%s: what of a GPU is shared is counted, so it cannot be no_consume",
+				gres.Name,
+			)
 		case gres.N < gpus:
-			b.problems.addProblem(draft.setting("Gres"), Error, "%s:%d is less than one for each of %d GPUs", gres.Name, gres.N, gpus)
+			b.problems.addProblem(
+				draft.setting("Gres"),
+				Error,
+				"%s:%d is less than one for each of %d GPUs",
+				gres.Name,
+				gres.N,
+				gpus,
+			)
 		case name != "" && name != gres.Name:
-			b.problems.addProblem(draft.setting("Gres"), Error, "%s and %s: the GPUs of a node are shared in one way", name, gres.Name)
+			b.problems.addProblem(
+				draft.setting("Gres"),
+				Error,
+				"%s and %s: the GPUs of a node are shared in one way",
+				name,
+				gres.Name,
+			)
 		}
 		name = gres.Name
 	}
@@ -252,7 +357,8 @@ func parseGres(v value) []spec.GRESSpec {
 		parts := strings.Split(body, ":")
 		gres := spec.GRESSpec{Name: parts[0], N: 1}
 		parts = parts[1:]
-		if k := len(parts); k > 0 && parts[k-1] != "" && parts[k-1][0] >= '0' && parts[k-1][0] <= '9' {
+		if k := len(parts); k > 0 && parts[k-1] != "" && parts[k-1][0] >= '0' &&
+			parts[k-1][0] <= '9' {
 			n, err := format.ParseCount(parts[k-1])
 			switch {
 			case err == nil:
@@ -276,7 +382,10 @@ func parseGres(v value) []spec.GRESSpec {
 			v.failValue("%s: expected name[:type][:count]", quoteShort(item))
 			continue
 		}
-		if slices.ContainsFunc(out, func(o spec.GRESSpec) bool { return o.Name == gres.Name && o.Type == gres.Type }) {
+		if slices.ContainsFunc(
+			out,
+			func(o spec.GRESSpec) bool { return o.Name == gres.Name && o.Type == gres.Type },
+		) {
 			v.failValue("%s is named twice", quoteShort(body))
 			continue
 		}
@@ -343,7 +452,13 @@ func (b *builder) unknownNodes(setting Setting, unknown []string) {
 	if near := nearestName(unknown[0], known); near != "" && len(unknown) == 1 {
 		hint = "; did you mean " + near + "?"
 	}
-	b.problems.addProblem(setting, Error, "no NodeName record has %s%s", shorten(hostlist.Fold(unknown)), hint)
+	b.problems.addProblem(
+		setting,
+		Error,
+		"no NodeName record has %s%s",
+		shorten(hostlist.Fold(unknown)),
+		hint,
+	)
 }
 
 func shorten(s string) string {
@@ -359,7 +474,8 @@ func expandDevices(expr string) ([]string, string) {
 	var out []string
 	for _, item := range outsideBrackets(expr) {
 		dir, base := path.Split(item)
-		if !strings.HasPrefix(dir, "/") || path.Clean(dir) != strings.TrimSuffix(dir, "/") && dir != "/" {
+		if !strings.HasPrefix(dir, "/") ||
+			path.Clean(dir) != strings.TrimSuffix(dir, "/") && dir != "/" {
 			return nil, quoteShort(item) + " is no absolute path"
 		}
 		for i := range len(dir) {

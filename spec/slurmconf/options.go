@@ -121,7 +121,11 @@ func controllerParams() []option {
 		{"idle_on_node_suspend", implemented, ""},
 		{"max_dbd_msg_action", meaningless, "the ledger is the buffer while accounting is away"},
 		{"max_powered_nodes", implemented, ""},
-		{"no_quick_restart", meaningless, "a second controller cannot take the data folder of the first"},
+		{
+			"no_quick_restart",
+			meaningless,
+			"a second controller cannot take the data folder of the first",
+		},
 		{"node_reg_mem_percent", unsupported, "a node with less memory than configured is drained"},
 		{"power_save_interval", meaningless, tick},
 		{"power_save_min_interval", meaningless, tick},
@@ -131,7 +135,11 @@ func controllerParams() []option {
 		{"requeue_unfenced", implemented, ""},
 		{"rl_bucket_size", implemented, ""},
 		{"rl_enable", implemented, ""},
-		{"rl_log_freq", meaningless, "refused calls are counted in muster_api_refused_total, not logged"},
+		{
+			"rl_log_freq",
+			meaningless,
+			"refused calls are counted in muster_api_refused_total, not logged",
+		},
 		{"rl_refill_period", implemented, ""},
 		{"rl_refill_rate", implemented, ""},
 		{"rl_table_size", implemented, ""},
@@ -148,7 +156,11 @@ func agentParams() []option {
 		{"contain_spank", unsupported, "SPANK plugins are not loaded"},
 		{"l3cache_as_socket", unsupported, why},
 		{"numa_node_as_socket", unsupported, why},
-		{"shutdown_on_reboot", unsupported, "an agent that was told to reboot its node goes on until it is ended"},
+		{
+			"shutdown_on_reboot",
+			unsupported,
+			"an agent that was told to reboot its node goes on until it is ended",
+		},
 	}
 }
 
@@ -168,7 +180,11 @@ func selectParams() []option {
 		{"CR_Socket_Memory", refused, "jobs would share sockets"},
 		{"ENFORCE_BINDING_GRES", unsupported, gres},
 		{"LL_SHARED_GRES", implemented, ""},
-		{"MULTIPLE_SHARING_GRES_PJ", unsupported, "what a job asks for of shard, mps or vram is of one GPU of each node"},
+		{
+			"MULTIPLE_SHARING_GRES_PJ",
+			unsupported,
+			"what a job asks for of shard, mps or vram is of one GPU of each node",
+		},
 		{"ONE_TASK_PER_SHARING_GRES", unsupported, "all tasks of a job share its part of a GPU"},
 	}
 }
@@ -184,7 +200,11 @@ func topologyParams() []option {
 		{"RoutePart", meaningless, routes},
 		{"RouteTree", meaningless, routes},
 		{"SwitchAsNodeRank", unsupported, ranks},
-		{"TopoMaxSizeUnroll", unsupported, "a job that takes a range of nodes is put into as few blocks as its least number needs"},
+		{
+			"TopoMaxSizeUnroll",
+			unsupported,
+			"a job that takes a range of nodes is put into as few blocks as its least number needs",
+		},
 		{"TopoOptional", implemented, ""},
 	}
 }

@@ -16,17 +16,35 @@ func (b *builder) buildPartitions(at map[string]int) {
 	for i := range b.parts {
 		draft := &b.parts[i]
 		if before, twice := lines[draft.Name]; twice {
-			b.problems.addProblem(draft.at, Error, "%s is defined on %s already", draft.Name, namePlace(draft.at, before))
+			b.problems.addProblem(
+				draft.at,
+				Error,
+				"%s is defined on %s already",
+				draft.Name,
+				namePlace(draft.at, before),
+			)
 			continue
 		}
 		lines[draft.Name] = draft.at
 		if hostlist.CheckName(draft.Name) != nil {
-			b.problems.addProblem(draft.at, Error, "%s is no name for a partition", quoteShort(draft.Name))
+			b.problems.addProblem(
+				draft.at,
+				Error,
+				"%s is no name for a partition",
+				quoteShort(draft.Name),
+			)
 		}
 		b.completePartition(draft)
 		if draft.Default {
 			if byDefault != nil {
-				b.problems.addProblem(draft.at, Error, "%s and %s (%s) are both Default=YES", draft.Name, byDefault.Name, namePlace(draft.at, byDefault.at))
+				b.problems.addProblem(
+					draft.at,
+					Error,
+					"%s and %s (%s) are both Default=YES",
+					draft.Name,
+					byDefault.Name,
+					namePlace(draft.at, byDefault.at),
+				)
 			}
 			byDefault = draft
 		}
@@ -92,7 +110,13 @@ func (b *builder) completePartition(draft *partDraft) {
 		b.problems.addProblem(s("DefaultTime"), Error, "is longer than MaxTime")
 	}
 	if draft.MaxNodes > 0 && draft.MinNodes > draft.MaxNodes {
-		b.problems.addProblem(s("MinNodes"), Error, "%d is above MaxNodes, %d", draft.MinNodes, draft.MaxNodes)
+		b.problems.addProblem(
+			s("MinNodes"),
+			Error,
+			"%d is above MaxNodes, %d",
+			draft.MinNodes,
+			draft.MaxNodes,
+		)
 	}
 	if draft.DefMemPerCPU != 0 && draft.DefMemPerNode != 0 {
 		b.problems.addProblem(s("DefMemPerNode"), Error, "cannot be combined with DefMemPerCPU")
@@ -116,8 +140,14 @@ func (b *builder) nodeSets(at map[string]int) map[string][]int {
 			b.problems.addProblem(draft.at, Error, "%s is defined twice", draft.name)
 			continue
 		}
-		if _, isNode := at[draft.name]; isNode || strings.EqualFold(draft.name, "ALL") || hostlist.CheckName(draft.name) != nil {
-			b.problems.addProblem(draft.at, Error, "%s is no name for a set: it is taken or not a plain name", quoteShort(draft.name))
+		if _, isNode := at[draft.name]; isNode || strings.EqualFold(draft.name, "ALL") ||
+			hostlist.CheckName(draft.name) != nil {
+			b.problems.addProblem(
+				draft.at,
+				Error,
+				"%s is no name for a set: it is taken or not a plain name",
+				quoteShort(draft.name),
+			)
 			continue
 		}
 		if draft.feature == "" && draft.nodes == "" {
@@ -136,7 +166,12 @@ func (b *builder) nodeSets(at map[string]int) map[string][]int {
 				}
 			}
 			if len(places) == found && b.file.Config.MaxNodes == 0 { // else one may be added
-				b.problems.addProblem(draft.at, Warning, "no node has the feature %s", quoteShort(draft.feature))
+				b.problems.addProblem(
+					draft.at,
+					Warning,
+					"no node has the feature %s",
+					quoteShort(draft.feature),
+				)
 			}
 		}
 		slices.Sort(places)
@@ -146,7 +181,12 @@ func (b *builder) nodeSets(at map[string]int) map[string][]int {
 }
 
 // resolveNodes resolves Nodes= to places in Config.Nodes, in their order.
-func (b *builder) resolveNodes(setting Setting, expr string, at map[string]int, sets map[string][]int) []int {
+func (b *builder) resolveNodes(
+	setting Setting,
+	expr string,
+	at map[string]int,
+	sets map[string][]int,
+) []int {
 	var places []int
 	if strings.EqualFold(expr, "ALL") {
 		for k := range b.file.Config.Nodes {
@@ -179,5 +219,8 @@ func (b *builder) resolveNodes(setting Setting, expr string, at map[string]int, 
 // brokenNodes tells that some NodeName could not be read: then missing nodes
 // are a consequence and no news.
 func (b *builder) brokenNodes() bool {
-	return slices.ContainsFunc(*b.problems, func(p Problem) bool { return p.Key == "NodeName" && p.Severity == Error })
+	return slices.ContainsFunc(
+		*b.problems,
+		func(p Problem) bool { return p.Key == "NodeName" && p.Severity == Error },
+	)
 }

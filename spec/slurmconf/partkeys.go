@@ -118,7 +118,11 @@ func setOldPriority(draft *partDraft, v value) {
 	if !ok {
 		return
 	}
-	v.noteValue("old name: read as PriorityTier=%d PriorityJobFactor=%d, unless they are given", n, n)
+	v.noteValue(
+		"old name: read as PriorityTier=%d PriorityJobFactor=%d, unless they are given",
+		n,
+		n,
+	)
 	if !draft.haveTier {
 		draft.PriorityTier = uint32(n)
 	}

@@ -98,7 +98,14 @@ func setKeepStates(file *File, v value) {
 		inner.Value = w
 		if s, ok := inner.parseWord("CLOUD|DOWN|DRAIN|DYNAMIC_FUTURE|DYNAMIC_NORM|FAIL|INVALID_REG|MAINTENANCE|NOT_RESPONDING|PERFCTRS|PLANNED|RESERVED"); ok {
 			switch s {
-			case "CLOUD", "DOWN", "DRAIN", "FAIL", "INVALID_REG", "NOT_RESPONDING", "RESERVED", "MAINTENANCE":
+			case "CLOUD",
+				"DOWN",
+				"DRAIN",
+				"FAIL",
+				"INVALID_REG",
+				"NOT_RESPONDING",
+				"RESERVED",
+				"MAINTENANCE":
 				file.power.KeepStates = append(file.power.KeepStates, s)
 			default:
 				inner.warnValue("%s is not supported: no node is kept up for it", s)
@@ -124,12 +131,24 @@ func (b *builder) finishPower(names map[string]int) {
 		b.unknownNodes(power.keepAt, unknown)
 	}
 	for _, name := range power.KeepParts {
-		if !slices.ContainsFunc(file.Config.Partitions, func(s spec.PartitionSpec) bool { return s.Name == name }) {
-			b.problems.addProblem(power.partsAt, Error, "there is no partition %s", quoteShort(name))
+		if !slices.ContainsFunc(
+			file.Config.Partitions,
+			func(s spec.PartitionSpec) bool { return s.Name == name },
+		) {
+			b.problems.addProblem(
+				power.partsAt,
+				Error,
+				"there is no partition %s",
+				quoteShort(name),
+			)
 		}
 	}
 	if power.IdleAfter > 0 && !power.On() {
-		b.problems.addProblem(power.suspendAt, Warning, "has no effect without both SuspendProgram and ResumeProgram: nodes are not powered down")
+		b.problems.addProblem(
+			power.suspendAt,
+			Warning,
+			"has no effect without both SuspendProgram and ResumeProgram: nodes are not powered down",
+		)
 	}
 	c := power.PowerConfig
 	file.Config.Power = &c

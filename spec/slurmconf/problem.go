@@ -97,7 +97,16 @@ func (e *RefusedError) Error() string {
 }
 
 func (ps *Problems) addProblem(at Setting, s Severity, format string, args ...any) {
-	*ps = append(*ps, Problem{File: at.File, Line: at.Line, Key: at.Key, Severity: s, Text: fmt.Sprintf(format, args...)})
+	*ps = append(
+		*ps,
+		Problem{
+			File:     at.File,
+			Line:     at.Line,
+			Key:      at.Key,
+			Severity: s,
+			Text:     fmt.Sprintf(format, args...),
+		},
+	)
 }
 
 // sortedByLine orders by file and line; what was found first on a line stays first.

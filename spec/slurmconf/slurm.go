@@ -90,11 +90,27 @@ func (f *File) Value(key string) (string, bool) {
 // problems hold an Error.
 func Read(fsys fs.FS, name string) (*File, Problems) {
 	var problems Problems
-	file := &File{Name: name, Config: defaultSettings(), Agent: Agent{SampleEvery: 30 * spec.Second},
-		power: powerDraft{PowerConfig: spec.PowerConfig{DownRate: 60, UpRate: 300}}}
-	b := builder{file: file, problems: &problems, top: newTable("the main part of the file", topKeys()),
-		node: newTable("a NodeName record", nodeKeys()), part: newTable("a PartitionName record", partKeys()),
-		set: newTable("a NodeSet record", setKeys()), down: newTable("a DownNodes record", downKeys())}
+	file := &File{
+		Name:   name,
+		Config: defaultSettings(),
+		Agent:  Agent{SampleEvery: 30 * spec.Second},
+		power:  powerDraft{PowerConfig: spec.PowerConfig{DownRate: 60, UpRate: 300}},
+	}
+	b := builder{
+		file:     file,
+		problems: &problems,
+		top:      newTable("the main part of the file", topKeys()),
+		node: newTable(
+			"a NodeName record",
+			nodeKeys(),
+		),
+		part: newTable("a PartitionName record", partKeys()),
+		set: newTable(
+			"a NodeSet record",
+			setKeys(),
+		),
+		down: newTable("a DownNodes record", downKeys()),
+	}
 	b.top.also = []string{"NodeName", "PartitionName", "NodeSet", "DownNodes", "Include"}
 	recs, _ := lexFiles(fsys, name, &problems)
 	for _, rec := range recs {
@@ -108,7 +124,11 @@ func Read(fsys fs.FS, name string) (*File, Problems) {
 func lexFiles(fsys fs.FS, name string, problems *Problems) ([]Record, []fileMode) {
 	l := lexer{fsys: fsys, base: path.Dir(name), problems: problems}
 	if !fs.ValidPath(name) {
-		problems.addProblem(Setting{File: name}, Error, "is no path in a file system whose root is /; write it without the leading /")
+		problems.addProblem(
+			Setting{File: name},
+			Error,
+			"is no path in a file system whose root is /; write it without the leading /",
+		)
 		return nil, nil
 	}
 	l.readFile(name, Setting{})
@@ -119,15 +139,44 @@ func lexFiles(fsys fs.FS, name string, problems *Problems) ([]Record, []fileMode
 func defaultSettings() spec.Config {
 	return spec.Config{
 		SlurmUser: "root",
-		Priority: spec.PriorityConfig{MaxAge: 7 * spec.Day, HalfLife: 7 * spec.Day, CalcPeriod: 5 * spec.Minute,
-			UsageReset: "NONE"},
-		Limits: spec.JobLimits{MaxJobCount: 10_000, MaxArraySize: 1001, MaxJobID: 67_043_328, FirstJobID: 1, MaxScript: 4 << 20,
-			MaxTasksPerNode: 512, EnforcePart: "NO", MaxBatchRequeue: 5, JobRequeue: true},
-		Timing: spec.Timing{KillWait: 30 * spec.Second, MinJobAge: 300 * spec.Second, NodeTimeout: 300 * spec.Second,
-			UnkillableAfter: 60 * spec.Second, ControllerTimeout: 120 * spec.Second},
-		Sched: spec.SchedConfig{Backfill: true, BFWindow: spec.Day, BFResolution: spec.Minute, BFMaxJobTest: 500,
-			BFInterval: 30 * spec.Second, QueueDepth: 100, Interval: 60 * spec.Second, Cores: true, Memory: true,
-			PreemptType: "preempt/none", PreemptMode: "OFF", ArrayResv: 20},
+		Priority: spec.PriorityConfig{
+			MaxAge:     7 * spec.Day,
+			HalfLife:   7 * spec.Day,
+			CalcPeriod: 5 * spec.Minute,
+			UsageReset: "NONE",
+		},
+		Limits: spec.JobLimits{
+			MaxJobCount:     10_000,
+			MaxArraySize:    1001,
+			MaxJobID:        67_043_328,
+			FirstJobID:      1,
+			MaxScript:       4 << 20,
+			MaxTasksPerNode: 512,
+			EnforcePart:     "NO",
+			MaxBatchRequeue: 5,
+			JobRequeue:      true,
+		},
+		Timing: spec.Timing{
+			KillWait:          30 * spec.Second,
+			MinJobAge:         300 * spec.Second,
+			NodeTimeout:       300 * spec.Second,
+			UnkillableAfter:   60 * spec.Second,
+			ControllerTimeout: 120 * spec.Second,
+		},
+		Sched: spec.SchedConfig{
+			Backfill:     true,
+			BFWindow:     spec.Day,
+			BFResolution: spec.Minute,
+			BFMaxJobTest: 500,
+			BFInterval:   30 * spec.Second,
+			QueueDepth:   100,
+			Interval:     60 * spec.Second,
+			Cores:        true,
+			Memory:       true,
+			PreemptType:  "preempt/none",
+			PreemptMode:  "OFF",
+			ArrayResv:    20,
+		},
 	}
 }
 
@@ -162,7 +211,10 @@ func (b *builder) addRecord(rec Record) {
 		}
 	}
 	for _, s := range rec {
-		b.file.Config.Raw = append(b.file.Config.Raw, spec.KeyValue{Key: s.Key, Value: s.Value, Record: kind})
+		b.file.Config.Raw = append(
+			b.file.Config.Raw,
+			spec.KeyValue{Key: s.Key, Value: s.Value, Record: kind},
+		)
 	}
 	switch {
 	case strings.EqualFold(first.Key, "NodeName"):
@@ -202,7 +254,12 @@ func applyAll[T any](to *T, t *table[T], rec Record, problems *Problems, others 
 	for i, setting := range rec {
 		for _, before := range rec[:i] {
 			if strings.EqualFold(before.Key, setting.Key) {
-				problems.addProblem(setting, Error, "is given twice in this record; first on %s", namePlace(setting, before))
+				problems.addProblem(
+					setting,
+					Error,
+					"is given twice in this record; first on %s",
+					namePlace(setting, before),
+				)
 			}
 		}
 		applySetting(to, t, setting, problems, others...)
@@ -213,14 +270,24 @@ func applyAll[T any](to *T, t *table[T], rec Record, problems *Problems, others 
 func (b *builder) main(rec Record) {
 	setting := rec[0]
 	if len(rec) > 1 {
-		b.problems.addProblem(rec[1], Error, "a line of this kind holds one setting; %s stands on it already", setting.Key)
+		b.problems.addProblem(
+			rec[1],
+			Error,
+			"a line of this kind holds one setting; %s stands on it already",
+			setting.Key,
+		)
 	}
 	if b.explainStray(setting) {
 		return
 	}
 	low := strings.ToLower(setting.Key)
 	if before, again := b.seen[low]; again && low != "slurmctldhost" {
-		b.problems.addProblem(setting, Warning, "is given again; this value replaces the one of %s", namePlace(setting, before))
+		b.problems.addProblem(
+			setting,
+			Warning,
+			"is given again; this value replaces the one of %s",
+			namePlace(setting, before),
+		)
 	}
 	if b.seen == nil {
 		b.seen = make(map[string]Setting)
@@ -233,13 +300,21 @@ func (b *builder) main(rec Record) {
 // continuation ended early: in Slurm, too, a line that holds only a comment
 // ends it.
 func (b *builder) explainStray(setting Setting) bool {
-	if _, ok := b.top.findKey(setting.Key); ok || b.lastKind == "" || setting.File != b.lastStart.File {
+	if _, ok := b.top.findKey(setting.Key); ok || b.lastKind == "" ||
+		setting.File != b.lastStart.File {
 		return false
 	}
 	_, inNode := b.node.findKey(setting.Key)
 	_, inPart := b.part.findKey(setting.Key)
-	if inNode && strings.EqualFold(b.lastKind, "NodeName") || inPart && strings.EqualFold(b.lastKind, "PartitionName") {
-		b.problems.addProblem(setting, Error, `belongs to the %s record of line %d, which has ended: every line of it but the last needs a "\" at its end, before any comment`, b.lastStart.Key, b.lastStart.Line)
+	if inNode && strings.EqualFold(b.lastKind, "NodeName") ||
+		inPart && strings.EqualFold(b.lastKind, "PartitionName") {
+		b.problems.addProblem(
+			setting,
+			Error,
+			`belongs to the %s record of line %d, which has ended: every line of it but the last needs a "\" at its end, before any comment`,
+			b.lastStart.Key,
+			b.lastStart.Line,
+		)
 		return true
 	}
 	return false
@@ -268,17 +343,43 @@ func (b *builder) finishConfig() {
 		if kind, ok := strings.CutPrefix(t, "gres/"); ok {
 			kind, _, _ = strings.Cut(kind, ":")
 			if !slices.Contains(config.GresTypes, kind) {
-				b.problems.addProblem(b.seen["accountingstoragetres"], Error, "gres/%s: GresTypes does not name %s", kind, kind)
+				b.problems.addProblem(
+					b.seen["accountingstoragetres"],
+					Error,
+					"gres/%s: GresTypes does not name %s",
+					kind,
+					kind,
+				)
 			}
 		}
 	}
 	if n := len(config.Nodes); config.MaxNodes > 0 && n > int(config.MaxNodes) {
-		b.problems.addProblem(b.seen["maxnodecount"], Error, "%d is less than the %d nodes of this file", config.MaxNodes, n)
+		b.problems.addProblem(
+			b.seen["maxnodecount"],
+			Error,
+			"%d is less than the %d nodes of this file",
+			config.MaxNodes,
+			n,
+		)
 	}
-	b.exclusive("defmempercpu", "defmempernode", config.Limits.DefMemPerCPU != 0 && config.Limits.DefMemPerNode != 0)
-	b.exclusive("maxmempercpu", "maxmempernode", config.Limits.MaxMemPerCPU != 0 && config.Limits.MaxMemPerNode != 0)
+	b.exclusive(
+		"defmempercpu",
+		"defmempernode",
+		config.Limits.DefMemPerCPU != 0 && config.Limits.DefMemPerNode != 0,
+	)
+	b.exclusive(
+		"maxmempercpu",
+		"maxmempernode",
+		config.Limits.MaxMemPerCPU != 0 && config.Limits.MaxMemPerNode != 0,
+	)
 	if config.Limits.FirstJobID > config.Limits.MaxJobID {
-		b.problems.addProblem(b.seen["firstjobid"], Error, "%d is above MaxJobId, %d", config.Limits.FirstJobID, config.Limits.MaxJobID)
+		b.problems.addProblem(
+			b.seen["firstjobid"],
+			Error,
+			"%d is above MaxJobId, %d",
+			config.Limits.FirstJobID,
+			config.Limits.MaxJobID,
+		)
 	}
 	// In Slurm 0 switches these off.
 	for _, s := range []*spec.Span{&config.Timing.MinJobAge, &config.Timing.NodeTimeout} {
@@ -304,7 +405,12 @@ func (b *builder) finishConfig() {
 			config.JobCompFile = "/var/log/slurm_jobcomp.log"
 		}
 		if !path.IsAbs(config.JobCompFile) {
-			b.problems.addProblem(file.jobCompAt, Error, "jobcomp/filetxt needs JobCompLoc to be an absolute path, not %s", quoteShort(config.JobCompFile))
+			b.problems.addProblem(
+				file.jobCompAt,
+				Error,
+				"jobcomp/filetxt needs JobCompLoc to be an absolute path, not %s",
+				quoteShort(config.JobCompFile),
+			)
 		}
 	}
 }
@@ -316,12 +422,21 @@ func (b *builder) given(key string) bool {
 
 func (b *builder) exclusive(first, second string, both bool) {
 	if both {
-		b.problems.addProblem(b.seen[second], Error, "cannot be combined with %s of %s", b.seen[first].Key, namePlace(b.seen[second], b.seen[first]))
+		b.problems.addProblem(
+			b.seen[second],
+			Error,
+			"cannot be combined with %s of %s",
+			b.seen[first].Key,
+			namePlace(b.seen[second], b.seen[first]),
+		)
 	}
 }
 
 // isFileMissing tells that the main file itself could not be read; then nothing else
 // is worth saying.
 func (ps Problems) isFileMissing(name string) bool {
-	return slices.ContainsFunc(ps, func(p Problem) bool { return p.File == name && p.Line == 0 && p.Key == "" })
+	return slices.ContainsFunc(
+		ps,
+		func(p Problem) bool { return p.File == name && p.Line == 0 && p.Key == "" },
+	)
 }

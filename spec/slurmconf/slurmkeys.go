@@ -359,7 +359,11 @@ func topKeys() []key[File] {
 }
 
 // weightOf is a factor's weight in a job's priority.
-func weightOf(to func(*File) *uint32) func(*File, value) { return setNumber(to, 0, 1<<31, noUnlimited) }
+func weightOf(
+	to func(*File) *uint32,
+) func(*File, value) {
+	return setNumber(to, 0, 1<<31, noUnlimited)
+}
 
 // setJobDefaults reads DefCpuPerGPU=4,DefMemPerGPU=16000.
 func setJobDefaults[T any](to func(*T) (gpuCPU, gpuMem *int64)) func(*T, value) {
@@ -377,7 +381,10 @@ func setJobDefaults[T any](to func(*T) (gpuCPU, gpuMem *int64)) func(*T, value) 
 			case "defmempergpu":
 				setMemory(func(*T) *int64 { return mem })(t, inner)
 			default:
-				v.failValue("%s is unknown; it may hold DefCpuPerGPU and DefMemPerGPU", quoteShort(name))
+				v.failValue(
+					"%s is unknown; it may hold DefCpuPerGPU and DefMemPerGPU",
+					quoteShort(name),
+				)
 			}
 		}
 	}

@@ -12,8 +12,12 @@ import (
 // The set functions of keys in topKeys that need more than a type.
 
 func setClusterName(file *File, v value) {
-	if err := hostlist.CheckName(v.Value); err != nil || strings.ContainsAny(v.Value, ".:") || v.Value != strings.ToLower(v.Value) {
-		v.failValue("%s: a cluster's name is lower case letters, digits, '-' and '_'", quoteShort(v.Value))
+	if err := hostlist.CheckName(v.Value); err != nil || strings.ContainsAny(v.Value, ".:") ||
+		v.Value != strings.ToLower(v.Value) {
+		v.failValue(
+			"%s: a cluster's name is lower case letters, digits, '-' and '_'",
+			quoteShort(v.Value),
+		)
 		return
 	}
 	file.Config.ClusterName = v.Value
@@ -24,7 +28,11 @@ func setEnforce(file *File, v value) {
 	v.checkOptions([]option{
 		{"all", implemented, ""}, {"associations", implemented, ""}, {"limits", implemented, ""},
 		{"none", implemented, ""},
-		{"nojobs", unsupported, "every job is recorded"}, {"nosteps", unsupported, "every step is recorded"},
+		{
+			"nojobs",
+			unsupported,
+			"every job is recorded",
+		}, {"nosteps", unsupported, "every step is recorded"},
 		{"qos", implemented, ""}, {"safe", implemented, ""},
 		{"wckeys", implemented, ""},
 	}, func(name string, _ value) {
@@ -71,8 +79,14 @@ func setStorageType(_ *File, v value) {
 	case "accounting_storage/slurmdbd":
 	case "accounting_storage/none":
 		v.noteValue("not used: jobs are always accounted in ClickHouse")
-	case "accounting_storage/mysql", "accounting_storage/pgsql", "accounting_storage/filetxt", "accounting_storage/ctld_relay":
-		v.warnValue("%s is not supported: accounting goes to ClickHouse (its DSN is in muster.yaml)", v.Value)
+	case "accounting_storage/mysql",
+		"accounting_storage/pgsql",
+		"accounting_storage/filetxt",
+		"accounting_storage/ctld_relay":
+		v.warnValue(
+			"%s is not supported: accounting goes to ClickHouse (its DSN is in muster.yaml)",
+			v.Value,
+		)
 	default:
 		v.failValue("%s is unknown; it must be accounting_storage/slurmdbd", quoteShort(v.Value))
 	}
@@ -81,9 +95,13 @@ func setStorageType(_ *File, v value) {
 func setAuthType(_ *File, v value) {
 	switch w, _ := v.parseWord("auth/munge|auth/slurm|auth/none"); w {
 	case "auth/munge":
-		v.noteValue("MUNGE is not asked and need not run: identity is the user of the local socket, between machines a certificate made by muster init")
+		v.noteValue(
+			"MUNGE is not asked and need not run: identity is the user of the local socket, between machines a certificate made by muster init",
+		)
 	case "auth/slurm", "auth/none":
-		v.noteValue("not used: identity is the user of the local socket, between machines a certificate made by muster init")
+		v.noteValue(
+			"not used: identity is the user of the local socket, between machines a certificate made by muster init",
+		)
 	}
 }
 
@@ -139,7 +157,8 @@ func setPort(to func(*File) *uint32) func(*File, value) {
 
 func setDependency(f *File, v value) {
 	v.checkOptions(dependencyParams(), func(name string, _ value) {
-		f.Config.Limits.KillInvalidDep = f.Config.Limits.KillInvalidDep || name == "kill_invalid_depend"
+		f.Config.Limits.KillInvalidDep = f.Config.Limits.KillInvalidDep ||
+			name == "kill_invalid_depend"
 	})
 }
 
@@ -196,7 +215,10 @@ func setGatherFrequency(file *File, v value) {
 		case "energy", "filesystem", "network":
 			v.noteValue("%s is not used: only the task interval is", name)
 		default:
-			v.failValue("%s is unknown; it may hold task=, energy=, filesystem= and network=", quoteShort(name))
+			v.failValue(
+				"%s is unknown; it may hold task=, energy=, filesystem= and network=",
+				quoteShort(name),
+			)
 		}
 	}
 }
@@ -204,7 +226,9 @@ func setGatherFrequency(file *File, v value) {
 func setGatherType(_ *File, v value) {
 	switch w, _ := v.parseWord("jobacct_gather/cgroup|jobacct_gather/linux|jobacct_gather/none"); w {
 	case "jobacct_gather/linux":
-		v.noteValue("usage is read from the job's cgroup where there is one, else from its processes")
+		v.noteValue(
+			"usage is read from the job's cgroup where there is one, else from its processes",
+		)
 	case "jobacct_gather/none":
 		v.noteValue("not used: usage is always measured")
 	}
@@ -215,8 +239,17 @@ func setJobComp(file *File, v value) {
 	case "jobcomp/none", "jobcomp/filetxt":
 		file.jobComp = w
 		file.jobCompAt = v.Setting
-	case "jobcomp/mysql", "jobcomp/elasticsearch", "jobcomp/kafka", "jobcomp/lua", "jobcomp/script", "jobcomp/pgsql", "jobcomp/slurmdbd":
-		v.failValue("%s is not supported; every job is a row of the table jobs in ClickHouse, and jobcomp/filetxt writes a file", w)
+	case "jobcomp/mysql",
+		"jobcomp/elasticsearch",
+		"jobcomp/kafka",
+		"jobcomp/lua",
+		"jobcomp/script",
+		"jobcomp/pgsql",
+		"jobcomp/slurmdbd":
+		v.failValue(
+			"%s is not supported; every job is a row of the table jobs in ClickHouse, and jobcomp/filetxt writes a file",
+			w,
+		)
 	default:
 		v.parseWord("jobcomp/none|jobcomp/filetxt")
 	}
@@ -246,7 +279,10 @@ func setMPI(_ *File, v value) {
 	switch w := strings.ToLower(v.Value); {
 	case w == "none" || w == "pmi2": // srun serves PMI-2 (and PMI-1) unless it is told --mpi=none
 	case w == "openmpi" || strings.HasPrefix(w, "pmix") || strings.HasPrefix(w, "cray"):
-		v.warnValue("%s is not supported: srun serves pmi2; start programs of other MPIs with mpirun inside the allocation", v.Value)
+		v.warnValue(
+			"%s is not supported: srun serves pmi2; start programs of other MPIs with mpirun inside the allocation",
+			v.Value,
+		)
 	default:
 		v.failValue("%s is unknown; it may be none, pmi2 or pmix", quoteShort(v.Value))
 	}
@@ -296,7 +332,9 @@ func setPreemptType(f *File, v value) {
 func setProctrack(_ *File, v value) {
 	switch w, _ := v.parseWord("proctrack/cgroup|proctrack/linuxproc|proctrack/pgid"); w {
 	case "proctrack/linuxproc", "proctrack/pgid":
-		v.noteValue("processes are tracked by cgroup where the agent may make them, else by the shepherd, from which they cannot escape by a new process group")
+		v.noteValue(
+			"processes are tracked by cgroup where the agent may make them, else by the shepherd, from which they cannot escape by a new process group",
+		)
 	}
 }
 
@@ -305,7 +343,10 @@ func setSelectType(_ *File, v value) {
 	case "select/cons_res":
 		v.noteValue("Slurm replaced it by select/cons_tres, which is what is used")
 	case "select/linear", "select/cray_aries":
-		v.failValue("%s is not supported, and to ignore it would be unsafe: jobs would share nodes; set OverSubscribe=EXCLUSIVE on the partitions", w)
+		v.failValue(
+			"%s is not supported, and to ignore it would be unsafe: jobs would share nodes; set OverSubscribe=EXCLUSIVE on the partitions",
+			w,
+		)
 	}
 }
 
@@ -451,7 +492,9 @@ func setCheckStates(file *File, v value) {
 			check.Idle = true
 		case "NONDRAINED_IDLE":
 			check.Idle = true
-			inner.noteValue("taken as IDLE: a node that was drained for its health is found well only by another look")
+			inner.noteValue(
+				"taken as IDLE: a node that was drained for its health is found well only by another look",
+			)
 		case "ANY":
 			check.Idle, check.Busy = true, true
 		case "CYCLE":
@@ -483,7 +526,10 @@ func setPrivateData(file *File, v value) {
 	if isOff(v) {
 		return
 	}
-	v.checkOptions(privateData(), func(name string, _ value) { file.Config.Private = append(file.Config.Private, name) })
+	v.checkOptions(
+		privateData(),
+		func(name string, _ value) { file.Config.Private = append(file.Config.Private, name) },
+	)
 }
 
 func (f *File) mcs() *spec.MCSConfig {
@@ -498,7 +544,10 @@ func setMCSPlugin(file *File, v value) {
 	case "mcs/user", "mcs/account":
 		file.mcs().By = strings.TrimPrefix(w, "mcs/")
 	case "mcs/group", "mcs/label":
-		v.failValue("%s is not supported, and to ignore it would be unsafe: users would share nodes; mcs/user and mcs/account are", w)
+		v.failValue(
+			"%s is not supported, and to ignore it would be unsafe: users would share nodes; mcs/user and mcs/account are",
+			w,
+		)
 	}
 }
 
@@ -518,7 +567,9 @@ func setMCSParameters(file *File, v value) {
 		case "select":
 			mcs.Always = true
 		case "privatedata":
-			v.failValue("privatedata is not supported, and to ignore it would be unsafe: users would see each other's jobs; PrivateData=jobs is")
+			v.failValue(
+				"privatedata is not supported, and to ignore it would be unsafe: users would see each other's jobs; PrivateData=jobs is",
+			)
 		}
 	}
 }

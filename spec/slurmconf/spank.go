@@ -19,7 +19,11 @@ func (f *File) refusePlugstack(fsys fs.FS, name string, problems Problems) Probl
 func plugStack(fsys fs.FS, name string, problems *Problems, depth int) {
 	text, err := fs.ReadFile(fsys, name)
 	if err != nil || depth > 8 {
-		problems.addProblem(Setting{File: name}, Error, "cannot be read: whether it loads SPANK plugins is not known")
+		problems.addProblem(
+			Setting{File: name},
+			Error,
+			"cannot be read: whether it loads SPANK plugins is not known",
+		)
 		return
 	}
 	n := 0
@@ -31,7 +35,11 @@ func plugStack(fsys fs.FS, name string, problems *Problems, depth int) {
 		}
 		at := Setting{File: name, Line: n, Key: words[0]}
 		if !strings.EqualFold(words[0], "include") || len(words) < 2 {
-			problems.addProblem(at, Error, "SPANK plugins are not loaded, and to ignore one would be unsafe: it may isolate jobs, or change what they ask for: take the line out, or set PlugStackConfig=none in slurm.conf")
+			problems.addProblem(
+				at,
+				Error,
+				"SPANK plugins are not loaded, and to ignore one would be unsafe: it may isolate jobs, or change what they ask for: take the line out, or set PlugStackConfig=none in slurm.conf",
+			)
 			continue
 		}
 		pattern := path.Join(path.Dir(name), words[1])

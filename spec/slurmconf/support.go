@@ -27,7 +27,13 @@ func Supported() []Support {
 func rows[T any](file, record string, keys []key[T]) []Support {
 	out := make([]Support, len(keys))
 	for i, k := range keys {
-		out[i] = Support{File: file, Record: record, Key: k.name, Status: k.class.String(), Why: k.why}
+		out[i] = Support{
+			File:   file,
+			Record: record,
+			Key:    k.name,
+			Status: k.class.String(),
+			Why:    k.why,
+		}
 	}
 	return out
 }

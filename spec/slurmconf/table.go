@@ -73,7 +73,13 @@ func (t *table[T]) place(name string) (string, bool) {
 }
 
 // applySetting gives one setting to its key. others are the tables of the same file.
-func applySetting[T any](to *T, t *table[T], setting Setting, problems *Problems, others ...catalogue) {
+func applySetting[T any](
+	to *T,
+	t *table[T],
+	setting Setting,
+	problems *Problems,
+	others ...catalogue,
+) {
 	k, ok := t.findKey(setting.Key)
 	if !ok {
 		for _, o := range others {
@@ -124,7 +130,11 @@ func (v value) reportClass(c class, off, why string) {
 	case unsupported:
 		v.warnValue("not supported: %s", why)
 	case refused:
-		v.failValue("%s is not supported, and to ignore it would be unsafe: %s", quoteShort(v.Value), why)
+		v.failValue(
+			"%s is not supported, and to ignore it would be unsafe: %s",
+			quoteShort(v.Value),
+			why,
+		)
 	}
 }
 

@@ -30,7 +30,8 @@ func (d *switchDraft) setSizes(v value) {
 			return
 		}
 		if k := uint32(n); len(d.sizes) > 0 {
-			if times := k / d.sizes[0]; k%d.sizes[0] != 0 || times&(times-1) != 0 || k <= d.sizes[len(d.sizes)-1] {
+			if times := k / d.sizes[0]; k%d.sizes[0] != 0 || times&(times-1) != 0 ||
+				k <= d.sizes[len(d.sizes)-1] {
 				v.failValue("each size is the first one times a power of two, in ascending order")
 				return
 			}
@@ -72,7 +73,11 @@ func ReadBlocks(fsys fs.FS, name string, nodes []spec.NodeSpec) ([]spec.Block, [
 }
 
 // settleBlocks makes blocks of the records of a file.
-func settleBlocks(recs []Record, nodes []spec.NodeSpec, problems Problems) ([]spec.Block, []uint32, Problems) {
+func settleBlocks(
+	recs []Record,
+	nodes []spec.NodeSpec,
+	problems Problems,
+) ([]spec.Block, []uint32, Problems) {
 	t := newTable("a line of topology.conf", topologyKeys())
 	var out []spec.Block
 	var sizes []uint32
@@ -89,7 +94,11 @@ func settleBlocks(recs []Record, nodes []spec.NodeSpec, problems Problems) ([]sp
 			sizes = draft.sizes
 			continue
 		case draft.block == "":
-			problems.addProblem(rec[0], Error, "topology/block: the line names no block (BlockName)")
+			problems.addProblem(
+				rec[0],
+				Error,
+				"topology/block: the line names no block (BlockName)",
+			)
 			continue
 		case draft.nodes.Len() == 0:
 			problems.addProblem(rec[0], Error, "block %s has no Nodes", quoteShort(draft.block))
@@ -102,9 +111,20 @@ func settleBlocks(recs []Record, nodes []spec.NodeSpec, problems Problems) ([]sp
 		for _, n := range block.Nodes {
 			switch other, twice := blockOf[n]; {
 			case !known[n]:
-				problems.addProblem(draft.Setting, Error, "node %s is not configured", quoteShort(n))
+				problems.addProblem(
+					draft.Setting,
+					Error,
+					"node %s is not configured",
+					quoteShort(n),
+				)
 			case twice:
-				problems.addProblem(draft.Setting, Error, "node %s is in block %s already", quoteShort(n), other)
+				problems.addProblem(
+					draft.Setting,
+					Error,
+					"node %s is in block %s already",
+					quoteShort(n),
+					other,
+				)
 			}
 			blockOf[n] = draft.block
 		}
@@ -137,7 +157,11 @@ func settleTree(recs []Record, nodes []spec.NodeSpec, problems Problems) ([]spec
 		applyAll(&draft, t, rec, &problems)
 		switch {
 		case draft.Name == "" || draft.block != "" || draft.sizes != nil:
-			problems.addProblem(rec[0], Error, "topology/tree: the line names no switch (SwitchName)")
+			problems.addProblem(
+				rec[0],
+				Error,
+				"topology/tree: the line names no switch (SwitchName)",
+			)
 		case slices.ContainsFunc(list, func(o switchDraft) bool { return o.Name == draft.Name }):
 			problems.addProblem(rec[0], Error, "switch %s is there twice", quoteShort(draft.Name))
 		case (draft.nodes.Len() == 0) == (draft.switches.Len() == 0):
@@ -165,22 +189,45 @@ func computeLayers(list []switchDraft, nodes []spec.NodeSpec, problems *Problems
 		var ready []*switchDraft
 		for i := range list {
 			d := &list[i]
-			if done[d.Name] == nil && !slices.ContainsFunc(slices.Collect(d.switches.All()), func(s string) bool { return done[s] == nil }) {
+			if done[d.Name] == nil &&
+				!slices.ContainsFunc(
+					slices.Collect(d.switches.All()),
+					func(s string) bool { return done[s] == nil },
+				) {
 				ready = append(ready, d)
 			}
 		}
 		if ready == nil {
-			problems.addProblem(stuckSwitch(list, done), Error, "it stands above a switch that does not exist, or above itself")
+			problems.addProblem(
+				stuckSwitch(list, done),
+				Error,
+				"it stands above a switch that does not exist, or above itself",
+			)
 			return nil
 		}
 		for _, draft := range ready {
-			s := spec.Switch{Name: draft.Name, Level: level, Switches: slices.Collect(draft.switches.All())}
+			s := spec.Switch{
+				Name:     draft.Name,
+				Level:    level,
+				Switches: slices.Collect(draft.switches.All()),
+			}
 			for n := range draft.nodes.All() {
 				if !known[n] {
-					problems.addProblem(draft.Setting, Error, "node %s is not configured", quoteShort(n))
+					problems.addProblem(
+						draft.Setting,
+						Error,
+						"node %s is not configured",
+						quoteShort(n),
+					)
 				}
 				if other, twice := leafOf[n]; twice {
-					problems.addProblem(draft.Setting, Error, "node %s is below switch %s already", quoteShort(n), other)
+					problems.addProblem(
+						draft.Setting,
+						Error,
+						"node %s is below switch %s already",
+						quoteShort(n),
+						other,
+					)
 				}
 				leafOf[n] = draft.Name
 				s.Nodes = append(s.Nodes, n)
@@ -194,7 +241,12 @@ func computeLayers(list []switchDraft, nodes []spec.NodeSpec, problems *Problems
 	}
 	for i := range nodes {
 		if leafOf[nodes[i].Name] == "" && len(list) > 0 {
-			problems.addProblem(list[0].Setting, Warning, "node %s is below no switch", quoteShort(nodes[i].Name))
+			problems.addProblem(
+				list[0].Setting,
+				Warning,
+				"node %s is below no switch",
+				quoteShort(nodes[i].Name),
+			)
 		}
 	}
 	return out
@@ -211,7 +263,9 @@ func stuckSwitch(list []switchDraft, done map[string]*spec.Switch) Setting {
 
 // setTopology takes the plugin; the tree itself is in topology.conf.
 func setTopology(file *File, v value) {
-	w, ok := v.parseWord("none|topology/none|topology/default|topology/flat|topology/tree|topology/block|topology/3d_torus")
+	w, ok := v.parseWord(
+		"none|topology/none|topology/default|topology/flat|topology/tree|topology/block|topology/3d_torus",
+	)
 	if !ok {
 		return
 	}
@@ -221,7 +275,10 @@ func setTopology(file *File, v value) {
 	case "topology/block":
 		file.BlockTopology = true
 	case "topology/3d_torus":
-		v.warnValue("%s is not supported: nodes are chosen without regard to switches; topology/tree and topology/block are", w)
+		v.warnValue(
+			"%s is not supported: nodes are chosen without regard to switches; topology/tree and topology/block are",
+			w,
+		)
 	}
 }
 
@@ -231,7 +288,12 @@ func (c *Cluster) addTopology(fsys fs.FS, name string, problems Problems) Proble
 	problems = append(problems, c.readTopology(fsys, name)...)
 	for _, s := range c.topologies {
 		if !c.Config.HasTopology(s.Value) {
-			problems.addProblem(s, Error, "there is no topology %s: topology.yaml beside slurm.conf names them", quoteShort(s.Value))
+			problems.addProblem(
+				s,
+				Error,
+				"there is no topology %s: topology.yaml beside slurm.conf names them",
+				quoteShort(s.Value),
+			)
 		}
 	}
 	return problems
@@ -245,7 +307,17 @@ func (c *Cluster) readTopology(fsys fs.FS, name string) (problems Problems) {
 		return nil
 	}
 	if !fileExists(fsys, name) {
-		return Problems{{File: c.Name, Key: "TopologyPlugin", Severity: Warning, Text: fmt.Sprintf("topology/tree and topology/block need the file %s: nodes are chosen without regard to switches", name)}}
+		return Problems{
+			{
+				File:     c.Name,
+				Key:      "TopologyPlugin",
+				Severity: Warning,
+				Text: fmt.Sprintf(
+					"topology/tree and topology/block need the file %s: nodes are chosen without regard to switches",
+					name,
+				),
+			},
+		}
 	}
 	if c.BlockTopology {
 		c.Config.Blocks, c.Config.BlockSizes, problems = ReadBlocks(fsys, name, c.Config.Nodes)

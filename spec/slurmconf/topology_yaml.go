@@ -64,7 +64,12 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 		case topology.Name == "" && len(entries) > 1:
 			problems.addProblem(e.at, Error, "of several topologies each has a name (topology:)")
 		case slices.ContainsFunc(all, func(o spec.Topology) bool { return o.Name == topology.Name }):
-			problems.addProblem(e.at, Error, "topology %s is there twice", quoteShort(topology.Name))
+			problems.addProblem(
+				e.at,
+				Error,
+				"topology %s is there twice",
+				quoteShort(topology.Name),
+			)
 		}
 		all = append(all, topology)
 	}
@@ -89,13 +94,23 @@ func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Pro
 		problems.addProblem(e.at, Error, "a topology is one of tree, block and flat")
 	case tree != nil:
 		tree.refuseOthers(&problems, "switches")
-		recs = yamlRecords(e.at, tree.get("switches"), map[string]string{"switch": "SwitchName", "children": "Switches", "nodes": "Nodes"}, &problems)
+		recs = yamlRecords(
+			e.at,
+			tree.get("switches"),
+			map[string]string{"switch": "SwitchName", "children": "Switches", "nodes": "Nodes"},
+			&problems,
+		)
 		if problems.Err() == nil {
 			topology.Switches, problems = settleTree(recs, c.Config.Nodes, problems)
 		}
 	case block != nil:
 		block.refuseOthers(&problems, "block_sizes", "blocks")
-		recs = yamlRecords(e.at, block.get("blocks"), map[string]string{"block": "BlockName", "nodes": "Nodes"}, &problems)
+		recs = yamlRecords(
+			e.at,
+			block.get("blocks"),
+			map[string]string{"block": "BlockName", "nodes": "Nodes"},
+			&problems,
+		)
 		if sizes := block.get("block_sizes"); sizes != nil {
 			recs = append(recs, Record{sizes.asSetting("BlockSizes")})
 		}
@@ -103,7 +118,11 @@ func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Pro
 			topology.Blocks, topology.Sizes, problems = settleBlocks(recs, c.Config.Nodes, problems)
 		}
 	case flat == nil:
-		problems.addProblem(e.at, Error, "a topology is a tree, block or flat: others are not supported")
+		problems.addProblem(
+			e.at,
+			Error,
+			"a topology is a tree, block or flat: others are not supported",
+		)
 	}
 	return topology, problems
 }
@@ -111,7 +130,11 @@ func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Pro
 // yamlRecords makes a record of each entry of a list, its keys renamed.
 func yamlRecords(at Setting, list *yamlNode, keys map[string]string, problems *Problems) []Record {
 	if list == nil || len(list.list) == 0 {
-		problems.addProblem(at, Error, "a tree has a list of switches, a block topology one of blocks")
+		problems.addProblem(
+			at,
+			Error,
+			"a tree has a list of switches, a block topology one of blocks",
+		)
 		return nil
 	}
 	var out []Record
@@ -120,7 +143,12 @@ func yamlRecords(at Setting, list *yamlNode, keys map[string]string, problems *P
 		for _, pair := range e.pairs {
 			key, ok := keys[pair.key]
 			if !ok {
-				problems.addProblem(pair.value.at, Error, "%s is not known here", quoteShort(pair.key))
+				problems.addProblem(
+					pair.value.at,
+					Error,
+					"%s is not known here",
+					quoteShort(pair.key),
+				)
 				continue
 			}
 			rec = append(rec, pair.value.asSetting(key))
@@ -205,7 +233,11 @@ func parseYAML(file string, data []byte, problems *Problems) *yamlNode {
 		n++
 		text := strings.TrimRight(string(raw), " \r\n")
 		if strings.Contains(text, "\t") {
-			problems.addProblem(Setting{File: file, Line: n}, Error, "tabs are not read here: indent with blanks")
+			problems.addProblem(
+				Setting{File: file, Line: n},
+				Error,
+				"tabs are not read here: indent with blanks",
+			)
 			return nil
 		}
 		if i := strings.Index(" "+text, " #"); i >= 0 {

@@ -203,7 +203,11 @@ func (v value) parseWeights(units, negative bool) []spec.Weight {
 		}
 		micro, ok := parseMicros(num)
 		if !ok || (micro < 0 && !negative) {
-			v.failValue("%s: %s is no weight (a number with at most six decimals)", quoteShort(item), quoteShort(num))
+			v.failValue(
+				"%s: %s is no weight (a number with at most six decimals)",
+				quoteShort(item),
+				quoteShort(num),
+			)
 			continue
 		}
 		weight.Micro = micro
@@ -299,7 +303,8 @@ func setMailProg(file *File, v value) {
 // setMailDomain reads what completes a recipient without an @.
 func setMailDomain(file *File, v value) {
 	valid := func(r rune) bool {
-		return r == '.' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
+		return r == '.' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' ||
+			'A' <= r && r <= 'Z'
 	}
 	if v.Value == "" || strings.ContainsFunc(v.Value, func(r rune) bool { return !valid(r) }) {
 		v.failValue("%s is not a domain", quoteShort(v.Value))

@@ -34,10 +34,30 @@ type call struct {
 
 func calls() []call {
 	return []call{
-		{service.Cluster_ListJobs_FullMethodName, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}}, &apiv1.ListJobsReply{}, true},
-		{service.Cluster_CreateUserToken_FullMethodName, &apiv1.CreateUserTokenRequest{User: "root"}, &apiv1.CreateUserTokenReply{}, false},
-		{service.Cluster_CreateUserToken_FullMethodName, &apiv1.CreateUserTokenRequest{User: strconv.Itoa(victim)}, &apiv1.CreateUserTokenReply{}, false},
-		{service.Cluster_Reconfigure_FullMethodName, &apiv1.ReconfigureRequest{}, &apiv1.ReconfigureReply{}, false},
+		{
+			service.Cluster_ListJobs_FullMethodName,
+			&apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}},
+			&apiv1.ListJobsReply{},
+			true,
+		},
+		{
+			service.Cluster_CreateUserToken_FullMethodName,
+			&apiv1.CreateUserTokenRequest{User: "root"},
+			&apiv1.CreateUserTokenReply{},
+			false,
+		},
+		{
+			service.Cluster_CreateUserToken_FullMethodName,
+			&apiv1.CreateUserTokenRequest{User: strconv.Itoa(victim)},
+			&apiv1.CreateUserTokenReply{},
+			false,
+		},
+		{
+			service.Cluster_Reconfigure_FullMethodName,
+			&apiv1.ReconfigureRequest{},
+			&apiv1.ReconfigureReply{},
+			false,
+		},
 	}
 }
 
@@ -94,23 +114,48 @@ func attackCertificates(ctx context.Context, l *lab, r *report) error {
 
 // overTLS makes the calls with a certificate. Without a valid one nothing is
 // answered, to whatever user the statement names.
-func (l *lab) overTLS(ctx context.Context, r *report, name string, port int, certificate *tls.Certificate, attest string) {
+func (l *lab) overTLS(
+	ctx context.Context,
+	r *report,
+	name string,
+	port int,
+	certificate *tls.Certificate,
+	attest string,
+) {
 	config := func(protocol string) *tls.Config {
-		cfg := &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{protocol}, InsecureSkipVerify: true} // the attack is about the client
+		cfg := &tls.Config{
+			MinVersion:         tls.VersionTLS13,
+			NextProtos:         []string{protocol},
+			InsecureSkipVerify: true,
+		} // the attack is about the client
 		if certificate != nil {
 			cfg.Certificates = []tls.Certificate{*certificate}
 		}
 		return cfg
 	}
-	target := client.Target{Network: "tcp", Address: l.portAddress(port), Secure: func(ctx context.Context, plain net.Conn) (net.Conn, error) {
-		secure := tls.Client(plain, config(framed.ALPN))
-		return secure, secure.HandshakeContext(ctx)
-	}}
+	target := client.Target{
+		Network: "tcp",
+		Address: l.portAddress(port),
+		Secure: func(ctx context.Context, plain net.Conn) (net.Conn, error) {
+			secure := tls.Client(plain, config(framed.ALPN))
+			return secure, secure.HandshakeContext(ctx)
+		},
+	}
 	for _, c := range calls() {
 		err := callFramed(ctx, target, attest, c)
-		r.countTry(err == nil, "with %s and the statement %q, %s is answered at port +%d over frames", name, attest, c.method, port)
+		r.countTry(
+			err == nil,
+			"with %s and the statement %q, %s is answered at port +%d over frames",
+			name,
+			attest,
+			c.method,
+			port,
+		)
 	}
-	conn, err := grpcx.DialTLS(l.portAddress(port), func() *tls.Config { return config(channel.ALPNGRPC) })
+	conn, err := grpcx.DialTLS(
+		l.portAddress(port),
+		func() *tls.Config { return config(channel.ALPNGRPC) },
+	)
 	if err != nil {
 		r.countTry(false, "")
 		return
@@ -118,7 +163,14 @@ func (l *lab) overTLS(ctx context.Context, r *report, name string, port int, cer
 	defer conn.Close()
 	for _, c := range calls() {
 		err := callGRPC(ctx, conn, attest, c)
-		r.countTry(err == nil, "with %s and the statement %q, %s is answered at port +%d over gRPC", name, attest, c.method, port)
+		r.countTry(
+			err == nil,
+			"with %s and the statement %q, %s is answered at port +%d over gRPC",
+			name,
+			attest,
+			c.method,
+			port,
+		)
 	}
 }
 
@@ -134,12 +186,24 @@ func (l *lab) overFrames(ctx context.Context, r *report, path, attest string) {
 		conn := client.New(raw)
 		err = framedCall(ctx, conn, attest, c)
 		conn.Close()
-		r.countTry(succeeded(c, err), "with the statement %q, %s gives a user at %s what is not his over frames: %v", attest, c.method, path, c.rep)
+		r.countTry(
+			succeeded(c, err),
+			"with the statement %q, %s gives a user at %s what is not his over frames: %v",
+			attest,
+			c.method,
+			path,
+			c.rep,
+		)
 	}
 }
 
 func (l *lab) overGRPC(ctx context.Context, r *report, path, attest string) {
-	conn, err := grpcx.DialUnix(path, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.dialAs(ctx, path, attacker) }))
+	conn, err := grpcx.DialUnix(
+		path,
+		grpc.WithContextDialer(
+			func(ctx context.Context, _ string) (net.Conn, error) { return l.dialAs(ctx, path, attacker) },
+		),
+	)
 	if err != nil {
 		r.countTry(false, "")
 		return
@@ -147,7 +211,14 @@ func (l *lab) overGRPC(ctx context.Context, r *report, path, attest string) {
 	defer conn.Close()
 	for _, c := range calls() {
 		err := callGRPC(ctx, conn, attest, c)
-		r.countTry(succeeded(c, err), "with the statement %q, %s gives a user at %s what is not his over gRPC: %v", attest, c.method, path, c.rep)
+		r.countTry(
+			succeeded(c, err),
+			"with the statement %q, %s gives a user at %s what is not his over gRPC: %v",
+			attest,
+			c.method,
+			path,
+			c.rep,
+		)
 	}
 }
 

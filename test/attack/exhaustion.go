@@ -50,22 +50,45 @@ func pressures(short bool) []pressure {
 		}
 	}
 	frameHead := binary.BigEndian.AppendUint32([]byte(framed.Preface), framed.MaxFrame)
-	body := fmt.Sprintf("POST /v1/Cluster/Submit HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{", 15<<20)
+	body := fmt.Sprintf(
+		"POST /v1/Cluster/Submit HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n{",
+		15<<20,
+	)
 	return []pressure{
 		{"nothing", func(ctx context.Context, _ *lab) error { <-ctx.Done(); return nil }},
 		{"idle connections, frames", hold(connections, local((*lab).socketPath), framed.Preface)},
-		{"idle connections, gRPC", hold(connections, local((*lab).socketPath), hostile.ClientPreface)},
+		{
+			"idle connections, gRPC",
+			hold(connections, local((*lab).socketPath), hostile.ClientPreface),
+		},
 		{"idle connections, nothing sent", hold(connections, local((*lab).socketPath), "")},
 		{"idle connections, REST", hold(connections, local((*lab).restSocket), "")},
 		{"idle connections, a node's socket", hold(connections, local((*lab).stepSocket), "")},
 		{"idle connections, API over TCP", hold(connections, tcp(portAPI), "")},
 		{"idle connections, REST over TCP", hold(connections, tcp(portREST), "")},
-		{"idle connections, metrics", hold(connections, tcp(portMetrics), "GET /metrics HTTP/1.1\r\nHost: x\r\n")},
+		{
+			"idle connections, metrics",
+			hold(connections, tcp(portMetrics), "GET /metrics HTTP/1.1\r\nHost: x\r\n"),
+		},
 		{"connections with TLS and no certificate", hold(connections/4, overTLS(tcp(portAPI)), "")},
-		{"unfinished frames", hold(bodies, local((*lab).socketPath), string(frameHead)+strings.Repeat("\x01", 60_000))},
+		{
+			"unfinished frames",
+			hold(
+				bodies,
+				local((*lab).socketPath),
+				string(frameHead)+strings.Repeat("\x01", 60_000),
+			),
+		},
 		{"unfinished messages, gRPC", unfinished(bodies)},
 		{"unfinished bodies, REST", hold(bodies, local((*lab).restSocket), body)},
-		{"slow headers, REST", hold(connections/4, local((*lab).restSocket), "GET /v1/Cluster/Ping HTTP/1.1\r\nHost: x\r\nX-A: ")},
+		{
+			"slow headers, REST",
+			hold(
+				connections/4,
+				local((*lab).restSocket),
+				"GET /v1/Cluster/Ping HTTP/1.1\r\nHost: x\r\nX-A: ",
+			),
+		},
 		{"JSON of many values", repeated(manyValues)},
 		{"protobuf of many values", repeated(manyTexts)},
 		{"a script of many directives", repeated(manyDirectives)},
@@ -86,7 +109,14 @@ func attackExhaustion(ctx context.Context, l *lab, r *report) error {
 	if err != nil {
 		return err
 	}
-	r.printFigure("%-40s %7s %12s %12s %12s", "a neighbour beside", "n", "sbatch p99", "squeue p99", "resident")
+	r.printFigure(
+		"%-40s %7s %12s %12s %12s",
+		"a neighbour beside",
+		"n",
+		"sbatch p99",
+		"squeue p99",
+		"resident",
+	)
 	for _, p := range pressures(l.o.short) {
 		pressing, stop := context.WithTimeout(ctx, length)
 		done := make(chan error, 1)
@@ -100,10 +130,24 @@ func attackExhaustion(ctx context.Context, l *lab, r *report) error {
 		if err != nil {
 			return fmt.Errorf("the controller is gone beside %q: %w", p.name, err)
 		}
-		r.printFigure("%-40s %7d %9.0f ms %9.0f ms %8.0f MiB", p.name, len(work.sbatch), p99(work.sbatch), p99(work.squeue), float64(resident)/(1<<20))
-		r.countTry(resident > maxMemory, "%s: the controller has %d MiB resident", p.name, resident>>20)
+		r.printFigure(
+			"%-40s %7d %9.0f ms %9.0f ms %8.0f MiB",
+			p.name,
+			len(work.sbatch),
+			p99(work.sbatch),
+			p99(work.squeue),
+			float64(resident)/(1<<20),
+		)
+		r.countTry(
+			resident > maxMemory,
+			"%s: the controller has %d MiB resident",
+			p.name,
+			resident>>20,
+		)
 		if l.o.p99 > 0 {
-			slowest := time.Duration(max(p99(work.sbatch), p99(work.squeue)) * float64(time.Millisecond))
+			slowest := time.Duration(
+				max(p99(work.sbatch), p99(work.squeue)) * float64(time.Millisecond),
+			)
 			r.countTry(slowest > l.o.p99, "%s: the neighbour waits %s at p99", p.name, slowest)
 		}
 		for _, uid := range []int{neighbour, attacker} {
@@ -130,9 +174,21 @@ func (l *lab) neighbourWorks(ctx context.Context, r *report, beside string) work
 	var w work
 	do := func(times *[]time.Duration, program string, args ...string) {
 		// The command that is under way when the time is over is let finish.
-		out := l.runProgram(context.WithoutCancel(ctx), neighbour, "", filepath.Join(l.o.bin, program), args...)
+		out := l.runProgram(
+			context.WithoutCancel(ctx),
+			neighbour,
+			"",
+			filepath.Join(l.o.bin, program),
+			args...)
 		*times = append(*times, out.took)
-		r.countTry(out.code != 0, "%s: the neighbour's %s fails after %s: %s", beside, args[0], out.took, out.allText())
+		r.countTry(
+			out.code != 0,
+			"%s: the neighbour's %s fails after %s: %s",
+			beside,
+			args[0],
+			out.took,
+			out.allText(),
+		)
 	}
 	for ctx.Err() == nil {
 		do(&w.sbatch, "muster-sbatch", "-H", "--wrap", "true")
@@ -164,7 +220,14 @@ func overTLS(dial dialer) dialer {
 		if err != nil {
 			return nil, err
 		}
-		secure := tls.Client(plain, &tls.Config{MinVersion: tls.VersionTLS13, NextProtos: []string{framed.ALPN}, InsecureSkipVerify: true}) // the attack is about the client
+		secure := tls.Client(
+			plain,
+			&tls.Config{
+				MinVersion:         tls.VersionTLS13,
+				NextProtos:         []string{framed.ALPN},
+				InsecureSkipVerify: true,
+			},
+		) // the attack is about the client
 		if err := secure.HandshakeContext(ctx); err != nil {
 			plain.Close()
 			return nil, err
@@ -251,11 +314,18 @@ func pause(ctx context.Context, length time.Duration) {
 
 // manyValues sends a request in JSON that is expensive to decode.
 func manyValues(ctx context.Context, l *lab) error {
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return l.dialAs(ctx, l.restSocket(), attacker)
-	}}
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return l.dialAs(ctx, l.restSocket(), attacker)
+		},
+	}
 	defer transport.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://rest/v1/Cluster/ListJobs", strings.NewReader(hostile.ManyValues(5_000_000)))
+	req, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		"http://rest/v1/Cluster/ListJobs",
+		strings.NewReader(hostile.ManyValues(5_000_000)),
+	)
 	if err != nil {
 		return err
 	}
@@ -286,16 +356,34 @@ func (l *lab) callAsAttacker(ctx context.Context, call call) error {
 // and more when they are decoded.
 func manyTexts(ctx context.Context, l *lab) error {
 	texts := make([]string, 4_000_000)
-	return l.callAsAttacker(ctx, call{method: service.Cluster_ListJobs_FullMethodName, req: &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: texts}}, rep: &apiv1.ListJobsReply{}})
+	return l.callAsAttacker(
+		ctx,
+		call{
+			method: service.Cluster_ListJobs_FullMethodName,
+			req:    &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: texts}},
+			rep:    &apiv1.ListJobsReply{},
+		},
+	)
 }
 
 // manyDirectives has the controller read a script that begins with many options.
 func manyDirectives(ctx context.Context, l *lab) error {
 	script := "#!/bin/sh\n" + strings.Repeat("#SBATCH -J x\n", 300_000) + "true\n"
 	path := filepath.Join(l.home[attacker], "many.sh")
-	req := &apiv1.TypedCommand{Args: []byte("-H\x00" + path + "\x00"), Environment: []byte("PATH=/bin\x00"), Dir: []byte(l.home[attacker]), Host: []byte("here"), Umask: 0o22,
-		ScriptArg: []byte(path), ScriptPath: []byte(path), Script: []byte(script)}
-	return l.callAsAttacker(ctx, call{method: service.Shell_Sbatch_FullMethodName, req: req, rep: &apiv1.TypedAnswer{}})
+	req := &apiv1.TypedCommand{
+		Args:        []byte("-H\x00" + path + "\x00"),
+		Environment: []byte("PATH=/bin\x00"),
+		Dir:         []byte(l.home[attacker]),
+		Host:        []byte("here"),
+		Umask:       0o22,
+		ScriptArg:   []byte(path),
+		ScriptPath:  []byte(path),
+		Script:      []byte(script),
+	}
+	return l.callAsAttacker(
+		ctx,
+		call{method: service.Shell_Sbatch_FullMethodName, req: req, rep: &apiv1.TypedAnswer{}},
+	)
 }
 
 // questions asks for everything on many connections, as fast as answers come.
@@ -304,7 +392,14 @@ func questions(ctx context.Context, l *lab) error {
 	for range 32 {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				c := call{method: service.Cluster_ListJobs_FullMethodName, req: &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}, Detail: true}, rep: &apiv1.ListJobsReply{}}
+				c := call{
+					method: service.Cluster_ListJobs_FullMethodName,
+					req: &apiv1.ListJobsRequest{
+						Filter: &apiv1.JobFilter{AllStates: true},
+						Detail: true,
+					},
+					rep: &apiv1.ListJobsReply{},
+				}
 				if l.callAsAttacker(ctx, c) != nil {
 					pause(ctx, 10*time.Millisecond)
 				}
@@ -334,7 +429,10 @@ func (l *lab) submitUntil(ctx context.Context) {
 	conn := client.New(raw)
 	defer conn.Close()
 	for ctx.Err() == nil {
-		req := &apiv1.SubmitRequest{Spec: &apiv1.JobSpec{Name: "many", Hold: true, WorkDir: "/"}, Script: &apiv1.Blob{Data: []byte("#!/bin/sh\n")}}
+		req := &apiv1.SubmitRequest{
+			Spec:   &apiv1.JobSpec{Name: "many", Hold: true, WorkDir: "/"},
+			Script: &apiv1.Blob{Data: []byte("#!/bin/sh\n")},
+		}
 		if conn.Call(ctx, service.Cluster_Submit_FullMethodName, req, &apiv1.SubmitReply{}) != nil {
 			pause(ctx, 5*time.Millisecond)
 		}

@@ -41,7 +41,12 @@ func attackFiles(ctx context.Context, l *lab, r *report) error {
 		return err
 	}
 	after, err := os.ReadFile(l.rootFile)
-	r.countTry(err != nil || string(after) != string(target), "a file of root was changed: %q, %v", after, err)
+	r.countTry(
+		err != nil || string(after) != string(target),
+		"a file of root was changed: %q, %v",
+		after,
+		err,
+	)
 	return l.attackFolders(ctx, r)
 }
 
@@ -59,12 +64,23 @@ func (l *lab) attackByOptions(ctx context.Context, r *report, others string) {
 					full = append([]string{"sbatch"}, args...)
 				}
 				out := l.runProgram(ctx, attacker, "", filepath.Join(l.o.bin, program), full...)
-				r.countTry(strings.Contains(out.allText(), secret), "%s %s shows a file of another: %s", program, strings.Join(full, " "), out.allText())
+				r.countTry(
+					strings.Contains(out.allText(), secret),
+					"%s %s shows a file of another: %s",
+					program,
+					strings.Join(full, " "),
+					out.allText(),
+				)
 			}
 		}
 		for _, args := range [][]string{{"srun", "-i", file, "cat"}, {"srun", "--multi-prog", file}, {"srun", "--bcast=/tmp/x", file}, {"sql", file}, {"sacctmgr", "load", "file=" + file}, {"scontrol", "create", "file=" + file}} {
 			out := l.runAs(ctx, attacker, args...)
-			r.countTry(strings.Contains(out.allText(), secret), "muster %s shows a file of another: %s", strings.Join(args, " "), out.allText())
+			r.countTry(
+				strings.Contains(out.allText(), secret),
+				"muster %s shows a file of another: %s",
+				strings.Join(args, " "),
+				out.allText(),
+			)
 		}
 	}
 }
@@ -74,25 +90,37 @@ func (l *lab) attackByOutput(ctx context.Context, r *report) error {
 	mine := l.home[attacker]
 	fresh := filepath.Join(l.dir, "made-by-a-job")
 	for _, link := range []string{"link-to-root", "link-to-folder"} {
-		if err := os.Remove(filepath.Join(mine, link)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(filepath.Join(mine, link)); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
 	if err := errors.Join(os.Symlink(l.rootFile, filepath.Join(mine, "link-to-root")), os.Symlink(filepath.Join(l.dir, "state"), filepath.Join(mine, "link-to-folder"))); err != nil {
 		return err
 	}
-	if err := os.Link(l.rootFile, filepath.Join(mine, "hard-link")); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Link(l.rootFile, filepath.Join(mine, "hard-link")); err != nil &&
+		!errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	// What a job may do must work, or the refusals below say nothing.
-	id, err := l.submitJob(ctx, attacker, "-i", l.o.bin+"/muster-sbatch", "-o", "own-output", "--wrap", "head -c 4 >/dev/null; echo written")
+	id, err := l.submitJob(
+		ctx,
+		attacker,
+		"-i",
+		l.o.bin+"/muster-sbatch",
+		"-o",
+		"own-output",
+		"--wrap",
+		"head -c 4 >/dev/null; echo written",
+	)
 	if err != nil {
 		return err
 	}
 	if err := l.ended(ctx, id); err != nil {
 		return err
 	}
-	if own, err := os.ReadFile(filepath.Join(mine, "own-output")); err != nil || string(own) != "written\n" {
+	if own, err := os.ReadFile(filepath.Join(mine, "own-output")); err != nil ||
+		string(own) != "written\n" {
 		return fmt.Errorf("a job cannot write to a file of its own: %q, %w", own, err)
 	}
 	script := []string{"--wrap", "cat; echo written"}
@@ -112,9 +140,16 @@ func (l *lab) attackByOutput(ctx context.Context, r *report) error {
 			return err
 		}
 		shown, err := os.ReadFile(filepath.Join(mine, "read-"+id))
-		leaked := err == nil && (strings.Contains(string(shown), secret) || strings.Contains(string(shown), "PRIVATE KEY"))
+		leaked := err == nil &&
+			(strings.Contains(string(shown), secret) || strings.Contains(string(shown), "PRIVATE KEY"))
 		_, made := os.Stat(fresh)
-		r.countTry(leaked || made == nil, "a job with %s reaches files of root: read %q, file in root's folder: %v", strings.Join(args, " "), shown, made == nil)
+		r.countTry(
+			leaked || made == nil,
+			"a job with %s reaches files of root: read %q, file in root's folder: %v",
+			strings.Join(args, " "),
+			shown,
+			made == nil,
+		)
 		if made == nil {
 			if err := os.Remove(fresh); err != nil {
 				return err
@@ -147,7 +182,12 @@ func (l *lab) attackByFIFO(ctx context.Context, r *report) error {
 		limited, cancel := context.WithTimeout(ctx, 30*time.Second)
 		err = l.ended(limited, id)
 		cancel()
-		r.countTry(err != nil, "while a job opens a FIFO (%s), another's job does not run: %v", strings.Join(args, " "), err)
+		r.countTry(
+			err != nil,
+			"while a job opens a FIFO (%s), another's job does not run: %v",
+			strings.Join(args, " "),
+			err,
+		)
 		l.runAs(ctx, 0, "scancel", blocked)
 	}
 	return nil
@@ -175,7 +215,16 @@ func (l *lab) attackByLink(ctx context.Context, r *report) error {
 	}
 	var last string
 	for range jobs {
-		id, err := l.submitJob(ctx, attacker, "-o", "changing", "-e", "changing", "--wrap", "echo written")
+		id, err := l.submitJob(
+			ctx,
+			attacker,
+			"-o",
+			"changing",
+			"-e",
+			"changing",
+			"--wrap",
+			"echo written",
+		)
 		if err == nil {
 			last = id
 		}
@@ -188,7 +237,10 @@ func (l *lab) attackByLink(ctx context.Context, r *report) error {
 	if err := errors.Join(err, statErr); err != nil {
 		return err
 	}
-	r.countTry(after.Size() != before.Size() || after.ModTime() != before.ModTime(), "a file of root was written through a link that changes")
+	r.countTry(
+		after.Size() != before.Size() || after.ModTime() != before.ModTime(),
+		"a file of root was written through a link that changes",
+	)
 	return nil
 }
 
@@ -215,7 +267,15 @@ func (l *lab) attackByEnvironment(ctx context.Context, r *report) error {
 	}
 	for _, variable := range []string{"BASH_ENV=" + evil, "ENV=" + evil, "PROMPT_COMMAND=. " + evil, "BASH_FUNC_true%%=() { . " + evil + "; }", "SLURM_CONF=" + evil, "SLURM_JOB_USER=root", "SLURM_JOB_UID=0", "PATH=" + mine,
 		"LD_LIBRARY_PATH=" + mine, "LD_PRELOAD=" + filepath.Join(mine, "none.so"), "IFS=/", "SHELLOPTS=xtrace", "PS4=$(id -u >> " + trace + ")", "MUSTER_SOCKET=" + trace, "TMPDIR=/root"} {
-		id, err := l.submitJob(ctx, attacker, "--export=ALL,"+variable, "-o", "/dev/null", "--wrap", "true")
+		id, err := l.submitJob(
+			ctx,
+			attacker,
+			"--export=ALL,"+variable,
+			"-o",
+			"/dev/null",
+			"--wrap",
+			"true",
+		)
 		if err != nil {
 			r.countTry(false, "")
 			continue
@@ -227,14 +287,27 @@ func (l *lab) attackByEnvironment(ctx context.Context, r *report) error {
 		if err != nil {
 			return err
 		}
-		r.countTry(strings.Contains("\n"+string(ran), "\n0\n"), "a job's %s makes root's prolog run what the user says", variable)
+		r.countTry(
+			strings.Contains("\n"+string(ran), "\n0\n"),
+			"a job's %s makes root's prolog run what the user says",
+			variable,
+		)
 	}
 	return nil
 }
 
 // attackOthersJob tries to look into a job of the victim, and to run in it.
 func (l *lab) attackOthersJob(ctx context.Context, r *report) error {
-	id, err := l.submitJob(ctx, victim, "-J", secret, "-o", "out", "--wrap", "echo "+secret+"; "+l.o.bin+"/muster srun --overlap sh -c 'echo "+secret+"; sleep 600'")
+	id, err := l.submitJob(
+		ctx,
+		victim,
+		"-J",
+		secret,
+		"-o",
+		"out",
+		"--wrap",
+		"echo "+secret+"; "+l.o.bin+"/muster srun --overlap sh -c 'echo "+secret+"; sleep 600'",
+	)
 	if err != nil {
 		return err
 	}
@@ -248,7 +321,12 @@ func (l *lab) attackOthersJob(ctx context.Context, r *report) error {
 		{"scontrol", "show", "job", id}, {"scontrol", "-dd", "show", "job", id},
 	} {
 		out := l.runAs(ctx, attacker, args...)
-		r.countTry(out.code == 0 && strings.Contains(out.out, secret) || strings.Contains(out.out, "uid="), "muster %s: %s", strings.Join(args, " "), out.allText())
+		r.countTry(
+			out.code == 0 && strings.Contains(out.out, secret) || strings.Contains(out.out, "uid="),
+			"muster %s: %s",
+			strings.Join(args, " "),
+			out.allText(),
+		)
 	}
 	return nil
 }
@@ -281,7 +359,11 @@ func (l *lab) attackFolders(ctx context.Context, r *report) error {
 				conn.Close()
 			}
 			alias := strings.HasSuffix(path, "/steps.sock") // of each node's folder
-			r.countTry(err == nil && !open[path] && !alias, "the socket %s takes a user's connection", path)
+			r.countTry(
+				err == nil && !open[path] && !alias,
+				"the socket %s takes a user's connection",
+				path,
+			)
 		default:
 			kept := strings.HasPrefix(path, filepath.Join(l.dir, "state")) && !info.IsDir()
 			may := l.allowed(ctx, path)
@@ -302,7 +384,16 @@ type access struct{ read, write bool }
 
 // allowed asks the kernel, as the attacker.
 func (l *lab) allowed(ctx context.Context, path string) access {
-	out := l.runProgram(ctx, attacker, "", "/bin/sh", "-c", `[ -r "$1" ] && echo r; [ -w "$1" ] && echo w; true`, "sh", path)
+	out := l.runProgram(
+		ctx,
+		attacker,
+		"",
+		"/bin/sh",
+		"-c",
+		`[ -r "$1" ] && echo r; [ -w "$1" ] && echo w; true`,
+		"sh",
+		path,
+	)
 	return access{read: strings.Contains(out.out, "r"), write: strings.Contains(out.out, "w")}
 }
 

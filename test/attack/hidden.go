@@ -18,7 +18,17 @@ const absent = "3999999"
 // attackHidden compares the answers about another's job with those about no job,
 // and looks for traces of it in whatever a user can list.
 func attackHidden(ctx context.Context, l *lab, r *report) error {
-	running, err := l.submitJob(ctx, victim, "-J", secret, "--comment", secret, "--gres=gpu:1", "--wrap", "sleep 600 # "+secret)
+	running, err := l.submitJob(
+		ctx,
+		victim,
+		"-J",
+		secret,
+		"--comment",
+		secret,
+		"--gres=gpu:1",
+		"--wrap",
+		"sleep 600 # "+secret,
+	)
 	if err != nil {
 		return err
 	}
@@ -60,20 +70,41 @@ func attackHidden(ctx context.Context, l *lab, r *report) error {
 	}
 	for _, command := range listings() {
 		out := l.runAs(ctx, attacker, strings.Fields(command)...)
-		r.countTry(showsVictim(out.allText()), "muster %s shows another's job:\n%s", command, linesOfVictim(out.allText()))
+		r.countTry(
+			showsVictim(out.allText()),
+			"muster %s shows another's job:\n%s",
+			command,
+			linesOfVictim(out.allText()),
+		)
 	}
 	for _, view := range query.Views() {
 		out := l.runAs(ctx, attacker, "sql", "-f", "json", "SELECT * FROM "+view.Name)
-		r.countTry(showsVictim(out.allText()), "the view %s shows another's job:\n%s", view.Name, linesOfVictim(out.allText()))
+		r.countTry(
+			showsVictim(out.allText()),
+			"the view %s shows another's job:\n%s",
+			view.Name,
+			linesOfVictim(out.allText()),
+		)
 	}
 	for _, port := range []int{portMetrics, portAgentMetrics} {
 		body, err := fetch(ctx, "http://"+l.portAddress(port)+"/metrics")
 		if err != nil {
 			return err
 		}
-		r.countTry(showsVictim(body), "the metrics at %s show another's job:\n%s", l.portAddress(port), linesOfVictim(body))
-		job := regexp.MustCompile(`(slurm_job_id|job|jobid|hpc_job)="` + running + `"`).FindString(body)
-		r.countTry(job != "", "the metrics at %s show the number of another's job: %s", l.portAddress(port), job)
+		r.countTry(
+			showsVictim(body),
+			"the metrics at %s show another's job:\n%s",
+			l.portAddress(port),
+			linesOfVictim(body),
+		)
+		job := regexp.MustCompile(`(slurm_job_id|job|jobid|hpc_job)="` + running + `"`).
+			FindString(body)
+		r.countTry(
+			job != "",
+			"the metrics at %s show the number of another's job: %s",
+			l.portAddress(port),
+			job,
+		)
 	}
 	for _, id := range []string{running, array, own} {
 		l.runAs(ctx, 0, "scancel", id)
@@ -116,7 +147,9 @@ func (l *lab) compare(ctx context.Context, r *report, command, hidden, missing s
 }
 
 // changing are parts of answers that differ between any two calls.
-var changing = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|"number": ?1[78]\d{8}|submitted batch job \d+|Submitted batch job \d+|"(pid|last_\w+)": ?[^,\n]*`)
+var changing = regexp.MustCompile(
+	`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|"number": ?1[78]\d{8}|submitted batch job \d+|Submitted batch job \d+|"(pid|last_\w+)": ?[^,\n]*`,
+)
 
 // plain is an answer without what differs of itself: the number that was asked
 // for, and the time.

@@ -53,7 +53,9 @@ type lab struct {
 
 func newLab(ctx context.Context, o *options) (*lab, error) {
 	if os.Getuid() != 0 {
-		return nil, errors.New("the attacks are made as several users: run it as root, or with `unshare --map-auto --map-root-user make attack`")
+		return nil, errors.New(
+			"the attacks are made as several users: run it as root, or with `unshare --map-auto --map-root-user make attack`",
+		)
 	}
 	bin, err := filepath.Abs(o.bin)
 	if err != nil {
@@ -100,7 +102,21 @@ func (l *lab) up(ctx context.Context) error {
 	if err := os.WriteFile(prolog, []byte("#!/bin/bash\ntrue\n"), 0o755); err != nil {
 		return err
 	}
-	init := []string{"init", "--dir", l.dir, "--cluster", "attacked", "--nodes", "1", "--cpus", "8", "--gpus", "1", "--port", strconv.Itoa(l.port)}
+	init := []string{
+		"init",
+		"--dir",
+		l.dir,
+		"--cluster",
+		"attacked",
+		"--nodes",
+		"1",
+		"--cpus",
+		"8",
+		"--gpus",
+		"1",
+		"--port",
+		strconv.Itoa(l.port),
+	}
 	for _, line := range []string{"PrivateData=jobs,nodes,reservations,usage", fmt.Sprintf("MaxJobCount=%d", maxJobs), "KillWait=2", "MinJobAge=2", fmt.Sprintf("FirstJobId=%d", firstJob), "Prolog=" + prolog} {
 		init = append(init, "--conf", line)
 	}
@@ -176,18 +192,29 @@ func (l *lab) runProgram(ctx context.Context, uid int, stdin, name string, args 
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+l.socketPath(), "MUSTER_CONFIG="+filepath.Join(l.dir, "muster.yaml"))
+	cmd.Env = append(
+		os.Environ(),
+		"MUSTER_SOCKET="+l.socketPath(),
+		"MUSTER_CONFIG="+filepath.Join(l.dir, "muster.yaml"),
+	)
 	if uid != 0 {
 		cmd.Dir = l.home[uid]
 		cmd.Env = append(cmd.Env, "HOME="+l.home[uid], "USER="+strconv.Itoa(uid))
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
+		cmd.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)},
+		}
 	}
 	var out, errs bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
 	cmd.WaitDelay = time.Second
 	began := time.Now()
 	err := cmd.Run()
-	o := output{out: out.String(), err: errs.String(), took: time.Since(began), expired: ctx.Err() != nil}
+	o := output{
+		out:     out.String(),
+		err:     errs.String(),
+		took:    time.Since(began),
+		expired: ctx.Err() != nil,
+	}
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit):
@@ -219,7 +246,13 @@ func (l *lab) awaitAnswer(ctx context.Context, want string, args ...string) erro
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("muster %v says %q, and not %q within %s", args, out.allText(), want, untilLimit)
+			return fmt.Errorf(
+				"muster %v says %q, and not %q within %s",
+				args,
+				out.allText(),
+				want,
+				untilLimit,
+			)
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -246,7 +279,11 @@ func residentMemory(pid int) (now, peak int64, err error) {
 			to   *int64
 		}{{"VmRSS:", &now}, {"VmHWM:", &peak}} {
 			if rest, ok := strings.CutPrefix(line, field.name); ok {
-				kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(rest), " kB"), 10, 64)
+				kib, err := strconv.ParseInt(
+					strings.TrimSuffix(strings.TrimSpace(rest), " kB"),
+					10,
+					64,
+				)
 				if err != nil {
 					return 0, 0, err
 				}

@@ -41,12 +41,24 @@ type attack struct {
 // the least behind come first.
 func attacks() []attack {
 	return []attack{
-		{"hidden", "whether a user can tell another's job from no job, or see a trace of it", attackHidden},
+		{
+			"hidden",
+			"whether a user can tell another's job from no job, or see a trace of it",
+			attackHidden,
+		},
 		{"tokens", "forged, altered and stolen tokens over REST", attackTokens},
 		{"certificates", "false certificates and statements about who asks", attackCertificates},
 		{"sql", "questions of muster sql that reach beyond its views", attackSQL},
-		{"files", "files of root and of other users, by way of jobs and of the daemons' folders", attackFiles},
-		{"exhaustion", "connections, bytes, values and jobs of one user, beside a neighbour", attackExhaustion},
+		{
+			"files",
+			"files of root and of other users, by way of jobs and of the daemons' folders",
+			attackFiles,
+		},
+		{
+			"exhaustion",
+			"connections, bytes, values and jobs of one user, beside a neighbour",
+			attackExhaustion,
+		},
 	}
 }
 
@@ -61,8 +73,18 @@ func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin", "`folder` of the programs")
 	flag.StringVar(&o.only, "only", "", "`kinds` of attacks to make, with commas (default: all)")
-	flag.BoolVar(&o.short, "short", false, "fewer tries of those attacks that are a matter of number")
-	flag.DurationVar(&o.p99, "p99", 0, "count it as a breach if the neighbour's commands take longer than this at p99 (default: they are only measured)")
+	flag.BoolVar(
+		&o.short,
+		"short",
+		false,
+		"fewer tries of those attacks that are a matter of number",
+	)
+	flag.DurationVar(
+		&o.p99,
+		"p99",
+		0,
+		"count it as a breach if the neighbour's commands take longer than this at p99 (default: they are only measured)",
+	)
 	flag.DurationVar(&o.limit, "limit", 10*time.Minute, "longest `time` for everything")
 	flag.Parse()
 	signal.Ignore(syscall.SIGPIPE) // whoever reads the report may leave before the cluster is down
@@ -95,14 +117,27 @@ func run(ctx context.Context, o *options) int {
 		r.kinds = append(r.kinds, a.kind)
 		fmt.Fprintf(r.out, "%s: %s\n", a.kind, a.about)
 		if err := a.run(ctx, l, r); err != nil {
-			fmt.Fprintf(os.Stderr, "attack: %s: %v (logs are in %s)\n", a.kind, err, filepath.Join(l.dir, "run"))
+			fmt.Fprintf(
+				os.Stderr,
+				"attack: %s: %v (logs are in %s)\n",
+				a.kind,
+				err,
+				filepath.Join(l.dir, "run"),
+			)
 			l.keep = true
 			return exitFailed
 		}
 		if err := l.checkAlive(ctx); err != nil {
 			r.countTry(true, "the controller does not answer after these attacks: %v", err)
 		}
-		fmt.Fprintf(r.out, "%s: %d tries, %d breaches, %.1f s\n\n", a.kind, r.tries[a.kind], r.breaches[a.kind], time.Since(began).Seconds())
+		fmt.Fprintf(
+			r.out,
+			"%s: %d tries, %d breaches, %.1f s\n\n",
+			a.kind,
+			r.tries[a.kind],
+			r.breaches[a.kind],
+			time.Since(began).Seconds(),
+		)
 	}
 	return r.summary()
 }

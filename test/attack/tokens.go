@@ -45,7 +45,12 @@ func attackTokens(ctx context.Context, l *lab, r *report) error {
 				value = "Bearer " + token
 			}
 			got := l.rest(ctx, client, question{header, value, "/v1/Cluster/Ping", "{}"})
-			r.countTry(got.status == http.StatusOK, "a token with %s is accepted (%s)", name, header)
+			r.countTry(
+				got.status == http.StatusOK,
+				"a token with %s is accepted (%s)",
+				name,
+				header,
+			)
 		}
 	}
 	// Any change of a character is a change of what was signed, or of the signature.
@@ -61,29 +66,76 @@ func attackTokens(ctx context.Context, l *lab, r *report) error {
 		for altered[at] == genuine[at] {
 			altered[at] = alphabet[random.IntN(len(alphabet))]
 		}
-		got := l.rest(ctx, client, question{"X-SLURM-USER-TOKEN", string(altered), "/v1/Cluster/Ping", "{}"})
-		r.countTry(got.status == http.StatusOK, "the token with character %d changed is accepted: %s", at, altered)
+		got := l.rest(
+			ctx,
+			client,
+			question{"X-SLURM-USER-TOKEN", string(altered), "/v1/Cluster/Ping", "{}"},
+		)
+		r.countTry(
+			got.status == http.StatusOK,
+			"the token with character %d changed is accepted: %s",
+			at,
+			altered,
+		)
 	}
 	l.attackWithGenuine(ctx, r, client, genuine)
 	return l.attackExpired(ctx, r, client)
 }
 
 // attackWithGenuine asks with a token of one's own for more than it gives.
-func (l *lab) attackWithGenuine(ctx context.Context, r *report, client *http.Client, genuine string) {
+func (l *lab) attackWithGenuine(
+	ctx context.Context,
+	r *report,
+	client *http.Client,
+	genuine string,
+) {
 	for _, other := range []string{"root", "0", strconv.Itoa(victim)} {
 		out := l.runAs(ctx, attacker, "scontrol", "token", "username="+other)
 		r.countTry(out.code == 0, "a user gets a token of %s", other)
-		got := l.rest(ctx, client, question{"X-SLURM-USER-TOKEN", genuine, "/v1/Cluster/CreateUserToken", fmt.Sprintf(`{"user":%q}`, other)})
+		got := l.rest(
+			ctx,
+			client,
+			question{
+				"X-SLURM-USER-TOKEN",
+				genuine,
+				"/v1/Cluster/CreateUserToken",
+				fmt.Sprintf(`{"user":%q}`, other),
+			},
+		)
 		r.countTry(got.status == http.StatusOK, "a token makes a token of %s: %s", other, got.body)
 	}
-	got := l.rest(ctx, client, question{"X-SLURM-USER-TOKEN", genuine, "/v1/Cluster/CreateUserToken", "{}"})
+	got := l.rest(
+		ctx,
+		client,
+		question{"X-SLURM-USER-TOKEN", genuine, "/v1/Cluster/CreateUserToken", "{}"},
+	)
 	r.countTry(got.status == http.StatusOK, "a token makes a token: %s", got.body)
 	for _, header := range [][2]string{{"X-SLURM-USER-NAME", "root"}, {"muster-attest", "0:0"}, {"Muster-Attest", fmt.Sprintf("%d:%d", victim, victim)}, {"Grpc-Metadata-muster-attest", "0:0"},
 		{"X-Forwarded-User", "root"}, {"X-Forwarded-For", "127.0.0.1"}, {"X-HTTP-Method-Override", "POST"}, {"X-Original-URL", "/v1/Cluster/ListHosts"}} {
-		got := l.rest(ctx, client, question{"X-SLURM-USER-TOKEN", genuine, "/v1/Cluster/ListJobs", `{"filter":{"all_states":true}}`}, header)
-		r.countTry(strings.Contains(got.body, secret), "with the header %s: %s a user sees another's jobs", header[0], header[1])
+		got := l.rest(
+			ctx,
+			client,
+			question{
+				"X-SLURM-USER-TOKEN",
+				genuine,
+				"/v1/Cluster/ListJobs",
+				`{"filter":{"all_states":true}}`,
+			},
+			header,
+		)
+		r.countTry(
+			strings.Contains(got.body, secret),
+			"with the header %s: %s a user sees another's jobs",
+			header[0],
+			header[1],
+		)
 		alone := l.rest(ctx, client, question{"", "", "/v1/Cluster/ListJobs", "{}"}, header)
-		r.countTry(alone.status == http.StatusOK, "the header %s: %s is taken for a credential", header[0], header[1])
+		r.countTry(
+			alone.status == http.StatusOK,
+			"the header %s: %s is taken for a credential",
+			header[0],
+			header[1],
+		)
 	}
 	for _, path := range []string{"/v1/Cluster/../Cluster/Shutdown", "/v1//Cluster/Shutdown", "/v1/Cluster/Shutdown/", "/v1/Cluster/shutdown", "/v1/Ledger/Follow", "/v1/Agents/Connect", "/v1/Shell/Sbatch",
 		"/v1/Cluster/Shutdown%00", "/v1/Cluster%2fShutdown", "/muster.v1.Cluster/Shutdown", "/v1/Cluster/Shutdown?token=" + genuine, "//v1/Cluster/Shutdown", "/debug/pprof/", "/metrics", "/../../etc/passwd"} {
@@ -130,29 +182,47 @@ func forgeries(genuine string) map[string]string {
 		panic(err) // the controller's own token
 	}
 	root := changed(said, claims{"sun": "root", "sub": "root", "uid": 0, "gid": 0})
-	other := changed(said, claims{"sun": strconv.Itoa(victim), "sub": strconv.Itoa(victim), "uid": victim, "gid": victim})
+	other := changed(
+		said,
+		claims{
+			"sun": strconv.Itoa(victim),
+			"sub": strconv.Itoa(victim),
+			"uid": victim,
+			"gid": victim,
+		},
+	)
 	out := map[string]string{
-		"no signature":                   header + "." + body + ".",
-		"two parts":                      header + "." + body,
-		"one part":                       header,
-		"four parts":                     genuine + "." + signature,
-		"nothing":                        "",
-		"dots only":                      strings.Repeat(".", 100_000),
-		"a megabyte of header":           strings.Repeat("A", 1<<20) + "." + body + "." + signature,
-		"the signature twice":            header + "." + body + "." + signature + signature,
-		"a shorter signature":            header + "." + body + "." + signature[:len(signature)-2],
-		"padding":                        header + "." + body + "." + signature + "=",
-		"root's claims, old signature":   header + "." + encode(root) + "." + signature,
-		"another's claims, old one":      header + "." + encode(other) + "." + signature,
-		"a later end, old signature":     header + "." + encode(changed(said, claims{"exp": 4_000_000_000})) + "." + signature,
-		"a second uid, old signature":    header + "." + encodeText(strings.Replace(decodeText(body), `"uid"`, `"uid":0,"uid"`, 1)) + "." + signature,
+		"no signature":                 header + "." + body + ".",
+		"two parts":                    header + "." + body,
+		"one part":                     header,
+		"four parts":                   genuine + "." + signature,
+		"nothing":                      "",
+		"dots only":                    strings.Repeat(".", 100_000),
+		"a megabyte of header":         strings.Repeat("A", 1<<20) + "." + body + "." + signature,
+		"the signature twice":          header + "." + body + "." + signature + signature,
+		"a shorter signature":          header + "." + body + "." + signature[:len(signature)-2],
+		"padding":                      header + "." + body + "." + signature + "=",
+		"root's claims, old signature": header + "." + encode(root) + "." + signature,
+		"another's claims, old one":    header + "." + encode(other) + "." + signature,
+		"a later end, old signature": header + "." + encode(
+			changed(said, claims{"exp": 4_000_000_000}),
+		) + "." + signature,
+		"a second uid, old signature": header + "." + encodeText(
+			strings.Replace(decodeText(body), `"uid"`, `"uid":0,"uid"`, 1),
+		) + "." + signature,
 		"a blank in the body":            header + ". " + body + "." + signature,
 		"a newline in the signature":     header + "." + body + "." + signature[:4] + "\t" + signature[4:],
 		"the last bits of the signature": header + "." + body + "." + otherLastBits(signature),
 	}
 	for _, algorithm := range []string{"none", "None", "NONE", "nOnE", "", "HS256 ", "hs256", "RS256", "ES256", "EdDSA"} {
-		out["algorithm "+strconv.Quote(algorithm)] = encode(claims{"alg": algorithm, "typ": "JWT"}) + "." + encode(root) + "."
-		out["algorithm "+strconv.Quote(algorithm)+" and the old signature"] = encode(claims{"alg": algorithm, "typ": "JWT"}) + "." + body + "." + signature
+		out["algorithm "+strconv.Quote(algorithm)] = encode(
+			claims{"alg": algorithm, "typ": "JWT"},
+		) + "." + encode(
+			root,
+		) + "."
+		out["algorithm "+strconv.Quote(algorithm)+" and the old signature"] = encode(
+			claims{"alg": algorithm, "typ": "JWT"},
+		) + "." + body + "." + signature
 	}
 	for name, key := range map[string][]byte{"an empty key": {}, "a key of zeros": make([]byte, 32), "a guessed key": []byte("secret"), "the cluster's name as key": []byte("attacked"),
 		"the audience as key": []byte("muster-rest"), "the signature as key": []byte(signature)} {
@@ -162,8 +232,15 @@ func forgeries(genuine string) map[string]string {
 	}
 	for name, extra := range map[string]claims{"a key id that is a path": {"kid": "../../../../dev/null"}, "a key id that is a statement": {"kid": "x' UNION SELECT 'k"}, "a key of its own": {"jwk": claims{"kty": "oct", "k": "AA"}},
 		"a place to get keys": {"jku": "http://127.0.0.1:1/keys"}, "critical extensions": {"crit": []string{"exp"}}, "compression": {"zip": "DEF"}, "a nested token": {"cty": "JWT"}} {
-		out[name] = sign(changed(claims{"alg": "HS256", "typ": "JWT"}, extra), root, sha256.New, nil)
-		out[name+" and the old signature"] = encode(changed(claims{"alg": "HS256", "typ": "JWT"}, extra)) + "." + body + "." + signature
+		out[name] = sign(
+			changed(claims{"alg": "HS256", "typ": "JWT"}, extra),
+			root,
+			sha256.New,
+			nil,
+		)
+		out[name+" and the old signature"] = encode(
+			changed(claims{"alg": "HS256", "typ": "JWT"}, extra),
+		) + "." + body + "." + signature
 	}
 	return out
 }
@@ -221,8 +298,17 @@ func sign(header, body claims, newHash func() hash.Hash, key []byte) string {
 // restClient asks the gateway over TLS. The attacks are about the client, not
 // about the name of the server.
 func restClient() *http.Client {
-	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 4, TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true}},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{
+		Timeout: 20 * time.Second,
+		Transport: &http.Transport{
+			MaxIdleConnsPerHost: 4,
+			TLSClientConfig: &tls.Config{
+				MinVersion:         tls.VersionTLS13,
+				InsecureSkipVerify: true,
+			},
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 }
 
 // answer is what the gateway says; status 0 = it ended the connection.
@@ -236,7 +322,12 @@ type question struct{ header, token, path, body string }
 
 // rest asks the gateway over TLS.
 func (l *lab) rest(ctx context.Context, client *http.Client, q question, more ...[2]string) answer {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+l.portAddress(portREST)+q.path, strings.NewReader(q.body))
+	req, err := http.NewRequestWithContext(
+		ctx,
+		http.MethodPost,
+		"https://"+l.portAddress(portREST)+q.path,
+		strings.NewReader(q.body),
+	)
 	if err != nil {
 		return answer{body: err.Error()} // a path or header that cannot be sent at all
 	}

@@ -57,11 +57,26 @@ Examples:
 }
 
 func (b *accountingBench) flags(fs *pflag.FlagSet) {
-	fs.IntVar(&b.jobs, "jobs", 1_000_000, "jobs in the store, each with a step, a node and some GPUs")
+	fs.IntVar(
+		&b.jobs,
+		"jobs",
+		1_000_000,
+		"jobs in the store, each with a step, a node and some GPUs",
+	)
 	fs.IntVar(&b.months, "months", 1, "months of 30 days over which they are spread")
-	fs.IntVar(&b.beside, "beside", 0, "ask the same of a store of so many jobs of one month, and print both side by side")
+	fs.IntVar(
+		&b.beside,
+		"beside",
+		0,
+		"ask the same of a store of so many jobs of one month, and print both side by side",
+	)
 	fs.IntVar(&b.times, "times", 5, "how often each question is asked")
-	fs.StringVar(&b.dir, "dir", "", "folder for the store (default: a temporary one); one that is there already is used as it is")
+	fs.StringVar(
+		&b.dir,
+		"dir",
+		"",
+		"folder for the store (default: a temporary one); one that is there already is used as it is",
+	)
 	fs.BoolVar(&b.keep, "keep", false, "leave the store where it is")
 	fs.StringVar(&b.muster, "muster", "", "the muster program (default: beside this one)")
 	fs.StringVar(&b.only, "only", "", "ask only the questions whose name holds this")
@@ -106,9 +121,32 @@ func (r *accountingResult) text(w io.Writer) {
 		sum += r.Bytes[t]
 	}
 	fmt.Fprintf(w, "  %-16s %7.1f bytes a job\n", "together", sum)
-	fmt.Fprintf(w, "%-40s %9s %9s %9s %9s %9s %8s %7s\n", "question", "least ms", "p50 ms", "max ms", "CPU ms", "goal ms", "lines", "MiB")
+	fmt.Fprintf(
+		w,
+		"%-40s %9s %9s %9s %9s %9s %8s %7s\n",
+		"question",
+		"least ms",
+		"p50 ms",
+		"max ms",
+		"CPU ms",
+		"goal ms",
+		"lines",
+		"MiB",
+	)
 	for _, q := range r.Questions {
-		fmt.Fprintf(w, "%-40s %9.1f %9.1f %9.1f %9.1f %9.0f %8d %7.1f %s\n", q.Name, q.Least, q.Times.P50, q.Times.Max, q.CPU, q.Goal, q.Lines, q.MaxRSS, q.Failed)
+		fmt.Fprintf(
+			w,
+			"%-40s %9.1f %9.1f %9.1f %9.1f %9.0f %8d %7.1f %s\n",
+			q.Name,
+			q.Least,
+			q.Times.P50,
+			q.Times.Max,
+			q.CPU,
+			q.Goal,
+			q.Lines,
+			q.MaxRSS,
+			q.Failed,
+		)
 	}
 	r.Machine.text(w)
 	if r.Beside == nil {
@@ -116,7 +154,14 @@ func (r *accountingResult) text(w io.Writer) {
 	}
 	fmt.Fprintln(w)
 	r.Beside.text(w)
-	fmt.Fprintf(w, "\n%-40s %12s %12s %8s\n", "least ms, side by side", fmt.Sprint(r.Beside.Jobs), fmt.Sprint(r.Jobs), "times")
+	fmt.Fprintf(
+		w,
+		"\n%-40s %12s %12s %8s\n",
+		"least ms, side by side",
+		fmt.Sprint(r.Beside.Jobs),
+		fmt.Sprint(r.Jobs),
+		"times",
+	)
 	for i, q := range r.Questions {
 		if i < len(r.Beside.Questions) && r.Beside.Questions[i].Least > 0 {
 			small := r.Beside.Questions[i].Least
@@ -314,7 +359,11 @@ func (pastLedger) Next(ctx context.Context) (acctd.Entry, error) {
 func (l pastLedger) Head() (uint64, spec.Instant) { return l.seq, l.at }
 
 // Epochs implements acctd.Source.
-func (l pastLedger) Epochs(context.Context) ([]state.Epoch, uint64, error) { return nil, l.seq, nil }
+func (l pastLedger) Epochs(
+	context.Context,
+) ([]state.Epoch, uint64, error) {
+	return nil, l.seq, nil
+}
 
 // pastClock stands still at the end of the jobs; waits are real.
 type pastClock struct{ at spec.Instant }
@@ -337,11 +386,22 @@ type pingServer struct {
 
 // Ping implements the cluster's service.
 func (p pingServer) Ping(context.Context, *apiv1.PingRequest) (*apiv1.PingReply, error) {
-	return &apiv1.PingReply{Host: "bench", Role: "leader", Version: version, Seq: p.seq, Cluster: "peer"}, nil
+	return &apiv1.PingReply{
+		Host:    "bench",
+		Role:    "leader",
+		Version: version,
+		Seq:     p.seq,
+		Cluster: "peer",
+	}, nil
 }
 
 // serve answers on a socket as a controller with its accounting does.
-func (b *accountingBench) serve(ctx context.Context, store *clickhouse.Store, f *fill, pos counted.Position) (stop func(), err error) {
+func (b *accountingBench) serve(
+	ctx context.Context,
+	store *clickhouse.Store,
+	f *fill,
+	pos counted.Position,
+) (stop func(), err error) {
 	codec, err := event.NewCodec()
 	if err != nil {
 		return nil, err
@@ -353,18 +413,36 @@ func (b *accountingBench) serve(ctx context.Context, store *clickhouse.Store, f 
 		return nil, err
 	}
 	past := standing{store, pos, counted.Snapshot{Seq: pos.Seq, Data: state}}
-	d := acctd.New(acctd.Config{Source: pastLedger{f.lastSeq(), f.endInstant()}, Store: past, Codec: codec, Clock: pastClock{f.endInstant()}, Refresh: spec.Day,
-		OpenWriter: func(context.Context, [16]byte, string) (acctd.Writer, counted.Resume, error) {
-			return standingWriter{pos}, counted.Resume{Position: pos, History: counted.History{End: pos.Seq}}, nil
+	d := acctd.New(
+		acctd.Config{
+			Source:  pastLedger{f.lastSeq(), f.endInstant()},
+			Store:   past,
+			Codec:   codec,
+			Clock:   pastClock{f.endInstant()},
+			Refresh: spec.Day,
+			OpenWriter: func(context.Context, [16]byte, string) (acctd.Writer, counted.Resume, error) {
+				return standingWriter{
+						pos,
+					}, counted.Resume{
+						Position: pos,
+						History:  counted.History{End: pos.Seq},
+					}, nil
+			},
+			Identity: func() ([16]byte, string) { return f.ledger, "peer" },
 		},
-		Identity: func() ([16]byte, string) { return f.ledger, "peer" }})
+	)
 	go func() { _ = d.Run(ctx) }()
 	for began := time.Now(); d.KPIs() == nil && time.Since(began) < time.Minute && ctx.Err() == nil; {
 		time.Sleep(20 * time.Millisecond)
 	}
 	names := identity.NewCache(identity.SystemPasswd(), 100, time.Minute, time.Now)
-	endpoint, err := grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: &channel.Server{Cluster: "peer", Names: names}, Errors: status.Numbers(),
-		Log: slog.New(slog.DiscardHandler)})
+	endpoint, err := grpcx.NewEndpoint(
+		grpcx.EndpointConfig{
+			Channel: &channel.Server{Cluster: "peer", Names: names},
+			Errors:  status.Numbers(),
+			Log:     slog.New(slog.DiscardHandler),
+		},
+	)
 	if err != nil {
 		cancel()
 		return nil, err
@@ -407,4 +485,9 @@ func (standingWriter) Branch(context.Context, counted.Branch) error        { ret
 func (w standingWriter) Position() counted.Position                        { return w.pos }
 
 // Position implements the store of accounting.
-func (s standing) Position(context.Context, [16]byte) (counted.Position, error) { return s.pos, nil }
+func (s standing) Position(
+	context.Context,
+	[16]byte,
+) (counted.Position, error) {
+	return s.pos, nil
+}

@@ -38,7 +38,12 @@ func (b *arrayBench) flags(fs *pflag.FlagSet) {
 	b.at.flags(fs)
 	fs.Int64Var(&b.tasks, "tasks", 1000000, "tasks of the array")
 	fs.IntVar(&b.times, "times", 5, "arrays to submit, one after the other")
-	fs.IntVar(&b.pid, "pid", 0, "the controller's process (default: the one at the other end of the socket)")
+	fs.IntVar(
+		&b.pid,
+		"pid",
+		0,
+		"the controller's process (default: the one at the other end of the socket)",
+	)
 	fs.BoolVar(&b.fill, "fill", true, "first fill the nodes with a job of their own")
 }
 
@@ -60,8 +65,22 @@ type arrayResult struct {
 }
 
 func (r *arrayResult) text(w io.Writer) {
-	fmt.Fprintf(w, "an array of %d tasks is accepted in %.2f ms (median of %d; slowest %.2f ms)\n", r.Tasks, r.Latency.P50, r.Times, r.Latency.Max)
-	fmt.Fprintf(w, "controller's memory: %.1f MiB before, %.1f MiB after %d arrays: %.4f bytes a task\n", toMiB(r.RSSBefore), toMiB(r.RSSAfter), r.Times, r.PerTask)
+	fmt.Fprintf(
+		w,
+		"an array of %d tasks is accepted in %.2f ms (median of %d; slowest %.2f ms)\n",
+		r.Tasks,
+		r.Latency.P50,
+		r.Times,
+		r.Latency.Max,
+	)
+	fmt.Fprintf(
+		w,
+		"controller's memory: %.1f MiB before, %.1f MiB after %d arrays: %.4f bytes a task\n",
+		toMiB(r.RSSBefore),
+		toMiB(r.RSSAfter),
+		r.Times,
+		r.PerTask,
+	)
 	fmt.Fprintf(w, "cluster: %s\n", r.Cluster)
 	r.Machine.text(w)
 }
@@ -100,12 +119,25 @@ func (b *arrayBench) run(ctx context.Context, p *progress) (result, error) {
 	res.Machine = machineNow()
 	var times []time.Duration
 	for range b.times {
-		req := &apiv1.SubmitRequest{Script: &apiv1.Blob{Data: []byte("#!/bin/sh\n:\n")}, Environment: &apiv1.Blob{Data: []byte("PATH=/usr/bin:/bin\x00")},
-			Spec: &apiv1.JobSpec{Name: name, Tasks: 1, WorkDir: "/", Stdout: "/dev/null", TimeLimit: int64(time.Minute),
-				Array: []*apiv1.TaskRange{{First: 0, Last: b.tasks - 1, Step: 1}}}}
+		req := &apiv1.SubmitRequest{
+			Script:      &apiv1.Blob{Data: []byte("#!/bin/sh\n:\n")},
+			Environment: &apiv1.Blob{Data: []byte("PATH=/usr/bin:/bin\x00")},
+			Spec: &apiv1.JobSpec{
+				Name:      name,
+				Tasks:     1,
+				WorkDir:   "/",
+				Stdout:    "/dev/null",
+				TimeLimit: int64(time.Minute),
+				Array:     []*apiv1.TaskRange{{First: 0, Last: b.tasks - 1, Step: 1}},
+			},
+		}
 		began := time.Now()
 		if _, err := c.api.Submit(ctx, req); err != nil {
-			return nil, fmt.Errorf("an array of %d tasks is refused (a bench cluster needs MaxArraySize above it): %w", b.tasks, err)
+			return nil, fmt.Errorf(
+				"an array of %d tasks is refused (a bench cluster needs MaxArraySize above it): %w",
+				b.tasks,
+				err,
+			)
 		}
 		times = append(times, time.Since(began))
 		res.Accept = append(res.Accept, toMilliseconds(times[len(times)-1]))
@@ -137,7 +169,8 @@ func (c *cluster) quiet(ctx context.Context) error {
 		if err != nil {
 			return false, err
 		}
-		if last == nil || now.GetSeq() != last.GetSeq() || now.GetPasses() != last.GetPasses() || now.GetAccountedSeq() != last.GetAccountedSeq() {
+		if last == nil || now.GetSeq() != last.GetSeq() || now.GetPasses() != last.GetPasses() ||
+			now.GetAccountedSeq() != last.GetAccountedSeq() {
 			last, since = now, time.Now()
 		}
 		return time.Since(since) >= quietFor, nil

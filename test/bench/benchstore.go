@@ -36,7 +36,14 @@ func openBenchStore(ctx context.Context, dir string, keep bool) (_ *benchStore, 
 			store.close()
 		}
 	}()
-	store.engine, err = embedded.Start(ctx, embedded.Options{Data: filepath.Join(dir, "d"), Socket: filepath.Join(dir, "e"), Log: slog.New(slog.DiscardHandler)})
+	store.engine, err = embedded.Start(
+		ctx,
+		embedded.Options{
+			Data:   filepath.Join(dir, "d"),
+			Socket: filepath.Join(dir, "e"),
+			Log:    slog.New(slog.DiscardHandler),
+		},
+	)
 	if err != nil {
 		return nil, err
 	}

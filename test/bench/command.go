@@ -64,8 +64,22 @@ type commandResult struct {
 }
 
 func (r *commandResult) text(w io.Writer) {
-	fmt.Fprintf(w, "%.1f/s: %s, %d times by %d, %d failed\n", r.Rate, r.Command, r.Times, r.Clients, r.Failed)
-	fmt.Fprintf(w, "each takes p50 %.2f ms, p99 %.2f ms, max %.2f ms\n", r.Latency.P50, r.Latency.P99, r.Latency.Max)
+	fmt.Fprintf(
+		w,
+		"%.1f/s: %s, %d times by %d, %d failed\n",
+		r.Rate,
+		r.Command,
+		r.Times,
+		r.Clients,
+		r.Failed,
+	)
+	fmt.Fprintf(
+		w,
+		"each takes p50 %.2f ms, p99 %.2f ms, max %.2f ms\n",
+		r.Latency.P50,
+		r.Latency.P99,
+		r.Latency.Max,
+	)
 	r.Machine.text(w)
 }
 
@@ -73,7 +87,12 @@ func (b *commandBench) run(ctx context.Context, p *progress) (result, error) {
 	times := make([][]time.Duration, b.clients)
 	errs := make([]error, b.clients)
 	var next, done, failed atomic.Int64
-	res := &commandResult{Times: b.times, Clients: b.clients, Command: strings.Join(b.argv, " "), Machine: machineNow()}
+	res := &commandResult{
+		Times:   b.times,
+		Clients: b.clients,
+		Command: strings.Join(b.argv, " "),
+		Machine: machineNow(),
+	}
 	stop := watchProgress(ctx, p, &done, b.times)
 	began := time.Now()
 	var wg sync.WaitGroup
@@ -101,7 +120,11 @@ func (b *commandBench) run(ctx context.Context, p *progress) (result, error) {
 	res.Failed = int(failed.Load())
 	res.Rate, res.Latency = perSecond(len(all)-res.Failed, took), summariseTimes(all)
 	if res.Failed > 0 {
-		return res, fmt.Errorf("it failed %d times, for example: %w", res.Failed, errors.Join(errs...))
+		return res, fmt.Errorf(
+			"it failed %d times, for example: %w",
+			res.Failed,
+			errors.Join(errs...),
+		)
 	}
 	return res, ctx.Err()
 }

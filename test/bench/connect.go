@@ -32,8 +32,18 @@ func (a *address) flags(fs *pflag.FlagSet) {
 	if config == "" {
 		config = defaultConfig
 	}
-	fs.StringVar(&a.config, "config", config, "muster.yaml `file` of the cluster (environment: MUSTER_CONFIG)")
-	fs.StringVar(&a.socket, "socket", os.Getenv("MUSTER_SOCKET"), "the controller's local `socket` (environment: MUSTER_SOCKET; default: the configuration's)")
+	fs.StringVar(
+		&a.config,
+		"config",
+		config,
+		"muster.yaml `file` of the cluster (environment: MUSTER_CONFIG)",
+	)
+	fs.StringVar(
+		&a.socket,
+		"socket",
+		os.Getenv("MUSTER_SOCKET"),
+		"the controller's local `socket` (environment: MUSTER_SOCKET; default: the configuration's)",
+	)
 }
 
 // resolve finds the socket.
@@ -43,7 +53,10 @@ func (a *address) resolve() (string, error) {
 	}
 	cfg, err := conffile.Load(a.config)
 	if err != nil {
-		return "", fmt.Errorf("where is the controller? name its --socket or the cluster's --config: %w", err)
+		return "", fmt.Errorf(
+			"where is the controller? name its --socket or the cluster's --config: %w",
+			err,
+		)
 	}
 	return cfg.Socket, nil
 }
@@ -69,12 +82,20 @@ func connectCluster(ctx context.Context, a *address) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{socket: socket, conn: conn, api: service.NewClusterClient(conn), acct: service.NewAccountingClient(conn)}
+	c := &cluster{
+		socket: socket,
+		conn:   conn,
+		api:    service.NewClusterClient(conn),
+		acct:   service.NewAccountingClient(conn),
+	}
 	ctx, cancel := context.WithTimeout(ctx, pingPatience)
 	defer cancel()
 	c.ping, err = c.api.Ping(ctx, &apiv1.PingRequest{})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("the controller at %s does not answer: %w", socket, err), conn.Close())
+		return nil, errors.Join(
+			fmt.Errorf("the controller at %s does not answer: %w", socket, err),
+			conn.Close(),
+		)
 	}
 	return c, nil
 }
@@ -105,7 +126,11 @@ func (c *cluster) controllerPID() (int, error) {
 
 // occupyNodes fills the nodes with one job that holds them whole, so that nothing
 // else can start, and waits until it runs. The release ends it.
-func (c *cluster) occupyNodes(ctx context.Context, name string, p *progress) (describe string, release func(), err error) {
+func (c *cluster) occupyNodes(
+	ctx context.Context,
+	name string,
+	p *progress,
+) (describe string, release func(), err error) {
 	list, err := c.api.ListNodes(ctx, &apiv1.ListNodesRequest{})
 	if err != nil {
 		return "", nil, err
@@ -117,17 +142,40 @@ func (c *cluster) occupyNodes(ctx context.Context, name string, p *progress) (de
 		}
 	}
 	if up == 0 {
-		return fmt.Sprintf("%d nodes, none of them up: nothing can start", len(list.GetNodes())), func() {}, nil
+		return fmt.Sprintf(
+			"%d nodes, none of them up: nothing can start",
+			len(list.GetNodes()),
+		), func() {}, nil
 	}
-	job := &apiv1.JobSpec{Name: name, MinNodes: up, MaxNodes: up, Sharing: uint32(spec.Exclusive), WorkDir: "/", Stdout: "/dev/null", TimeLimit: int64(time.Hour)}
-	rep, err := c.api.Submit(ctx, &apiv1.SubmitRequest{Spec: job, Script: &apiv1.Blob{Data: []byte("#!/bin/sh\nexec sleep 3600\n")}, Environment: &apiv1.Blob{Data: []byte("PATH=/usr/bin:/bin\x00")}})
+	job := &apiv1.JobSpec{
+		Name:      name,
+		MinNodes:  up,
+		MaxNodes:  up,
+		Sharing:   uint32(spec.Exclusive),
+		WorkDir:   "/",
+		Stdout:    "/dev/null",
+		TimeLimit: int64(time.Hour),
+	}
+	rep, err := c.api.Submit(
+		ctx,
+		&apiv1.SubmitRequest{
+			Spec:        job,
+			Script:      &apiv1.Blob{Data: []byte("#!/bin/sh\nexec sleep 3600\n")},
+			Environment: &apiv1.Blob{Data: []byte("PATH=/usr/bin:/bin\x00")},
+		},
+	)
 	if err != nil {
 		return "", nil, fmt.Errorf("fill the %d nodes: %w", up, err)
 	}
 	id := rep.GetJobId()
 	release = func() { c.cancelJobs(context.WithoutCancel(ctx), &apiv1.JobFilter{Jobs: []string{fmt.Sprint(id)}}, p) }
 	running := func() (bool, error) {
-		jobs, err := c.api.ListJobs(ctx, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{fmt.Sprint(id)}, AllStates: true}})
+		jobs, err := c.api.ListJobs(
+			ctx,
+			&apiv1.ListJobsRequest{
+				Filter: &apiv1.JobFilter{Jobs: []string{fmt.Sprint(id)}, AllStates: true},
+			},
+		)
 		if err != nil || len(jobs.GetJobs()) == 0 {
 			return false, err
 		}
@@ -135,7 +183,12 @@ func (c *cluster) occupyNodes(ctx context.Context, name string, p *progress) (de
 	}
 	if err := pollUntil(ctx, 30*time.Second, running); err != nil {
 		release()
-		return "", nil, fmt.Errorf("job %d, which should fill the %d nodes, does not start: is the cluster busy? (--fill=false measures it as it is): %w", id, up, err)
+		return "", nil, fmt.Errorf(
+			"job %d, which should fill the %d nodes, does not start: is the cluster busy? (--fill=false measures it as it is): %w",
+			id,
+			up,
+			err,
+		)
 	}
 	return fmt.Sprintf("%d nodes, full (job %d holds them)", up, id), release, nil
 }

@@ -24,7 +24,11 @@ type fill struct {
 }
 
 func newFill(jobs, months int) *fill {
-	return &fill{jobs: jobs, months: months, ledger: [16]byte{0xb0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}}
+	return &fill{
+		jobs:   jobs,
+		months: months,
+		ledger: [16]byte{0xb0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+	}
 }
 
 // lastSeq is the last event of the ledger that these jobs would have had: five for
@@ -42,7 +46,11 @@ func (f *fill) common(from, n int) string {
 	return strings.Join([]string{
 		"SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f') AS ledger, 'peer' AS cluster, toUInt64(number * 5 + 5) AS seq, toUInt64(number + 1) AS uid",
 		"toUInt32(10000001 + number) AS job_id",
-		fmt.Sprintf("%d + toUInt64(number * %f) AS sub", fillFrom, float64(f.months)*30*86400/float64(f.jobs)),
+		fmt.Sprintf(
+			"%d + toUInt64(number * %f) AS sub",
+			fillFrom,
+			float64(f.months)*30*86400/float64(f.jobs),
+		),
 		"sub + cityHash64(number, 2) % 600 AS sta", "sta + 5 + toUInt64(-log(1 - " + dice(3) + " * 0.9999) * 1800) AS fin",
 		"toInt64(cityHash64(number, 1) % 100) AS whose", "concat('u', leftPad(toString(whose + 1), 3, '0')) AS user", "concat('acct', leftPad(toString(intDiv(whose, 10) + 1), 2, '0')) AS account",
 		"toInt64([1, 1, 2, 4, 8, 16][1 + cityHash64(number, 4) % 6]) AS cpus", "toInt64([0, 0, 1, 2, 8][1 + cityHash64(number, 5) % 5]) AS gpus", dice(6) + " AS r",
@@ -58,35 +66,94 @@ func (f *fill) statements(db string, from, n int) []string {
 	at := func(c string) string { return "fromUnixTimestamp64Micro(toInt64(" + c + ") * 1000000, 'UTC')" }
 	src := "(" + f.common(from, n) + ")"
 	insert := func(table, columns, values, more string) string {
-		return fmt.Sprintf("INSERT INTO %s.%s (%s)\nSELECT %s\nFROM %s %s", db, table, columns, values, src, more)
+		return fmt.Sprintf(
+			"INSERT INTO %s.%s (%s)\nSELECT %s\nFROM %s %s",
+			db,
+			table,
+			columns,
+			values,
+			src,
+			more,
+		)
 	}
 	packed := func(words ...string) string { return "concat(" + strings.Join(words, `, '\x1f', `) + ")" }
 	place := packed("user", "account", "'gpu'", "'normal'")
 	run := "ledger, cluster, seq, uid, restarts, attempt, job_id"
 	runV := "ledger, cluster, seq, uid, 0, 1, job_id"
 	return []string{
-		insert("jobs", run+", array_task, count, name, owner, partition, qos, state, exit_code, exit_signal, reason, end_reason, "+
-			"submit, eligible_gap_us, start_gap_us, end, limit_us, req_cpus, req_mem_mib, req_nodes, req_gpus, req_billing, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, "+
-			"req_nodes_min, tasks, node_list, priority, batch, work_dir, submit_line, gpu_uuids, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
-			runV+", -1, 1, concat('train_', toString(uid % 977)), "+packed("user", "user", "account", "toString(20001 + whose)", "toString(20001 + whose)", "toString(19 + whose)")+", 'gpu', 'normal', state, code, sig, 'None', 'None', "+
-				at("sub")+", 0, toInt64(sta - sub) * 1000000, "+at("fin")+", 7200000000, cpus, cpus * 4000, 1, gpus, cpus, cpus, cpus * 4000, 1, gpus, cpus, "+
+		insert(
+			"jobs",
+			run+", array_task, count, name, owner, partition, qos, state, exit_code, exit_signal, reason, end_reason, "+
+				"submit, eligible_gap_us, start_gap_us, end, limit_us, req_cpus, req_mem_mib, req_nodes, req_gpus, req_billing, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, "+
+				"req_nodes_min, tasks, node_list, priority, batch, work_dir, submit_line, gpu_uuids, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
+			runV+", -1, 1, concat('train_', toString(uid % 977)), "+packed(
+				"user",
+				"user",
+				"account",
+				"toString(20001 + whose)",
+				"toString(20001 + whose)",
+				"toString(19 + whose)",
+			)+", 'gpu', 'normal', state, code, sig, 'None', 'None', "+
+				at(
+					"sub",
+				)+", 0, toInt64(sta - sub) * 1000000, "+at(
+				"fin",
+			)+", 7200000000, cpus, cpus * 4000, 1, gpus, cpus, cpus, cpus * 4000, 1, gpus, cpus, "+
 				"1, 1, node, 1000 + uid % 5000, true, concat('/home/u', toString(19 + whose), '/run', toString(uid % 1000)), concat('sbatch -n', toString(cpus), ' --gres=gpu:', toString(gpus), ' train.sh'), "+
-				"arrayMap(i -> concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i)), range(toUInt64(gpus))), true, d * 900000, 3000000, 334233600, 15107, 4, 0", ""),
-		insert("steps", run+", step, name, who, state, exit_code, exit_signal, start, end, tasks, node_list, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, measured, "+
-			"user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
-			runV+", -5, 'batch', "+packed("user", "account")+", state, code, sig, "+at("sta")+", "+at("fin")+", 1, node, cpus, cpus * 4000, 1, gpus, true, d * 900000, 3000000, 334233600, 15107, 4, 0", ""),
-		insert("job_nodes", run+", who, node, from, to, end_gap_us, cpus, mem_mib, gpus, tasks, lost, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes",
-			runV+", "+place+", node, "+at("sta")+", "+at("fin")+", 0, cpus, cpus * 4000, gpus, 1, false, true, d * 900000, 3000000, 334233600, 15107, 4", ""),
-		insert("job_gpus", run+", who, from, to, end_gap_us, device, measured, no_process_us, idle_us, rest_us, util_us, peak_mem",
-			runV+", "+place+", "+at("sta")+", "+at("fin")+", 0, "+packed("concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i))", "node", "toString(i)", "'h100'")+", true, "+
-				"1000000, d * 100000, d * 100000 - 1000000, d * 600000, 8000000000", "ARRAY JOIN range(toUInt64(gpus)) AS i"),
+				"arrayMap(i -> concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i)), range(toUInt64(gpus))), true, d * 900000, 3000000, 334233600, 15107, 4, 0",
+			"",
+		),
+		insert(
+			"steps",
+			run+", step, name, who, state, exit_code, exit_signal, start, end, tasks, node_list, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, measured, "+
+				"user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
+			runV+", -5, 'batch', "+packed(
+				"user",
+				"account",
+			)+", state, code, sig, "+at(
+				"sta",
+			)+", "+at(
+				"fin",
+			)+", 1, node, cpus, cpus * 4000, 1, gpus, true, d * 900000, 3000000, 334233600, 15107, 4, 0",
+			"",
+		),
+		insert(
+			"job_nodes",
+			run+", who, node, from, to, end_gap_us, cpus, mem_mib, gpus, tasks, lost, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes",
+			runV+", "+place+", node, "+at(
+				"sta",
+			)+", "+at(
+				"fin",
+			)+", 0, cpus, cpus * 4000, gpus, 1, false, true, d * 900000, 3000000, 334233600, 15107, 4",
+			"",
+		),
+		insert(
+			"job_gpus",
+			run+", who, from, to, end_gap_us, device, measured, no_process_us, idle_us, rest_us, util_us, peak_mem",
+			runV+", "+place+", "+at(
+				"sta",
+			)+", "+at(
+				"fin",
+			)+", 0, "+packed(
+				"concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i))",
+				"node",
+				"toString(i)",
+				"'h100'",
+			)+", true, "+
+				"1000000, d * 100000, d * 100000 - 1000000, d * 600000, 8000000000",
+			"ARRAY JOIN range(toUInt64(gpus)) AS i",
+		),
 	}
 }
 
 // run makes everything, the position last.
 func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) error {
 	exec := func(sql string) error {
-		return store.Query(ctx, query.Query{SQL: sql}, func(func(...any) error) error { return nil })
+		return store.Query(
+			ctx,
+			query.Query{SQL: sql},
+			func(func(...any) error) error { return nil },
+		)
 	}
 	db := "`" + store.Database() + "`"
 	from, err := f.made(ctx, store)
@@ -103,11 +170,20 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 		p.say("%d of %d jobs", min(from+fillPart, f.jobs), f.jobs)
 	}
 	// Every node is up, and says so at each midnight.
-	states := fmt.Sprintf("INSERT INTO %s.node_states (ledger, cluster, seq, at, node, state, class, restated, cpus, mem_mib, gpus, partitions) "+
-		"SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f'), 'peer', 1, fromUnixTimestamp64Micro(toInt64(%d + intDiv(number, 1000) * 86400) * 1000000, 'UTC'), "+
-		"concat('node', toString(1 + number %% 1000)), 'UP', 'up', true, 16, 64000, 8, ['gpu'] FROM numbers(%d)", db, fillFrom, 1000*(30*f.months+1))
-	position := fmt.Sprintf("INSERT INTO %s.ingest (ledger, phase, n, writer, first, last, at, gen) SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f'), 'done', 1, generateUUIDv4(), 0, %d, fromUnixTimestamp64Micro(%d, 'UTC'), 1",
-		db, f.lastSeq(), int64(f.endInstant())/1000)
+	states := fmt.Sprintf(
+		"INSERT INTO %s.node_states (ledger, cluster, seq, at, node, state, class, restated, cpus, mem_mib, gpus, partitions) "+
+			"SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f'), 'peer', 1, fromUnixTimestamp64Micro(toInt64(%d + intDiv(number, 1000) * 86400) * 1000000, 'UTC'), "+
+			"concat('node', toString(1 + number %% 1000)), 'UP', 'up', true, 16, 64000, 8, ['gpu'] FROM numbers(%d)",
+		db,
+		fillFrom,
+		1000*(30*f.months+1),
+	)
+	position := fmt.Sprintf(
+		"INSERT INTO %s.ingest (ledger, phase, n, writer, first, last, at, gen) SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f'), 'done', 1, generateUUIDv4(), 0, %d, fromUnixTimestamp64Micro(%d, 'UTC'), 1",
+		db,
+		f.lastSeq(),
+		int64(f.endInstant())/1000,
+	)
 	for _, sql := range []string{states, position} {
 		if err := exec(sql); err != nil {
 			return fmt.Errorf("%w\n%s", err, sql)
@@ -121,14 +197,21 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 
 // made tells how many jobs are there already, from a call that was told to stop.
 func (f *fill) made(ctx context.Context, store *clickhouse.Store) (n int, err error) {
-	err = store.Query(ctx, query.Query{SQL: "SELECT toInt64(count()) FROM `" + store.Database() + "`.jobs"}, func(scan func(...any) error) error {
-		var rows int64
-		err := scan(&rows)
-		n = int(rows)
-		return err
-	})
+	err = store.Query(
+		ctx,
+		query.Query{SQL: "SELECT toInt64(count()) FROM `" + store.Database() + "`.jobs"},
+		func(scan func(...any) error) error {
+			var rows int64
+			err := scan(&rows)
+			n = int(rows)
+			return err
+		},
+	)
 	if err == nil && n%fillPart != 0 {
-		err = fmt.Errorf("the folder holds %d jobs, which no call that was told to stop has left: begin with an empty one", n)
+		err = fmt.Errorf(
+			"the folder holds %d jobs, which no call that was told to stop has left: begin with an empty one",
+			n,
+		)
 	}
 	return n, err
 }
@@ -138,20 +221,34 @@ func (f *fill) made(ctx context.Context, store *clickhouse.Store) (n int, err er
 func (f *fill) settle(ctx context.Context, store *clickhouse.Store, p *progress) error {
 	type place struct{ table, partition string }
 	var all []place
-	err := store.Query(ctx, query.Query{SQL: "SELECT table, partition_id FROM system.parts WHERE active AND database = '" + store.Database() +
-		"' AND table IN ('" + strings.Join(fillTables(), "', '") + "') GROUP BY table, partition_id HAVING count() > 1 ORDER BY table, partition_id"}, func(scan func(...any) error) error {
-		var one place
-		err := scan(&one.table, &one.partition)
-		all = append(all, one)
-		return err
-	})
+	err := store.Query(
+		ctx,
+		query.Query{
+			SQL: "SELECT table, partition_id FROM system.parts WHERE active AND database = '" + store.Database() +
+				"' AND table IN ('" + strings.Join(
+				fillTables(),
+				"', '",
+			) + "') GROUP BY table, partition_id HAVING count() > 1 ORDER BY table, partition_id",
+		},
+		func(scan func(...any) error) error {
+			var one place
+			err := scan(&one.table, &one.partition)
+			all = append(all, one)
+			return err
+		},
+	)
 	for i, one := range all {
 		if err != nil {
 			return err
 		}
 		p.say("merge %d of %d", i+1, len(all))
-		err = store.Query(ctx, query.Query{SQL: "OPTIMIZE TABLE `" + store.Database() + "`." + one.table + " PARTITION ID '" + one.partition + "' FINAL"},
-			func(func(...any) error) error { return nil })
+		err = store.Query(
+			ctx,
+			query.Query{
+				SQL: "OPTIMIZE TABLE `" + store.Database() + "`." + one.table + " PARTITION ID '" + one.partition + "' FINAL",
+			},
+			func(func(...any) error) error { return nil },
+		)
 	}
 	return err
 }
@@ -170,18 +267,30 @@ func fillTables() []string {
 }
 
 // measureBytes tells what the tables take on disk, for each job.
-func (f *fill) measureBytes(ctx context.Context, store *clickhouse.Store) (map[string]float64, error) {
+func (f *fill) measureBytes(
+	ctx context.Context,
+	store *clickhouse.Store,
+) (map[string]float64, error) {
 	out := map[string]float64{}
-	err := store.Query(ctx, query.Query{SQL: "SELECT table, toFloat64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database = '" + store.Database() +
-		"' AND table IN ('" + strings.Join(fillTables(), "', '") + "') GROUP BY table"}, func(scan func(...any) error) error {
-		var table string
-		var n float64
-		if err := scan(&table, &n); err != nil {
-			return err
-		}
-		out[table] = n / float64(f.jobs)
-		return nil
-	})
+	err := store.Query(
+		ctx,
+		query.Query{
+			SQL: "SELECT table, toFloat64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database = '" + store.Database() +
+				"' AND table IN ('" + strings.Join(
+				fillTables(),
+				"', '",
+			) + "') GROUP BY table",
+		},
+		func(scan func(...any) error) error {
+			var table string
+			var n float64
+			if err := scan(&table, &n); err != nil {
+				return err
+			}
+			out[table] = n / float64(f.jobs)
+			return nil
+		},
+	)
 	return out, err
 }
 
@@ -211,16 +320,53 @@ func (f *fill) listQuestions() []question {
 	out := []question{
 		{"sacct user, day", goal(20, 50), []string{"sacct", "-u", "u042", "-S", day, "-E", next}},
 		{"sacct all, day, steps", goal(300, 0), []string{"sacct", "-a", "-S", day, "-E", next}},
-		{"sacct state, month", goal(100, 0), []string{"sacct", "-a", "-X", "-s", "OOM", "-S", stamp(month), "-E", last}},
+		{
+			"sacct state, month",
+			goal(100, 0),
+			[]string{"sacct", "-a", "-X", "-s", "OOM", "-S", stamp(month), "-E", last},
+		},
 		{"sacct one job", goal(15, 0), []string{"sacct", "-j", job}},
-		{"sacct all, month", goal(3000, 0), []string{"sacct", "-a", "-X", "-S", stamp(month), "-E", last}},
+		{
+			"sacct all, month",
+			goal(3000, 0),
+			[]string{"sacct", "-a", "-X", "-S", stamp(month), "-E", last},
+		},
 	}
 	for _, r := range [...]string{"cluster Utilization", "cluster AccountUtilizationByUser", "cluster AccountUtilizationByQOS", "cluster UserUtilizationByAccount",
 		"cluster UserUtilizationByWckey", "cluster WCKeyUtilizationByUser", "job SizesByAccount", "job SizesByAccountAndWckey", "job SizesByWckey",
 		"reservation Utilization", "user TopUsage"} {
-		out = append(out, question{"sreport " + r, goal(100, 2000), append(append([]string{"sreport"}, strings.Fields(r)...), "start="+stamp(month), "end="+last)})
+		out = append(
+			out,
+			question{
+				"sreport " + r,
+				goal(100, 2000),
+				append(
+					append([]string{"sreport"}, strings.Fields(r)...),
+					"start="+stamp(month),
+					"end="+last,
+				),
+			},
+		)
 	}
-	return append(out, question{"sreport sizes of a day", goal(100, 0), []string{"sreport", "job", "SizesByAccount", "start=" + day, "end=" + next}},
-		question{"kpi all accounts, 30 days", goal(500, 0), []string{"kpi", "--by", "account", "--window", "30d"}},
-		question{"sql by user, month", 0, []string{"sql", "SELECT user, count(), sum(alloc_gpus * dateDiff('second', start, end)) FROM jobs GROUP BY user"}})
+	return append(
+		out,
+		question{
+			"sreport sizes of a day",
+			goal(100, 0),
+			[]string{"sreport", "job", "SizesByAccount", "start=" + day, "end=" + next},
+		},
+		question{
+			"kpi all accounts, 30 days",
+			goal(500, 0),
+			[]string{"kpi", "--by", "account", "--window", "30d"},
+		},
+		question{
+			"sql by user, month",
+			0,
+			[]string{
+				"sql",
+				"SELECT user, count(), sum(alloc_gpus * dateDiff('second', start, end)) FROM jobs GROUP BY user",
+			},
+		},
+	)
 }

@@ -50,14 +50,27 @@ func (b *gpuBench) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&b.nodes, "nodes", 50, "nodes")
 	fs.IntVar(&b.gpus, "gpus", 8, "GPUs of each")
 	fs.IntVar(&b.hours, "hours", 24, "hours that are simulated")
-	fs.IntVar(&b.days, "days", 1, "how often what was simulated is there, each a day before the other")
+	fs.IntVar(
+		&b.days,
+		"days",
+		1,
+		"how often what was simulated is there, each a day before the other",
+	)
 	fs.IntVar(&b.times, "times", 5, "how often each question is asked")
 	fs.StringVar(&b.dir, "dir", "", "folder for the store (default: a temporary one)")
 	fs.BoolVar(&b.keep, "keep", false, "leave the store where it is")
 }
 
 func (b *gpuBench) check() error {
-	return checkPositive(map[string]int{"nodes": b.nodes, "gpus": b.gpus, "hours": b.hours, "days": b.days, "times": b.times})
+	return checkPositive(
+		map[string]int{
+			"nodes": b.nodes,
+			"gpus":  b.gpus,
+			"hours": b.hours,
+			"days":  b.days,
+			"times": b.times,
+		},
+	)
 }
 
 // gpuResult is what was found.
@@ -89,13 +102,36 @@ type gpuAskedResult struct {
 }
 
 func (r *gpuResult) text(w io.Writer) {
-	fmt.Fprintf(w, "%d nodes x %d GPUs: %d samples with %d figures, made in %.1f s\n", r.Nodes, r.GPUs, r.Samples, r.Figures, r.Fill)
-	fmt.Fprintf(w, "%d bytes on disk: %.2f a sample, %.3f a figure; 10,000 nodes x 8 GPUs x 90 days would be %.0f GiB\n", r.Bytes, r.PerSample, r.PerFigure, r.Large)
+	fmt.Fprintf(
+		w,
+		"%d nodes x %d GPUs: %d samples with %d figures, made in %.1f s\n",
+		r.Nodes,
+		r.GPUs,
+		r.Samples,
+		r.Figures,
+		r.Fill,
+	)
+	fmt.Fprintf(
+		w,
+		"%d bytes on disk: %.2f a sample, %.3f a figure; 10,000 nodes x 8 GPUs x 90 days would be %.0f GiB\n",
+		r.Bytes,
+		r.PerSample,
+		r.PerFigure,
+		r.Large,
+	)
 	for _, c := range r.Columns {
 		fmt.Fprintf(w, "  %-14s %6.3f bytes each\n", c.Name, c.Each)
 	}
 	for _, q := range r.Questions {
-		fmt.Fprintf(w, "%-44s least %8.1f ms  p50 %8.1f ms  max %8.1f ms  %d rows\n", q.Name, q.Least, q.Times.P50, q.Times.Max, q.Rows)
+		fmt.Fprintf(
+			w,
+			"%-44s least %8.1f ms  p50 %8.1f ms  max %8.1f ms  %d rows\n",
+			q.Name,
+			q.Least,
+			q.Times.P50,
+			q.Times.Max,
+			q.Rows,
+		)
 	}
 	r.Machine.text(w)
 }
@@ -159,7 +195,14 @@ func (b *gpuBench) fill(ctx context.Context, store *clickhouse.Store, p *progres
 	table := "`" + store.Database() + "`.gpu_samples"
 	for day := 1; day < b.days; day++ {
 		p.say("copy %d of %d", day+1, b.days)
-		sql := fmt.Sprintf("INSERT INTO %s SELECT * REPLACE (at - %d AS at, uid + %d AS uid) FROM (SELECT * FROM %s WHERE at >= fromUnixTimestamp(%d))", table, day*86400, day*1_000_000, table, fillFrom)
+		sql := fmt.Sprintf(
+			"INSERT INTO %s SELECT * REPLACE (at - %d AS at, uid + %d AS uid) FROM (SELECT * FROM %s WHERE at >= fromUnixTimestamp(%d))",
+			table,
+			day*86400,
+			day*1_000_000,
+			table,
+			fillFrom,
+		)
 		if err := store.Exec(ctx, sql); err != nil {
 			return err
 		}
@@ -175,11 +218,14 @@ func (b *gpuBench) fill(ctx context.Context, store *clickhouse.Store, p *progres
 // those that are over, with what each of their devices did in all.
 func (b *gpuBench) summarise(ctx context.Context, store *clickhouse.Store) error {
 	db := "`" + store.Database() + "`."
-	return store.Exec(ctx, "INSERT INTO "+db+"job_gpus (ledger, seq, cluster, uid, restarts, job_id, who, device, from, to, end_gap_us, measured, no_process_us, idle_us, rest_us)\n"+
-		"SELECT ledger, 0, cluster, uid, 0, job_id, concat(user, '\\x1f', account, '\\x1f', partition, '\\x1f', 'normal'), concat(gpu_uuid, '\\x1f', node, '\\x1f', toString(gpu_index), '\\x1fh100'),\n"+
-		"  toDateTime64(min(at), 6, 'UTC') AS from, toDateTime64(max(at), 6, 'UTC') + toIntervalSecond(any(seconds)) AS to, 0, true,\n"+
-		"  1000000 * toInt64(sumIf(seconds, processes = 0)), 1000000 * toInt64(sumIf(seconds, processes > 0 AND util = 0)), 0\n"+
-		"FROM "+db+"gpu_samples WHERE uid != 0 GROUP BY ledger, cluster, uid, job_id, user, account, partition, node, gpu_uuid, gpu_index")
+	return store.Exec(
+		ctx,
+		"INSERT INTO "+db+"job_gpus (ledger, seq, cluster, uid, restarts, job_id, who, device, from, to, end_gap_us, measured, no_process_us, idle_us, rest_us)\n"+
+			"SELECT ledger, 0, cluster, uid, 0, job_id, concat(user, '\\x1f', account, '\\x1f', partition, '\\x1f', 'normal'), concat(gpu_uuid, '\\x1f', node, '\\x1f', toString(gpu_index), '\\x1fh100'),\n"+
+			"  toDateTime64(min(at), 6, 'UTC') AS from, toDateTime64(max(at), 6, 'UTC') + toIntervalSecond(any(seconds)) AS to, 0, true,\n"+
+			"  1000000 * toInt64(sumIf(seconds, processes = 0)), 1000000 * toInt64(sumIf(seconds, processes > 0 AND util = 0)), 0\n"+
+			"FROM "+db+"gpu_samples WHERE uid != 0 GROUP BY ledger, cluster, uid, job_id, user, account, partition, node, gpu_uuid, gpu_index",
+	)
 }
 
 // sampleEvery is the time between two samples.
@@ -199,7 +245,13 @@ type gpuJob struct {
 func (b *gpuBench) node(ctx context.Context, n int, put func([]counted.GPUSample) error) error {
 	name := fmt.Sprintf("node%d", n+1)
 	start := spec.AtUnix(fillFrom)
-	dev, err := simulated.New(simulated.Config{Node: name, Start: start, Lines: []simulated.Declared{{Type: "h100", Count: b.gpus}}})
+	dev, err := simulated.New(
+		simulated.Config{
+			Node:  name,
+			Start: start,
+			Lines: []simulated.Declared{{Type: "h100", Count: b.gpus}},
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -236,7 +288,13 @@ func (b *gpuBench) node(ctx context.Context, n int, put func([]counted.GPUSample
 			jobs[g] = gpuJob{until: now.Add(long), user: ""}
 			if dice(int64(n)) >= 150 { // else nobody has them for a while
 				uid := uint64(n)*10_000 + uint64(made)
-				jobs[g].Assignment = simulated.Assignment{Job: spec.JobUID(uid), Attempt: 1, From: now, Load: simulated.LoadOf(spec.JobUID(uid)), UUIDs: groups[g]}
+				jobs[g].Assignment = simulated.Assignment{
+					Job:     spec.JobUID(uid),
+					Attempt: 1,
+					From:    now,
+					Load:    simulated.LoadOf(spec.JobUID(uid)),
+					UUIDs:   groups[g],
+				}
 				jobs[g].user = fmt.Sprintf("u%03d", uid%200)
 			}
 		}
@@ -271,7 +329,13 @@ func (b *gpuBench) node(ctx context.Context, n int, put func([]counted.GPUSample
 }
 
 // addSamples writes a collection as an agent does.
-func addSamples(req *apiv1.PutGpuSamplesRequest, s *device.Sample, procs []device.Process, groups [][]string, jobs []gpuJob) {
+func addSamples(
+	req *apiv1.PutGpuSamplesRequest,
+	s *device.Sample,
+	procs []device.Process,
+	groups [][]string,
+	jobs []gpuJob,
+) {
 	for i := range s.Readings {
 		reading := &s.Readings[i]
 		job := jobs[slices.IndexFunc(groups, func(g []string) bool { return slices.Contains(g, reading.UUID) })]
@@ -282,10 +346,23 @@ func addSamples(req *apiv1.PutGpuSamplesRequest, s *device.Sample, procs []devic
 			}
 		}
 		uid := uint64(job.Job)
-		at := slices.IndexFunc(req.Series, func(g *apiv1.GpuSeries) bool { return g.GetUuid() == reading.UUID && g.GetUid() == uid })
+		at := slices.IndexFunc(
+			req.Series,
+			func(g *apiv1.GpuSeries) bool { return g.GetUuid() == reading.UUID && g.GetUid() == uid },
+		)
 		if at < 0 {
 			at = len(req.Series)
-			req.Series = append(req.Series, &apiv1.GpuSeries{Uuid: reading.UUID, Index: uint32(i), Uid: uid, Attempt: job.Attempt, JobId: uint32(uid), User: job.user})
+			req.Series = append(
+				req.Series,
+				&apiv1.GpuSeries{
+					Uuid:    reading.UUID,
+					Index:   uint32(i),
+					Uid:     uid,
+					Attempt: job.Attempt,
+					JobId:   uint32(uid),
+					User:    job.user,
+				},
+			)
 			if job.user != "" {
 				req.Series[at].Account, req.Series[at].Partition = "acct"+job.user[2:3], "gpu"
 			}
@@ -314,7 +391,11 @@ func mix(x uint64) uint64 {
 // weigh asks what lies on the disk.
 func (b *gpuBench) weigh(ctx context.Context, store *clickhouse.Store, res *gpuResult) error {
 	one := func(sql string, each func(scan func(...any) error) error) error {
-		return store.Query(ctx, query.Query{SQL: sql, Params: []query.Param{{Name: "db", Value: store.Database()}}}, each)
+		return store.Query(
+			ctx,
+			query.Query{SQL: sql, Params: []query.Param{{Name: "db", Value: store.Database()}}},
+			each,
+		)
 	}
 	const where = " WHERE database = {db:String} AND table = 'gpu_samples' AND active"
 	if err := one("SELECT sum(rows), sum(bytes_on_disk) FROM system.parts"+where, func(scan func(...any) error) error { return scan(&res.Samples, &res.Bytes) }); err != nil {
@@ -324,22 +405,37 @@ func (b *gpuBench) weigh(ctx context.Context, store *clickhouse.Store, res *gpuR
 	res.PerSample = float64(res.Bytes) / float64(res.Samples)
 	res.PerFigure = res.PerSample / gpuFigures
 	res.Large = res.PerSample * 10_000 * 8 * 8640 * 90 / (1 << 30)
-	return one("SELECT column, sum(column_data_compressed_bytes) / sum(rows) AS each FROM system.parts_columns"+where+" AND part_type = 'Wide' GROUP BY column ORDER BY each DESC LIMIT 12", func(scan func(...any) error) error {
-		var c gpuColumn
-		err := scan(&c.Name, &c.Each)
-		res.Columns = append(res.Columns, c)
-		return err
-	})
+	return one(
+		"SELECT column, sum(column_data_compressed_bytes) / sum(rows) AS each FROM system.parts_columns"+where+" AND part_type = 'Wide' GROUP BY column ORDER BY each DESC LIMIT 12",
+		func(scan func(...any) error) error {
+			var c gpuColumn
+			err := scan(&c.Name, &c.Each)
+			res.Columns = append(res.Columns, c)
+			return err
+		},
+	)
 }
 
 // ask asks what people ask, some times each.
-func (b *gpuBench) ask(ctx context.Context, store *clickhouse.Store, res *gpuResult, p *progress) error {
+func (b *gpuBench) ask(
+	ctx context.Context,
+	store *clickhouse.Store,
+	res *gpuResult,
+	p *progress,
+) error {
 	end := spec.AtUnix(fillFrom).Add(spec.Span(b.hours) * spec.Hour)
-	scope := query.Scope{Database: store.Database(), Ledger: newFill(0, 1).ledger, Cluster: "peer", Now: end}
+	scope := query.Scope{
+		Database: store.Database(),
+		Ledger:   newFill(0, 1).ledger,
+		Cluster:  "peer",
+		Now:      end,
+	}
 	var uid uint64
 	var first, last int64
 	pick := "SELECT uid, toInt64(toUnixTimestamp(min(at))), toInt64(toUnixTimestamp(max(at))) FROM `" + store.Database() + "`.gpu_samples WHERE uid != 0 AND at >= fromUnixTimestamp(" +
-		fmt.Sprint(fillFrom) + ") GROUP BY uid ORDER BY count() DESC, uid LIMIT 1"
+		fmt.Sprint(
+			fillFrom,
+		) + ") GROUP BY uid ORDER BY count() DESC, uid LIMIT 1"
 	if err := store.Query(ctx, query.Query{SQL: pick}, func(scan func(...any) error) error { return scan(&uid, &first, &last) }); err != nil {
 		return err
 	}

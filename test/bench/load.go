@@ -31,7 +31,12 @@ const number = "0000000000"
 
 func newContent(scriptBytes, envBytes int, unique bool) content {
 	return content{script: pad([]byte("#!/bin/sh\n:\n# "+number+"\n# "), scriptBytes, '.', '\n'),
-		env: pad([]byte("PATH=/usr/bin:/bin\x00HOME=/\x00BENCH="+number+"\x00PAD="), envBytes, '.', 0), unique: unique}
+		env: pad(
+			[]byte("PATH=/usr/bin:/bin\x00HOME=/\x00BENCH="+number+"\x00PAD="),
+			envBytes,
+			'.',
+			0,
+		), unique: unique}
 }
 
 // pad fills b up to size; what is there already is kept whole.
@@ -194,7 +199,12 @@ func (c *cluster) dialCaller(ctx context.Context, overFrames bool) (caller, erro
 }
 
 // single makes one call after the other until the jobs are used up.
-func (l *load) single(ctx context.Context, submit submitCall, t *tally, next, done *atomic.Int64) error {
+func (l *load) single(
+	ctx context.Context,
+	submit submitCall,
+	t *tally,
+	next, done *atomic.Int64,
+) error {
 	for {
 		n := int(next.Add(1))
 		if n > l.jobs {
@@ -221,7 +231,12 @@ func (l *load) single(ctx context.Context, submit submitCall, t *tally, next, do
 
 // streamed keeps window submissions of one call on their way. The time of
 // each is from just before it is sent until its own acknowledgement is read.
-func (l *load) streamed(ctx context.Context, api service.ClusterClient, t *tally, next, done *atomic.Int64) error {
+func (l *load) streamed(
+	ctx context.Context,
+	api service.ClusterClient,
+	t *tally,
+	next, done *atomic.Int64,
+) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stream, err := api.SubmitStream(ctx)

@@ -44,7 +44,14 @@ func (m *machine) after() {
 }
 
 func (m *machine) text(w io.Writer) {
-	fmt.Fprintf(w, "machine: %d CPUs, load %.1f before, %.1f after, %.1f CPU seconds used by everything on it\n", m.CPUs, m.LoadBefore, m.LoadAfter, m.CPUSeconds)
+	fmt.Fprintf(
+		w,
+		"machine: %d CPUs, load %.1f before, %.1f after, %.1f CPU seconds used by everything on it\n",
+		m.CPUs,
+		m.LoadBefore,
+		m.LoadAfter,
+		m.CPUSeconds,
+	)
 }
 
 // load1 is the load average of the last minute, 0 where it is not known.

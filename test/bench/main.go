@@ -88,11 +88,24 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(out, "muster %s\n", version)
 		return exitOK
 	}
-	measurements := map[string]measurement{"submit": &submitBench{}, "run": &runBench{}, "restart": &restartBench{}, "array": &arrayBench{},
-		"command": &commandBench{}, "scheduler": &schedulerBench{}, "passes": &passesBench{}, "accounting": &accountingBench{}, "gpu": &gpuBench{}}
+	measurements := map[string]measurement{
+		"submit":     &submitBench{},
+		"run":        &runBench{},
+		"restart":    &restartBench{},
+		"array":      &arrayBench{},
+		"command":    &commandBench{},
+		"scheduler":  &schedulerBench{},
+		"passes":     &passesBench{},
+		"accounting": &accountingBench{},
+		"gpu":        &gpuBench{},
+	}
 	m, ok := measurements[args[0]]
 	if !ok {
-		fmt.Fprintf(errOut, "muster-bench: unknown measurement %q: submit, run, restart, array, scheduler, passes, accounting, gpu and command are there (muster-bench --help)\n", args[0])
+		fmt.Fprintf(
+			errOut,
+			"muster-bench: unknown measurement %q: submit, run, restart, array, scheduler, passes, accounting, gpu and command are there (muster-bench --help)\n",
+			args[0],
+		)
 		return exitUsage
 	}
 	code, err := measure(ctx, m, args, out, errOut)
@@ -104,7 +117,12 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 
 // measure parses the flags of m (args[0] is its name), runs it and prints the
 // result. A result is printed even when the error says that it is not good.
-func measure(ctx context.Context, m measurement, args []string, out, errOut io.Writer) (int, error) {
+func measure(
+	ctx context.Context,
+	m measurement,
+	args []string,
+	out, errOut io.Writer,
+) (int, error) {
 	fs := pflag.NewFlagSet("muster-bench "+args[0], pflag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.SortFlags = false
@@ -162,7 +180,11 @@ func checkPositive(values map[string]int) error {
 		}
 	}
 	if len(bad) > 0 {
-		return fmt.Errorf("%w: %s must be at least 1", errUsage, strings.Join(sortedCopy(bad), ", "))
+		return fmt.Errorf(
+			"%w: %s must be at least 1",
+			errUsage,
+			strings.Join(sortedCopy(bad), ", "),
+		)
 	}
 	return nil
 }

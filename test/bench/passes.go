@@ -60,8 +60,18 @@ func (b *passesBench) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&b.rate, "rate", 100, "jobs to submit a second, by all clients together")
 	fs.IntVar(&b.clients, "clients", 1, "clients, each with a connection of its own")
 	fs.Uint64Var(&b.seed, "seed", 1, "what cluster and queue are drawn from")
-	fs.StringVar(&b.dir, "dir", "", "the `folder` to make the cluster's in (default: the system's for temporary files)")
-	fs.StringVar(&b.musterd, "musterd", "", "the server's `program` (default: musterd beside this one)")
+	fs.StringVar(
+		&b.dir,
+		"dir",
+		"",
+		"the `folder` to make the cluster's in (default: the system's for temporary files)",
+	)
+	fs.StringVar(
+		&b.musterd,
+		"musterd",
+		"",
+		"the server's `program` (default: musterd beside this one)",
+	)
 }
 
 func (b *passesBench) check() (err error) {
@@ -69,7 +79,15 @@ func (b *passesBench) check() (err error) {
 	if err != nil {
 		return err
 	}
-	return checkPositive(map[string]int{"nodes": b.nodes, "pending": b.pending, "seconds": b.seconds, "rate": b.rate, "clients": b.clients})
+	return checkPositive(
+		map[string]int{
+			"nodes":   b.nodes,
+			"pending": b.pending,
+			"seconds": b.seconds,
+			"rate":    b.rate,
+			"clients": b.clients,
+		},
+	)
 }
 
 // passesResult is what was found.
@@ -93,9 +111,25 @@ type passesResult struct {
 
 func (r *passesResult) text(w io.Writer) {
 	fmt.Fprintf(w, "%d nodes, %d jobs pending (seed %d)\n", r.Nodes, r.Pending, r.Seed)
-	fmt.Fprintf(w, "passes                     %d of %.0f ms in the mean, %.0f ms at most, %d jobs tested in the last; one ran %.0f %% of the time\n", r.Passes, r.PassMean, r.PassMax, r.Tested, 100*r.Share)
+	fmt.Fprintf(
+		w,
+		"passes                     %d of %.0f ms in the mean, %.0f ms at most, %d jobs tested in the last; one ran %.0f %% of the time\n",
+		r.Passes,
+		r.PassMean,
+		r.PassMax,
+		r.Tested,
+		100*r.Share,
+	)
 	line := func(name string, n int, l latencies) {
-		fmt.Fprintf(w, "%-26s p50 %.2f ms, p99 %.2f ms, slowest %.2f ms (%d)\n", name, l.P50, l.P99, l.Max, n)
+		fmt.Fprintf(
+			w,
+			"%-26s p50 %.2f ms, p99 %.2f ms, slowest %.2f ms (%d)\n",
+			name,
+			l.P50,
+			l.P99,
+			l.Max,
+			n,
+		)
 	}
 	line("submission during a pass", r.InPass, r.During)
 	line("submission between passes", r.Acked-r.InPass, r.Between)
@@ -121,7 +155,14 @@ func (b *passesBench) run(ctx context.Context, p *progress) (_ result, err error
 	if err := b.plant(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("make the ledger: %w", err)
 	}
-	w := &restarter{b: &restartBench{musterd: b.musterd}, p: p, state: cfg.StateDir, socket: cfg.Socket, config: config, log: filepath.Join(dir, "musterd.log")}
+	w := &restarter{
+		b:      &restartBench{musterd: b.musterd},
+		p:      p,
+		state:  cfg.StateDir,
+		socket: cfg.Socket,
+		config: config,
+		log:    filepath.Join(dir, "musterd.log"),
+	}
 	p.say("starting the controller")
 	s, _, err := w.startServer(ctx)
 	if err != nil {
@@ -165,7 +206,8 @@ PartitionName=gpu Nodes=ALL Default=YES MaxTime=7-00:00:00 DefaultTime=01:00:00 
 	if err != nil {
 		return err
 	}
-	out, err := exec.CommandContext(ctx, b.musterd, "init", "--dir", dir, "--port", strconv.Itoa(port)).CombinedOutput()
+	out, err := exec.CommandContext(ctx, b.musterd, "init", "--dir", dir, "--port", strconv.Itoa(port)).
+		CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%s init: %w: %s", b.musterd, err, out)
 	}
@@ -212,7 +254,13 @@ func (b *passesBench) plant(ctx context.Context, cfg *conffile.Config) (err erro
 		return err
 	}
 	// No job has a script: there is no content to store.
-	l, err := log.Open(ctx, log.Options{Dir: filepath.Join(cfg.StateDir, "ledger"), Machine: planted{daemon.NewMachine(codec, arch, nil)}})
+	l, err := log.Open(
+		ctx,
+		log.Options{
+			Dir:     filepath.Join(cfg.StateDir, "ledger"),
+			Machine: planted{daemon.NewMachine(codec, arch, nil)},
+		},
+	)
 	if err != nil {
 		return errors.Join(err, arch.Close())
 	}
@@ -230,13 +278,18 @@ func (b *passesBench) plant(ctx context.Context, cfg *conffile.Config) (err erro
 		_, err = l.Append(daemon.Batch(data)).Wait(ctx)
 		return err
 	}
-	site, err := plant.NewAt(b.nodes, b.seed, spec.Instant(time.Now().Add(-time.Hour).UnixNano()), func(events []event.Envelope) error {
-		batch = append(batch, events...)
-		if len(batch) < 1000 {
-			return nil
-		}
-		return write()
-	})
+	site, err := plant.NewAt(
+		b.nodes,
+		b.seed,
+		spec.Instant(time.Now().Add(-time.Hour).UnixNano()),
+		func(events []event.Envelope) error {
+			batch = append(batch, events...)
+			if len(batch) < 1000 {
+				return nil
+			}
+			return write()
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -264,9 +317,15 @@ func (b *passesBench) settled(ctx context.Context, c *cluster, p *progress) erro
 		diag, err := c.api.Diag(ctx, &apiv1.DiagRequest{})
 		if time.Since(told) > 5*time.Second {
 			told = time.Now()
-			p.say("accounting has stored %d of %d events, %d passes have ended", diag.GetAccountedSeq(), diag.GetSeq(), diag.GetPasses())
+			p.say(
+				"accounting has stored %d of %d events, %d passes have ended",
+				diag.GetAccountedSeq(),
+				diag.GetSeq(),
+				diag.GetPasses(),
+			)
 		}
-		return err == nil && diag.GetPasses() > 0 && diag.GetAccountedSeq()+1000 > diag.GetSeq(), err
+		return err == nil && diag.GetPasses() > 0 &&
+			diag.GetAccountedSeq()+1000 > diag.GetSeq(), err
 	})
 	if err != nil {
 		return fmt.Errorf("the controller did not become idle in time: %w", err)
@@ -333,10 +392,26 @@ func (b *passesBench) measure(ctx context.Context, c *cluster, p *progress) (res
 	res.Passes = len(spans)
 	res.Acked = len(all)
 	res.InPass = len(during)
-	res.PassMean, res.Share = toMilliseconds(sum)/float64(max(len(spans), 1)), float64(busy)/float64(took)
-	res.All, res.During, res.Between = summariseTimes(all), summariseTimes(during), summariseTimes(between)
+	res.PassMean, res.Share = toMilliseconds(
+		sum,
+	)/float64(
+		max(len(spans), 1),
+	), float64(
+		busy,
+	)/float64(
+		took,
+	)
+	res.All, res.During, res.Between = summariseTimes(
+		all,
+	), summariseTimes(
+		during,
+	), summariseTimes(
+		between,
+	)
 	if res.InPass == 0 {
-		return res, errors.New("no pass ran while jobs were submitted: give it more --seconds or more --pending jobs")
+		return res, errors.New(
+			"no pass ran while jobs were submitted: give it more --seconds or more --pending jobs",
+		)
 	}
 	return res, nil
 }
@@ -352,17 +427,33 @@ func (s *sample) in(spans []span) bool {
 }
 
 // submit hands jobs in, one after the other, until the time is over.
-func (b *passesBench) submit(ctx context.Context, c *cluster, client int, began time.Time) ([]sample, error) {
+func (b *passesBench) submit(
+	ctx context.Context,
+	c *cluster,
+	client int,
+	began time.Time,
+) ([]sample, error) {
 	via, err := c.dialCaller(ctx, true)
 	if err != nil {
 		return nil, err
 	}
 	defer via.close()
-	l := &load{content: newContent(4096, 8192, false), spec: &apiv1.JobSpec{Name: "bench-passes", Tasks: 1, WorkDir: "/", Stdout: "/dev/null", TimeLimit: int64(time.Minute)}}
+	l := &load{
+		content: newContent(4096, 8192, false),
+		spec: &apiv1.JobSpec{
+			Name:      "bench-passes",
+			Tasks:     1,
+			WorkDir:   "/",
+			Stdout:    "/dev/null",
+			TimeLimit: int64(time.Minute),
+		},
+	}
 	every := time.Duration(b.clients) * time.Second / time.Duration(b.rate)
 	var out []sample
 	for n := 0; ; n++ {
-		at := began.Add(time.Duration(n)*every + every*time.Duration(client)/time.Duration(b.clients))
+		at := began.Add(
+			time.Duration(n)*every + every*time.Duration(client)/time.Duration(b.clients),
+		)
 		if at.Sub(began) > time.Duration(b.seconds)*time.Second {
 			return out, nil
 		}
@@ -402,8 +493,14 @@ func watchPasses(ctx context.Context, c *cluster, res *passesResult) ([]span, er
 		}
 		if n := diag.GetPasses() - last.GetPasses(); n > 0 {
 			now := time.Now()
-			out = append(out, span{now.Add(-time.Duration(diag.GetPassTotal() - last.GetPassTotal())), now})
-			res.PassMax, res.Tested = max(res.PassMax, float64(diag.GetPassLast())/float64(time.Millisecond)), diag.GetPassDepth()
+			out = append(
+				out,
+				span{now.Add(-time.Duration(diag.GetPassTotal() - last.GetPassTotal())), now},
+			)
+			res.PassMax, res.Tested = max(
+				res.PassMax,
+				float64(diag.GetPassLast())/float64(time.Millisecond),
+			), diag.GetPassDepth()
 		}
 		last = diag
 	}

@@ -52,8 +52,18 @@ func (b *restartBench) flags(fs *pflag.FlagSet) {
 	if config == "" {
 		config = defaultConfig
 	}
-	fs.StringVar(&b.config, "config", config, "muster.yaml `file` of the stopped cluster (environment: MUSTER_CONFIG)")
-	fs.StringVar(&b.musterd, "musterd", "", "the server's `program` (default: musterd beside this one)")
+	fs.StringVar(
+		&b.config,
+		"config",
+		config,
+		"muster.yaml `file` of the stopped cluster (environment: MUSTER_CONFIG)",
+	)
+	fs.StringVar(
+		&b.musterd,
+		"musterd",
+		"",
+		"the server's `program` (default: musterd beside this one)",
+	)
 	fs.IntVar(&b.jobs, "jobs", 100000, "jobs that wait")
 	fs.IntVar(&b.events, "events", 1000000, "events in the ledger, at least")
 	fs.IntVar(&b.tail, "tail", 100000, "events after the last snapshot")
@@ -83,7 +93,11 @@ func serverProgram(said string) (string, error) {
 		said = filepath.Join(filepath.Dir(self), "musterd")
 	}
 	if _, err := os.Stat(said); err != nil {
-		return "", fmt.Errorf("%w: the server's program: %w (name it with --musterd)", errUsage, err)
+		return "", fmt.Errorf(
+			"%w: the server's program: %w (name it with --musterd)",
+			errUsage,
+			err,
+		)
 	}
 	return said, nil
 }
@@ -100,8 +114,21 @@ type restartResult struct {
 }
 
 func (r *restartResult) text(w io.Writer) {
-	fmt.Fprintf(w, "answering %.2f s after the start (median of %d; slowest %.2f s): %.2f\n", r.Median, len(r.Seconds), r.Slowest, r.Seconds)
-	fmt.Fprintf(w, "state: %d pending jobs, %d events, %d of them after the last snapshot\n", r.Pending, r.Events, r.Tail)
+	fmt.Fprintf(
+		w,
+		"answering %.2f s after the start (median of %d; slowest %.2f s): %.2f\n",
+		r.Median,
+		len(r.Seconds),
+		r.Slowest,
+		r.Seconds,
+	)
+	fmt.Fprintf(
+		w,
+		"state: %d pending jobs, %d events, %d of them after the last snapshot\n",
+		r.Pending,
+		r.Events,
+		r.Tail,
+	)
 	r.Machine.text(w)
 }
 
@@ -112,7 +139,10 @@ func (b *restartBench) run(ctx context.Context, p *progress) (result, error) {
 	}
 	if conn, err := net.Dial("unix", cfg.Socket); err == nil {
 		conn.Close()
-		return nil, fmt.Errorf("a controller answers at %s: stop that cluster first, this starts and kills its controller", cfg.Socket)
+		return nil, fmt.Errorf(
+			"a controller answers at %s: stop that cluster first, this starts and kills its controller",
+			cfg.Socket,
+		)
 	}
 	dir, err := os.MkdirTemp(filepath.Dir(b.config), "bench-restart-")
 	if err != nil {
@@ -120,7 +150,13 @@ func (b *restartBench) run(ctx context.Context, p *progress) (result, error) {
 	}
 	defer os.RemoveAll(dir)
 	res := &restartResult{}
-	w := &restarter{b: b, p: p, state: cfg.StateDir, socket: cfg.Socket, log: filepath.Join(dir, "musterd.log")}
+	w := &restarter{
+		b:      b,
+		p:      p,
+		state:  cfg.StateDir,
+		socket: cfg.Socket,
+		log:    filepath.Join(dir, "musterd.log"),
+	}
 	// Every snapshot's distance is the ledger's to keep, so two configurations
 	// place the last one: first it is near, then so far that none is made.
 	for _, phase := range [...]struct {
@@ -191,13 +227,20 @@ func (w *restarter) startServer(ctx context.Context) (*server, time.Duration, er
 		}
 		select {
 		case err := <-ended:
-			return nil, 0, fmt.Errorf("the controller ended while starting: %w; it said:\n%s", err, tailOf(w.log))
+			return nil, 0, fmt.Errorf(
+				"the controller ended while starting: %w; it said:\n%s",
+				err,
+				tailOf(w.log),
+			)
 		case <-ctx.Done():
 			return nil, 0, errors.Join(ctx.Err(), cmd.Process.Kill())
 		case <-time.After(2 * time.Millisecond):
 		}
 		if time.Since(began) > startPatience {
-			return nil, 0, errors.Join(fmt.Errorf("%w: no answer from the controller after %s", errTimeout, startPatience), cmd.Process.Kill())
+			return nil, 0, errors.Join(
+				fmt.Errorf("%w: no answer from the controller after %s", errTimeout, startPatience),
+				cmd.Process.Kill(),
+			)
 		}
 	}
 }
@@ -251,14 +294,33 @@ func (w *restarter) fill(ctx context.Context, s *server, _ *restartResult) error
 	}
 	if missing := w.b.jobs - int(diag.GetPending()); missing > 0 {
 		w.p.say("adding %d jobs", missing)
-		l := &load{jobs: missing, clients: 16, stream: true, window: 64, content: newContent(4096, 8192, false),
-			spec: &apiv1.JobSpec{Name: "bench-restart", Tasks: 1, WorkDir: "/", Stdout: "/dev/null", TimeLimit: int64(time.Minute)}}
+		l := &load{
+			jobs:    missing,
+			clients: 16,
+			stream:  true,
+			window:  64,
+			content: newContent(4096, 8192, false),
+			spec: &apiv1.JobSpec{
+				Name:      "bench-restart",
+				Tasks:     1,
+				WorkDir:   "/",
+				Stdout:    "/dev/null",
+				TimeLimit: int64(time.Minute),
+			},
+		}
 		out, err := l.submitAll(ctx, s.conn, w.p)
 		if err != nil {
 			return err
 		}
 		if n, lines := countRefusals(out.refused); n > 0 || out.firstErr != nil {
-			return errors.Join(fmt.Errorf("%d jobs were refused: %v (the cluster needs MaxJobCount above --jobs)", n, lines), out.firstErr)
+			return errors.Join(
+				fmt.Errorf(
+					"%d jobs were refused: %v (the cluster needs MaxJobCount above --jobs)",
+					n,
+					lines,
+				),
+				out.firstErr,
+			)
 		}
 	}
 	if err := w.grow(ctx, s, uint64(w.b.events)); err != nil {
@@ -377,7 +439,11 @@ func (w *restarter) measure(ctx context.Context, res *restartResult) (result, er
 		}
 		diag, err := s.conn.api.Diag(ctx, &apiv1.DiagRequest{})
 		if err == nil && diag.GetPending() != pending {
-			err = fmt.Errorf("%d jobs waited before the kill, %d after the start", pending, diag.GetPending())
+			err = fmt.Errorf(
+				"%d jobs waited before the kill, %d after the start",
+				pending,
+				diag.GetPending(),
+			)
 		}
 		res.Events = diag.GetSeq()
 		if kerr := s.killServer(); err == nil {

@@ -46,7 +46,12 @@ func (b *runBench) flags(fs *pflag.FlagSet) {
 	fs.IntVar(&b.clients, "clients", 4, "streams that submit them")
 	fs.BoolVar(&b.array, "array", false, "one array of that many tasks instead of jobs")
 	fs.IntVar(&b.forks, "forks", 2000, "processes that xargs starts, before and after")
-	fs.BoolVar(&b.rows, "rows", true, "count the rows in ClickHouse; without it the controller's count of ends is believed")
+	fs.BoolVar(
+		&b.rows,
+		"rows",
+		true,
+		"count the rows in ClickHouse; without it the controller's count of ends is believed",
+	)
 	fs.DurationVar(&b.patience, "patience", 30*time.Minute, "give up after this long")
 }
 
@@ -72,7 +77,15 @@ type runResult struct {
 }
 
 func (r *runResult) text(w io.Writer) {
-	fmt.Fprintf(w, "%.1f jobs/s end to end: %d %s submitted after %.2f s, ended after %.2f s\n", r.Rate, r.Jobs, r.Mode, r.Submitted, r.Ended)
+	fmt.Fprintf(
+		w,
+		"%.1f jobs/s end to end: %d %s submitted after %.2f s, ended after %.2f s\n",
+		r.Rate,
+		r.Jobs,
+		r.Mode,
+		r.Submitted,
+		r.Ended,
+	)
 	if r.Accounted > 0 {
 		fmt.Fprintf(w, "%d rows in ClickHouse after %.2f s\n", r.Rows, r.Accounted)
 	} else {
@@ -81,8 +94,14 @@ func (r *runResult) text(w io.Writer) {
 	for _, s := range sortedKeys(r.States) {
 		fmt.Fprintf(w, "  %-12s %d\n", s, r.States[s])
 	}
-	fmt.Fprintf(w, "xargs -P4 starts %.0f/s of the same script here (%.0f before, %.0f after): the share is %.0f %%\n",
-		r.Forks, r.ForksSeen[0], r.ForksSeen[1], 100*r.Share)
+	fmt.Fprintf(
+		w,
+		"xargs -P4 starts %.0f/s of the same script here (%.0f before, %.0f after): the share is %.0f %%\n",
+		r.Forks,
+		r.ForksSeen[0],
+		r.ForksSeen[1],
+		100*r.Share,
+	)
 	fmt.Fprintf(w, "%.1f ms of CPU for each job, whole machine\n", r.PerJobMs)
 	r.Machine.text(w)
 }
@@ -98,8 +117,12 @@ func (b *runBench) run(ctx context.Context, p *progress) (result, error) {
 	}
 	defer c.close()
 	if b.rows {
-		if s, err := c.acct.Status(ctx, &apiv1.AccountingStatusRequest{}); err != nil || !s.GetUp() {
-			return nil, fmt.Errorf("accounting is not up, so no row can be counted (--rows=false): %s", whyNot(s, err))
+		if s, err := c.acct.Status(ctx, &apiv1.AccountingStatusRequest{}); err != nil ||
+			!s.GetUp() {
+			return nil, fmt.Errorf(
+				"accounting is not up, so no row can be counted (--rows=false): %s",
+				whyNot(s, err),
+			)
 		}
 	}
 	res := &runResult{Jobs: b.jobs, Mode: "jobs"}
@@ -127,7 +150,12 @@ func (b *runBench) run(ctx context.Context, p *progress) (result, error) {
 	res.Forks = (res.ForksSeen[0] + res.ForksSeen[1]) / 2
 	res.Share = res.Rate / res.Forks
 	if b.rows && (res.Rows != b.jobs || res.States["COMPLETED"] != b.jobs) {
-		return res, fmt.Errorf("%d jobs were acknowledged, but %d rows are in ClickHouse, %d of them COMPLETED", b.jobs, res.Rows, res.States["COMPLETED"])
+		return res, fmt.Errorf(
+			"%d jobs were acknowledged, but %d rows are in ClickHouse, %d of them COMPLETED",
+			b.jobs,
+			res.Rows,
+			res.States["COMPLETED"],
+		)
 	}
 	return res, nil
 }
@@ -144,7 +172,13 @@ func whyNot(status *apiv1.AccountingStatusReply, err error) string {
 
 // jobsThrough submits the jobs, waits for their ends and for their rows, and
 // counts the rows.
-func (b *runBench) jobsThrough(ctx context.Context, c *cluster, name string, res *runResult, p *progress) error {
+func (b *runBench) jobsThrough(
+	ctx context.Context,
+	c *cluster,
+	name string,
+	res *runResult,
+	p *progress,
+) error {
 	before, err := c.api.Diag(ctx, &apiv1.DiagRequest{})
 	if err != nil {
 		return err
@@ -193,9 +227,22 @@ func endedJobs(d *apiv1.DiagReply) uint64 {
 }
 
 func (b *runBench) submit(ctx context.Context, c *cluster, name string, p *progress) error {
-	spec := &apiv1.JobSpec{Name: name, Tasks: 1, MemPerCpu: 10, WorkDir: "/", Stdout: "/dev/null", TimeLimit: int64(time.Minute)}
-	load := &load{jobs: b.jobs, clients: min(b.clients, b.jobs), stream: true, window: 16, spec: spec,
-		content: content{script: []byte(noop), env: []byte("PATH=/usr/bin:/bin\x00")}}
+	spec := &apiv1.JobSpec{
+		Name:      name,
+		Tasks:     1,
+		MemPerCpu: 10,
+		WorkDir:   "/",
+		Stdout:    "/dev/null",
+		TimeLimit: int64(time.Minute),
+	}
+	load := &load{
+		jobs:    b.jobs,
+		clients: min(b.clients, b.jobs),
+		stream:  true,
+		window:  16,
+		spec:    spec,
+		content: content{script: []byte(noop), env: []byte("PATH=/usr/bin:/bin\x00")},
+	}
 	if b.array {
 		spec.Array = []*apiv1.TaskRange{{First: 1, Last: int64(b.jobs), Step: 1}}
 		load.jobs, load.clients = 1, 1
@@ -205,15 +252,39 @@ func (b *runBench) submit(ctx context.Context, c *cluster, name string, p *progr
 		return err
 	}
 	if n, lines := countRefusals(out.refused); n > 0 || out.firstErr != nil {
-		return errors.Join(fmt.Errorf("%d of %d submissions were refused: %v (a bench cluster needs MaxJobCount and MaxArraySize above the number of jobs)", n, load.jobs, lines), out.firstErr)
+		return errors.Join(
+			fmt.Errorf(
+				"%d of %d submissions were refused: %v (a bench cluster needs MaxJobCount and MaxArraySize above the number of jobs)",
+				n,
+				load.jobs,
+				lines,
+			),
+			out.firstErr,
+		)
 	}
 	return nil
 }
 
 // countRows asks the store itself what it has of these jobs.
-func countRows(ctx context.Context, c *cluster, name string, seq uint64, began time.Time, res *runResult) error {
-	rep, err := c.acct.Jobs(ctx, &apiv1.AcctQuery{Names: []string{name}, AllUsers: true, AllocationsOnly: true, Duplicates: true,
-		Start: began.Add(-time.Minute).UnixNano(), MinSeq: seq})
+func countRows(
+	ctx context.Context,
+	c *cluster,
+	name string,
+	seq uint64,
+	began time.Time,
+	res *runResult,
+) error {
+	rep, err := c.acct.Jobs(
+		ctx,
+		&apiv1.AcctQuery{
+			Names:           []string{name},
+			AllUsers:        true,
+			AllocationsOnly: true,
+			Duplicates:      true,
+			Start:           began.Add(-time.Minute).UnixNano(),
+			MinSeq:          seq,
+		},
+	)
 	if err != nil {
 		return fmt.Errorf("counting the rows: %w", err)
 	}
@@ -236,7 +307,8 @@ func forkRate(ctx context.Context, n int) (float64, error) {
 		return 0, err
 	}
 	began := time.Now()
-	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", fmt.Sprintf("seq %d | xargs -n1 -P4 %s", n, script)).CombinedOutput()
+	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", fmt.Sprintf("seq %d | xargs -n1 -P4 %s", n, script)).
+		CombinedOutput()
 	if err != nil {
 		return 0, fmt.Errorf("xargs, to compare with: %w: %s", err, out)
 	}

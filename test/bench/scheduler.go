@@ -53,7 +53,10 @@ func (b *schedulerBench) flags(fs *pflag.FlagSet) {
 
 func (b *schedulerBench) check() error {
 	if b.pending < 0 || b.tasks < 0 || b.pending+b.tasks == 0 {
-		return fmt.Errorf("%w: --pending or --tasks must be at least 1, and neither negative", errUsage)
+		return fmt.Errorf(
+			"%w: --pending or --tasks must be at least 1, and neither negative",
+			errUsage,
+		)
 	}
 	return checkPositive(map[string]int{"nodes": b.nodes, "times": b.times})
 }
@@ -82,16 +85,57 @@ type schedulerResult struct {
 }
 
 func (r *schedulerResult) text(w io.Writer) {
-	fmt.Fprintf(w, "%d nodes, %d jobs and %d array tasks pending, %d running (seed %d)\n", r.Nodes, r.Pending, r.Tasks, r.Running, r.Seed)
-	fmt.Fprintf(w, "first pass        %9.1f ms (%.1f ms of CPU): %d started\n", r.First, r.FirstCPU, r.Started)
-	fmt.Fprintf(w, "full pass         %9.1f ms (median; slowest %.1f; %.1f ms of CPU): %d tested, %d reserved of %d that wait\n", r.Full.P50, r.Full.Max, r.FullCPU, r.Tested, r.Reserved, r.Queue)
-	fmt.Fprintf(w, "incremental pass  %9.2f ms (median; slowest %.2f; %.2f ms of CPU), after one job has ended: %d started in all\n", r.Incremental.P50, r.Incremental.Max, r.IncrementalCPU, r.Began)
-	fmt.Fprintf(w, "memory            %9.1f MiB on the heap, %.1f MiB resident at most\n", toMiB(int64(r.Heap)), toMiB(r.RSS))
+	fmt.Fprintf(
+		w,
+		"%d nodes, %d jobs and %d array tasks pending, %d running (seed %d)\n",
+		r.Nodes,
+		r.Pending,
+		r.Tasks,
+		r.Running,
+		r.Seed,
+	)
+	fmt.Fprintf(
+		w,
+		"first pass        %9.1f ms (%.1f ms of CPU): %d started\n",
+		r.First,
+		r.FirstCPU,
+		r.Started,
+	)
+	fmt.Fprintf(
+		w,
+		"full pass         %9.1f ms (median; slowest %.1f; %.1f ms of CPU): %d tested, %d reserved of %d that wait\n",
+		r.Full.P50,
+		r.Full.Max,
+		r.FullCPU,
+		r.Tested,
+		r.Reserved,
+		r.Queue,
+	)
+	fmt.Fprintf(
+		w,
+		"incremental pass  %9.2f ms (median; slowest %.2f; %.2f ms of CPU), after one job has ended: %d started in all\n",
+		r.Incremental.P50,
+		r.Incremental.Max,
+		r.IncrementalCPU,
+		r.Began,
+	)
+	fmt.Fprintf(
+		w,
+		"memory            %9.1f MiB on the heap, %.1f MiB resident at most\n",
+		toMiB(int64(r.Heap)),
+		toMiB(r.RSS),
+	)
 	r.Machine.text(w)
 }
 
 func (b *schedulerBench) run(ctx context.Context, p *progress) (result, error) {
-	res := &schedulerResult{Nodes: b.nodes, Pending: b.pending, Tasks: b.tasks, Seed: b.seed, Machine: machineNow()}
+	res := &schedulerResult{
+		Nodes:   b.nodes,
+		Pending: b.pending,
+		Tasks:   b.tasks,
+		Seed:    b.seed,
+		Machine: machineNow(),
+	}
 	p.say("making the cluster and its queue")
 	site, err := plant.New(b.nodes, b.seed)
 	if err != nil {
@@ -119,7 +163,12 @@ func (b *schedulerBench) run(ctx context.Context, p *progress) (result, error) {
 }
 
 // measure runs the passes. What a pass proposes is committed before the next.
-func (b *schedulerBench) measure(ctx context.Context, p *progress, site *plant.Site, res *schedulerResult) error {
+func (b *schedulerBench) measure(
+	ctx context.Context,
+	p *progress,
+	site *plant.Site,
+	res *schedulerResult,
+) error {
 	opt := scheduler.PassOptions{Queue: &scheduler.Queue{}}
 	var used time.Duration // CPU time of the last pass
 	runtime.LockOSThread()
@@ -142,7 +191,11 @@ func (b *schedulerBench) measure(ctx context.Context, p *progress, site *plant.S
 	if err != nil {
 		return err
 	}
-	res.First, res.Started, res.Running = float64(took)/1e6, len(out.Starts), site.State.Active.Len()
+	res.First, res.Started, res.Running = float64(
+		took,
+	)/1e6, len(
+		out.Starts,
+	), site.State.Active.Len()
 	res.FirstCPU = float64(used) / 1e6
 	var full, quick, fullCPU, quickCPU []time.Duration
 	for i := range b.times {
@@ -169,7 +222,15 @@ func (b *schedulerBench) measure(ctx context.Context, p *progress, site *plant.S
 		quick, quickCPU = append(quick, took), append(quickCPU, used)
 		res.Began += len(out.Starts)
 	}
-	res.Full, res.Incremental, res.FullCPU, res.IncrementalCPU = summariseTimes(full), summariseTimes(quick), summariseTimes(fullCPU).P50, summariseTimes(quickCPU).P50
+	res.Full, res.Incremental, res.FullCPU, res.IncrementalCPU = summariseTimes(
+		full,
+	), summariseTimes(
+		quick,
+	), summariseTimes(
+		fullCPU,
+	).P50, summariseTimes(
+		quickCPU,
+	).P50
 	return nil
 }
 

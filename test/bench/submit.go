@@ -42,12 +42,27 @@ func (b *submitBench) flags(fs *pflag.FlagSet) {
 	b.at.flags(fs)
 	fs.IntVar(&b.jobs, "jobs", 100000, "jobs to submit")
 	fs.IntVar(&b.clients, "clients", 64, "clients, each with a connection of its own")
-	fs.BoolVar(&b.stream, "stream", false, "one streaming call for each client; each job is acknowledged")
-	fs.BoolVar(&b.framed, "framed", false, "single calls over the protocol that sbatch speaks, instead of gRPC")
+	fs.BoolVar(
+		&b.stream,
+		"stream",
+		false,
+		"one streaming call for each client; each job is acknowledged",
+	)
+	fs.BoolVar(
+		&b.framed,
+		"framed",
+		false,
+		"single calls over the protocol that sbatch speaks, instead of gRPC",
+	)
 	fs.IntVar(&b.window, "window", 2, "with --stream: jobs that a client has on their way")
 	fs.IntVar(&b.script, "script-bytes", 4096, "size of the script")
 	fs.IntVar(&b.env, "env-bytes", 8192, "size of the environment")
-	fs.BoolVar(&b.unique, "unique", false, "another script and environment for every job (default: all share one)")
+	fs.BoolVar(
+		&b.unique,
+		"unique",
+		false,
+		"another script and environment for every job (default: all share one)",
+	)
 	fs.BoolVar(&b.fill, "fill", true, "first fill the nodes with a job of their own")
 	fs.BoolVar(&b.keep, "keep", false, "leave the jobs in the queue")
 }
@@ -56,7 +71,15 @@ func (b *submitBench) check() error {
 	if b.stream && b.framed {
 		return fmt.Errorf("%w: --framed has no streaming submission", errUsage)
 	}
-	return checkPositive(map[string]int{"jobs": b.jobs, "clients": b.clients, "window": b.window, "script-bytes": b.script, "env-bytes": b.env})
+	return checkPositive(
+		map[string]int{
+			"jobs":         b.jobs,
+			"clients":      b.clients,
+			"window":       b.window,
+			"script-bytes": b.script,
+			"env-bytes":    b.env,
+		},
+	)
 }
 
 // submitResult is what was found.
@@ -80,8 +103,21 @@ type submitResult struct {
 }
 
 func (r *submitResult) text(w io.Writer) {
-	fmt.Fprintf(w, "%.0f jobs/s: %d acknowledged, %d refused, in %.2f s\n", r.Rate, r.Acked, r.Refused, r.Took)
-	fmt.Fprintf(w, "latency of an acknowledgement: p50 %.2f ms, p99 %.2f ms, max %.2f ms\n", r.Latency.P50, r.Latency.P99, r.Latency.Max)
+	fmt.Fprintf(
+		w,
+		"%.0f jobs/s: %d acknowledged, %d refused, in %.2f s\n",
+		r.Rate,
+		r.Acked,
+		r.Refused,
+		r.Took,
+	)
+	fmt.Fprintf(
+		w,
+		"latency of an acknowledgement: p50 %.2f ms, p99 %.2f ms, max %.2f ms\n",
+		r.Latency.P50,
+		r.Latency.P99,
+		r.Latency.Max,
+	)
 	for _, line := range r.Reasons {
 		fmt.Fprintf(w, "refused %s\n", line)
 	}
@@ -92,8 +128,20 @@ func (r *submitResult) text(w io.Writer) {
 	case "stream":
 		calls = fmt.Sprintf("a stream for each, %d jobs on their way", r.Window)
 	}
-	fmt.Fprintf(w, "load: %d clients, %s; %s\ncluster: %s\n", r.Clients, calls, r.Content, r.Cluster)
-	fmt.Fprintf(w, "CPU for each job: controller %.3f ms, this program %.3f ms\n", r.Server, r.Client)
+	fmt.Fprintf(
+		w,
+		"load: %d clients, %s; %s\ncluster: %s\n",
+		r.Clients,
+		calls,
+		r.Content,
+		r.Cluster,
+	)
+	fmt.Fprintf(
+		w,
+		"CPU for each job: controller %.3f ms, this program %.3f ms\n",
+		r.Server,
+		r.Client,
+	)
 	r.Machine.text(w)
 }
 
@@ -104,7 +152,13 @@ func (b *submitBench) run(ctx context.Context, p *progress) (result, error) {
 	}
 	defer c.close()
 	name := fmt.Sprintf("bench-%d", os.Getpid())
-	res := &submitResult{Jobs: b.jobs, Clients: b.clients, Calls: "single", Unique: b.unique, Cluster: "as it was"}
+	res := &submitResult{
+		Jobs:    b.jobs,
+		Clients: b.clients,
+		Calls:   "single",
+		Unique:  b.unique,
+		Cluster: "as it was",
+	}
 	if b.framed {
 		res.Calls = "framed"
 	}
@@ -121,8 +175,21 @@ func (b *submitBench) run(ctx context.Context, p *progress) (result, error) {
 			defer release()
 		}
 	}
-	l := &load{jobs: b.jobs, clients: b.clients, stream: b.stream, framed: b.framed, window: b.window, content: newContent(b.script, b.env, b.unique),
-		spec: &apiv1.JobSpec{Name: name, Tasks: 1, WorkDir: "/", Stdout: "/dev/null", TimeLimit: int64(time.Minute)}}
+	l := &load{
+		jobs:    b.jobs,
+		clients: b.clients,
+		stream:  b.stream,
+		framed:  b.framed,
+		window:  b.window,
+		content: newContent(b.script, b.env, b.unique),
+		spec: &apiv1.JobSpec{
+			Name:      name,
+			Tasks:     1,
+			WorkDir:   "/",
+			Stdout:    "/dev/null",
+			TimeLimit: int64(time.Minute),
+		},
+	}
 	res.Content = l.content.describe()
 	if !b.keep {
 		defer c.cancelJobs(context.WithoutCancel(ctx), &apiv1.JobFilter{Names: []string{name}}, p)
@@ -139,14 +206,31 @@ func (b *submitBench) run(ctx context.Context, p *progress) (result, error) {
 	}
 	res.Machine.after()
 	server, client = cpuTime(pid)-server, cpuTime(os.Getpid())-client
-	res.Acked, res.Took, res.Rate, res.Latency = out.acked, out.took.Seconds(), perSecond(out.acked, out.took), summariseTimes(out.times)
+	res.Acked, res.Took, res.Rate, res.Latency = out.acked, out.took.Seconds(), perSecond(
+		out.acked,
+		out.took,
+	), summariseTimes(
+		out.times,
+	)
 	res.Refused, res.Reasons = countRefusals(out.refused)
-	res.Server, res.Client = toMilliseconds(server)/float64(max(out.acked, 1)), toMilliseconds(client)/float64(max(out.acked, 1))
+	res.Server, res.Client = toMilliseconds(
+		server,
+	)/float64(
+		max(out.acked, 1),
+	), toMilliseconds(
+		client,
+	)/float64(
+		max(out.acked, 1),
+	)
 	switch {
 	case out.firstErr != nil:
 		return res, out.firstErr
 	case res.Refused > 0:
-		return res, fmt.Errorf("%d of %d jobs were refused (a bench cluster needs MaxJobCount above the number of jobs)", res.Refused, b.jobs)
+		return res, fmt.Errorf(
+			"%d of %d jobs were refused (a bench cluster needs MaxJobCount above the number of jobs)",
+			res.Refused,
+			b.jobs,
+		)
 	}
 	return res, nil
 }

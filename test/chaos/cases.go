@@ -44,7 +44,10 @@ func (o *options) chosen() ([]scenario, error) {
 		}
 	}
 	if len(names) > 0 {
-		return nil, fmt.Errorf("-scenarios: unknown or repeated scenario %q: silence, flip and restore are there", names[0])
+		return nil, fmt.Errorf(
+			"-scenarios: unknown or repeated scenario %q: silence, flip and restore are there",
+			names[0],
+		)
 	}
 	return out, nil
 }
@@ -56,7 +59,13 @@ func (k *killer) play(ctx context.Context, list []scenario) error {
 		if err := one.play(k, ctx); err != nil {
 			return fmt.Errorf("scenario %s: %w", one.name, err)
 		}
-		fmt.Fprintf(k.out, "scenario %s took %.0f s; %d submissions acknowledged\n", one.name, time.Since(began).Seconds(), k.acked())
+		fmt.Fprintf(
+			k.out,
+			"scenario %s took %.0f s; %d submissions acknowledged\n",
+			one.name,
+			time.Since(began).Seconds(),
+			k.acked(),
+		)
 	}
 	return nil
 }
@@ -89,17 +98,38 @@ func (k *killer) silence(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Fprintf(k.out, "agent and shepherd of %s are %s under jobs %s\n", lost, how, strings.Join(jobs, " "))
-	werr := k.eventually(ctx, "its jobs start elsewhere, or wait for nothing but a place", func() error {
-		text, err := k.o.command(ctx, "squeue", "-h", "-j", strings.Join(jobs, ","), "-o", "%i|%t|%N|%r")
-		if err != nil {
-			return err
-		}
-		if strings.Contains(text, "|"+lost+"|") || strings.Contains(text, "FencingWait") {
-			return fmt.Errorf("squeue says %s", strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "))
-		}
-		return nil
-	})
+	fmt.Fprintf(
+		k.out,
+		"agent and shepherd of %s are %s under jobs %s\n",
+		lost,
+		how,
+		strings.Join(jobs, " "),
+	)
+	werr := k.eventually(
+		ctx,
+		"its jobs start elsewhere, or wait for nothing but a place",
+		func() error {
+			text, err := k.o.command(
+				ctx,
+				"squeue",
+				"-h",
+				"-j",
+				strings.Join(jobs, ","),
+				"-o",
+				"%i|%t|%N|%r",
+			)
+			if err != nil {
+				return err
+			}
+			if strings.Contains(text, "|"+lost+"|") || strings.Contains(text, "FencingWait") {
+				return fmt.Errorf(
+					"squeue says %s",
+					strings.ReplaceAll(strings.TrimSpace(text), "\n", "; "),
+				)
+			}
+			return nil
+		},
+	)
 	if err := errors.Join(werr, back()); err != nil {
 		return err
 	}
@@ -150,7 +180,13 @@ func (k *killer) flip(ctx context.Context) error {
 	over := limited.Err()
 	cancel()
 	if over != nil || err == nil {
-		return errors.Join(fmt.Errorf("%s is flipped, verify says so, and the controller starts nevertheless", place), err)
+		return errors.Join(
+			fmt.Errorf(
+				"%s is flipped, verify says so, and the controller starts nevertheless",
+				place,
+			),
+			err,
+		)
 	}
 	rebuilt, err := k.o.musterd(ctx, "ledger", "rebuild")
 	if err != nil {
@@ -259,8 +295,12 @@ func (k *killer) restore(ctx context.Context) error {
 		}
 		return err
 	})
-	fmt.Fprintf(k.out, "a backup is restored %.1f s after it was begun; %d runs of the lost history are ended\n",
-		time.Since(from).Seconds(), len(killed))
+	fmt.Fprintf(
+		k.out,
+		"a backup is restored %.1f s after it was begun; %d runs of the lost history are ended\n",
+		time.Since(from).Seconds(),
+		len(killed),
+	)
 	return err
 }
 
@@ -308,7 +348,10 @@ func (k *killer) eventually(ctx context.Context, what string, ask func() error) 
 
 // musterd runs a command of musterd on the cluster's own files.
 func (o *options) musterd(ctx context.Context, args ...string) (string, error) {
-	return o.command(ctx, "musterd", append(args, "--config", filepath.Join(o.dir, "muster.yaml"))...)
+	return o.command(
+		ctx,
+		"musterd",
+		append(args, "--config", filepath.Join(o.dir, "muster.yaml"))...)
 }
 
 // needs tells which programs are missing.

@@ -37,7 +37,10 @@ func (o *options) parseVictims() ([]role, error) {
 		case controller, engine, agent, shepherd, roleNode, hang:
 			out = append(out, r)
 		default:
-			return nil, fmt.Errorf("-roles: unknown role %q: controller, engine, agent, shepherd, node and hang are there", r)
+			return nil, fmt.Errorf(
+				"-roles: unknown role %q: controller, engine, agent, shepherd, node and hang are there",
+				r,
+			)
 		}
 	}
 	return out, nil
@@ -111,7 +114,15 @@ func (k *killer) run(ctx context.Context) error {
 		}
 		gone = append(gone, d)
 		k.done[r]++
-		fmt.Fprintf(k.out, "kill %d of %d: %s (pid %s); %d submissions acknowledged\n", i+1, k.o.kills, where(r, d.node), d.pid, k.acked())
+		fmt.Fprintf(
+			k.out,
+			"kill %d of %d: %s (pid %s); %d submissions acknowledged\n",
+			i+1,
+			k.o.kills,
+			where(r, d.node),
+			d.pid,
+			k.acked(),
+		)
 		if together {
 			continue
 		}
@@ -146,7 +157,8 @@ func (o *options) stop(ctx context.Context, victims ...death) (resume func() err
 	resume = func() error {
 		var all error
 		for _, pid := range pids {
-			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil && !errors.Is(err, syscall.ESRCH) {
+			if err := syscall.Kill(pid, syscall.SIGCONT); err != nil &&
+				!errors.Is(err, syscall.ESRCH) {
 				all = errors.Join(all, fmt.Errorf("process %d cannot go on: %w", pid, err))
 			}
 		}
@@ -158,7 +170,10 @@ func (o *options) stop(ctx context.Context, victims ...death) (resume func() err
 			err = syscall.Kill(pid, syscall.SIGSTOP)
 		}
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("stop the %s: %w", where(d.role, d.node), err), resume())
+			return nil, errors.Join(
+				fmt.Errorf("stop the %s: %w", where(d.role, d.node), err),
+				resume(),
+			)
 		}
 		pids = append(pids, pid)
 	}
@@ -247,14 +262,19 @@ func (k *killer) back(ctx context.Context, r role, node, old string) error {
 		return k.o.runCluster(ctx, "up")
 	}
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
-		if pid, err := k.o.clusterOut(ctx, "pid", string(r), node); err == nil && strings.TrimSpace(pid) != old {
+		if pid, err := k.o.clusterOut(ctx, "pid", string(r), node); err == nil &&
+			strings.TrimSpace(pid) != old {
 			return nil
 		}
 		if err := pauseFor(ctx, 50*time.Millisecond); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("the %s was killed and does not come back within %s", where(r, node), patience)
+	return fmt.Errorf(
+		"the %s was killed and does not come back within %s",
+		where(r, node),
+		patience,
+	)
 }
 
 func (k *killer) summarise() string {
@@ -293,12 +313,21 @@ func (o *options) command(ctx context.Context, name string, args ...string) (str
 
 func (o *options) exec(ctx context.Context, path string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = slices.Concat(os.Environ(), []string{"CLUSTER_DIR=" + o.dir, fmt.Sprint("CLUSTER_NODES=", o.nodes)})
+	cmd.Env = slices.Concat(
+		os.Environ(),
+		[]string{"CLUSTER_DIR=" + o.dir, fmt.Sprint("CLUSTER_NODES=", o.nodes)},
+	)
 	cmd.WaitDelay = time.Second
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(path), strings.Join(args, " "), err, bytes.TrimSpace(errOut.Bytes()))
+		return "", fmt.Errorf(
+			"%s %s: %w: %s",
+			filepath.Base(path),
+			strings.Join(args, " "),
+			err,
+			bytes.TrimSpace(errOut.Bytes()),
+		)
 	}
 	return out.String(), nil
 }

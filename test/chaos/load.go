@@ -51,7 +51,13 @@ type load struct {
 }
 
 func newLoad(o *options, list *acked.List) (*load, error) {
-	l := &load{o: o, list: list, path: filepath.Join(o.out, "job.sh"), refused: map[string]int{}, byKind: map[string]int{}}
+	l := &load{
+		o:       o,
+		list:    list,
+		path:    filepath.Join(o.out, "job.sh"),
+		refused: map[string]int{},
+		byKind:  map[string]int{},
+	}
 	if err := os.WriteFile(l.path, []byte(jobScript), 0o755); err != nil {
 		return nil, err
 	}
@@ -105,8 +111,21 @@ func (l *load) runSubmissions(ctx context.Context, r *rand.Rand) {
 
 // send submits a job through sbatch.
 func (l *load) send(ctx context.Context, j job) {
-	args := []string{"--parsable", "-J", cmp.Or(j.name, "chaos"), "-n", "1", "--mem-per-cpu=10", "-t", "5",
-		"--requeue", "-D", l.o.out, "-o", "/dev/null"}
+	args := []string{
+		"--parsable",
+		"-J",
+		cmp.Or(j.name, "chaos"),
+		"-n",
+		"1",
+		"--mem-per-cpu=10",
+		"-t",
+		"5",
+		"--requeue",
+		"-D",
+		l.o.out,
+		"-o",
+		"/dev/null",
+	}
 	if j.tasks > 0 {
 		args = append(args, fmt.Sprintf("--array=1-%d", j.tasks))
 	}
@@ -123,7 +142,14 @@ func (l *load) note(how string, j job, answer string, err error) {
 		text, _, _ := strings.Cut(strings.TrimSpace(answer), ";")
 		id, err = strconv.ParseUint(text, 10, 32)
 		if err == nil && id > 0 {
-			err = l.list.Add(acked.Entry{Job: uint32(id), Tasks: j.tasks, Kind: j.kind, At: time.Now().UnixNano()})
+			err = l.list.Add(
+				acked.Entry{
+					Job:   uint32(id),
+					Tasks: j.tasks,
+					Kind:  j.kind,
+					At:    time.Now().UnixNano(),
+				},
+			)
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			l.byKind[how]++
@@ -221,8 +247,16 @@ func (l *load) stream(ctx context.Context, r *rand.Rand) error {
 }
 
 func (l *load) request(j job, tag uint64) *apiv1.SubmitRequest {
-	spec := &apiv1.JobSpec{Name: "chaos", Tasks: 1, MemPerCpu: 10, TimeLimit: int64(5 * time.Minute), WorkDir: l.o.out, Stdout: "/dev/null",
-		Args: []string{l.o.out, j.seconds, j.exit()}, Command: l.path}
+	spec := &apiv1.JobSpec{
+		Name:      "chaos",
+		Tasks:     1,
+		MemPerCpu: 10,
+		TimeLimit: int64(5 * time.Minute),
+		WorkDir:   l.o.out,
+		Stdout:    "/dev/null",
+		Args:      []string{l.o.out, j.seconds, j.exit()},
+		Command:   l.path,
+	}
 	if j.tasks > 0 {
 		spec.Array = []*apiv1.TaskRange{{First: 1, Last: int64(j.tasks), Step: 1}}
 	}
@@ -244,7 +278,10 @@ func (l *load) writeReport(out io.Writer) {
 	for _, how := range slices.Sorted(maps.Keys(l.byKind)) {
 		fmt.Fprintf(out, "%d submissions acknowledged through %s\n", l.byKind[how], how)
 	}
-	reasons := slices.SortedFunc(maps.Keys(l.refused), func(a, b string) int { return l.refused[b] - l.refused[a] })
+	reasons := slices.SortedFunc(
+		maps.Keys(l.refused),
+		func(a, b string) int { return l.refused[b] - l.refused[a] },
+	)
 	for _, why := range reasons[:min(len(reasons), 8)] {
 		fmt.Fprintf(out, "not acknowledged %d times: %s\n", l.refused[why], firstLines(why, 2))
 	}

@@ -45,21 +45,56 @@ type options struct {
 
 func main() {
 	var o options
-	flag.StringVar(&o.script, "cluster", "deploy/lab/cluster.sh", "the `script` that starts and kills")
+	flag.StringVar(
+		&o.script,
+		"cluster",
+		"deploy/lab/cluster.sh",
+		"the `script` that starts and kills",
+	)
 	flag.StringVar(&o.dir, "dir", "", "`folder` of the running cluster")
 	flag.StringVar(&o.bin, "bin", "bin", "`folder` of the programs")
-	flag.StringVar(&o.out, "out", "", "`folder` for what this run writes (default: chaos in the cluster's)")
+	flag.StringVar(
+		&o.out,
+		"out",
+		"",
+		"`folder` for what this run writes (default: chaos in the cluster's)",
+	)
 	flag.IntVar(&o.kills, "kills", 50, "processes to kill")
 	flag.Uint64Var(&o.seed, "seed", 0, "of every random choice (default: from the clock)")
 	flag.IntVar(&o.submitters, "submitters", 4, "users that run sbatch at the same time")
 	flag.Float64Var(&o.rate, "rate", 15, "sbatch commands a second, all users together")
 	flag.Float64Var(&o.stream, "stream", 10, "jobs a second through the streaming API")
 	flag.IntVar(&o.nodes, "nodes", 2, "nodes of the cluster, node1 and so on")
-	flag.StringVar(&o.roles, "roles", "controller,engine,agent,shepherd,node,hang", "what to kill, or to stop for a while: no engine where ClickHouse is a server of its own")
-	flag.StringVar(&o.scenarios, "scenarios", "", "what to play once each after the kills: silence, flip, restore")
-	flag.DurationVar(&o.limit, "limit", 0, "longest time for the kills (default: 1 min and 10 s for each)")
-	flag.DurationVar(&o.drain, "drain", 15*time.Minute, "longest time until the queue is empty afterwards")
-	flag.DurationVar(&o.stuck, "stuck", 90*time.Second, "longest time in which nothing changes in the queue")
+	flag.StringVar(
+		&o.roles,
+		"roles",
+		"controller,engine,agent,shepherd,node,hang",
+		"what to kill, or to stop for a while: no engine where ClickHouse is a server of its own",
+	)
+	flag.StringVar(
+		&o.scenarios,
+		"scenarios",
+		"",
+		"what to play once each after the kills: silence, flip, restore",
+	)
+	flag.DurationVar(
+		&o.limit,
+		"limit",
+		0,
+		"longest time for the kills (default: 1 min and 10 s for each)",
+	)
+	flag.DurationVar(
+		&o.drain,
+		"drain",
+		15*time.Minute,
+		"longest time until the queue is empty afterwards",
+	)
+	flag.DurationVar(
+		&o.stuck,
+		"stuck",
+		90*time.Second,
+		"longest time in which nothing changes in the queue",
+	)
 	flag.Parse()
 	if err := o.fill(); err != nil {
 		fmt.Fprintf(os.Stderr, "chaos: %v\n", err)
@@ -142,7 +177,13 @@ func run(ctx context.Context, o *options, out io.Writer) error {
 	}
 	stopLoad()
 	wg.Wait()
-	fmt.Fprintf(out, "%s in %.0f s; load average %s\n", k.summarise(), time.Since(began).Seconds(), loadavg())
+	fmt.Fprintf(
+		out,
+		"%s in %.0f s; load average %s\n",
+		k.summarise(),
+		time.Since(began).Seconds(),
+		loadavg(),
+	)
 	l.writeReport(out)
 	if l.fatalError() != nil {
 		return l.fatalError()
@@ -163,7 +204,11 @@ func (o *options) rest(ctx context.Context, out io.Writer) error {
 	for time.Since(began) < o.drain && time.Since(moved) < o.stuck {
 		queue, err := o.command(ctx, "squeue", "-h", "-r", "-o", "%i|%T|%r")
 		if err == nil && strings.TrimSpace(queue) == "" {
-			fmt.Fprintf(out, "the queue is empty %.0f s after the last kill\n", time.Since(began).Seconds())
+			fmt.Fprintf(
+				out,
+				"the queue is empty %.0f s after the last kill\n",
+				time.Since(began).Seconds(),
+			)
 			return nil
 		}
 		if err != nil {
@@ -177,8 +222,13 @@ func (o *options) rest(ctx context.Context, out io.Writer) error {
 		}
 	}
 	// The checker says which jobs are still there; this says it first.
-	fmt.Fprintf(out, "the queue is not empty %.0f s after the last kill, and has not changed for %.0f s:\n%s\n",
-		time.Since(began).Seconds(), time.Since(moved).Seconds(), firstLines(last, 10))
+	fmt.Fprintf(
+		out,
+		"the queue is not empty %.0f s after the last kill, and has not changed for %.0f s:\n%s\n",
+		time.Since(began).Seconds(),
+		time.Since(moved).Seconds(),
+		firstLines(last, 10),
+	)
 	return nil
 }
 

@@ -74,7 +74,11 @@ func Open(path string) (*Library, error) {
 	for _, s := range library.symbols() {
 		address, err := purego.Dlsym(handle, s.name)
 		if err != nil {
-			return nil, fmt.Errorf("%s is not a libchdb of version 26.7 or newer: it lacks %s", path, s.name)
+			return nil, fmt.Errorf(
+				"%s is not a libchdb of version 26.7 or newer: it lacks %s",
+				path,
+				s.name,
+			)
 		}
 		purego.RegisterFunc(s.into, address)
 	}

@@ -90,7 +90,10 @@ func (c *Conn) Classify(sql string) (Analysis, error) {
 	out := &analysisV1{Size: uint32(unsafe.Sizeof(analysisV1{}))}
 	p, n := view(sql)
 	if state := c.lib.classify(c.conn(), p, n, nil, 0, unsafe.Pointer(out)); state != 0 {
-		return Analysis{}, fmt.Errorf("the ClickHouse engine could not classify a statement (state %d)", state)
+		return Analysis{}, fmt.Errorf(
+			"the ClickHouse engine could not classify a statement (state %d)",
+			state,
+		)
 	}
 	return Analysis{Statements: int(out.Statements), Class: Class(out.Class), Flags: out.Flags}, nil
 }

@@ -42,7 +42,10 @@ func Start(t testing.TB) *embedded.Supervisor {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	supervisor, err := embedded.Start(context.Background(), embedded.Options{Data: filepath.Join(dir, "d"), Log: slog.New(slog.DiscardHandler)})
+	supervisor, err := embedded.Start(
+		context.Background(),
+		embedded.Options{Data: filepath.Join(dir, "d"), Log: slog.New(slog.DiscardHandler)},
+	)
 	if err != nil {
 		t.Fatalf("start the engine: %v", err)
 	}

@@ -145,8 +145,15 @@ func (a *answer) failAnswer(err error) {
 
 // summary is the X-ClickHouse-Summary header.
 func summary(s chdb.Stats, took time.Duration) string {
-	return fmt.Sprintf(`{"read_rows":"%d","read_bytes":"%d","written_rows":"%d","written_bytes":"%d","total_rows_to_read":"0","result_rows":"%d","elapsed_ns":"%d"}`,
-		s.ReadRows, s.ReadBytes, s.WrittenRows, s.WrittenBytes, s.ResultRows, took.Nanoseconds())
+	return fmt.Sprintf(
+		`{"read_rows":"%d","read_bytes":"%d","written_rows":"%d","written_bytes":"%d","total_rows_to_read":"0","result_rows":"%d","elapsed_ns":"%d"}`,
+		s.ReadRows,
+		s.ReadBytes,
+		s.WrittenRows,
+		s.WrittenBytes,
+		s.ResultRows,
+		took.Nanoseconds(),
+	)
 }
 
 // contentType is the media type of a format.
@@ -158,7 +165,10 @@ func contentType(format string) string {
 		return "text/csv; charset=UTF-8; header=absent"
 	case strings.HasPrefix(format, "TabSeparated"), strings.HasPrefix(format, "TSV"):
 		return "text/tab-separated-values; charset=UTF-8"
-	case strings.HasPrefix(format, "Pretty"), format == "Vertical", format == "Values", format == "Markdown":
+	case strings.HasPrefix(format, "Pretty"),
+		format == "Vertical",
+		format == "Values",
+		format == "Markdown":
 		return "text/plain; charset=UTF-8"
 	}
 	return "application/octet-stream"

@@ -72,10 +72,26 @@ var twice = regexp.MustCompile(`^Code: (\d+)\. DB::Exception: (Code: \d+\. DB::)
 func asException(err error) *chdb.Error {
 	var e *chdb.Error
 	if !errors.As(err, &e) {
-		return &chdb.Error{Code: codeUnknown, Message: fmt.Sprintf("Code: %d. DB::Exception: %s. (%s)", codeUnknown, err, codeName(codeUnknown))}
+		return &chdb.Error{
+			Code: codeUnknown,
+			Message: fmt.Sprintf(
+				"Code: %d. DB::Exception: %s. (%s)",
+				codeUnknown,
+				err,
+				codeName(codeUnknown),
+			),
+		}
 	}
 	if e.Code == 0 {
-		return &chdb.Error{Code: codeUnknown, Message: fmt.Sprintf("Code: %d. DB::Exception: %s. (%s)", codeUnknown, strings.TrimSuffix(e.Message, "."), codeName(codeUnknown))}
+		return &chdb.Error{
+			Code: codeUnknown,
+			Message: fmt.Sprintf(
+				"Code: %d. DB::Exception: %s. (%s)",
+				codeUnknown,
+				strings.TrimSuffix(e.Message, "."),
+				codeName(codeUnknown),
+			),
+		}
 	}
 	if m := twice.FindStringSubmatchIndex(e.Message); m != nil {
 		text := e.Message[m[4]:]
@@ -150,7 +166,11 @@ func exceptionBlock(err error, tag string) []byte {
 		text = text[:maxBlockMessage]
 	}
 	text += "\n"
-	return []byte("\r\n__exception__\r\n" + tag + "\r\n" + text + strconv.Itoa(len(text)) + " " + tag + "\r\n__exception__\r\n")
+	return []byte(
+		"\r\n__exception__\r\n" + tag + "\r\n" + text + strconv.Itoa(
+			len(text),
+		) + " " + tag + "\r\n__exception__\r\n",
+	)
 }
 
 // randomName is hexadecimal text of 2n characters for tags and query ids.

@@ -37,7 +37,10 @@ func parseFraming(method, level string) (framing, error) {
 	case "NONE":
 		f.method = compress.None
 	default:
-		return f, fmt.Errorf("network_compression_method %q is not one of LZ4, LZ4HC, ZSTD, NONE", method)
+		return f, fmt.Errorf(
+			"network_compression_method %q is not one of LZ4, LZ4HC, ZSTD, NONE",
+			method,
+		)
 	}
 	if level != "" {
 		var n uint8
@@ -119,7 +122,11 @@ func (r *frameReader) unpack() error {
 	size := binary.LittleEndian.Uint32(head[checksumSize+1:])
 	plain := binary.LittleEndian.Uint32(head[checksumSize+5:])
 	if size < frameHeader || size > maxPlain || plain > maxPlain {
-		return fmt.Errorf("compressed body: a block of %d bytes that unpack to %d is out of bounds", size, plain)
+		return fmt.Errorf(
+			"compressed body: a block of %d bytes that unpack to %d is out of bounds",
+			size,
+			plain,
+		)
 	}
 	// Grows with what arrives, not with what the header promises.
 	r.raw.Reset()
@@ -131,7 +138,8 @@ func (r *frameReader) unpack() error {
 		return err
 	}
 	sum := city.CH128(r.raw.Bytes())
-	if sum.Low != binary.LittleEndian.Uint64(head[0:]) || sum.High != binary.LittleEndian.Uint64(head[8:]) {
+	if sum.Low != binary.LittleEndian.Uint64(head[0:]) ||
+		sum.High != binary.LittleEndian.Uint64(head[8:]) {
 		return errors.New("compressed body: a block's checksum does not match its data")
 	}
 	return r.decode(head[checksumSize], r.raw.Bytes()[frameHeader:], int(plain))
@@ -151,13 +159,21 @@ func (r *frameReader) decode(method byte, data []byte, size int) error {
 	switch method {
 	case methodNone:
 		if len(data) != size {
-			return fmt.Errorf("compressed body: a stored block holds %d bytes and claims %d", len(data), size)
+			return fmt.Errorf(
+				"compressed body: a stored block holds %d bytes and claims %d",
+				len(data),
+				size,
+			)
 		}
 		r.plain = append(r.plain, data...)
 		return nil
 	case methodLZ4:
 		if size > (len(data)+1)*maxRatio {
-			return fmt.Errorf("compressed body: %d bytes of LZ4 cannot unpack to %d", len(data), size)
+			return fmt.Errorf(
+				"compressed body: %d bytes of LZ4 cannot unpack to %d",
+				len(data),
+				size,
+			)
 		}
 		r.plain = slices.Grow(r.plain, size)[:size]
 		n, err := lz4.UncompressBlock(data, r.plain)
@@ -172,13 +188,20 @@ func (r *frameReader) decode(method byte, data []byte, size int) error {
 	case methodZSTD:
 		return r.decodeZSTD(data, size)
 	}
-	return fmt.Errorf("compressed body: method 0x%02x is not known (LZ4, ZSTD and none are)", method)
+	return fmt.Errorf(
+		"compressed body: method 0x%02x is not known (LZ4, ZSTD and none are)",
+		method,
+	)
 }
 
 func (r *frameReader) decodeZSTD(data []byte, size int) error {
 	if r.zstd == nil {
-		dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxMemory(maxPlain))
+		dec, err := zstd.NewReader(
+			nil,
+			zstd.WithDecoderConcurrency(1),
+			zstd.WithDecoderLowmem(true),
+			zstd.WithDecoderMaxMemory(maxPlain),
+		)
 		if err != nil {
 			return fmt.Errorf("compressed body: %w", err)
 		}

@@ -36,7 +36,12 @@ type Handler struct {
 // (the 0600 socket): there a request without a name, or named default, has full access without
 // a password.
 func NewHandler(pool *Pool, logins []Login, trusted bool) *Handler {
-	return &Handler{pool: pool, logins: slices.Clone(logins), trusted: trusted, log: pool.options.Log}
+	return &Handler{
+		pool:    pool,
+		logins:  slices.Clone(logins),
+		trusted: trusted,
+		log:     pool.options.Log,
+	}
 }
 
 // PIDHeader tells in an answer to /ping which process it comes from.
@@ -50,7 +55,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		plain(w, "Ok.\n")
 		return
 	case r.URL.Path != "/":
-		http.Error(w, "There is nothing at "+r.URL.Path+". Statements go to /, and /ping answers Ok.", http.StatusNotFound)
+		http.Error(
+			w,
+			"There is nothing at "+r.URL.Path+". Statements go to /, and /ping answers Ok.",
+			http.StatusNotFound,
+		)
 		return
 	case r.Method == http.MethodGet && r.URL.RawQuery == "":
 		plain(w, "Ok.\n")
@@ -96,7 +105,11 @@ func (h *Handler) authenticate(r *http.Request) (Login, error) {
 			return l, nil
 		}
 	}
-	return Login{}, refuseStatement(codeAuthFailed, "%s: Authentication failed: the password is wrong, or there is no such login", name)
+	return Login{}, refuseStatement(
+		codeAuthFailed,
+		"%s: Authentication failed: the password is wrong, or there is no such login",
+		name,
+	)
 }
 
 // samePassword compares in constant time. An empty password never opens anything.
@@ -118,7 +131,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, lo
 	header.Set("X-ClickHouse-Server-Display-Name", h.pool.identity.displayName)
 	header.Set("X-ClickHouse-Timezone", h.pool.identity.timezone)
 	if st.several {
-		a.failAnswer(refuseStatement(codeSyntaxError, "Syntax error (Multi-statements are not allowed): a request holds one statement"))
+		a.failAnswer(
+			refuseStatement(
+				codeSyntaxError,
+				"Syntax error (Multi-statements are not allowed): a request holds one statement",
+			),
+		)
 		return
 	}
 	if reading {
@@ -127,7 +145,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req *request, lo
 			return
 		}
 	}
-	s, err := h.pool.borrowSession(r.Context(), wish{database: req.database, settings: req.settings, reading: reading})
+	s, err := h.pool.borrowSession(
+		r.Context(),
+		wish{database: req.database, settings: req.settings, reading: reading},
+	)
 	if err != nil {
 		a.failAnswer(err)
 		return
@@ -152,7 +173,15 @@ func (h *Handler) note(req *request, err error) {
 	if e := asException(err); !errors.Is(err, errGone) && isEngineTrouble(e.Code) {
 		level = slog.LevelWarn
 	}
-	h.log.Log(context.Background(), level, "a statement failed in the ClickHouse engine", "query_id", req.queryID, "error", err)
+	h.log.Log(
+		context.Background(),
+		level,
+		"a statement failed in the ClickHouse engine",
+		"query_id",
+		req.queryID,
+		"error",
+		err,
+	)
 }
 
 // run is one statement on one session.
@@ -195,15 +224,34 @@ func (r *run) do(ctx context.Context) (chdb.Stats, error) {
 // The engine writes each piece as if it were all: a format with a head or a foot would have one
 // for each.
 func inPieces(format string) bool {
-	return slices.Contains([]string{"Native", "TabSeparated", "TSV", "TabSeparatedRaw", "TSVRaw", "CSV", "JSONEachRow", "JSONCompactEachRow", "JSONStringsEachRow",
-		"RowBinary", "LineAsString", "RawBLOB", "Vertical", "TSKV", "MsgPack"}, format)
+	return slices.Contains(
+		[]string{
+			"Native",
+			"TabSeparated",
+			"TSV",
+			"TabSeparatedRaw",
+			"TSVRaw",
+			"CSV",
+			"JSONEachRow",
+			"JSONCompactEachRow",
+			"JSONStringsEachRow",
+			"RowBinary",
+			"LineAsString",
+			"RawBLOB",
+			"Vertical",
+			"TSKV",
+			"MsgPack",
+		},
+		format,
+	)
 }
 
 // notStreamed recognises the engine's refusal to stream a statement that begins like a SELECT
 // and is none, such as WITH ... INSERT. Nothing has run then.
 func notStreamed(err error) bool {
 	var e *chdb.Error
-	return errors.As(err, &e) && e.Code == codeBadArguments && strings.Contains(e.Message, "Streaming query is not supported")
+	return errors.As(err, &e) && e.Code == codeBadArguments &&
+		strings.Contains(e.Message, "Streaming query is not supported")
 }
 
 // stream sends a result piece by piece.

@@ -119,7 +119,9 @@ func (l *lexer) skipBlanks() {
 		switch {
 		case rest[0] == ' ' || rest[0] >= '\t' && rest[0] <= '\r':
 			l.at++
-		case strings.HasPrefix(rest, "--"), strings.HasPrefix(rest, "#!"), strings.HasPrefix(rest, "# "):
+		case strings.HasPrefix(rest, "--"),
+			strings.HasPrefix(rest, "#!"),
+			strings.HasPrefix(rest, "# "):
 			i := strings.IndexByte(rest, '\n')
 			if i < 0 {
 				i = len(rest) - 1

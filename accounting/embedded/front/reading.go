@@ -23,7 +23,11 @@ func (p *Pool) mayRead(sql string) error {
 	case report.Class == chdb.Unknown:
 		return nil // it does not parse: the engine says where, better than we can
 	case report.Statements != 1:
-		return refuseStatement(codeSyntaxError, "Syntax error: a request holds one statement, and this one holds %d", report.Statements)
+		return refuseStatement(
+			codeSyntaxError,
+			"Syntax error: a request holds one statement, and this one holds %d",
+			report.Statements,
+		)
 	case report.Class != chdb.ReadOnly:
 		return refuseStatement(codeReadonly, "This login may only read")
 	}
@@ -38,12 +42,20 @@ func (p *Pool) harmless(sql string) error {
 		name := ""
 		switch t.kind {
 		case alienToken:
-			return refuseStatement(codeReadonly, "A reading login may use characters beyond ASCII only in quotes and comments (byte %d)", t.at)
+			return refuseStatement(
+				codeReadonly,
+				"A reading login may use characters beyond ASCII only in quotes and comments (byte %d)",
+				t.at,
+			)
 		case wordToken:
 			name = strings.ToLower(t.text)
 		case quotedName:
 			if strings.ContainsAny(t.text, `\`) {
-				return refuseStatement(codeReadonly, "A reading login may not use escapes in quoted names (byte %d)", t.at)
+				return refuseStatement(
+					codeReadonly,
+					"A reading login may not use escapes in quoted names (byte %d)",
+					t.at,
+				)
 			}
 			name = strings.ToLower(t.text[1 : len(t.text)-1])
 		}
@@ -51,9 +63,17 @@ func (p *Pool) harmless(sql string) error {
 		dot := before.kind == signToken && before.text == "."
 		switch {
 		case colon && name == "identifier":
-			return refuseStatement(codeReadonly, "A reading login may not use Identifier parameters")
+			return refuseStatement(
+				codeReadonly,
+				"A reading login may not use Identifier parameters",
+			)
 		case p.denied[name] && !dot && p.calls(name, lex):
-			return refuseStatement(codeReadonly, "A reading login may not use %s, which reaches beyond the database (write table.%s if you mean a column)", t.text, t.text)
+			return refuseStatement(
+				codeReadonly,
+				"A reading login may not use %s, which reaches beyond the database (write table.%s if you mean a column)",
+				t.text,
+				t.text,
+			)
 		}
 		before = t
 	}

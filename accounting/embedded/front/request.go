@@ -73,7 +73,11 @@ func unavailable(name, value string) string {
 func parseRequest(r *http.Request) (*request, error) {
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, refuseStatement(codeBadArguments, "the request's parameters cannot be read: %v", err)
+		return nil, refuseStatement(
+			codeBadArguments,
+			"the request's parameters cannot be read: %v",
+			err,
+		)
 	}
 	req := &request{format: "TabSeparated", hold: defaultHold, close: func() {}}
 	switch r.Method {
@@ -81,10 +85,17 @@ func parseRequest(r *http.Request) (*request, error) {
 	case http.MethodGet, http.MethodHead:
 		req.reading = true
 	default:
-		return nil, refuseStatement(codeUnsupportedHTTP, "method %s is not used here; POST is, and GET for reading", r.Method)
+		return nil, refuseStatement(
+			codeUnsupportedHTTP,
+			"method %s is not used here; POST is, and GET for reading",
+			r.Method,
+		)
 	}
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/") {
-		return nil, refuseStatement(codeNotImplemented, "external tables are not offered by the embedded engine; insert into a table, or use a ClickHouse server")
+		return nil, refuseStatement(
+			codeNotImplemented,
+			"external tables are not offered by the embedded engine; insert into a table, or use a ClickHouse server",
+		)
 	}
 	req.database = r.Header.Get("X-ClickHouse-Database")
 	if f := r.Header.Get("X-ClickHouse-Format"); f != "" {
@@ -149,7 +160,12 @@ func (req *request) parameter(name, value string, flags *paramFlags) (err error)
 		return req.otherParameter(name, value)
 	}
 	if err != nil {
-		return refuseStatement(codeBadArguments, "parameter %s=%s is not a number that fits", name, value)
+		return refuseStatement(
+			codeBadArguments,
+			"parameter %s=%s is not a number that fits",
+			name,
+			value,
+		)
 	}
 	return nil
 }
@@ -157,7 +173,13 @@ func (req *request) parameter(name, value string, flags *paramFlags) (err error)
 // otherParameter takes a query parameter or a setting in.
 func (req *request) otherParameter(name, value string) error {
 	if what := unavailable(name, value); what != "" {
-		return refuseStatement(codeNotImplemented, "the embedded engine does not offer %s (parameter %s=%s)", what, name, value)
+		return refuseStatement(
+			codeNotImplemented,
+			"the embedded engine does not offer %s (parameter %s=%s)",
+			what,
+			name,
+			value,
+		)
 	}
 	if name == "http_write_exception_in_output_format" || name == "add_http_cors_header" {
 		return nil // off, which is how it is
@@ -167,7 +189,11 @@ func (req *request) otherParameter(name, value string) error {
 		return nil
 	}
 	if !isSettingName(name) {
-		return refuseStatement(codeUnknownSetting, "parameter %q is neither one of the HTTP interface nor a setting", name)
+		return refuseStatement(
+			codeUnknownSetting,
+			"parameter %q is neither one of the HTTP interface nor a setting",
+			name,
+		)
 	}
 	req.settings = append(req.settings, setting{name, value})
 	return nil
@@ -213,7 +239,11 @@ func (req *request) readBody(r *http.Request, flags paramFlags) error {
 		return bodyError(err)
 	}
 	if len(text) > maxStatement {
-		return refuseStatement(codeBadArguments, "a statement is longer than %d bytes; give an INSERT in the query parameter and its rows in the body", maxStatement)
+		return refuseStatement(
+			codeBadArguments,
+			"a statement is longer than %d bytes; give an INSERT in the query parameter and its rows in the body",
+			maxStatement,
+		)
 	}
 	req.sql = flags.query
 	if len(text) > 0 {
@@ -223,7 +253,10 @@ func (req *request) readBody(r *http.Request, flags paramFlags) error {
 		req.sql += string(text)
 	}
 	if strings.TrimSpace(req.sql) == "" {
-		return refuseStatement(codeSyntaxError, "Empty query: the request has neither a query parameter nor a body")
+		return refuseStatement(
+			codeSyntaxError,
+			"Empty query: the request has neither a query parameter nor a body",
+		)
 	}
 	return nil
 }
@@ -231,7 +264,10 @@ func (req *request) readBody(r *http.Request, flags paramFlags) error {
 // bodyError phrases a body that could not be read to its end.
 func bodyError(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
-		return refuseStatement(codeAttemptToRead, "the request's body ended before it was complete; nothing of it was used")
+		return refuseStatement(
+			codeAttemptToRead,
+			"the request's body ended before it was complete; nothing of it was used",
+		)
 	}
 	return refuseStatement(codeCannotParse, "the request's body cannot be read: %v", err)
 }
@@ -248,7 +284,11 @@ func unpackContent(body io.Reader, encoding string) (io.Reader, error) {
 	case "br":
 		return brotli.NewReader(body), nil
 	}
-	return nil, refuseStatement(codeNotImplemented, "Content-Encoding %q is not one of gzip, deflate, br", encoding)
+	return nil, refuseStatement(
+		codeNotImplemented,
+		"Content-Encoding %q is not one of gzip, deflate, br",
+		encoding,
+	)
 }
 
 // lazyReader opens a decoder when the first byte is asked for, since decoders read ahead when

@@ -75,7 +75,10 @@ func NewPool(lib *chdb.Library, path string, args []string, options PoolOptions)
 		options.Log = slog.Default()
 	}
 	pool := &Pool{lib: lib, path: path, options: options,
-		writers: make(chan struct{}, options.Writers), readers: make(chan struct{}, options.Readers)}
+		writers: make(
+			chan struct{},
+			options.Writers,
+		), readers: make(chan struct{}, options.Readers)}
 	var err error
 	pool.root, err = lib.Connect(append([]string{"--path=" + path}, args...)...)
 	if err != nil {
@@ -98,7 +101,9 @@ func (p *Pool) learn() error {
 	// A table function that a read-only user may not call reaches files or other machines. The
 	// engine holds to that in SELECT but not in DESCRIBE. Names that are also ordinary
 	// functions are harmless, but for the ones below.
-	rows, err = p.ask("SELECT name FROM system.table_functions WHERE NOT allow_readonly AND name NOT IN (SELECT name FROM system.functions)")
+	rows, err = p.ask(
+		"SELECT name FROM system.table_functions WHERE NOT allow_readonly AND name NOT IN (SELECT name FROM system.functions)",
+	)
 	if err != nil {
 		return err
 	}
@@ -187,7 +192,11 @@ func (p *Pool) borrowSession(ctx context.Context, w wish) (*session, error) {
 	select {
 	case slots <- struct{}{}:
 	case <-ctx.Done():
-		return nil, refuseStatement(codeTooManyQueries, "all %d sessions of the embedded engine were busy until the request was given up", cap(slots))
+		return nil, refuseStatement(
+			codeTooManyQueries,
+			"all %d sessions of the embedded engine were busy until the request was given up",
+			cap(slots),
+		)
 	}
 	s, err := p.pick(w)
 	if err == nil {
@@ -231,7 +240,8 @@ func (p *Pool) pick(w wish) (*session, error) {
 	if !w.reading && len(p.idle) > 0 {
 		i := len(p.idle) - 1
 		for j, s := range slices.Backward(p.idle) {
-			if s.database == w.databaseName() && len(s.settings) == len(w.settings) && len(s.changes(w.settings, nil)) == 0 {
+			if s.database == w.databaseName() && len(s.settings) == len(w.settings) &&
+				len(s.changes(w.settings, nil)) == 0 {
 				i = j
 				break
 			}
@@ -242,7 +252,11 @@ func (p *Pool) pick(w wish) (*session, error) {
 		return s, nil
 	}
 	p.lastTag++
-	s := &session{tag: "muster/" + strconv.FormatUint(p.lastTag, 10) + ";", database: "default", reading: w.reading}
+	s := &session{
+		tag:      "muster/" + strconv.FormatUint(p.lastTag, 10) + ";",
+		database: "default",
+		reading:  w.reading,
+	}
 	p.mu.Unlock()
 	args := []string{"--path=" + p.path, "--log_comment=" + s.tag}
 	for _, name := range slices.Sorted(maps.Keys(p.options.Settings)) {
@@ -364,7 +378,13 @@ func (p *Pool) killWhenOver(ctx context.Context, s *session) func() {
 			// ASYNC: a failed statement stays listed until its session's next one, and SYNC
 			// would wait for it.
 			if _, err := p.ask("KILL QUERY WHERE startsWith(Settings['log_comment'], " + quoteText(s.tag) + ") ASYNC"); err != nil {
-				p.options.Log.Warn("a statement whose client has gone could not be stopped", "session", s.tag, "error", err)
+				p.options.Log.Warn(
+					"a statement whose client has gone could not be stopped",
+					"session",
+					s.tag,
+					"error",
+					err,
+				)
 			}
 			select {
 			case <-returned:

@@ -27,7 +27,8 @@ func (s statement) canStream() bool {
 // ones, and INSERT ... SELECT. Schema changes run to their end, so that no one is left guessing
 // at half of one.
 func (s statement) endsWithClient() bool {
-	return s.canStream() || s.verb == "INSERT" || slices.Contains([]string{"SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXISTS", "CHECK"}, s.verb)
+	return s.canStream() || s.verb == "INSERT" ||
+		slices.Contains([]string{"SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXISTS", "CHECK"}, s.verb)
 }
 
 // changesSession reports whether the session may be changed once the statement has run.
@@ -35,7 +36,21 @@ func (s statement) endsWithClient() bool {
 // have answered, and every statement of a session has the same id there: the
 // next one would be refused as already running.
 func (s statement) changesSession() bool {
-	return s.temporary || slices.Contains([]string{"SET", "USE", "BEGIN", "START", "COMMIT", "ROLLBACK", "DETACH", "BACKUP", "RESTORE"}, s.verb)
+	return s.temporary ||
+		slices.Contains(
+			[]string{
+				"SET",
+				"USE",
+				"BEGIN",
+				"START",
+				"COMMIT",
+				"ROLLBACK",
+				"DETACH",
+				"BACKUP",
+				"RESTORE",
+			},
+			s.verb,
+		)
 }
 
 // examineSQL reads a text once. It does not judge syntax: what it cannot make sense of, the engine
@@ -67,7 +82,10 @@ func examineInsert(s statement, lex *lexer) statement {
 			depth++
 		case t.kind == signToken && t.text == ")":
 			depth--
-		case depth > 0, previous.isKeyword("INTO"), previous.isKeyword("TABLE"), previous.kind == signToken && previous.text == ".":
+		case depth > 0,
+			previous.isKeyword("INTO"),
+			previous.isKeyword("TABLE"),
+			previous.kind == signToken && previous.text == ".":
 			// a column or table that happens to be named like a keyword
 		case t.isKeyword("SELECT"), t.isKeyword("WITH"), t.isKeyword("WATCH"):
 			return finish(s, lex, t)

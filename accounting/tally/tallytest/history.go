@@ -36,7 +36,12 @@ var LedgerID = [16]byte{0xb0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 
 // New begins a ledger of a cluster called "peer" with nothing in it.
 func New(t TB, now spec.Instant) *History {
-	h := &History{t: t, State: state.New(), Now: now, conf: &spec.Config{ClusterName: "peer", Sched: spec.SchedConfig{Memory: true}}}
+	h := &History{
+		t:     t,
+		State: state.New(),
+		Now:   now,
+		conf:  &spec.Config{ClusterName: "peer", Sched: spec.SchedConfig{Memory: true}},
+	}
 	h.Put(&event.ClusterCreated{UUID: LedgerID, Name: "peer", Version: event.Version})
 	return h
 }
@@ -44,7 +49,13 @@ func New(t TB, now spec.Instant) *History {
 // Put writes an event at h.Now.
 func (h *History) Put(e event.Event) uint64 {
 	h.t.Helper()
-	env := event.Envelope{Seq: h.State.Seq + 1, At: h.Now, Actor: h.Actor, Cause: event.Cause{Command: "test"}, Event: e}
+	env := event.Envelope{
+		Seq:   h.State.Seq + 1,
+		At:    h.Now,
+		Actor: h.Actor,
+		Cause: event.Cause{Command: "test"},
+		Event: e,
+	}
 	if err := h.State.Apply(&env); err != nil {
 		h.t.Fatalf("the history is not one: %v", err)
 	}
@@ -68,7 +79,10 @@ func (h *History) Nodes(n int, cpus, mem, gpus int64) {
 		h.conf.Nodes = append(h.conf.Nodes, nodeSpec)
 		names = append(names, nodeSpec.Name)
 	}
-	h.conf.Partitions = []spec.PartitionSpec{{Name: "batch", NodeNames: names, Default: true}, {Name: "gpu", NodeNames: names[:(n+1)/2]}}
+	h.conf.Partitions = []spec.PartitionSpec{
+		{Name: "batch", NodeNames: names, Default: true},
+		{Name: "gpu", NodeNames: names[:(n+1)/2]},
+	}
 	h.Put(&event.ConfigAdopted{Config: h.conf})
 	for _, name := range names {
 		h.Register(name)
@@ -82,7 +96,10 @@ func (h *History) Register(name string) {
 	inv := spec.Inventory{BootID: "boot", CPUs: node.Spec.CPUs, Mem: node.Spec.Mem}
 	for _, g := range node.Spec.GRES {
 		for i := range g.N {
-			inv.GPUs = append(inv.GPUs, spec.GPU{Index: uint32(i), UUID: fmt.Sprintf("GPU-%s-%d", name, i), Type: g.Type})
+			inv.GPUs = append(
+				inv.GPUs,
+				spec.GPU{Index: uint32(i), UUID: fmt.Sprintf("GPU-%s-%d", name, i), Type: g.Type},
+			)
 		}
 	}
 	h.Put(&event.NodeRegistered{Node: name, Inventory: inv})
@@ -98,10 +115,29 @@ func (h *History) Accounts(names []string, users map[string][]string) {
 		id++
 		account := id
 		h.Put(&event.AccountPut{Account: spec.Account{Name: a, Parent: "root"}})
-		h.Put(&event.AssociationPut{Association: spec.Association{ID: id, Account: a, Parent: 1, Shares: int64(id%3) + 1}})
+		h.Put(
+			&event.AssociationPut{
+				Association: spec.Association{
+					ID:      id,
+					Account: a,
+					Parent:  1,
+					Shares:  int64(id%3) + 1,
+				},
+			},
+		)
 		for _, u := range users[a] {
 			id++
-			h.Put(&event.AssociationPut{Association: spec.Association{ID: id, Account: a, User: u, Parent: account, Shares: int64(id%3) + 1}})
+			h.Put(
+				&event.AssociationPut{
+					Association: spec.Association{
+						ID:      id,
+						Account: a,
+						User:    u,
+						Parent:  account,
+						Shares:  int64(id%3) + 1,
+					},
+				},
+			)
 		}
 	}
 }
@@ -130,8 +166,18 @@ func (h *History) Submit(ask Ask) spec.JobUID {
 	if ask.Script == (spec.Hash{}) {
 		ask.Script = spec.Hash{1}
 	}
-	s := &spec.JobSpec{Name: ask.Name, User: ask.User, UID: ask.UID, Account: ask.Account, QOS: ask.QOS, Partitions: strings.Split(ask.Partition, ","),
-		Script: ask.Script, Line: "sbatch " + ask.Name, Time: spec.TimeAsk{Limit: ask.Limit}, Size: spec.Size{MinNodes: 1}}
+	s := &spec.JobSpec{
+		Name:       ask.Name,
+		User:       ask.User,
+		UID:        ask.UID,
+		Account:    ask.Account,
+		QOS:        ask.QOS,
+		Partitions: strings.Split(ask.Partition, ","),
+		Script:     ask.Script,
+		Line:       "sbatch " + ask.Name,
+		Time:       spec.TimeAsk{Limit: ask.Limit},
+		Size:       spec.Size{MinNodes: 1},
+	}
 	if ask.Array != nil {
 		s.Queue.Array = spec.NewArrayAsk(ask.Array, 0)
 	}
@@ -139,12 +185,25 @@ func (h *History) Submit(ask Ask) spec.JobUID {
 	if ask.GPUs > 0 {
 		req = req.With("gres/gpu", ask.GPUs).With("gres/gpu:h100", ask.GPUs)
 	}
-	ev := &event.JobSubmitted{UID: h.State.NextUID, ID: h.State.NextID, Spec: s, Req: req, Eligible: h.Now, Reason: spec.Reason{Code: spec.ReasonNone}}
+	ev := &event.JobSubmitted{
+		UID:      h.State.NextUID,
+		ID:       h.State.NextID,
+		Spec:     s,
+		Req:      req,
+		Eligible: h.Now,
+		Reason:   spec.Reason{Code: spec.ReasonNone},
+	}
 	if ask.Held {
-		s.Queue.Hold, ev.Eligible, ev.Reason = spec.HeldByUser, 0, spec.Reason{Code: spec.ReasonHeldUser}
+		s.Queue.Hold, ev.Eligible, ev.Reason = spec.HeldByUser, 0, spec.Reason{
+			Code: spec.ReasonHeldUser,
+		}
 	}
 	if ask.Parts > 0 {
-		ev.Het = &spec.HetPart{Leader: ev.UID - spec.JobUID(ask.Part), Offset: ask.Part, Size: ask.Parts}
+		ev.Het = &spec.HetPart{
+			Leader: ev.UID - spec.JobUID(ask.Part),
+			Offset: ask.Part,
+			Size:   ask.Parts,
+		}
 	}
 	h.Put(ev)
 	return ev.UID
@@ -199,10 +258,18 @@ func Fit(node *state.Node, req spec.TRES) (spec.NodeAlloc, bool) {
 	}
 	for i := range node.GPUs {
 		if int64(len(alloc.GPUs)) < req.Get("gres/gpu") && !node.UsedGPU.Has(i) {
-			alloc.GPUs = append(alloc.GPUs, spec.GPURef{UUID: node.GPUs[i].UUID, Index: node.GPUs[i].Index, Type: node.GPUs[i].Type})
+			alloc.GPUs = append(
+				alloc.GPUs,
+				spec.GPURef{
+					UUID:  node.GPUs[i].UUID,
+					Index: node.GPUs[i].Index,
+					Type:  node.GPUs[i].Type,
+				},
+			)
 		}
 	}
-	ok := int64(alloc.CPUs.Count()) == req.CPU && int64(len(alloc.GPUs)) == req.Get("gres/gpu") && node.FreeMem() >= req.Mem
+	ok := int64(alloc.CPUs.Count()) == req.CPU && int64(len(alloc.GPUs)) == req.Get("gres/gpu") &&
+		node.FreeMem() >= req.Mem
 	return alloc, ok
 }
 
@@ -215,7 +282,16 @@ func (h *History) End(uid spec.JobUID, s spec.JobState, exit spec.ExitStatus) {
 // EndBy is End with the uid of who cancelled.
 func (h *History) EndBy(uid spec.JobUID, s spec.JobState, exit spec.ExitStatus, by uint32) {
 	h.t.Helper()
-	h.Put(&event.JobEnded{UID: uid, Attempt: h.State.Job(uid).Attempt, State: s, Exit: exit, By: by, Reason: spec.Reason{Code: spec.ReasonNone}})
+	h.Put(
+		&event.JobEnded{
+			UID:     uid,
+			Attempt: h.State.Job(uid).Attempt,
+			State:   s,
+			Exit:    exit,
+			By:      by,
+			Reason:  spec.Reason{Code: spec.ReasonNone},
+		},
+	)
 }
 
 // Done gives every node back that the job still holds; the first says how the
@@ -227,7 +303,12 @@ func (h *History) Done(uid spec.JobUID, usage spec.Usage, exit spec.ExitStatus) 
 		if job.Done.Has(i) {
 			continue
 		}
-		ev := &event.JobNodeDone{UID: uid, Attempt: job.Attempt, Node: job.Alloc.Nodes[i].Name, Usage: usage}
+		ev := &event.JobNodeDone{
+			UID:     uid,
+			Attempt: job.Attempt,
+			Node:    job.Alloc.Nodes[i].Name,
+			Usage:   usage,
+		}
 		if i == 0 {
 			ev.Batch = &event.StepResult{Started: job.Started, Ended: h.Now, Exit: exit}
 		}
@@ -246,7 +327,14 @@ func (h *History) Finish(uid spec.JobUID, usage spec.Usage) {
 // again.
 func (h *History) Requeue(uid spec.JobUID, as spec.JobState) {
 	h.t.Helper()
-	h.Put(&event.JobRequeued{UID: uid, Attempt: h.State.Job(uid).Attempt, State: as, Reason: spec.Reason{Code: spec.ReasonBeginTime}})
+	h.Put(
+		&event.JobRequeued{
+			UID:     uid,
+			Attempt: h.State.Job(uid).Attempt,
+			State:   as,
+			Reason:  spec.Reason{Code: spec.ReasonBeginTime},
+		},
+	)
 }
 
 // Copy is the ledger as it is now: what a backup has. Both can be written on.

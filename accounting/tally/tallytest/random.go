@@ -22,10 +22,40 @@ func Random(t *rapid.T, steps int) *History {
 	w := &world{History: New(t, spec.AtUnix(1_790_812_800-40)), t: t}
 	w.Nodes(3, 4, 8000, 2)
 	w.Accounts([]string{"ml", "bio"}, map[string][]string{"ml": {"alice", "bob"}, "bio": {"eve"}})
-	ops := []func(){w.submit, w.submit, w.start, w.start, w.start, w.start, w.nodeDone, w.nodeDone, w.nodeDone, w.end, w.end, w.end,
-		w.requeue, w.requeue, w.split, w.split, w.purge, w.reason, w.hold, w.step, w.node, w.update, w.config, w.suspend}
+	ops := []func(){
+		w.submit,
+		w.submit,
+		w.start,
+		w.start,
+		w.start,
+		w.start,
+		w.nodeDone,
+		w.nodeDone,
+		w.nodeDone,
+		w.end,
+		w.end,
+		w.end,
+		w.requeue,
+		w.requeue,
+		w.split,
+		w.split,
+		w.purge,
+		w.reason,
+		w.hold,
+		w.step,
+		w.node,
+		w.update,
+		w.config,
+		w.suspend,
+	}
 	for range steps {
-		w.Now = w.Now.Add(spec.Span(rapid.IntRange(0, 40).Draw(t, "ms"))*spec.Millisecond + spec.Span(rapid.IntRange(0, 5000).Draw(t, "ns")))
+		w.Now = w.Now.Add(
+			spec.Span(
+				rapid.IntRange(0, 40).Draw(t, "ms"),
+			)*spec.Millisecond + spec.Span(
+				rapid.IntRange(0, 5000).Draw(t, "ns"),
+			),
+		)
 		if rapid.IntRange(0, 60).Draw(t, "jump") == 0 {
 			w.Wait(5 * spec.Hour)
 		}
@@ -53,11 +83,24 @@ func (w *world) some(cond func(j *state.Job) bool) *state.Job {
 }
 
 func (w *world) submit() {
-	who := [...]Ask{{User: "alice", UID: 1001, Account: "ml"}, {User: "bob", UID: 1002, Account: "ml"}, {User: "eve", UID: 1003, Account: "bio"}}
+	who := [...]Ask{
+		{User: "alice", UID: 1001, Account: "ml"},
+		{User: "bob", UID: 1002, Account: "ml"},
+		{User: "eve", UID: 1003, Account: "bio"},
+	}
 	ask := who[w.int(0, 2)]
 	ask.Name, ask.QOS = "job", [...]string{"normal", "high"}[w.int(0, 1)]
 	ask.Partition = [...]string{"batch", "gpu", "gpu,batch"}[w.int(0, 2)]
-	ask.CPUs, ask.Mem, ask.GPUs, ask.Held = int64(w.int(1, 3)), int64(w.int(0, 3000)), int64(w.int(0, 2)), w.int(0, 5) == 0
+	ask.CPUs, ask.Mem, ask.GPUs, ask.Held = int64(
+		w.int(1, 3),
+	), int64(
+		w.int(0, 3000),
+	), int64(
+		w.int(0, 2),
+	), w.int(
+		0,
+		5,
+	) == 0
 	if w.int(0, 3) == 0 {
 		ask.Array = spec.TaskSet{{First: 1, Last: int64(w.int(1, 5)), Step: 1}}
 	}
@@ -79,8 +122,12 @@ func (w *world) start() {
 }
 
 func (w *world) usage(job *state.Job, node string) spec.Usage {
-	usage := spec.Usage{UserCPU: spec.Span(w.int(0, 9000)) * spec.Microsecond, SystemCPU: spec.Span(w.int(0, 900)) * spec.Microsecond,
-		ReadB: int64(w.int(0, 9)), MemMiBS: int64(w.int(0, 99))}
+	usage := spec.Usage{
+		UserCPU:   spec.Span(w.int(0, 9000)) * spec.Microsecond,
+		SystemCPU: spec.Span(w.int(0, 900)) * spec.Microsecond,
+		ReadB:     int64(w.int(0, 9)),
+		MemMiBS:   int64(w.int(0, 99)),
+	}
 	if w.coin() {
 		usage.HasRSS, usage.PeakRSS = true, int64(w.int(0, 4000))<<20
 	}
@@ -94,8 +141,18 @@ func (w *world) usage(job *state.Job, node string) spec.Usage {
 		}
 		for _, g := range job.Alloc.Nodes[i].GPUs {
 			busy := held / spec.Span(w.int(1, 4))
-			usage.GPUs = append(usage.GPUs, spec.GPUUsage{UUID: g.UUID, Has: true, Busy: busy, Idle: held - busy, UtilNS: busy / 2,
-				SMNS: busy / 3 * spec.Span(w.int(0, 1)), EnergyMJ: int64(w.int(0, 9)) * 1000})
+			usage.GPUs = append(
+				usage.GPUs,
+				spec.GPUUsage{
+					UUID:     g.UUID,
+					Has:      true,
+					Busy:     busy,
+					Idle:     held - busy,
+					UtilNS:   busy / 2,
+					SMNS:     busy / 3 * spec.Span(w.int(0, 1)),
+					EnergyMJ: int64(w.int(0, 9)) * 1000,
+				},
+			)
 		}
 	}
 	return usage
@@ -127,7 +184,9 @@ func (w *world) nodeDone() {
 }
 
 func (w *world) end() {
-	job := w.some(func(j *state.Job) bool { return j.State.Active() || (j.State == spec.Pending && w.int(0, 4) == 0) })
+	job := w.some(
+		func(j *state.Job) bool { return j.State.Active() || (j.State == spec.Pending && w.int(0, 4) == 0) },
+	)
 	if job == nil {
 		return
 	}
@@ -135,13 +194,33 @@ func (w *world) end() {
 		w.EndBy(job.UID, spec.Cancelled, spec.ExitStatus{}, 1001)
 		return
 	}
-	states := [...]spec.JobState{spec.Completed, spec.Completed, spec.Failed, spec.TimedOut, spec.Cancelled, spec.NodeFailed, spec.OutOfMemory}
-	w.EndBy(job.UID, states[w.int(0, len(states)-1)], spec.ExitStatus{Code: int32(w.int(0, 2))}, uint32(w.int(0, 2)))
+	states := [...]spec.JobState{
+		spec.Completed,
+		spec.Completed,
+		spec.Failed,
+		spec.TimedOut,
+		spec.Cancelled,
+		spec.NodeFailed,
+		spec.OutOfMemory,
+	}
+	w.EndBy(
+		job.UID,
+		states[w.int(0, len(states)-1)],
+		spec.ExitStatus{Code: int32(w.int(0, 2))},
+		uint32(w.int(0, 2)),
+	)
 	if w.coin() {
 		job = w.State.Job(job.UID)
 		for i := range job.Alloc.Nodes {
 			if name := job.Alloc.Nodes[i].Name; !job.Done.Has(i) {
-				w.Put(&event.JobNodeDone{UID: job.UID, Attempt: job.Attempt, Node: name, Usage: w.usage(job, name)})
+				w.Put(
+					&event.JobNodeDone{
+						UID:     job.UID,
+						Attempt: job.Attempt,
+						Node:    name,
+						Usage:   w.usage(job, name),
+					},
+				)
 			}
 		}
 	}
@@ -150,16 +229,28 @@ func (w *world) end() {
 // requeue queues a job again whose nodes are all back, before or after its
 // verdict.
 func (w *world) requeue() {
-	job := w.some(func(j *state.Job) bool { return j.State != spec.Pending && j.Attempt > 0 && !j.HoldsNodes() })
+	job := w.some(
+		func(j *state.Job) bool { return j.State != spec.Pending && j.Attempt > 0 && !j.HoldsNodes() },
+	)
 	if job == nil {
 		job = w.some(func(j *state.Job) bool { return j.State.Active() })
 		if job == nil {
 			return
 		}
-		w.Put(&event.JobEndRequested{UID: job.UID, Attempt: job.Attempt, Cause: event.EndRequeue, Requeue: true})
+		w.Put(
+			&event.JobEndRequested{
+				UID:     job.UID,
+				Attempt: job.Attempt,
+				Cause:   event.EndRequeue,
+				Requeue: true,
+			},
+		)
 		w.Done(job.UID, spec.Usage{UserCPU: spec.Millisecond}, spec.ExitStatus{Signal: 15})
 	}
-	w.Requeue(job.UID, [...]spec.JobState{spec.Pending, spec.NodeFailed, spec.Preempted}[w.int(0, 2)])
+	w.Requeue(
+		job.UID,
+		[...]spec.JobState{spec.Pending, spec.NodeFailed, spec.Preempted}[w.int(0, 2)],
+	)
 }
 
 func (w *world) split() {
@@ -178,7 +269,13 @@ func (w *world) reason() {
 	var ev event.ReasonsChanged
 	w.State.Waiting.Range(func(uid uint64, _ struct{}) bool {
 		if w.coin() {
-			ev.Jobs = append(ev.Jobs, event.JobReason{UID: spec.JobUID(uid), Reason: spec.Reason{Code: spec.ReasonResources, TRES: "gres/gpu", Asked: 1}})
+			ev.Jobs = append(
+				ev.Jobs,
+				event.JobReason{
+					UID:    spec.JobUID(uid),
+					Reason: spec.Reason{Code: spec.ReasonResources, TRES: "gres/gpu", Asked: 1},
+				},
+			)
 		}
 		return true
 	})
@@ -203,19 +300,38 @@ func (w *world) hold() {
 
 // step begins a numbered step, or ends one, also after the verdict.
 func (w *world) step() {
-	job := w.some(func(j *state.Job) bool { return j.Attempt > 0 && (j.State.Active() || j.State.Terminal()) })
+	job := w.some(
+		func(j *state.Job) bool { return j.Attempt > 0 && (j.State.Active() || j.State.Terminal()) },
+	)
 	if job == nil {
 		return
 	}
 	for i := range job.Steps {
 		if s := &job.Steps[i]; !s.State.Terminal() {
-			w.Put(&event.StepEnded{UID: job.UID, Attempt: job.Attempt, Step: s.ID, State: spec.Completed, Usage: spec.Usage{UserCPU: spec.Microsecond}})
+			w.Put(
+				&event.StepEnded{
+					UID:     job.UID,
+					Attempt: job.Attempt,
+					Step:    s.ID,
+					State:   spec.Completed,
+					Usage:   spec.Usage{UserCPU: spec.Microsecond},
+				},
+			)
 			return
 		}
 	}
 	if job.State.Active() {
-		w.Put(&event.StepStarted{UID: job.UID, Attempt: job.Attempt, Step: job.NextStep, Name: "app", Nodes: []string{job.Alloc.Nodes[0].Name},
-			Tasks: 1, TRES: spec.TRES{CPU: 1, Node: 1}})
+		w.Put(
+			&event.StepStarted{
+				UID:     job.UID,
+				Attempt: job.Attempt,
+				Step:    job.NextStep,
+				Name:    "app",
+				Nodes:   []string{job.Alloc.Nodes[0].Name},
+				Tasks:   1,
+				TRES:    spec.TRES{CPU: 1, Node: 1},
+			},
+		)
 	}
 }
 
@@ -231,15 +347,23 @@ func (w *world) node() {
 	node := w.State.Node(name)
 	switch w.int(0, 5) {
 	case 4:
-		if to := event.PowerState(w.int(int(event.PowerOn), int(event.PoweringUp))); to < event.PoweredDown || len(node.Jobs) == 0 {
+		if to := event.PowerState(w.int(int(event.PowerOn), int(event.PoweringUp))); to < event.PoweredDown ||
+			len(node.Jobs) == 0 {
 			w.Put(&event.NodePowered{Nodes: []string{name}, To: to})
 		}
 	case 5:
-		if phase := event.RebootPhase(w.int(int(event.RebootWanted), int(event.RebootOver))); phase == event.RebootWanted || node.Reboot != nil {
+		if phase := event.RebootPhase(w.int(int(event.RebootWanted), int(event.RebootOver))); phase == event.RebootWanted ||
+			node.Reboot != nil {
 			w.Put(&event.NodeReboot{Node: name, Phase: phase, ASAP: w.coin()})
 		}
 	case 0:
-		w.Put(&event.NodeStateSet{Node: name, State: event.NodeAdminState(w.int(1, 4)), Reason: "why"})
+		w.Put(
+			&event.NodeStateSet{
+				Node:   name,
+				State:  event.NodeAdminState(w.int(1, 4)),
+				Reason: "why",
+			},
+		)
 	case 1:
 		w.Put(&event.NodeLost{Node: name, LastSeen: w.Now})
 	case 2:
@@ -257,17 +381,32 @@ func (w *world) dynamic() {
 		w.Put(&event.PartitionGone{Name: "extra"})
 		return
 	case w.coin() && w.State.Parts.Find("extra") == nil:
-		w.Put(&event.PartitionAdded{Partition: spec.PartitionSpec{Name: "extra", NodeNames: []string{"n1", "d1"}}})
+		w.Put(
+			&event.PartitionAdded{
+				Partition: spec.PartitionSpec{Name: "extra", NodeNames: []string{"n1", "d1"}},
+			},
+		)
 		return
 	case w.coin() && w.State.Node("n1") != nil:
-		w.Put(&event.NodeChanged{Node: "n1", Weight: uint32(w.int(0, 3)), Reason: []string{"", "look"}[w.int(0, 1)]})
+		w.Put(
+			&event.NodeChanged{
+				Node:   "n1",
+				Weight: uint32(w.int(0, 3)),
+				Reason: []string{"", "look"}[w.int(0, 1)],
+			},
+		)
 		return
 	}
 	if w.State.Node("d1") != nil {
 		w.Put(&event.NodeDeleted{Node: "d1"})
 		return
 	}
-	w.Put(&event.NodeAdded{Node: spec.NodeSpec{Name: "d1", CPUs: int64(w.int(1, 4)), Mem: 4000}, Partitions: []string{"batch"}})
+	w.Put(
+		&event.NodeAdded{
+			Node:       spec.NodeSpec{Name: "d1", CPUs: int64(w.int(1, 4)), Mem: 4000},
+			Partitions: []string{"batch"},
+		},
+	)
 }
 
 func (w *world) update() {

@@ -74,18 +74,68 @@ func Run(args []string, out, errOut io.Writer) int {
 	fl := pflag.NewFlagSet("muster import", pflag.ContinueOnError)
 	fl.SetOutput(errOut)
 	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	fl.StringVar(&im.config, "config", cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath), "muster.yaml `file`: it says where the store is (environment: MUSTER_CONFIG)")
-	fl.StringVar(&im.cluster, "cluster", "", "the `name` of the cluster; for slurm also Slurm's name of it")
+	fl.StringVar(
+		&im.config,
+		"config",
+		cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath),
+		"muster.yaml `file`: it says where the store is (environment: MUSTER_CONFIG)",
+	)
+	fl.StringVar(
+		&im.cluster,
+		"cluster",
+		"",
+		"the `name` of the cluster; for slurm also Slurm's name of it",
+	)
 	fl.StringVar(&im.file, "file", "", "sacct: the dump `file`; - is standard input")
-	fl.StringSliceVar(&im.columns, "columns", nil, "sacct: the columns in order, by `names` of sacct's fields; - skips one")
-	fl.StringVar(&im.delimiter, "delimiter", "|", "sacct: what stands between columns; a comma means CSV with quotes")
+	fl.StringSliceVar(
+		&im.columns,
+		"columns",
+		nil,
+		"sacct: the columns in order, by `names` of sacct's fields; - skips one",
+	)
+	fl.StringVar(
+		&im.delimiter,
+		"delimiter",
+		"|",
+		"sacct: what stands between columns; a comma means CSV with quotes",
+	)
 	fl.IntVar(&im.skip, "skip", 0, "sacct: `lines` at the beginning that are not read")
-	fl.StringVar(&im.zone, "zone", "UTC", "sacct: the time `zone` of the dump's times, by its IANA name")
-	fl.StringVar(&im.rejects, "rejects", "", "a `file` for all lines that were not taken; without it the first 20 are printed")
-	fl.StringVar(&im.bin, "bin", "", "slurm: the `folder` of sacct; without it where the shell finds it")
-	fl.StringVar(&im.rest, "slurmrestd", "", "slurm: ask slurmrestd at this `address`: http://host:6820, https://..., unix:/path/of/socket")
-	fl.StringVar(&im.restUser, "slurmrestd-user", "", "slurm: the `user` of the token in SLURM_JWT, where the token does not say it")
-	fl.StringVar(&im.since, "since", "", "slurm: the first `day` (2026-01-31) that is read; without it one year ago, or where the last import ended")
+	fl.StringVar(
+		&im.zone,
+		"zone",
+		"UTC",
+		"sacct: the time `zone` of the dump's times, by its IANA name",
+	)
+	fl.StringVar(
+		&im.rejects,
+		"rejects",
+		"",
+		"a `file` for all lines that were not taken; without it the first 20 are printed",
+	)
+	fl.StringVar(
+		&im.bin,
+		"bin",
+		"",
+		"slurm: the `folder` of sacct; without it where the shell finds it",
+	)
+	fl.StringVar(
+		&im.rest,
+		"slurmrestd",
+		"",
+		"slurm: ask slurmrestd at this `address`: http://host:6820, https://..., unix:/path/of/socket",
+	)
+	fl.StringVar(
+		&im.restUser,
+		"slurmrestd-user",
+		"",
+		"slurm: the `user` of the token in SLURM_JWT, where the token does not say it",
+	)
+	fl.StringVar(
+		&im.since,
+		"since",
+		"",
+		"slurm: the first `day` (2026-01-31) that is read; without it one year ago, or where the last import ended",
+	)
 	fl.DurationVar(&im.every, "every", 0, "slurm: read again and again, with this pause")
 	help := fl.BoolP("help", "h", false, "print this help and exit")
 	fl.Usage = func() {
@@ -126,20 +176,34 @@ func (im *importing) usageError(verb string, fl *pflag.FlagSet) string {
 	if verb != "sacct" && verb != "slurm" || fl.NArg() != 1 {
 		return "name sacct or slurm"
 	}
-	if im.cluster == "" || strings.ContainsFunc(im.cluster, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+	if im.cluster == "" ||
+		strings.ContainsFunc(im.cluster, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
 		return "--cluster is missing: the name under which the history is kept"
 	}
 	if verb == "sacct" && im.file == "" {
 		return "--file is missing"
 	}
-	only := map[string]string{"file": "sacct", "columns": "sacct", "delimiter": "sacct", "skip": "sacct", "zone": "sacct", "bin": "slurm", "slurmrestd": "slurm", "slurmrestd-user": "slurm", "since": "slurm", "every": "slurm"}
+	only := map[string]string{
+		"file":            "sacct",
+		"columns":         "sacct",
+		"delimiter":       "sacct",
+		"skip":            "sacct",
+		"zone":            "sacct",
+		"bin":             "slurm",
+		"slurmrestd":      "slurm",
+		"slurmrestd-user": "slurm",
+		"since":           "slurm",
+		"every":           "slurm",
+	}
 	bad := ""
 	fl.Visit(func(f *pflag.Flag) {
 		if v := only[f.Name]; v != "" && v != verb {
 			bad = "--" + f.Name + " is for import " + v
 		}
 	})
-	if at := im.rest; bad == "" && at != "" && !strings.HasPrefix(at, "unix:/") && !strings.HasPrefix(at, "http://") && !strings.HasPrefix(at, "https://") {
+	if at := im.rest; bad == "" && at != "" && !strings.HasPrefix(at, "unix:/") &&
+		!strings.HasPrefix(at, "http://") &&
+		!strings.HasPrefix(at, "https://") {
 		bad = "--slurmrestd=" + at + ": write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
 	}
 	return bad
@@ -151,7 +215,10 @@ func (im *importing) run(ctx context.Context, verb string) error {
 		return err
 	}
 	if own, _, err := conffile.ReadCluster(cfg); err == nil && own.ClusterName == im.cluster {
-		return fmt.Errorf("%s is this cluster's own name, whose history is the ledger's: choose another", im.cluster)
+		return fmt.Errorf(
+			"%s is this cluster's own name, whose history is the ledger's: choose another",
+			im.cluster,
+		)
 	}
 	opts := clickhouse.Options{Socket: cfg.ClickHouse.Embedded.Socket}
 	if !cfg.UsesEmbedded() {
@@ -159,7 +226,10 @@ func (im *importing) run(ctx context.Context, verb string) error {
 		if err != nil {
 			return fmt.Errorf("clickhouse.dsn: %w", err)
 		}
-		opts = clickhouse.Options{DSN: dsn.Reveal(), Layout: clickhouse.Layout{Cluster: cfg.ClickHouse.Cluster}}
+		opts = clickhouse.Options{
+			DSN:    dsn.Reveal(),
+			Layout: clickhouse.Layout{Cluster: cfg.ClickHouse.Cluster},
+		}
 	}
 	store, err := clickhouse.Open(opts)
 	if err != nil {
@@ -185,7 +255,13 @@ func (im *importing) run(ctx context.Context, verb string) error {
 	if err != nil {
 		return err
 	}
-	config := importer.Config{Ledger: ledger, Store: importer.In(store), Writer: writer, Rejected: im.noteRejected, Now: clock.NewSystem().Now()}
+	config := importer.Config{
+		Ledger:   ledger,
+		Store:    importer.In(store),
+		Writer:   writer,
+		Rejected: im.noteRejected,
+		Now:      clock.NewSystem().Now(),
+	}
 	if verb == "slurm" {
 		return im.readSlurm(ctx, config, store, writer)
 	}
@@ -197,14 +273,22 @@ const leaseWait = 20 * time.Second
 
 // takeLease becomes the cluster's writer. After an import that ended just now that
 // takes a moment; while another is at work it fails.
-func (im *importing) takeLease(ctx context.Context, store *clickhouse.Store, ledger [16]byte) (*clickhouse.Writer, error) {
+func (im *importing) takeLease(
+	ctx context.Context,
+	store *clickhouse.Store,
+	ledger [16]byte,
+) (*clickhouse.Writer, error) {
 	for began, told := time.Now(), false; ; told = true {
 		writer, err := store.NewImportWriter(ctx, ledger, im.cluster)
 		if !errors.Is(err, tally.ErrLease) || time.Since(began) > leaseWait {
 			return writer, err
 		}
 		if !told {
-			fmt.Fprintf(im.errOut, "another import of %s wrote a moment ago: waiting until it is silent\n", im.cluster)
+			fmt.Fprintf(
+				im.errOut,
+				"another import of %s wrote a moment ago: waiting until it is silent\n",
+				im.cluster,
+			)
 		}
 		select {
 		case <-time.After(time.Second):
@@ -257,16 +341,40 @@ func (im *importing) printResult(result *importer.Result, took time.Duration) er
 	if rest := im.shown - ShownRejects; im.rejected == nil && rest > 0 {
 		fmt.Fprintf(im.errOut, "and %d more lines; --rejects FILE takes all of them\n", rest)
 	}
-	fmt.Fprintf(im.out, "read %d lines in %s: %d jobs, %d steps, %d rejected\n", result.Lines, took.Round(10*time.Millisecond), result.Jobs, result.Steps, result.Rejected)
-	fmt.Fprintf(im.out, "stored %d runs that ended and %d that have not; %d were there before\n", result.New, result.Open, result.Known)
+	fmt.Fprintf(
+		im.out,
+		"read %d lines in %s: %d jobs, %d steps, %d rejected\n",
+		result.Lines,
+		took.Round(10*time.Millisecond),
+		result.Jobs,
+		result.Steps,
+		result.Rejected,
+	)
+	fmt.Fprintf(
+		im.out,
+		"stored %d runs that ended and %d that have not; %d were there before\n",
+		result.New,
+		result.Open,
+		result.Known,
+	)
 	line := func(name string, t importer.Totals) {
-		fmt.Fprintf(im.out, "  %-6s %12d runs %16.4f CPU-hours %14.4f GPU-hours %14.4f hours waited\n", name, t.Runs, importer.Hours(t.CPU), importer.Hours(t.GPU), importer.Hours(t.WaitedFor))
+		fmt.Fprintf(
+			im.out,
+			"  %-6s %12d runs %16.4f CPU-hours %14.4f GPU-hours %14.4f hours waited\n",
+			name,
+			t.Runs,
+			importer.Hours(t.CPU),
+			importer.Hours(t.GPU),
+			importer.Hours(t.WaitedFor),
+		)
 	}
 	line("before", result.Before)
 	line("added", result.Added)
 	line("now", result.After)
 	if !result.Reconciled() {
-		return errors.New("what the store has is not what it had and what was added: look for another writer, and import again")
+		return errors.New(
+			"what the store has is not what it had and what was added: look for another writer, and import again",
+		)
 	}
 	fmt.Fprintln(im.out, "reconciled: the store has exactly what it had and what was added")
 	return nil
@@ -276,13 +384,22 @@ func (im *importing) printResult(result *importer.Result, took time.Duration) er
 func (im *importing) openSource() importer.Slurm {
 	out := importer.Slurm{Bin: im.bin, Cluster: im.cluster}
 	if im.rest != "" {
-		out.REST = &importer.REST{Address: im.rest, User: im.restUser, Token: os.Getenv("SLURM_JWT")}
+		out.REST = &importer.REST{
+			Address: im.rest,
+			User:    im.restUser,
+			Token:   os.Getenv("SLURM_JWT"),
+		}
 	}
 	return out
 }
 
 // readSlurm reads a live Slurm, once or again and again.
-func (im *importing) readSlurm(ctx context.Context, config importer.Config, store *clickhouse.Store, writer *clickhouse.Writer) error {
+func (im *importing) readSlurm(
+	ctx context.Context,
+	config importer.Config,
+	store *clickhouse.Store,
+	writer *clickhouse.Writer,
+) error {
 	source := im.openSource()
 	since := source.Since(writer.Position().At)
 	if writer.Position().Seq == 0 {
@@ -328,7 +445,8 @@ func (im *importing) readSlurm(ctx context.Context, config importer.Config, stor
 			if err := im.printResult(&sum, time.Since(began)); err != nil {
 				return err
 			}
-			if err := im.compareWithSlurm(ctx, &source, config.Ledger, store, since, now); err != nil && im.every == 0 {
+			if err := im.compareWithSlurm(ctx, &source, config.Ledger, store, since, now); err != nil &&
+				im.every == 0 {
 				return err
 			} else if err != nil {
 				fmt.Fprintf(im.errOut, "muster import: %v\n", err)
@@ -354,22 +472,42 @@ func (im *importing) readSlurm(ctx context.Context, config importer.Config, stor
 
 // storeNodes stores what the cluster's nodes had and when they were out of service;
 // without it there is no utilisation, but everything else.
-func (im *importing) storeNodes(ctx context.Context, source *importer.Slurm, config importer.Config, store *clickhouse.Store, since, now time.Time) {
+func (im *importing) storeNodes(
+	ctx context.Context,
+	source *importer.Slurm,
+	config importer.Config,
+	store *clickhouse.Store,
+	since, now time.Time,
+) {
 	if source.REST != nil {
 		return // their states over time are not to be had there
 	}
 	n, err := source.Nodes(ctx, config, store, since, now)
 	switch {
 	case err != nil && ctx.Err() == nil:
-		fmt.Fprintf(im.errOut, "muster import: the nodes were not read, utilisation has gaps: %v\n", err)
+		fmt.Fprintf(
+			im.errOut,
+			"muster import: the nodes were not read, utilisation has gaps: %v\n",
+			err,
+		)
 	case n > 0 && im.every == 0:
-		fmt.Fprintf(im.out, "stored %d rows of what nodes had and when they were out of service\n", n)
+		fmt.Fprintf(
+			im.out,
+			"stored %d rows of what nodes had and when they were out of service\n",
+			n,
+		)
 	}
 }
 
 // compareWithSlurm holds what the store has of a stretch of time against what Slurm's
 // own commands add up to.
-func (im *importing) compareWithSlurm(ctx context.Context, source *importer.Slurm, ledger [16]byte, store *clickhouse.Store, from, to time.Time) error {
+func (im *importing) compareWithSlurm(
+	ctx context.Context,
+	source *importer.Slurm,
+	ledger [16]byte,
+	store *clickhouse.Store,
+	from, to time.Time,
+) error {
 	said, err := source.Ended(ctx, from, to)
 	if err != nil {
 		return err
@@ -378,16 +516,41 @@ func (im *importing) compareWithSlurm(ctx context.Context, source *importer.Slur
 	if err != nil {
 		return err
 	}
-	scope := query.Scope{Database: store.Database(), Ledger: ledger, Seq: pos.Seq, Gen: pos.Gen, Now: spec.Instant(to.UnixNano())}
+	scope := query.Scope{
+		Database: store.Database(),
+		Ledger:   ledger,
+		Seq:      pos.Seq,
+		Gen:      pos.Gen,
+		Now:      spec.Instant(to.UnixNano()),
+	}
 	window := query.Report{Start: spec.Instant(from.UnixNano()), End: scope.Now}
 	var runs uint64
 	var seconds float64
-	err = store.Query(ctx, window.Efficiency(scope, "cluster", 1), func(scan func(...any) error) error {
-		var key string
-		var skip [9]float64
-		var failed, judged uint64
-		return scan(&key, &runs, &seconds, &skip[0], &skip[1], &skip[2], &skip[3], &skip[4], &skip[5], &skip[6], &skip[7], &failed, &judged, &skip[8])
-	})
+	err = store.Query(
+		ctx,
+		window.Efficiency(scope, "cluster", 1),
+		func(scan func(...any) error) error {
+			var key string
+			var skip [9]float64
+			var failed, judged uint64
+			return scan(
+				&key,
+				&runs,
+				&seconds,
+				&skip[0],
+				&skip[1],
+				&skip[2],
+				&skip[3],
+				&skip[4],
+				&skip[5],
+				&skip[6],
+				&skip[7],
+				&failed,
+				&judged,
+				&skip[8],
+			)
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -395,7 +558,16 @@ func (im *importing) compareWithSlurm(ctx context.Context, source *importer.Slur
 	if source.REST != nil {
 		who = "slurmrestd"
 	}
-	fmt.Fprintf(im.out, "%s says that %d runs with %d CPU-seconds ended since %s; the store has %d with %.0f\n", who, said.Runs, said.CPUSeconds, from.Format(time.DateTime), runs, seconds)
+	fmt.Fprintf(
+		im.out,
+		"%s says that %d runs with %d CPU-seconds ended since %s; the store has %d with %.0f\n",
+		who,
+		said.Runs,
+		said.CPUSeconds,
+		from.Format(time.DateTime),
+		runs,
+		seconds,
+	)
 	hour := to.Truncate(time.Hour)
 	if first := from.Truncate(time.Hour); source.REST == nil && first.Before(hour) {
 		if n, err := source.Allocated(ctx, first, hour); err == nil {
@@ -403,20 +575,35 @@ func (im *importing) compareWithSlurm(ctx context.Context, source *importer.Slur
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(im.out, "sreport says that %d CPU-seconds were allocated until %s; the store has %d (sreport follows hourly, and corrects itself later)\n", n, hour.Format(time.DateTime), ours)
+			fmt.Fprintf(
+				im.out,
+				"sreport says that %d CPU-seconds were allocated until %s; the store has %d (sreport follows hourly, and corrects itself later)\n",
+				n,
+				hour.Format(time.DateTime),
+				ours,
+			)
 		} else {
 			fmt.Fprintf(im.out, "sreport says nothing: %v\n", err)
 		}
 	}
 	if said.Runs != runs || said.CPUSeconds != int64(seconds+0.5) {
-		return errors.New("the store differs from what Slurm says: records came in between, or lines were rejected; import again")
+		return errors.New(
+			"the store differs from what Slurm says: records came in between, or lines were rejected; import again",
+		)
 	}
 	return nil
 }
 
 // storedCPUTime is what the store has of CPU time between two instants.
-func (im *importing) storedCPUTime(ctx context.Context, store *clickhouse.Store, scope query.Scope, from, to time.Time) (int64, error) {
-	q, err := (&query.Report{Start: spec.Instant(from.UnixNano()), End: spec.Instant(to.UnixNano()), TRES: "cpu"}).Used(scope)
+func (im *importing) storedCPUTime(
+	ctx context.Context,
+	store *clickhouse.Store,
+	scope query.Scope,
+	from, to time.Time,
+) (int64, error) {
+	q, err := (&query.Report{Start: spec.Instant(from.UnixNano()), End: spec.Instant(to.UnixNano()), TRES: "cpu"}).Used(
+		scope,
+	)
 	if err != nil {
 		return 0, err
 	}

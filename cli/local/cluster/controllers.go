@@ -25,7 +25,11 @@ type member struct{ name, address string }
 
 // certificateHolder is its certificate's: under its name, and reached by its address.
 func (m member) certificateHolder(more ...string) pki.Holder {
-	return pki.Holder{Role: identity.Controller, Name: m.name, Hosts: append([]string{m.name, m.address}, more...)}
+	return pki.Holder{
+		Role:  identity.Controller,
+		Name:  m.name,
+		Hosts: append([]string{m.name, m.address}, more...),
+	}
 }
 
 // readControllers reads --controllers.
@@ -60,9 +64,14 @@ func (o *setup) readWitness(controllers map[string]bool) error {
 	case controllers[name]:
 		return fmt.Errorf("--witness: %s is a controller", name)
 	case len(o.group) == 0:
-		return fmt.Errorf("--witness: a witness stands between two controllers: name them with --controllers")
+		return fmt.Errorf(
+			"--witness: a witness stands between two controllers: name them with --controllers",
+		)
 	case len(o.group)%2 == 1:
-		return fmt.Errorf("--witness: beside %d controllers a witness lets them survive no more losses: leave it out", len(o.group))
+		return fmt.Errorf(
+			"--witness: beside %d controllers a witness lets them survive no more losses: leave it out",
+			len(o.group),
+		)
 	}
 	o.third = &member{name, address}
 	return nil
@@ -115,7 +124,13 @@ func (o *setup) writeOthers(out io.Writer, cfg *conffile.Config, base string, sl
 		if isWitness {
 			start = "musterd --role witness"
 		}
-		fmt.Fprintf(out, "wrote %s: move it to the host of %s, and start %s --config muster.yaml there\n", dir, m.name, start)
+		fmt.Fprintf(
+			out,
+			"wrote %s: move it to the host of %s, and start %s --config muster.yaml there\n",
+			dir,
+			m.name,
+			start,
+		)
 	}
 	return nil
 }
@@ -133,7 +148,11 @@ func copyAuthority(from, to pki.Dir) error {
 // folder, which can lie anywhere.
 func (o *setup) yamlOf(m member) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Written by muster init for controller %s. Paths start from the folder of this file.\n", m.name)
+	fmt.Fprintf(
+		&b,
+		"# Written by muster init for controller %s. Paths start from the folder of this file.\n",
+		m.name,
+	)
 	b.WriteString("state_dir: state\nrun_dir: run\nslurm_conf: slurm.conf\ntls:\n  dir: tls\n")
 	fmt.Fprintf(&b, "controller:\n  name: %s\n", m.name)
 	if o.third != nil {

@@ -103,7 +103,8 @@ func (l *local) agents() ([]string, error) {
 	}
 	var out []string
 	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), ".pid"); ok && strings.HasPrefix(name, "agent-") {
+		if name, ok := strings.CutSuffix(e.Name(), ".pid"); ok &&
+			strings.HasPrefix(name, "agent-") {
 			out = append(out, name)
 		}
 	}
@@ -156,10 +157,20 @@ func (l *local) drainShepherd(ctx context.Context, node, socket string, over boo
 	}
 	switch {
 	case len(live) > 0:
-		fmt.Fprintf(l.out, "%s: %d jobs go on under their shepherd; muster up finds them again\n", node, len(live))
+		fmt.Fprintf(
+			l.out,
+			"%s: %d jobs go on under their shepherd; muster up finds them again\n",
+			node,
+			len(live),
+		)
 		return true
 	case len(ended) > 0:
-		fmt.Fprintf(l.out, "%s: its shepherd keeps the ends of %d jobs until muster up\n", node, len(ended))
+		fmt.Fprintf(
+			l.out,
+			"%s: its shepherd keeps the ends of %d jobs until muster up\n",
+			node,
+			len(ended),
+		)
 		return true
 	}
 	_, _ = client.Drain(ctx) // it ends; an answer may be cut short by that
@@ -184,9 +195,14 @@ func runsOf(ctx context.Context, client *runtime.Client) (live, ended []plan.Run
 }
 
 // endRuns kills what lives, waits for its end and has all ends forgotten.
-func endRuns(ctx context.Context, client *runtime.Client, live, ended []plan.RunKey) ([]plan.RunKey, []plan.RunKey, error) {
+func endRuns(
+	ctx context.Context,
+	client *runtime.Client,
+	live, ended []plan.RunKey,
+) ([]plan.RunKey, []plan.RunKey, error) {
 	for _, k := range live {
-		if err := client.Kill(ctx, k, plan.ScopeRun); err != nil && !errors.Is(err, runtime.ErrNotFound) {
+		if err := client.Kill(ctx, k, plan.ScopeRun); err != nil &&
+			!errors.Is(err, runtime.ErrNotFound) {
 			return nil, nil, err
 		}
 	}
@@ -212,7 +228,10 @@ func endRuns(ctx context.Context, client *runtime.Client, live, ended []plan.Run
 // one that answers on no socket. Where no job is left it is ended.
 func (l *local) endSilent(ctx context.Context, node string, process runtime.Process, over bool) {
 	gone := func() bool {
-		return !slices.Contains(runtime.Shepherds(filepath.Join(l.agentDir(node), "shepherd")), process)
+		return !slices.Contains(
+			runtime.Shepherds(filepath.Join(l.agentDir(node), "shepherd")),
+			process,
+		)
 	}
 	ends := func(sig syscall.Signal) bool {
 		if sig != 0 && syscall.Kill(process.PID, sig) != nil {
@@ -235,9 +254,19 @@ func (l *local) endSilent(ctx context.Context, node string, process runtime.Proc
 	switch {
 	case ends(0): // it had answered, and needed a moment more
 	case over && (ends(syscall.SIGTERM) || ends(syscall.SIGKILL)):
-		fmt.Fprintf(l.out, "%s: its shepherd (pid %d) did not answer and was ended\n", node, process.PID)
+		fmt.Fprintf(
+			l.out,
+			"%s: its shepherd (pid %d) did not answer and was ended\n",
+			node,
+			process.PID,
+		)
 	default:
-		fmt.Fprintf(l.out, "%s: its shepherd (pid %d) does not answer and stays, with its jobs if it has any\n", node, process.PID)
+		fmt.Fprintf(
+			l.out,
+			"%s: its shepherd (pid %d) does not answer and stays, with its jobs if it has any\n",
+			node,
+			process.PID,
+		)
 	}
 }
 

@@ -57,7 +57,19 @@ type setup struct {
 }
 
 // shapes are the options that only what is written new can follow.
-var shapes = [...]string{"cluster", "nodes", "cpus", "mem", "gpus", "gpu-type", "share", "port", "conf", "controllers", "witness"}
+var shapes = [...]string{
+	"cluster",
+	"nodes",
+	"cpus",
+	"mem",
+	"gpus",
+	"gpu-type",
+	"share",
+	"port",
+	"conf",
+	"controllers",
+	"witness",
+}
 
 // unapplied says which of the options given have no effect on files that were
 // kept.
@@ -71,7 +83,10 @@ func (o *setup) unapplied() string {
 	if list == nil {
 		return ""
 	}
-	return "not applied: " + strings.Join(list, " ") + "; change the files that were kept, or remove them and run this again"
+	return "not applied: " + strings.Join(
+		list,
+		" ",
+	) + "; change the files that were kept, or remove them and run this again"
 }
 
 // check refuses numbers that no cluster can have.
@@ -97,19 +112,64 @@ func Init(args []string, out, errOut io.Writer) int {
 	var o setup
 	fl := pflag.NewFlagSet("muster init", pflag.ContinueOnError)
 	fl.SetOutput(errOut)
-	fl.StringVar(&o.dir, "dir", "", "put configuration, state and sockets into one `folder` (default: the system's folders)")
+	fl.StringVar(
+		&o.dir,
+		"dir",
+		"",
+		"put configuration, state and sockets into one `folder` (default: the system's folders)",
+	)
 	fl.StringVar(&o.cluster, "cluster", "muster", "ClusterName")
-	fl.IntVar(&o.nodes, "nodes", 0, "declare `N` nodes, all on this machine (default: this machine as it is)")
+	fl.IntVar(
+		&o.nodes,
+		"nodes",
+		0,
+		"declare `N` nodes, all on this machine (default: this machine as it is)",
+	)
 	fl.Int64Var(&o.cpus, "cpus", 8, "CPUs of each declared node")
 	fl.Int64Var(&o.mem, "mem", 16000, "memory of each declared node in `MiB`")
-	fl.Int64Var(&o.gpus, "gpus", 0, "GPUs of each declared node, simulated where there is no real one")
+	fl.Int64Var(
+		&o.gpus,
+		"gpus",
+		0,
+		"GPUs of each declared node, simulated where there is no real one",
+	)
 	fl.StringVar(&o.gpuType, "gpu-type", "", "GPU `type` of each declared node")
-	fl.StringVar(&o.share, "share", "", "what each GPU can be held in parts of: shard:8, mps:100 or vram:80G (`name:count`)")
-	fl.IntVar(&o.basePort, "port", defaultPort, "first `port`: API, then REST at +3 and, with --dir, the console at +6; metrics stay on 8080 unless this is changed")
-	fl.StringSliceVar(&o.hosts, "host", nil, "further `names` and addresses of this controller, for its certificate")
-	fl.StringSliceVar(&o.controllers, "controllers", nil, "several controllers, `name=address` with commas between them; the first is this host")
-	fl.StringVar(&o.witness, "witness", "", "the third vote of two controllers, as `name=address`: it keeps no state")
-	fl.StringArrayVar(&o.extra, "conf", nil, "`line` to add to slurm.conf, for example --conf 'MinJobAge=60' (repeatable)")
+	fl.StringVar(
+		&o.share,
+		"share",
+		"",
+		"what each GPU can be held in parts of: shard:8, mps:100 or vram:80G (`name:count`)",
+	)
+	fl.IntVar(
+		&o.basePort,
+		"port",
+		defaultPort,
+		"first `port`: API, then REST at +3 and, with --dir, the console at +6; metrics stay on 8080 unless this is changed",
+	)
+	fl.StringSliceVar(
+		&o.hosts,
+		"host",
+		nil,
+		"further `names` and addresses of this controller, for its certificate",
+	)
+	fl.StringSliceVar(
+		&o.controllers,
+		"controllers",
+		nil,
+		"several controllers, `name=address` with commas between them; the first is this host",
+	)
+	fl.StringVar(
+		&o.witness,
+		"witness",
+		"",
+		"the third vote of two controllers, as `name=address`: it keeps no state",
+	)
+	fl.StringArrayVar(
+		&o.extra,
+		"conf",
+		nil,
+		"`line` to add to slurm.conf, for example --conf 'MinJobAge=60' (repeatable)",
+	)
 	help := fl.BoolP("help", "h", false, "print this help and exit")
 	fl.Usage = func() { fmt.Fprint(errOut, initUsage, fl.FlagUsages()) }
 	if err := fl.Parse(args); err != nil {
@@ -145,7 +205,11 @@ func (o *setup) run(out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	holder := pki.Holder{Role: identity.Controller, Name: name, Hosts: append([]string{name, "localhost", "127.0.0.1", "::1"}, o.hosts...)}
+	holder := pki.Holder{
+		Role:  identity.Controller,
+		Name:  name,
+		Hosts: append([]string{name, "localhost", "127.0.0.1", "::1"}, o.hosts...),
+	}
 	if len(o.controllers) > 0 {
 		holder = o.group[0].certificateHolder(holder.Hosts...)
 	}
@@ -190,7 +254,11 @@ func (o *setup) run(out io.Writer) error {
 	case err != nil:
 		return err
 	default:
-		fmt.Fprintf(out, "wrote %s (certificate authority and this controller's certificate)\n", cfg.TLS.Dir)
+		fmt.Fprintf(
+			out,
+			"wrote %s (certificate authority and this controller's certificate)\n",
+			cfg.TLS.Dir,
+		)
 	}
 	if len(o.group) > 1 {
 		if err := o.writeOthers(out, cfg, filepath.Dir(path), slurm); err != nil {
@@ -232,7 +300,15 @@ func (o *setup) config() (*conffile.Config, string, error) {
 		}
 		at := func(n int) conffile.Addr { return conffile.Addr(net.JoinHostPort(host, strconv.Itoa(o.basePort+n))) }
 		cfg.Listen.GRPC, cfg.Listen.REST, cfg.Listen.Metrics = at(0), at(3), at(4)
-		cfg.Listen.AgentMetrics, cfg.Listen.AgentGRPC, cfg.Listen.AccountingAPI, cfg.Listen.AccountingMetrics = at(10), at(1), at(2), at(5)
+		cfg.Listen.AgentMetrics, cfg.Listen.AgentGRPC, cfg.Listen.AccountingAPI, cfg.Listen.AccountingMetrics = at(
+			10,
+		), at(
+			1,
+		), at(
+			2,
+		), at(
+			5,
+		)
 	}
 	if len(o.group) > 0 {
 		cfg.Controller.Name = o.group[0].name
@@ -247,7 +323,10 @@ func (o *setup) config() (*conffile.Config, string, error) {
 // slurmConf describes the nodes asked for, or this machine.
 func (o *setup) slurmConf(hostname string) ([]byte, error) {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Written by muster init. Every key of Slurm's own documentation has its meaning here.\n")
+	fmt.Fprintf(
+		&b,
+		"# Written by muster init. Every key of Slurm's own documentation has its meaning here.\n",
+	)
 	fmt.Fprintf(&b, "ClusterName=%s\n", o.cluster)
 	for _, c := range o.group {
 		fmt.Fprintf(&b, "SlurmctldHost=%s(%s)\n", c.name, c.address)
@@ -257,9 +336,18 @@ func (o *setup) slurmConf(hostname string) ([]byte, error) {
 	} else if o.basePort != defaultPort {
 		fmt.Fprintf(&b, "SlurmctldPort=%d\n", o.basePort)
 	}
-	fmt.Fprintf(&b, "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nSchedulerType=sched/backfill\n")
-	fmt.Fprintf(&b, "SchedulerParameters=bf_firm=1,bf_promise=prediction # the first waiting job has a firm reservation; the others are fitted around it by predicted run time, shortest first\n")
-	fmt.Fprintf(&b, "PriorityType=priority/multifactor\nPriorityWeightAge=1000\nPriorityWeightPartition=1000\nPriorityWeightQOS=2000\n")
+	fmt.Fprintf(
+		&b,
+		"SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nSchedulerType=sched/backfill\n",
+	)
+	fmt.Fprintf(
+		&b,
+		"SchedulerParameters=bf_firm=1,bf_promise=prediction # the first waiting job has a firm reservation; the others are fitted around it by predicted run time, shortest first\n",
+	)
+	fmt.Fprintf(
+		&b,
+		"PriorityType=priority/multifactor\nPriorityWeightAge=1000\nPriorityWeightPartition=1000\nPriorityWeightQOS=2000\n",
+	)
 	fmt.Fprintf(&b, "ReturnToService=2\nSlurmdTimeout=300\nKillWait=30\nMinJobAge=300\n")
 	line := ""
 	if o.nodes == 0 {
@@ -267,7 +355,12 @@ func (o *setup) slurmConf(hostname string) ([]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("this machine's inventory: %w", err)
 		}
-		line = fmt.Sprintf("NodeName=%s CPUs=%d RealMemory=%d", strings.Split(hostname, ".")[0], inv.CPUs, inv.RealMemoryMiB*95/100)
+		line = fmt.Sprintf(
+			"NodeName=%s CPUs=%d RealMemory=%d",
+			strings.Split(hostname, ".")[0],
+			inv.CPUs,
+			inv.RealMemoryMiB*95/100,
+		)
 	} else {
 		line = fmt.Sprintf("NodeName=node[1-%d] NodeHostname=%s CPUs=%d RealMemory=%d", o.nodes, hostname, o.cpus, o.mem)
 		fmt.Fprintf(&b, "SlurmdParameters=config_overrides # the declared nodes share this machine\n")
@@ -295,7 +388,11 @@ func (o *setup) slurmConf(hostname string) ([]byte, error) {
 	if o.gpus > 0 {
 		part = "gpu"
 	}
-	fmt.Fprintf(&b, "PartitionName=%s Nodes=ALL Default=YES MaxTime=7-00:00:00 DefaultTime=01:00:00 DefMemPerCPU=500 State=UP\n", part)
+	fmt.Fprintf(
+		&b,
+		"PartitionName=%s Nodes=ALL Default=YES MaxTime=7-00:00:00 DefaultTime=01:00:00 DefMemPerCPU=500 State=UP\n",
+		part,
+	)
 	return b.Bytes(), nil
 }
 
@@ -307,7 +404,10 @@ func (o *setup) shares() (types, tres, gres string, err error) {
 	name, each, _ := strings.Cut(o.share, ":")
 	n, err := format.ParseCount(each)
 	if err != nil || n <= 0 || !spec.Shares(name) {
-		return "", "", "", fmt.Errorf("--share=%s: want shard, mps or vram and how much of it each GPU has, as in shard:8, mps:100, vram:80G", o.share)
+		return "", "", "", fmt.Errorf(
+			"--share=%s: want shard, mps or vram and how much of it each GPU has, as in shard:8, mps:100, vram:80G",
+			o.share,
+		)
 	}
 	return "," + name, ",gres/" + name, "," + name + ":" + format.Count(n*int64(o.gpus)), nil
 }

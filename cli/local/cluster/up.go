@@ -214,7 +214,8 @@ func killed(pid int) bool {
 		if name != "SigPnd" && name != "ShdPnd" {
 			continue
 		}
-		if bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64); err == nil && bits&(1<<(syscall.SIGKILL-1)) != 0 {
+		if bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64); err == nil &&
+			bits&(1<<(syscall.SIGKILL-1)) != 0 {
 			return true
 		}
 	}
@@ -269,9 +270,19 @@ func (l *local) up() error {
 		return err
 	}
 	if l.picked == nil {
-		fmt.Fprintf(l.out, "controller  up: socket %s, API %s, metrics http://%s/metrics\n", l.cfg.Socket, l.cfg.Listen.GRPC, shown(l.cfg.Listen.Metrics))
+		fmt.Fprintf(
+			l.out,
+			"controller  up: socket %s, API %s, metrics http://%s/metrics\n",
+			l.cfg.Socket,
+			l.cfg.Listen.GRPC,
+			shown(l.cfg.Listen.Metrics),
+		)
 		if !l.cfg.Listen.Web.Off() {
-			fmt.Fprintf(l.out, "console     up: %s (sign in with the token of `muster scontrol token`)\n", consoleURL(l.cfg.Listen.Web))
+			fmt.Fprintf(
+				l.out,
+				"console     up: %s (sign in with the token of `muster scontrol token`)\n",
+				consoleURL(l.cfg.Listen.Web),
+			)
 		}
 	}
 	nodes, here := l.nodes(), l.here()
@@ -284,7 +295,12 @@ func (l *local) up() error {
 		if err := l.until(ctx, "agent-"+node, func(ctx context.Context) error { return l.registered(ctx, node) }); err != nil {
 			return err
 		}
-		fmt.Fprintf(l.out, "node %-6s up: metrics http://%s/metrics\n", node, shown(l.metricsOf(node, slices.Index(here, node))))
+		fmt.Fprintf(
+			l.out,
+			"node %-6s up: metrics http://%s/metrics\n",
+			node,
+			shown(l.metricsOf(node, slices.Index(here, node))),
+		)
 	}
 	if l.picked != nil {
 		return nil
@@ -300,12 +316,18 @@ func (l *local) startServers(self string) error {
 		l.apart = true
 	}
 	if !l.apart {
-		return l.ensure("musterd", func() error { return l.start("musterd", self, "--config", l.config) })
+		return l.ensure(
+			"musterd",
+			func() error { return l.start("musterd", self, "--config", l.config) },
+		)
 	}
 	if err := l.ensure("musterd", func() error { return l.start("musterd", self, "--config", l.config, "--role", "controller") }); err != nil {
 		return err
 	}
-	return l.ensure("accounting", func() error { return l.start("accounting", self, "--config", l.config, "--role", "accounting") })
+	return l.ensure(
+		"accounting",
+		func() error { return l.start("accounting", self, "--config", l.config, "--role", "accounting") },
+	)
 }
 
 // ensure starts a daemon unless it runs. One that was killed a moment ago may
@@ -338,7 +360,8 @@ func (l *local) awaitEnd(name string) {
 
 // ending tells that a process will not run again and still holds its files.
 func ending(pid int) bool {
-	if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); !errors.Is(err, fs.ErrNotExist) && !killed(pid) {
+	if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); !errors.Is(err, fs.ErrNotExist) &&
+		!killed(pid) {
 		return false
 	}
 	return holdsFiles(pid)
@@ -376,7 +399,12 @@ func (l *local) awaitAccounting(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		fmt.Fprintf(l.out, "accounting  not up yet (%s): jobs run, nothing is lost; see %s\n", cmp.Or(status.GetError(), "the store has not answered yet"), l.logFile(name))
+		fmt.Fprintf(
+			l.out,
+			"accounting  not up yet (%s): jobs run, nothing is lost; see %s\n",
+			cmp.Or(status.GetError(), "the store has not answered yet"),
+			l.logFile(name),
+		)
 		return nil
 	}
 	fmt.Fprintf(l.out, "accounting  up: ClickHouse %s\n", status.GetStore())
@@ -431,9 +459,21 @@ func (l *local) launchAgent(ctx context.Context, bin, node string, i int) error 
 	if err != nil {
 		return err
 	}
-	args := []string{"--config", l.config, "--node", node, "--state-dir", dir, "--metrics", string(l.metricsOf(node, i)), "--controller", controller}
+	args := []string{
+		"--config",
+		l.config,
+		"--node",
+		node,
+		"--state-dir",
+		dir,
+		"--metrics",
+		string(l.metricsOf(node, i)),
+		"--controller",
+		controller,
+	}
 	_, err = os.Stat(filepath.Join(dir, "tls", "host.pem"))
-	if errors.Is(err, fs.ErrNotExist) && !l.cfg.Listen.GRPC.Off() { // over the socket it needs no certificate
+	if errors.Is(err, fs.ErrNotExist) &&
+		!l.cfg.Listen.GRPC.Off() { // over the socket it needs no certificate
 		rep := &apiv1.CreateTokenReply{}
 		if err := l.callSocket(ctx, "Cluster/CreateToken", &apiv1.CreateTokenRequest{Node: node, Lifetime: int64(10 * spec.Minute)}, rep); err != nil {
 			return fmt.Errorf("enrolment token: %w", err)
@@ -488,12 +528,23 @@ func (l *local) until(ctx context.Context, name string, try func(context.Context
 			}
 		}
 		if l.runningPID(name, program) == 0 {
-			return fmt.Errorf("%s has ended; the last lines of %s:\n%s", name, l.logFile(name), tail(l.logFile(name), 5))
+			return fmt.Errorf(
+				"%s has ended; the last lines of %s:\n%s",
+				name,
+				l.logFile(name),
+				tail(l.logFile(name), 5),
+			)
 		}
 		select {
 		case <-time.After(30 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("%s does not answer after %s (%w); see %s", name, l.wait, err, l.logFile(name))
+			return fmt.Errorf(
+				"%s does not answer after %s (%w); see %s",
+				name,
+				l.wait,
+				err,
+				l.logFile(name),
+			)
 		}
 	}
 }

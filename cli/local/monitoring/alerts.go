@@ -47,8 +47,18 @@ func Alerts(args []string, out, errOut io.Writer) int {
 	fs.SetOutput(errOut)
 	fs.StringVar(&options.config, "config", "/etc/muster/alerts.yaml", "settings `file`")
 	fs.StringVar(&options.out, "out", "", "`file` (init) or folder (generate) to write")
-	fs.StringVar(&options.receiver, "receiver", "", "who gets the test: `slack`, pagerduty, email or webhook")
-	fs.BoolVar(&options.direct, "direct", false, "send the test to the receiver itself, past Alertmanager")
+	fs.StringVar(
+		&options.receiver,
+		"receiver",
+		"",
+		"who gets the test: `slack`, pagerduty, email or webhook",
+	)
+	fs.BoolVar(
+		&options.direct,
+		"direct",
+		false,
+		"send the test to the receiver itself, past Alertmanager",
+	)
 	help := fs.BoolP("help", "h", false, "print this help and exit")
 	fs.Usage = func() { fmt.Fprint(errOut, alertsUsage, fs.FlagUsages()) }
 	if err := fs.Parse(args); err != nil {
@@ -59,7 +69,12 @@ func Alerts(args []string, out, errOut io.Writer) int {
 		fmt.Fprint(out, alertsUsage, fs.FlagUsages())
 		return 0
 	}
-	verbs := map[string]func(alertsOptions, io.Writer) error{"init": alertsInit, "check": alertsCheck, "generate": alertsGenerate, "test": alertsTest}
+	verbs := map[string]func(alertsOptions, io.Writer) error{
+		"init":     alertsInit,
+		"check":    alertsCheck,
+		"generate": alertsGenerate,
+		"test":     alertsTest,
+	}
 	run := verbs[fs.Arg(0)]
 	if fs.NArg() != 1 || run == nil {
 		fmt.Fprintf(errOut, "muster alerts: say one of init, check, generate, test (see --help)\n")
@@ -118,11 +133,24 @@ func alertsCheck(options alertsOptions, out io.Writer) error {
 	for _, t := range [...][]string{{"promtool", "check", "rules", filepath.Join(dir, alerts.RulesFile)}, {"amtool", "check-config", filepath.Join(dir, alerts.AlertmanagerFile)}} {
 		path, err := exec.LookPath(t[0])
 		if err != nil {
-			fmt.Fprintf(out, "%s: not checked with %s, which is not installed\n", options.config, t[0])
+			fmt.Fprintf(
+				out,
+				"%s: not checked with %s, which is not installed\n",
+				options.config,
+				t[0],
+			)
 			continue
 		}
 		if text, err := exec.Command(path, t[1:]...).CombinedOutput(); err != nil {
-			errs = append(errs, fmt.Errorf("%s %s refuses what would be generated: %s", t[0], t[1], strings.TrimSpace(string(text))))
+			errs = append(
+				errs,
+				fmt.Errorf(
+					"%s %s refuses what would be generated: %s",
+					t[0],
+					t[1],
+					strings.TrimSpace(string(text)),
+				),
+			)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -150,7 +178,15 @@ func alertsGenerate(options alertsOptions, out io.Writer) error {
 	if err := writeAlerts(settings, options.out); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "wrote %s, %s, %s, %s and grafana-alerting.json into %s\n", alerts.RulesFile, alerts.TestsFile, alerts.AlertmanagerFile, alerts.TemplatesFile, options.out)
+	fmt.Fprintf(
+		out,
+		"wrote %s, %s, %s, %s and grafana-alerting.json into %s\n",
+		alerts.RulesFile,
+		alerts.TestsFile,
+		alerts.AlertmanagerFile,
+		alerts.TemplatesFile,
+		options.out,
+	)
 	return nil
 }
 
@@ -177,18 +213,47 @@ func grafanaAlerting(settings *alerts.Settings) ([]contact.Point, contact.Policy
 	file := func(path string) string { return "$__file{" + path + "}" }
 	var points []contact.Point
 	if settings.Slack != nil {
-		points = append(points, contact.Point{Name: "slack", Type: "slack", Settings: map[string]any{"url": file(settings.Slack.URLFile), "recipient": settings.Slack.Channel}})
+		points = append(
+			points,
+			contact.Point{
+				Name: "slack",
+				Type: "slack",
+				Settings: map[string]any{
+					"url":       file(settings.Slack.URLFile),
+					"recipient": settings.Slack.Channel,
+				},
+			},
+		)
 	}
 	if settings.PagerDuty != nil {
-		points = append(points, contact.Point{Name: "pagerduty", Type: "pagerduty", Settings: map[string]any{"integrationKey": file(settings.PagerDuty.KeyFile), "severity": "{{ .CommonLabels.severity }}"}})
+		points = append(
+			points,
+			contact.Point{
+				Name: "pagerduty",
+				Type: "pagerduty",
+				Settings: map[string]any{
+					"integrationKey": file(settings.PagerDuty.KeyFile),
+					"severity":       "{{ .CommonLabels.severity }}",
+				},
+			},
+		)
 	}
 	if settings.Email != nil {
-		points = append(points, contact.Point{Name: "email", Type: "email", Settings: map[string]any{"addresses": settings.Email.To}})
+		points = append(
+			points,
+			contact.Point{
+				Name:     "email",
+				Type:     "email",
+				Settings: map[string]any{"addresses": settings.Email.To},
+			},
+		)
 	}
 	if settings.Webhook != nil {
 		hook := map[string]any{"url": settings.Webhook.URL}
 		if settings.Webhook.TokenFile != "" {
-			hook["authorization_scheme"], hook["authorization_credentials"] = "Bearer", file(settings.Webhook.TokenFile)
+			hook["authorization_scheme"], hook["authorization_credentials"] = "Bearer", file(
+				settings.Webhook.TokenFile,
+			)
 		}
 		points = append(points, contact.Point{Name: "webhook", Type: "webhook", Settings: hook})
 	}
@@ -196,20 +261,65 @@ func grafanaAlerting(settings *alerts.Settings) ([]contact.Point, contact.Policy
 	if !two {
 		last = first
 	}
-	hours := contact.Hours{Name: "muster-outside-business-hours", From: settings.Hours.From, To: settings.Hours.To, Zone: settings.Hours.Zone, FirstDay: first, LastDay: last}
-	policy := contact.Policy{GroupBy: []string{"cluster", "alertname"}, Wait: settings.GroupWait, Interval: settings.GroupInterval, Repeat: settings.Repeat}
+	hours := contact.Hours{
+		Name:     "muster-outside-business-hours",
+		From:     settings.Hours.From,
+		To:       settings.Hours.To,
+		Zone:     settings.Hours.Zone,
+		FirstDay: first,
+		LastDay:  last,
+	}
+	policy := contact.Policy{
+		GroupBy:  []string{"cluster", "alertname"},
+		Wait:     settings.GroupWait,
+		Interval: settings.GroupInterval,
+		Repeat:   settings.Repeat,
+	}
 	if len(points) == 0 {
-		points = []contact.Point{{Name: "nobody", Type: "email", Settings: map[string]any{"addresses": "nobody@localhost"}}}
+		points = []contact.Point{
+			{
+				Name:     "nobody",
+				Type:     "email",
+				Settings: map[string]any{"addresses": "nobody@localhost"},
+			},
+		}
 	}
 	policy.Default = points[0].Name
 	if settings.UserNotices != "" {
-		policy.Routes = append(policy.Routes, contact.Route{Point: settings.UserNotices, Matchers: [][3]string{{"audience", "=", "users"}}, GroupBy: []string{"cluster", "user", "alertname"}, Repeat: "24h"})
+		policy.Routes = append(
+			policy.Routes,
+			contact.Route{
+				Point:    settings.UserNotices,
+				Matchers: [][3]string{{"audience", "=", "users"}},
+				GroupBy:  []string{"cluster", "user", "alertname"},
+				Repeat:   "24h",
+			},
+		)
 	}
 	if settings.PagerDuty != nil {
-		policy.Routes = append(policy.Routes, contact.Route{Point: "pagerduty", Matchers: [][3]string{{"severity", "=", "critical"}}, Repeat: "1h", Continue: policy.Default != "pagerduty"})
+		policy.Routes = append(
+			policy.Routes,
+			contact.Route{
+				Point:    "pagerduty",
+				Matchers: [][3]string{{"severity", "=", "critical"}},
+				Repeat:   "1h",
+				Continue: policy.Default != "pagerduty",
+			},
+		)
 	}
-	policy.Routes = append(policy.Routes, contact.Route{Point: policy.Default, Matchers: [][3]string{{"severity", "=", "info"}}, Repeat: "24h", Hours: hours.Name},
-		contact.Route{Point: policy.Default, Matchers: [][3]string{{"severity", "=~", "critical|warning"}}})
+	policy.Routes = append(
+		policy.Routes,
+		contact.Route{
+			Point:    policy.Default,
+			Matchers: [][3]string{{"severity", "=", "info"}},
+			Repeat:   "24h",
+			Hours:    hours.Name,
+		},
+		contact.Route{
+			Point:    policy.Default,
+			Matchers: [][3]string{{"severity", "=~", "critical|warning"}},
+		},
+	)
 	return points, policy, hours
 }
 
@@ -228,7 +338,12 @@ func alertsTest(options alertsOptions, out io.Writer) error {
 	if u, err := user.Current(); err == nil {
 		who = u.Username
 	}
-	test := alerts.Test{Receiver: options.receiver, By: who, Now: time.Now(), HTTP: &http.Client{Timeout: 10 * time.Second}}
+	test := alerts.Test{
+		Receiver: options.receiver,
+		By:       who,
+		Now:      time.Now(),
+		HTTP:     &http.Client{Timeout: 10 * time.Second},
+	}
 	if options.direct {
 		if err := settings.Direct(ctx, test); err != nil {
 			return fmt.Errorf("%s: %w", options.receiver, err)
@@ -239,6 +354,11 @@ func alertsTest(options alertsOptions, out io.Writer) error {
 	if err := settings.ThroughAlertmanager(ctx, test); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Alertmanager at %s took the test for %s; the notification follows within seconds if its configuration is the generated one\n", settings.Alertmanager, options.receiver)
+	fmt.Fprintf(
+		out,
+		"Alertmanager at %s took the test for %s; the notification follows within seconds if its configuration is the generated one\n",
+		settings.Alertmanager,
+		options.receiver,
+	)
 	return nil
 }

@@ -45,14 +45,44 @@ func Dashboards(args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("muster dashboards", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.StringVar(&options.out, "out", "", "`file` (preview) or folder (generate) to write")
-	fs.StringVar(&options.prometheus, "prometheus", "http://localhost:9090", "`address` of Prometheus or VictoriaMetrics")
-	fs.StringVar(&options.config, "config", "/etc/muster/muster.yaml", "muster.yaml, which tells where the embedded accounting store is")
-	fs.StringVar(&options.clickhouse, "clickhouse", "", "`address` of a ClickHouse server's HTTP interface, or path of a socket (default: the embedded engine's)")
+	fs.StringVar(
+		&options.prometheus,
+		"prometheus",
+		"http://localhost:9090",
+		"`address` of Prometheus or VictoriaMetrics",
+	)
+	fs.StringVar(
+		&options.config,
+		"config",
+		"/etc/muster/muster.yaml",
+		"muster.yaml, which tells where the embedded accounting store is",
+	)
+	fs.StringVar(
+		&options.clickhouse,
+		"clickhouse",
+		"",
+		"`address` of a ClickHouse server's HTTP interface, or path of a socket (default: the embedded engine's)",
+	)
 	fs.StringVar(&options.database, "database", "muster", "database of the accounting store")
 	fs.StringVar(&options.user, "clickhouse-user", "", "login at a ClickHouse server")
-	fs.StringVar(&options.passwordFile, "clickhouse-password-file", "", "`file` with the password of the login")
-	fs.StringSliceVar(&options.boards, "board", nil, "draw only this dashboard (its UID; repeatable)")
-	fs.StringArrayVar(&options.vars, "var", nil, "choose a value, `name=value` (repeatable; default: the first cluster, a job that runs, all of everything else)")
+	fs.StringVar(
+		&options.passwordFile,
+		"clickhouse-password-file",
+		"",
+		"`file` with the password of the login",
+	)
+	fs.StringSliceVar(
+		&options.boards,
+		"board",
+		nil,
+		"draw only this dashboard (its UID; repeatable)",
+	)
+	fs.StringArrayVar(
+		&options.vars,
+		"var",
+		nil,
+		"choose a value, `name=value` (repeatable; default: the first cluster, a job that runs, all of everything else)",
+	)
 	fs.DurationVar(&options.since, "since", time.Hour, "how far back to look")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
 	fs.Usage = func() { fmt.Fprint(errOut, dashboardsUsage, fs.FlagUsages()) }
@@ -64,7 +94,10 @@ func Dashboards(args []string, out, errOut io.Writer) int {
 		fmt.Fprint(out, dashboardsUsage, fs.FlagUsages())
 		return 0
 	}
-	verbs := map[string]func(dashboardsOptions, io.Writer) error{"generate": dashboardsGenerate, "preview": dashboardsPreview}
+	verbs := map[string]func(dashboardsOptions, io.Writer) error{
+		"generate": dashboardsGenerate,
+		"preview":  dashboardsPreview,
+	}
 	run := verbs[fs.Arg(0)]
 	switch {
 	case fs.NArg() != 1 || run == nil:
@@ -100,7 +133,12 @@ func dashboardsGenerate(options dashboardsOptions, out io.Writer) error {
 
 // source finds out where the data is.
 func (o dashboardsOptions) source() (preview.Source, error) {
-	source := preview.Source{Prometheus: o.prometheus, ClickHouse: o.clickhouse, Database: o.database, User: o.user}
+	source := preview.Source{
+		Prometheus: o.prometheus,
+		ClickHouse: o.clickhouse,
+		Database:   o.database,
+		User:       o.user,
+	}
 	if source.ClickHouse == "" {
 		cfg, err := conffile.Load(o.config)
 		if err != nil {
@@ -108,7 +146,9 @@ func (o dashboardsOptions) source() (preview.Source, error) {
 		}
 		source.ClickHouse = cfg.ClickHouse.Embedded.Socket
 		if cfg.ClickHouse.DSN != "" || cfg.ClickHouse.DSNFile != "" {
-			return source, errors.New("the accounting store is a server: name its HTTP interface with --clickhouse")
+			return source, errors.New(
+				"the accounting store is a server: name its HTTP interface with --clickhouse",
+			)
 		}
 	}
 	if o.passwordFile != "" {
@@ -122,16 +162,29 @@ func (o dashboardsOptions) source() (preview.Source, error) {
 }
 
 // scope is the choices at the dashboards' tops.
-func (o dashboardsOptions) scope(ctx context.Context, source preview.Source) (dashboards.Scope, error) {
+func (o dashboardsOptions) scope(
+	ctx context.Context,
+	source preview.Source,
+) (dashboards.Scope, error) {
 	now := time.Now().Truncate(time.Second)
-	scope := dashboards.Scope{Vars: map[string][]string{}, From: now.Add(-o.since), To: now, Step: max(time.Second, (o.since / 240).Truncate(time.Second))}
+	scope := dashboards.Scope{
+		Vars: map[string][]string{},
+		From: now.Add(-o.since),
+		To:   now,
+		Step: max(time.Second, (o.since / 240).Truncate(time.Second)),
+	}
 	for _, v := range o.vars {
 		name, value, ok := strings.Cut(v, "=")
 		if !ok || name == "" {
 			return scope, fmt.Errorf("--var %s: want name=value", v)
 		}
 		if known := variables(); !slices.Contains(known, name) {
-			return scope, fmt.Errorf("--var %s: no dashboard has the variable %s; they have %s", v, name, strings.Join(known, ", "))
+			return scope, fmt.Errorf(
+				"--var %s: no dashboard has the variable %s; they have %s",
+				v,
+				name,
+				strings.Join(known, ", "),
+			)
 		}
 		if value == "" {
 			return scope, fmt.Errorf("--var %s: has no value; leave it out for all", v)
@@ -143,14 +196,22 @@ func (o dashboardsOptions) scope(ctx context.Context, source preview.Source) (da
 		return scope, fmt.Errorf("prometheus at %s: %w", o.prometheus, err)
 	}
 	if len(clusters) == 0 && scope.Vars["cluster"] == nil {
-		return scope, fmt.Errorf("prometheus at %s has no series of Muster: does it scrape the controller?", o.prometheus)
+		return scope, fmt.Errorf(
+			"prometheus at %s has no series of Muster: does it scrape the controller?",
+			o.prometheus,
+		)
 	}
 	if scope.Vars["cluster"] == nil {
 		scope.Vars["cluster"] = clusters[:1]
 	}
 	for _, name := range scope.Vars["cluster"] {
 		if !slices.Contains(clusters, name) {
-			return scope, fmt.Errorf("prometheus at %s has no cluster %s; it has %s", o.prometheus, name, strings.Join(clusters, ", "))
+			return scope, fmt.Errorf(
+				"prometheus at %s has no cluster %s; it has %s",
+				o.prometheus,
+				name,
+				strings.Join(clusters, ", "),
+			)
 		}
 	}
 	if scope.Vars["job"] == nil {
@@ -187,10 +248,17 @@ func (o dashboardsOptions) chosen() ([]dashboards.Board, error) {
 	}
 	for _, uid := range o.boards {
 		if !slices.Contains(names, uid) {
-			return nil, fmt.Errorf("no dashboard is called %s; there are %s", uid, strings.Join(names, ", "))
+			return nil, fmt.Errorf(
+				"no dashboard is called %s; there are %s",
+				uid,
+				strings.Join(names, ", "),
+			)
 		}
 	}
-	return slices.DeleteFunc(all, func(b dashboards.Board) bool { return !slices.Contains(o.boards, b.UID) }), nil
+	return slices.DeleteFunc(
+		all,
+		func(b dashboards.Board) bool { return !slices.Contains(o.boards, b.UID) },
+	), nil
 }
 
 func dashboardsPreview(options dashboardsOptions, out io.Writer) error {
@@ -226,7 +294,14 @@ func dashboardsPreview(options dashboardsOptions, out io.Writer) error {
 			empty++
 		}
 	}
-	fmt.Fprintf(out, "wrote %s: %d panels, %d of them without data now, %d failed\n", options.out, len(results), empty, failed)
+	fmt.Fprintf(
+		out,
+		"wrote %s: %d panels, %d of them without data now, %d failed\n",
+		options.out,
+		len(results),
+		empty,
+		failed,
+	)
 	if failed > 0 {
 		return fmt.Errorf("queries failed for %d panels", failed)
 	}
@@ -254,7 +329,14 @@ func tell(out io.Writer, results []preview.Result) (failed int) {
 	}
 	for _, cause := range causes {
 		if list := panels[cause]; len(list) > 1 {
-			fmt.Fprintf(out, "%d panels, %s / %s the first: %s\n", len(list), list[0].Board, list[0].Panel, cause)
+			fmt.Fprintf(
+				out,
+				"%d panels, %s / %s the first: %s\n",
+				len(list),
+				list[0].Board,
+				list[0].Panel,
+				cause,
+			)
 		} else {
 			fmt.Fprintf(out, "%s / %s: %v\n", list[0].Board, list[0].Panel, list[0].Err)
 		}

@@ -20,7 +20,9 @@ const maxMail = 32 << 20
 // serverPatience is how long a mail server may take for a message.
 const serverPatience = 2 * time.Minute
 
-var errMailUsage = errors.New("usage: musterd mail --smtp HOST:PORT [--user NAME --password-file FILE] --from ADDRESS -- ADDRESS... <message")
+var errMailUsage = errors.New(
+	"usage: musterd mail --smtp HOST:PORT [--user NAME --password-file FILE] --from ADDRESS -- ADDRESS... <message",
+)
 
 // Mail is `musterd mail`: it hands a message to a mail server for
 // `muster report --smtp`, which must start faster than a program that can.
@@ -39,7 +41,8 @@ func sendMail(args []string, in io.Reader) error {
 	fl.StringVar(&server.User, "user", "", "")
 	from, file := fl.String("from", "", ""), fl.String("password-file", "", "")
 	fl.Usage = func() {}
-	if err := fl.Parse(args); err != nil || server.Addr == "" || *from == "" || fl.NArg() == 0 || (server.User == "") != (*file == "") {
+	if err := fl.Parse(args); err != nil || server.Addr == "" || *from == "" || fl.NArg() == 0 ||
+		(server.User == "") != (*file == "") {
 		return errors.Join(err, errMailUsage)
 	}
 	if *file != "" {

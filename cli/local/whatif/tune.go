@@ -82,19 +82,59 @@ func Tune(args []string, out, errOut io.Writer) int {
 	fl.SetOutput(errOut)
 	fl.SortFlags = false
 	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	fl.StringVar(&w.config, "config", cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath), "muster.yaml `file`, which names the archive (environment: MUSTER_CONFIG)")
-	fl.StringVar(&w.archive, "archive", "", "`folder` of an archive, instead of the one of muster.yaml")
+	fl.StringVar(
+		&w.config,
+		"config",
+		cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath),
+		"muster.yaml `file`, which names the archive (environment: MUSTER_CONFIG)",
+	)
+	fl.StringVar(
+		&w.archive,
+		"archive",
+		"",
+		"`folder` of an archive, instead of the one of muster.yaml",
+	)
 	fl.StringVar(&w.from, "from", "", "first moment of the history, as sacct -S takes it")
 	fl.StringVar(&w.to, "to", "now", "end of the history")
 	fl.StringVar(&w.old, "old", "", "the slurm.conf in force, instead of the one of the history")
-	fl.StringVar(&w.cluster, "cluster", "", "replay the imported history of this cluster instead of this site's own")
+	fl.StringVar(
+		&w.cluster,
+		"cluster",
+		"",
+		"replay the imported history of this cluster instead of this site's own",
+	)
 	fl.StringVar(&w.swf, "swf", "", "replay this log in Standard Workload Format, plain or gzip")
 	fl.Int64Var(&w.procs, "procs", 0, "number of processors of the cluster of --swf, as one pool")
-	fl.StringVar(&w.inForce, "in-force", "bf_firm=1,bf_promise=prediction", "SchedulerParameters in force for --swf")
-	fl.StringArrayVar(&w.try, "try", nil, "setting to try instead of the usual ones; may be repeated")
-	fl.StringVar(&w.aim, "aim", string(tune.Slowdown), "what to make smaller: slowdown (mean bounded slowdown) or wait (mean wait)")
-	fl.Float64Var(&w.bounds.LongestWait, "longest-wait", usual.LongestWait, "how many times the longest wait in force a longest wait may be")
-	fl.Float64Var(&w.bounds.MeanWait, "mean-wait", usual.MeanWait, "how many times the mean wait in force a mean wait may be")
+	fl.StringVar(
+		&w.inForce,
+		"in-force",
+		"bf_firm=1,bf_promise=prediction",
+		"SchedulerParameters in force for --swf",
+	)
+	fl.StringArrayVar(
+		&w.try,
+		"try",
+		nil,
+		"setting to try instead of the usual ones; may be repeated",
+	)
+	fl.StringVar(
+		&w.aim,
+		"aim",
+		string(tune.Slowdown),
+		"what to make smaller: slowdown (mean bounded slowdown) or wait (mean wait)",
+	)
+	fl.Float64Var(
+		&w.bounds.LongestWait,
+		"longest-wait",
+		usual.LongestWait,
+		"how many times the longest wait in force a longest wait may be",
+	)
+	fl.Float64Var(
+		&w.bounds.MeanWait,
+		"mean-wait",
+		usual.MeanWait,
+		"how many times the mean wait in force a mean wait may be",
+	)
 	fl.Uint64Var(&w.seed, "seed", 1, "seed of the intervals")
 	fl.StringVar(&w.state, "state", "muster-tune.state", "`file` for replays that are done")
 	fl.BoolVar(&w.asJSON, "json", false, "print one JSON object")
@@ -142,10 +182,25 @@ func (w *tuning) wrong(fl *pflag.FlagSet) []string {
 	}
 	check(fl.NArg() > 0, "unknown argument %q", fl.Arg(0))
 	check(w.from == "" && w.swf == "", "--from is missing")
-	check(w.aim != string(tune.Slowdown) && w.aim != string(tune.Wait), "--aim=%s: expected slowdown or wait", w.aim)
-	check(!(w.bounds.LongestWait >= 1 && w.bounds.LongestWait <= 100), "--longest-wait=%v: expected a number from 1 to 100", w.bounds.LongestWait)
-	check(!(w.bounds.MeanWait >= 1 && w.bounds.MeanWait <= 100), "--mean-wait=%v: expected a number from 1 to 100", w.bounds.MeanWait)
-	check(w.cluster != "" && w.old == "", "an imported history does not tell the configuration: name with --old the one that was in force")
+	check(
+		w.aim != string(tune.Slowdown) && w.aim != string(tune.Wait),
+		"--aim=%s: expected slowdown or wait",
+		w.aim,
+	)
+	check(
+		!(w.bounds.LongestWait >= 1 && w.bounds.LongestWait <= 100),
+		"--longest-wait=%v: expected a number from 1 to 100",
+		w.bounds.LongestWait,
+	)
+	check(
+		!(w.bounds.MeanWait >= 1 && w.bounds.MeanWait <= 100),
+		"--mean-wait=%v: expected a number from 1 to 100",
+		w.bounds.MeanWait,
+	)
+	check(
+		w.cluster != "" && w.old == "",
+		"an imported history does not tell the configuration: name with --old the one that was in force",
+	)
 	check(w.cluster != "" && w.archive != "", "--cluster and --archive: one history at a time")
 	check(w.state == "", "--state: a file name is missing")
 	if w.swf == "" {
@@ -154,9 +209,17 @@ func (w *tuning) wrong(fl *pflag.FlagSet) []string {
 		}
 		return bad
 	}
-	check(w.procs < 1 || w.procs > 1<<24, "--procs: how large is the cluster? A number from 1 to %d", 1<<24)
+	check(
+		w.procs < 1 || w.procs > 1<<24,
+		"--procs: how large is the cluster? A number from 1 to %d",
+		1<<24,
+	)
 	for _, name := range []string{"from", "to", "cluster", "archive", "old", "dir", "config"} {
-		check(fl.Changed(name), "--swf is a whole history of its own: --%s does not belong to it", name)
+		check(
+			fl.Changed(name),
+			"--swf is a whole history of its own: --%s does not belong to it",
+			name,
+		)
 	}
 	return bad
 }
@@ -197,14 +260,29 @@ func (w *tuning) run(ctx context.Context, settings []tune.Setting) (*tune.Report
 		return nil, err
 	}
 	if n := len(m.saved.Replays); n > 0 {
-		fmt.Fprintf(w.errOut, "muster tune: %s has %d replays of this question, which are not made again\n", w.state, n)
+		fmt.Fprintf(
+			w.errOut,
+			"muster tune: %s has %d replays of this question, which are not made again\n",
+			w.state,
+			n,
+		)
 	}
-	study := &tune.Study{Load: load, Settings: settings, Aim: tune.Aim(w.aim), Bounds: w.bounds, Seed: w.seed}
+	study := &tune.Study{
+		Load:     load,
+		Settings: settings,
+		Aim:      tune.Aim(w.aim),
+		Bounds:   w.bounds,
+		Seed:     w.seed,
+	}
 	rep, err := tune.Run(ctx, study, m, w.progress)
 	w.progressOver()
 	switch {
 	case errors.Is(err, context.Canceled):
-		return nil, fmt.Errorf("interrupted: the same command continues from %s, which has %d replays", w.state, len(m.saved.Replays))
+		return nil, fmt.Errorf(
+			"interrupted: the same command continues from %s, which has %d replays",
+			w.state,
+			len(m.saved.Replays),
+		)
 	case err != nil:
 		return nil, err
 	}
@@ -213,7 +291,17 @@ func (w *tuning) run(ctx context.Context, settings []tune.Setting) (*tune.Report
 
 // question is the command line as far as the replays depend on it.
 func (w *tuning) question() []string {
-	return []string{w.config, w.archive, w.cluster, w.old, w.from, w.to, w.swf, fmt.Sprint(w.procs), w.inForce}
+	return []string{
+		w.config,
+		w.archive,
+		w.cluster,
+		w.old,
+		w.from,
+		w.to,
+		w.swf,
+		fmt.Sprint(w.procs),
+		w.inForce,
+	}
 }
 
 // load reads the history. Relative times count from when the question was first
@@ -236,7 +324,11 @@ func (w *tuning) load(ctx context.Context, m *memory) (*replay.Workload, error) 
 	}
 	load, left, err := w.past(ctx, from, to, spec.AtUnix(m.saved.Asked))
 	if err == nil && left > 0 {
-		fmt.Fprintf(w.errOut, "muster tune: %d jobs that did not run to their end are left out\n", left)
+		fmt.Fprintf(
+			w.errOut,
+			"muster tune: %d jobs that did not run to their end are left out\n",
+			left,
+		)
 	}
 	return load, err
 }
@@ -251,7 +343,14 @@ func (w *tuning) progress(step tune.Step) replay.Progress {
 			return
 		}
 		last = time.Now()
-		line := fmt.Sprintf("muster tune: replay %d of at most %d, %s: %d of %d jobs have ended", step.Number, step.Of, step.Setting, ended, all)
+		line := fmt.Sprintf(
+			"muster tune: replay %d of at most %d, %s: %d of %d jobs have ended",
+			step.Number,
+			step.Of,
+			step.Setting,
+			ended,
+			all,
+		)
 		if w.live {
 			fmt.Fprint(w.errOut, "\r\x1b[K", line)
 			return
@@ -290,7 +389,8 @@ func lowerPriority() error {
 			return err
 		}
 		// A thread that has ended meanwhile needs none.
-		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, lowest); err != nil && !errors.Is(err, syscall.ESRCH) {
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, id, lowest); err != nil &&
+			!errors.Is(err, syscall.ESRCH) {
 			return err
 		}
 	}
@@ -311,30 +411,71 @@ func (w *tuning) write(out io.Writer, rep *tune.Report) error {
 
 func reportText(rep *tune.Report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d jobs; %d settings were compared on the first %d, and one is judged on the other %d\n", rep.Jobs, len(rep.Tried), rep.LearnJobs, rep.JudgeJobs)
+	fmt.Fprintf(
+		&b,
+		"%d jobs; %d settings were compared on the first %d, and one is judged on the other %d\n",
+		rep.Jobs,
+		len(rep.Tried),
+		rep.LearnJobs,
+		rep.JudgeJobs,
+	)
 	if judgement := rep.OutOfSample; judgement != nil {
-		fmt.Fprintf(&b, "\n%-24s %14s %14s %10s  %s\n", "second half", "in force", "judged", "change", fmt.Sprintf("with %d %% confidence", judgement.Level))
+		fmt.Fprintf(
+			&b,
+			"\n%-24s %14s %14s %10s  %s\n",
+			"second half",
+			"in force",
+			"judged",
+			"change",
+			fmt.Sprintf("with %d %% confidence", judgement.Level),
+		)
 		row := func(name, unit string, digits int, old, fresh float64, interval *tune.Interval) {
 			change := "-"
 			if old > 0 {
 				change = fmt.Sprintf("%+.1f %%", 100*(fresh/old-1))
 			}
-			fmt.Fprintf(&b, "%-24s %14s %14s %10s", name, fmt.Sprintf("%.*f%s", digits, old, unit), fmt.Sprintf("%.*f%s", digits, fresh, unit), change)
+			fmt.Fprintf(
+				&b,
+				"%-24s %14s %14s %10s",
+				name,
+				fmt.Sprintf("%.*f%s", digits, old, unit),
+				fmt.Sprintf("%.*f%s", digits, fresh, unit),
+				change,
+			)
 			if interval != nil {
 				fmt.Fprintf(&b, "  %+.1f to %+.1f %%", 100*interval.Low, 100*interval.High)
 			}
 			b.WriteString("\n")
 		}
-		row("mean bounded slowdown", "", 2, judgement.Old.MeanSlowdown, judgement.New.MeanSlowdown, &judgement.Slowdown)
+		row(
+			"mean bounded slowdown",
+			"",
+			2,
+			judgement.Old.MeanSlowdown,
+			judgement.New.MeanSlowdown,
+			&judgement.Slowdown,
+		)
 		row("mean wait", " s", 0, judgement.Old.MeanWait, judgement.New.MeanWait, &judgement.Wait)
 		row("P95 wait", " s", 0, judgement.Old.P95Wait, judgement.New.P95Wait, nil)
 		row("longest wait", " s", 0, judgement.Old.LongestWait, judgement.New.LongestWait, nil)
-		fmt.Fprintf(&b, "judged: %s (%d blocks of %.1f days)\n", rep.Chosen, judgement.Blocks, judgement.BlockDays)
+		fmt.Fprintf(
+			&b,
+			"judged: %s (%d blocks of %.1f days)\n",
+			rep.Chosen,
+			judgement.Blocks,
+			judgement.BlockDays,
+		)
 		b.WriteString(losersText(judgement.Losers))
 	}
 	switch rep.Verdict {
 	case tune.Change:
-		fmt.Fprintf(&b, "\nadvice: change slurm.conf: %s\n- %s\n+ %s\n", rep.Why, rep.OldLine, rep.NewLine)
+		fmt.Fprintf(
+			&b,
+			"\nadvice: change slurm.conf: %s\n- %s\n+ %s\n",
+			rep.Why,
+			rep.OldLine,
+			rep.NewLine,
+		)
 	default:
 		fmt.Fprintf(&b, "\nadvice: change nothing: %s\n", rep.Why)
 	}
@@ -349,11 +490,30 @@ func losersText(losers []tune.Group) string {
 		return "\nNo user, account or size of jobs would have waited noticeably longer.\n"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nWould have waited longer:\n%-8s %-28s %8s %16s %14s\n", "", "", "jobs", "mean wait, s", "judged")
+	fmt.Fprintf(
+		&b,
+		"\nWould have waited longer:\n%-8s %-28s %8s %16s %14s\n",
+		"",
+		"",
+		"jobs",
+		"mean wait, s",
+		"judged",
+	)
 	for _, kind := range []string{"user", "account", "size"} {
-		of := slices.DeleteFunc(slices.Clone(losers), func(g tune.Group) bool { return g.Kind != kind })
+		of := slices.DeleteFunc(
+			slices.Clone(losers),
+			func(g tune.Group) bool { return g.Kind != kind },
+		)
 		for _, g := range of[:min(len(of), maxLosers)] {
-			fmt.Fprintf(&b, "%-8s %-28s %8d %16.0f %14.0f\n", g.Kind, g.Name, g.Jobs, g.OldWait, g.NewWait)
+			fmt.Fprintf(
+				&b,
+				"%-8s %-28s %8d %16.0f %14.0f\n",
+				g.Kind,
+				g.Name,
+				g.Jobs,
+				g.OldWait,
+				g.NewWait,
+			)
 		}
 		if more := len(of) - maxLosers; more > 0 {
 			fmt.Fprintf(&b, "%-8s and %d more, see --json\n", kind, more)

@@ -44,7 +44,12 @@ const stateFormat = 1
 // openMemory reads the file, if there is one.
 func openMemory(path string, question []string, now time.Time) (*memory, error) {
 	m := &memory{path: path}
-	m.saved = saved{Format: stateFormat, Question: question, Asked: now.Unix(), Replays: map[string]*tune.Replay{}}
+	m.saved = saved{
+		Format:   stateFormat,
+		Question: question,
+		Asked:    now.Unix(),
+		Replays:  map[string]*tune.Replay{},
+	}
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return m, nil
@@ -54,10 +59,16 @@ func openMemory(path string, question []string, now time.Time) (*memory, error) 
 	}
 	var old saved
 	if err := json.Unmarshal(data, &old); err != nil || old.Replays == nil {
-		return nil, fmt.Errorf("%s is not a state file of muster tune: remove it, or name another with --state", path)
+		return nil, fmt.Errorf(
+			"%s is not a state file of muster tune: remove it, or name another with --state",
+			path,
+		)
 	}
 	if old.Format != stateFormat || !slices.Equal(old.Question, question) {
-		return nil, fmt.Errorf("%s is of another question or release: remove it, or name another file with --state", path)
+		return nil, fmt.Errorf(
+			"%s is of another question or release: remove it, or name another file with --state",
+			path,
+		)
 	}
 	m.saved = old
 	return m, nil
@@ -75,7 +86,10 @@ func (m *memory) about(load *replay.Workload) error {
 	}
 	sum := hex.EncodeToString(hash.Sum(nil))
 	if m.saved.History != "" && m.saved.History != sum {
-		return fmt.Errorf("the history has changed since %s was written, or the program has: remove it to begin anew", m.path)
+		return fmt.Errorf(
+			"the history has changed since %s was written, or the program has: remove it to begin anew",
+			m.path,
+		)
 	}
 	m.saved.History = sum
 	return nil
@@ -132,7 +146,9 @@ func (w *tuning) trace() (*replay.Workload, error) {
 	if err != nil {
 		return nil, err
 	}
-	config, err := inForce.Apply(replay.Machine{CPUs: w.procs}.Config(replay.Settings{Priority: rule.Settings().Priority}))
+	config, err := inForce.Apply(
+		replay.Machine{CPUs: w.procs}.Config(replay.Settings{Priority: rule.Settings().Priority}),
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -84,14 +84,39 @@ func Run(args []string, out, errOut io.Writer) int {
 	fl.SetOutput(errOut)
 	fl.SortFlags = false
 	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	fl.StringVar(&w.config, "config", cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath), "muster.yaml `file`, which names the archive (environment: MUSTER_CONFIG)")
-	fl.StringVar(&w.archive, "archive", "", "`folder` of an archive, instead of the one of muster.yaml")
+	fl.StringVar(
+		&w.config,
+		"config",
+		cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath),
+		"muster.yaml `file`, which names the archive (environment: MUSTER_CONFIG)",
+	)
+	fl.StringVar(
+		&w.archive,
+		"archive",
+		"",
+		"`folder` of an archive, instead of the one of muster.yaml",
+	)
 	fl.StringVar(&w.from, "from", "", "first moment of the history, as sacct -S takes it")
 	fl.StringVar(&w.to, "to", "now", "end of the history")
 	fl.StringVar(&w.conf, "conf", "", "the other slurm.conf; gres.conf beside it counts")
-	fl.StringVar(&w.old, "old", "", "the slurm.conf of the first replay, instead of the one that was in force")
-	fl.StringVar(&w.cluster, "cluster", "", "replay the imported history of this cluster instead of this site's own")
-	fl.StringArrayVar(&w.qos, "qos", nil, "change or add a QOS in the other replay, in sacctmgr's words; may be repeated")
+	fl.StringVar(
+		&w.old,
+		"old",
+		"",
+		"the slurm.conf of the first replay, instead of the one that was in force",
+	)
+	fl.StringVar(
+		&w.cluster,
+		"cluster",
+		"",
+		"replay the imported history of this cluster instead of this site's own",
+	)
+	fl.StringArrayVar(
+		&w.qos,
+		"qos",
+		nil,
+		"change or add a QOS in the other replay, in sacctmgr's words; may be repeated",
+	)
 	fl.BoolVar(&w.asJSON, "json", false, "print one JSON object")
 	help := fl.BoolP("help", "h", false, "print this help and exit")
 	fl.Usage = func() {}
@@ -110,13 +135,22 @@ func Run(args []string, out, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "muster whatif: --from is missing (see --help)")
 		return 2
 	case w.conf == "" && len(w.qos) == 0:
-		fmt.Fprintln(errOut, "muster whatif: what would be different? name another --conf or a --qos (see --help)")
+		fmt.Fprintln(
+			errOut,
+			"muster whatif: what would be different? name another --conf or a --qos (see --help)",
+		)
 		return 2
 	case w.cluster != "" && w.old == "":
-		fmt.Fprintln(errOut, "muster whatif: an imported history does not tell the configuration: name with --old the one that was in force (see --help)")
+		fmt.Fprintln(
+			errOut,
+			"muster whatif: an imported history does not tell the configuration: name with --old the one that was in force (see --help)",
+		)
 		return 2
 	case w.cluster != "" && w.archive != "":
-		fmt.Fprintln(errOut, "muster whatif: --cluster and --archive: one history at a time (see --help)")
+		fmt.Fprintln(
+			errOut,
+			"muster whatif: --cluster and --archive: one history at a time (see --help)",
+		)
 		return 2
 	}
 	if *dir != "" {
@@ -136,7 +170,10 @@ func Run(args []string, out, errOut io.Writer) int {
 }
 
 func (w *source) moment(option, text string) (spec.Instant, error) {
-	sec, err := format.ParseTime(text, format.Moment{Now: w.now.Unix(), Loc: time.Local, Past: true})
+	sec, err := format.ParseTime(
+		text,
+		format.Moment{Now: w.now.Unix(), Loc: time.Local, Past: true},
+	)
 	if err != nil {
 		return 0, fmt.Errorf("--%s: %w", option, err)
 	}
@@ -168,9 +205,18 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 		return nil, err
 	}
 	if len(changes) > 0 && !changed.Config.Enforce.Limits {
-		fmt.Fprintln(w.errOut, "muster whatif: limits of a QOS change nothing here: AccountingStorageEnforce does not name limits")
+		fmt.Fprintln(
+			w.errOut,
+			"muster whatif: limits of a QOS change nothing here: AccountingStorageEnforce does not name limits",
+		)
 	}
-	res := &whatifResult{Cluster: w.cluster, From: from.Unix(), To: to.Unix(), Jobs: len(old.Jobs), LeftOut: left}
+	res := &whatifResult{
+		Cluster: w.cluster,
+		From:    from.Unix(),
+		To:      to.Unix(),
+		Jobs:    len(old.Jobs),
+		LeftOut: left,
+	}
 	for i, load := range []*replay.Workload{old, changed} {
 		result, err := replay.Run(ctx, load, replay.Rule{Name: "muster"}, w.progress(i+1))
 		if err != nil {
@@ -187,7 +233,10 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 
 // past is what is replayed first: what had happened by an instant. A history
 // that is read again later is the same up to it.
-func (w *source) past(ctx context.Context, from, to, until spec.Instant) (load *replay.Workload, left int, err error) {
+func (w *source) past(
+	ctx context.Context,
+	from, to, until spec.Instant,
+) (load *replay.Workload, left int, err error) {
 	var old *spec.Config
 	if w.old != "" {
 		old, err = w.read(w.old)
@@ -211,7 +260,13 @@ func (w *whatif) progress(nth int) replay.Progress {
 	return func(ended, all int, _ spec.Instant) {
 		if time.Since(last) >= 10*time.Second {
 			last = time.Now()
-			fmt.Fprintf(w.errOut, "muster whatif: replay %d of 2: %d of %d jobs have ended\n", nth, ended, all)
+			fmt.Fprintf(
+				w.errOut,
+				"muster whatif: replay %d of 2: %d of %d jobs have ended\n",
+				nth,
+				ended,
+				all,
+			)
 		}
 	}
 }
@@ -222,7 +277,10 @@ func (w *whatif) other() (*spec.Config, []policy.Change, error) {
 	for _, text := range w.qos {
 		words := strings.Fields(text)
 		if len(words) < 2 || strings.Contains(words[0], "=") {
-			return nil, nil, fmt.Errorf("--qos %q: expected a name and what to set, as in \"normal MaxJobsPerUser=4\"", text)
+			return nil, nil, fmt.Errorf(
+				"--qos %q: expected a name and what to set, as in \"normal MaxJobsPerUser=4\"",
+				text,
+			)
 		}
 		change := policy.Change{Verb: policy.Modify, Entity: "qos", Names: words[:1]}
 		for _, word := range words[1:] {
@@ -232,7 +290,11 @@ func (w *whatif) other() (*spec.Config, []policy.Change, error) {
 			}
 			change.Set = append(change.Set, spec.KeyValue{Key: key, Value: value})
 		}
-		changes = append(changes, policy.Change{Verb: policy.Add, Entity: "qos", Names: words[:1]}, change)
+		changes = append(
+			changes,
+			policy.Change{Verb: policy.Add, Entity: "qos", Names: words[:1]},
+			change,
+		)
 	}
 	if w.conf == "" {
 		return nil, changes, nil
@@ -259,7 +321,10 @@ func (w *source) read(conf string) (*spec.Config, error) {
 
 // history folds the archive. The controller may be writing to it: what is read
 // is a copy of the part that still grows, and links to the rest.
-func (w *source) history(ctx context.Context, from, to, until spec.Instant) (*replay.Workload, int, error) {
+func (w *source) history(
+	ctx context.Context,
+	from, to, until spec.Instant,
+) (*replay.Workload, int, error) {
 	dir := w.archive
 	if dir == "" {
 		cfg, err := conffile.Load(w.config)
@@ -431,13 +496,31 @@ func (r *whatifResult) text() string {
 	if r.Cluster != "" {
 		of = " of cluster " + r.Cluster
 	}
-	fmt.Fprintf(&b, "%d jobs%s that became eligible from %s to %s, replayed twice", r.Jobs, of, at(r.From), at(r.To))
+	fmt.Fprintf(
+		&b,
+		"%d jobs%s that became eligible from %s to %s, replayed twice",
+		r.Jobs,
+		of,
+		at(r.From),
+		at(r.To),
+	)
 	if r.LeftOut > 0 {
 		fmt.Fprintf(&b, " (%d that did not run to their end are left out)", r.LeftOut)
 	}
 	fmt.Fprintf(&b, "\n\n%-24s %14s %14s %14s\n", "", "old", "new", "change")
 	line := func(name, unit string, digits int, old, new float64) {
-		fmt.Fprintf(&b, "%-24s %14.*f %14.*f %+14.*f %s\n", name, digits, old, digits, new, digits, new-old, unit)
+		fmt.Fprintf(
+			&b,
+			"%-24s %14.*f %14.*f %+14.*f %s\n",
+			name,
+			digits,
+			old,
+			digits,
+			new,
+			digits,
+			new-old,
+			unit,
+		)
 	}
 	o, n := &r.Old, &r.New
 	line("ran", "jobs", 0, float64(o.Jobs), float64(n.Jobs))

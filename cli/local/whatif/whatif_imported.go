@@ -18,7 +18,11 @@ import (
 )
 
 // imported asks accounting for the history of a cluster that was imported.
-func (w *source) imported(ctx context.Context, from, to spec.Instant, config *spec.Config) (*replay.Workload, int, error) {
+func (w *source) imported(
+	ctx context.Context,
+	from, to spec.Instant,
+	config *spec.Config,
+) (*replay.Workload, int, error) {
 	cfg, err := conffile.Load(w.config)
 	if err != nil {
 		return nil, 0, err
@@ -32,7 +36,17 @@ func (w *source) imported(ctx context.Context, from, to spec.Instant, config *sp
 		return nil, 0, err
 	}
 	defer conn.Close()
-	s, err := conn.Stream(ctx, "/muster.v1.Accounting/JobRows", &apiv1.AcctQuery{Cluster: w.cluster, AllUsers: true, AllocationsOnly: true, Start: int64(from), End: int64(to)})
+	s, err := conn.Stream(
+		ctx,
+		"/muster.v1.Accounting/JobRows",
+		&apiv1.AcctQuery{
+			Cluster:         w.cluster,
+			AllUsers:        true,
+			AllocationsOnly: true,
+			Start:           int64(from),
+			End:             int64(to),
+		},
+	)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -68,10 +82,27 @@ func recordOf(row *apiv1.AcctRow) replay.Record {
 			asked = asked.With(o.Name, o.N)
 		}
 	}
-	out := replay.Record{Name: row.GetName(), User: row.GetUser(), Group: row.GetGroup(), Account: row.GetAccount(), QOS: row.GetQos(), Constraint: row.GetConstraint(),
-		UID: row.GetUserId(), GID: row.GetGroupId(), Eligible: spec.Instant(cmp.Or(row.GetEligible(), row.GetSubmit())), Start: spec.Instant(row.GetStart()),
-		Run: spec.Span(row.GetElapsed()), Limit: spec.Span(row.GetTimeLimit()), Asked: asked,
-		Nodes: cmp.Or(int64(row.GetReqNodes()), given.Node), Ended: row.GetEnd() != 0 && row.GetStart() != 0, Failed: row.GetExitCode() != 0 || row.GetExitSignal() != 0}
+	out := replay.Record{
+		Name:       row.GetName(),
+		User:       row.GetUser(),
+		Group:      row.GetGroup(),
+		Account:    row.GetAccount(),
+		QOS:        row.GetQos(),
+		Constraint: row.GetConstraint(),
+		UID:        row.GetUserId(),
+		GID:        row.GetGroupId(),
+		Eligible:   spec.Instant(cmp.Or(row.GetEligible(), row.GetSubmit())),
+		Start:      spec.Instant(row.GetStart()),
+		Run:        spec.Span(row.GetElapsed()),
+		Limit:      spec.Span(row.GetTimeLimit()),
+		Asked:      asked,
+		Nodes: cmp.Or(
+			int64(row.GetReqNodes()),
+			given.Node,
+		),
+		Ended:  row.GetEnd() != 0 && row.GetStart() != 0,
+		Failed: row.GetExitCode() != 0 || row.GetExitSignal() != 0,
+	}
 	if p := row.GetPartition(); p != "" {
 		out.Partitions = strings.Split(p, ",")
 	}

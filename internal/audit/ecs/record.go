@@ -116,16 +116,28 @@ func (w Which) Wants(e *apiv1.EventInfo) bool {
 	switch {
 	case !ok || e.GetActorKind() == wire.ActorKindName(event.ActorUser):
 		return true
-	case kind == event.KindJobStarted, kind == event.KindJobEnded, kind == event.KindJobRequeued, kind == event.KindJobEndRequested:
+	case kind == event.KindJobStarted,
+		kind == event.KindJobEnded,
+		kind == event.KindJobRequeued,
+		kind == event.KindJobEndRequested:
 		return true
 	case kind == event.KindUsageAged, kind == event.KindSharesNoted, kind == event.KindPartitionPut:
 		return kind == event.KindPartitionPut
-	case kind == event.KindNodeRegistered, kind == event.KindNodeStateSet, kind == event.KindNodeAdded, kind == event.KindNodeDeleted,
-		kind == event.KindNodeChanged, kind == event.KindRunFenced, kind == event.KindFenceTried:
+	case kind == event.KindNodeRegistered,
+		kind == event.KindNodeStateSet,
+		kind == event.KindNodeAdded,
+		kind == event.KindNodeDeleted,
+		kind == event.KindNodeChanged,
+		kind == event.KindRunFenced,
+		kind == event.KindFenceTried:
 		return true
 	}
 	switch wire.TopicOf(kind) {
-	case wire.TopicSecret, wire.TopicCluster, wire.TopicPolicy, wire.TopicReservation, wire.TopicPartition:
+	case wire.TopicSecret,
+		wire.TopicCluster,
+		wire.TopicPolicy,
+		wire.TopicReservation,
+		wire.TopicPartition:
 		return true
 	case wire.TopicJob, wire.TopicNode, wire.TopicUse, wire.NumTopics:
 	}
@@ -170,7 +182,14 @@ func (o Origin) FromEvent(e *apiv1.EventInfo) *Record {
 	case wire.ActorKindName(event.ActorNode):
 		record.Host = &named{Name: e.GetActor()}
 	}
-	record.Muster = muster{Actor: e.GetActorKind(), Command: e.GetCommand(), Cause: e.GetCauseSeq(), Job: e.GetJob(), JobUser: e.GetUser(), Account: e.GetAccount()}
+	record.Muster = muster{
+		Actor:   e.GetActorKind(),
+		Command: e.GetCommand(),
+		Cause:   e.GetCauseSeq(),
+		Job:     e.GetJob(),
+		JobUser: e.GetUser(),
+		Account: e.GetAccount(),
+	}
 	if nodes := e.GetNodes(); len(nodes) > 0 {
 		record.Muster.Nodes = hostlist.Fold(nodes)
 	}
@@ -189,9 +208,17 @@ func (o Origin) FromEvent(e *apiv1.EventInfo) *Record {
 }
 
 func (o Origin) newRecord(at time.Time) *Record {
-	record := &Record{Time: at.UTC().Format("2006-01-02T15:04:05.000000000Z"), ECS: schema{ecsVersion},
-		Event:        eventFields{Kind: "event", Module: "muster", Dataset: "muster.audit", Provider: "musterd"},
-		Orchestrator: &orchestrator{Type: "muster", Cluster: named{Name: o.Cluster}}}
+	record := &Record{
+		Time: at.UTC().Format("2006-01-02T15:04:05.000000000Z"),
+		ECS:  schema{ecsVersion},
+		Event: eventFields{
+			Kind:     "event",
+			Module:   "muster",
+			Dataset:  "muster.audit",
+			Provider: "musterd",
+		},
+		Orchestrator: &orchestrator{Type: "muster", Cluster: named{Name: o.Cluster}},
+	}
 	if o.Controller != "" {
 		record.Observer = &named{Name: o.Controller}
 	}
@@ -232,7 +259,11 @@ func classify(kind event.Kind, topic wire.EventTopic) (category, types []string)
 		return []string{"iam"}, []string{"creation"}
 	case event.KindTokenSpent, event.KindCertificateRevoked, event.KindCertificatesDropped:
 		return []string{"iam"}, []string{"deletion"}
-	case event.KindAccountRemoved, event.KindUserRemoved, event.KindAssociationRemoved, event.KindQOSRemoved, event.KindWCKeyRemoved:
+	case event.KindAccountRemoved,
+		event.KindUserRemoved,
+		event.KindAssociationRemoved,
+		event.KindQOSRemoved,
+		event.KindWCKeyRemoved:
 		return []string{"iam"}, []string{"deletion"}
 	}
 	switch topic {
@@ -242,7 +273,11 @@ func classify(kind event.Kind, topic wire.EventTopic) (category, types []string)
 		return []string{"process"}, change
 	case wire.TopicNode:
 		return []string{"host"}, change
-	case wire.TopicCluster, wire.TopicPartition, wire.TopicReservation, wire.TopicUse, wire.NumTopics:
+	case wire.TopicCluster,
+		wire.TopicPartition,
+		wire.TopicReservation,
+		wire.TopicUse,
+		wire.NumTopics:
 	}
 	return []string{"configuration"}, change
 }
@@ -317,7 +352,13 @@ func (r *Record) Line() (string, error) {
 	}
 	short := *r
 	short.Muster.Truncated = true
-	short.Message, short.Event.Reason, short.Muster.Nodes = cut(r.Message), cut(r.Event.Reason), cut(r.Muster.Nodes)
+	short.Message, short.Event.Reason, short.Muster.Nodes = cut(
+		r.Message,
+	), cut(
+		r.Event.Reason,
+	), cut(
+		r.Muster.Nodes,
+	)
 	short.Muster.Fields = map[string]any{}
 	for name, v := range r.Muster.Fields {
 		if text, ok := v.(string); ok {

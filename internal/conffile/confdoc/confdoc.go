@@ -141,7 +141,14 @@ func Markdown(comments Comments) (string, error) {
 		if key.Default == "" && key.Example != "" {
 			text += " As in `" + key.Example + "`."
 		}
-		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", key.Path, strings.ReplaceAll(key.Type, "|", `\|`), value, strings.ReplaceAll(text, "|", `\|`))
+		fmt.Fprintf(
+			&b,
+			"| `%s` | %s | %s | %s |\n",
+			key.Path,
+			strings.ReplaceAll(key.Type, "|", `\|`),
+			value,
+			strings.ReplaceAll(text, "|", `\|`),
+		)
 	}
 	return b.String(), nil
 }

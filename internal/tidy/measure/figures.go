@@ -40,9 +40,11 @@ const definitions = `How each figure is defined (production code only: no tests,
              to avoid, must, never, unless, instead of, without, would, cannot or the like
 `
 
-var reasonWords = regexp.MustCompile(`(?i)\b(because|since|so that|so as to|so it|otherwise|or else|in order to|to avoid|to ensure|to prevent|` +
-	`to keep|must|never|unless|instead of|rather than|without|would|cannot|can't|could|should|need(s|ed)?|therefore|hence|thus|` +
-	`even (if|though|when)|although|reason|why|note that|safe|guarantees?|allows?)\b`)
+var reasonWords = regexp.MustCompile(
+	`(?i)\b(because|since|so that|so as to|so it|otherwise|or else|in order to|to avoid|to ensure|to prevent|` +
+		`to keep|must|never|unless|instead of|rather than|without|would|cannot|can't|could|should|need(s|ed)?|therefore|hence|thus|` +
+		`even (if|though|when)|although|reason|why|note that|safe|guarantees?|allows?)\b`,
+)
 
 // figures are the counts of one package, or of all.
 type figures struct {
@@ -102,7 +104,10 @@ type meter struct {
 
 func (m *meter) noteFinding(kind string, pos token.Pos, detail string) {
 	at := m.fset.Position(pos)
-	m.places = append(m.places, strings.TrimSpace(fmt.Sprintf("%s %s:%d %s", kind, at.Filename, at.Line, detail)))
+	m.places = append(
+		m.places,
+		strings.TrimSpace(fmt.Sprintf("%s %s:%d %s", kind, at.Filename, at.Line, detail)),
+	)
 }
 
 func (m *meter) measureFile(file *tidy.File) {
@@ -374,8 +379,23 @@ func measureSubjects(subjects []string) string {
 
 func (r result) renderTable() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-34s %5s %7s %12s %5s %6s %6s %6s %6s %8s %7s %6s  %s\n", "package", "files", "lines", "up/arrows", "%",
-		"multi", "if=", "ifcall", "cond5", "oneword", "letters", "why", "methods of the largest type")
+	fmt.Fprintf(
+		&b,
+		"%-34s %5s %7s %12s %5s %6s %6s %6s %6s %8s %7s %6s  %s\n",
+		"package",
+		"files",
+		"lines",
+		"up/arrows",
+		"%",
+		"multi",
+		"if=",
+		"ifcall",
+		"cond5",
+		"oneword",
+		"letters",
+		"why",
+		"methods of the largest type",
+	)
 	var all figures
 	all.dir = "in all"
 	packages := slices.Clone(r.packages)
@@ -388,9 +408,29 @@ func (r result) renderTable() string {
 }
 
 func (f figures) row() string {
-	return fmt.Sprintf("%-34s %5d %7d %12s %5.0f %6.2f %6.2f %6d %6.2f %6.0f %% %7.1f %4.1f %%  %s %d\n", f.dir, f.files, f.lines,
-		fmt.Sprintf("%d/%d", f.upward, f.arrows), percent(f.upward, f.arrows), f.perThousand(f.multi), f.perThousand(f.ifAssign), f.ifUnrelated,
-		f.perThousand(f.longCond), percent(f.oneWord, f.functions), ratio(f.letters, f.locals), percent(f.reasons, f.comments), f.largest, f.methods)
+	return fmt.Sprintf(
+		"%-34s %5d %7d %12s %5.0f %6.2f %6.2f %6d %6.2f %6.0f %% %7.1f %4.1f %%  %s %d\n",
+		f.dir,
+		f.files,
+		f.lines,
+		fmt.Sprintf(
+			"%d/%d",
+			f.upward,
+			f.arrows,
+		),
+		percent(f.upward, f.arrows),
+		f.perThousand(f.multi),
+		f.perThousand(f.ifAssign),
+		f.ifUnrelated,
+		f.perThousand(
+			f.longCond,
+		),
+		percent(f.oneWord, f.functions),
+		ratio(f.letters, f.locals),
+		percent(f.reasons, f.comments),
+		f.largest,
+		f.methods,
+	)
 }
 
 func (f *figures) add(p figures) {

@@ -25,7 +25,11 @@ import (
 
 func main() {
 	places := flag.Bool("places", false, "print the place of each finding instead of the table")
-	only := flag.String("package", "", "restrict the output to packages whose folder starts with this")
+	only := flag.String(
+		"package",
+		"",
+		"restrict the output to packages whose folder starts with this",
+	)
 	flag.Parse()
 	root := "."
 	if flag.NArg() > 0 {

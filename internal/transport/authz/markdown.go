@@ -50,7 +50,12 @@ func Methods() []Method {
 }
 
 func describe(of protoreflect.ServiceDescriptor, m protoreflect.MethodDescriptor) Method {
-	out := Method{Service: string(of.Name()), Name: string(m.Name()), SideEffects: true, Transports: []Transport{GRPC}}
+	out := Method{
+		Service:     string(of.Name()),
+		Name:        string(m.Name()),
+		SideEffects: true,
+		Transports:  []Transport{GRPC},
+	}
 	if options, ok := m.Options().(*descriptorpb.MethodOptions); ok {
 		out.SideEffects = options.GetIdempotencyLevel() != descriptorpb.MethodOptions_NO_SIDE_EFFECTS
 	}

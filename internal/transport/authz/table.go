@@ -25,22 +25,48 @@ type grants [numRoles]Grant
 // forUsers is what each user may do with what is his, and coordinators and
 // operators with what is in their care.
 func forUsers() grants {
-	return grants{User: Limited, Coordinator: Limited, Operator: Full, Administrator: Full, Root: Full}
+	return grants{
+		User:          Limited,
+		Coordinator:   Limited,
+		Operator:      Full,
+		Administrator: Full,
+		Root:          Full,
+	}
 }
 
 // forOwners is what concerns the caller's own jobs, whoever he is.
 func forOwners() grants {
-	return grants{User: Limited, Coordinator: Limited, Operator: Limited, Administrator: Limited, Root: Limited}
+	return grants{
+		User:          Limited,
+		Coordinator:   Limited,
+		Operator:      Limited,
+		Administrator: Limited,
+		Root:          Limited,
+	}
 }
 
 // forReaders is what users may look at, as far as PrivateData lets them.
 func forReaders() grants {
-	return grants{RemoteRoot: Limited, User: Limited, Coordinator: Limited, Operator: Full, Administrator: Full, Root: Full}
+	return grants{
+		RemoteRoot:    Limited,
+		User:          Limited,
+		Coordinator:   Limited,
+		Operator:      Full,
+		Administrator: Full,
+		Root:          Full,
+	}
 }
 
 // forAllReaders is what users may look at whatever is private.
 func forAllReaders() grants {
-	return grants{RemoteRoot: Full, User: Full, Coordinator: Full, Operator: Full, Administrator: Full, Root: Full}
+	return grants{
+		RemoteRoot:    Full,
+		User:          Full,
+		Coordinator:   Full,
+		Operator:      Full,
+		Administrator: Full,
+		Root:          Full,
+	}
 }
 
 // forOperators is what another scheduler's helper, which has a user of its own with

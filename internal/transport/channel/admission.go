@@ -24,14 +24,27 @@ type Admission struct {
 
 // Admit returns the identity for one call: the channel's own, or that of the user for whom an authorised channel vouches in the
 // HeaderAttest header. Errors are *status.Error.
-func (a *Admission) Admit(ctx context.Context, channel identity.Identity, header func(key string) (string, bool)) (identity.Identity, error) {
+func (a *Admission) Admit(
+	ctx context.Context,
+	channel identity.Identity,
+	header func(key string) (string, bool),
+) (identity.Identity, error) {
 	if channel.Serial != "" {
 		if a.Revoked != nil && a.Revoked(channel.Serial) {
-			return identity.Nameless(), status.New(status.Unauthenticated, "the certificate of %s (serial %s) is revoked", channel, channel.Serial)
+			return identity.Nameless(), status.New(
+				status.Unauthenticated,
+				"the certificate of %s (serial %s) is revoked",
+				channel,
+				channel.Serial,
+			)
 		}
 		if !a.Now().Before(channel.NotAfter) {
-			return identity.Nameless(), status.New(status.Unauthenticated, "the certificate of %s expired at %s: enrol the host again",
-				channel, channel.NotAfter.UTC().Format(time.RFC3339))
+			return identity.Nameless(), status.New(
+				status.Unauthenticated,
+				"the certificate of %s expired at %s: enrol the host again",
+				channel,
+				channel.NotAfter.UTC().Format(time.RFC3339),
+			)
 		}
 	}
 	text, ok := header(framed.HeaderAttest)
@@ -64,7 +77,12 @@ func parseAttestation(text string) (identity.Attestation, error) {
 	uid, uerr := strconv.ParseUint(u, 10, 32)
 	gid, gerr := strconv.ParseUint(g, 10, 32)
 	if uerr != nil || gerr != nil {
-		return identity.Attestation{}, status.New(status.InvalidArgument, "header %s: %q, want UID:GID", framed.HeaderAttest, text)
+		return identity.Attestation{}, status.New(
+			status.InvalidArgument,
+			"header %s: %q, want UID:GID",
+			framed.HeaderAttest,
+			text,
+		)
 	}
 	return identity.Attestation{UID: uint32(uid), GID: uint32(gid)}, nil
 }

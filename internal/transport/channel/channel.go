@@ -33,7 +33,8 @@ const ALPNGRPC = "h2"
 func IsStandby(err error) bool {
 	const noProtocol = "tls: no application protocol"
 	var refused *net.OpError
-	return errors.As(err, &refused) && refused.Op == "remote error" && refused.Err.Error() == noProtocol
+	return errors.As(err, &refused) && refused.Op == "remote error" &&
+		refused.Err.Error() == noProtocol
 }
 
 // Server authenticates accepted connections.
@@ -87,7 +88,10 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn) (*Conn, error) {
 		return &Conn{Conn: raw, Peer: id, Local: true}, nil
 	}
 	if s.TLS == nil {
-		return nil, fmt.Errorf("connection from %s: only the local socket is served without TLS", raw.RemoteAddr())
+		return nil, fmt.Errorf(
+			"connection from %s: only the local socket is served without TLS",
+			raw.RemoteAddr(),
+		)
 	}
 	secure := tls.Server(raw, s.TLS)
 	if err := secure.HandshakeContext(ctx); err != nil {
@@ -106,7 +110,9 @@ func (s *Server) peer(state tls.ConnectionState) (identity.Identity, error) {
 		return identity.Nameless(), nil
 	}
 	if len(state.VerifiedChains) == 0 {
-		return identity.Nameless(), errors.New("BUG: the TLS configuration let an unverified certificate in")
+		return identity.Nameless(), errors.New(
+			"BUG: the TLS configuration let an unverified certificate in",
+		)
 	}
 	return identity.FromCertificate(state.PeerCertificates[0], s.Cluster)
 }
@@ -150,7 +156,10 @@ func (c *Conn) Detach() (net.Conn, *bufio.Reader) {
 
 // Authenticate is Handshake in the form that serve.Config wants, for listeners that serve the
 // framed protocol alone.
-func (s *Server) Authenticate(ctx context.Context, raw net.Conn) (net.Conn, identity.Identity, error) {
+func (s *Server) Authenticate(
+	ctx context.Context,
+	raw net.Conn,
+) (net.Conn, identity.Identity, error) {
 	conn, err := s.Handshake(ctx, raw)
 	if err != nil {
 		return nil, identity.Nameless(), err

@@ -147,7 +147,13 @@ func (c codec) decodeClaims(raw []byte) (envelope, Claims, error) {
 		return e, claims, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if e.Version < versionPlain || e.Version > Version {
-		return e, claims, fmt.Errorf("%w: version %d, this release reads %d to %d", ErrMalformed, e.Version, versionPlain, Version)
+		return e, claims, fmt.Errorf(
+			"%w: version %d, this release reads %d to %d",
+			ErrMalformed,
+			e.Version,
+			versionPlain,
+			Version,
+		)
 	}
 	if len(e.Signature) != ed25519.SignatureSize {
 		return e, claims, fmt.Errorf("%w: signature of %d bytes", ErrMalformed, len(e.Signature))
@@ -156,7 +162,12 @@ func (c codec) decodeClaims(raw []byte) (envelope, Claims, error) {
 		return e, claims, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	if e.Version != claims.encodingVersion() {
-		return e, claims, fmt.Errorf("%w: version %d with claims of version %d", ErrMalformed, e.Version, claims.encodingVersion())
+		return e, claims, fmt.Errorf(
+			"%w: version %d with claims of version %d",
+			ErrMalformed,
+			e.Version,
+			claims.encodingVersion(),
+		)
 	}
 	return e, claims, c.canonical(raw, e, claims)
 }

@@ -22,13 +22,25 @@ func (k PublicKey) Bytes() []byte {
 // ParsePublicKey is the inverse of Bytes. Errors wrap ErrMalformed.
 func ParsePublicKey(b []byte) (PublicKey, error) {
 	if len(b) != publicSize {
-		return PublicKey{}, fmt.Errorf("%w: a public key of %d bytes, want %d", ErrMalformed, len(b), publicSize)
+		return PublicKey{}, fmt.Errorf(
+			"%w: a public key of %d bytes, want %d",
+			ErrMalformed,
+			len(b),
+			publicSize,
+		)
 	}
 	times := b[ed25519.PublicKeySize:]
 	key := PublicKey{Key: append(ed25519.PublicKey(nil), b[:ed25519.PublicKeySize]...),
-		From: spec.Instant(binary.BigEndian.Uint64(times)), Until: spec.Instant(binary.BigEndian.Uint64(times[8:]))}
+		From: spec.Instant(
+			binary.BigEndian.Uint64(times),
+		), Until: spec.Instant(binary.BigEndian.Uint64(times[8:]))}
 	if key.Until <= key.From {
-		return PublicKey{}, fmt.Errorf("%w: a public key that verifies from %d until %d", ErrMalformed, key.From, key.Until)
+		return PublicKey{}, fmt.Errorf(
+			"%w: a public key that verifies from %d until %d",
+			ErrMalformed,
+			key.From,
+			key.Until,
+		)
 	}
 	return key, nil
 }

@@ -66,7 +66,10 @@ func (r Ring) with(from spec.Instant) (Ring, error) {
 		return Ring{}, fmt.Errorf("make a credential key: %w", err)
 	}
 	keys := append(make([]signingKey, 0, 2), r.keys...)
-	return Ring{keys: append(keys, signingKey{private: private, from: from, until: spec.FarFuture}), codec: r.codec}, nil
+	return Ring{
+		keys:  append(keys, signingKey{private: private, from: from, until: spec.FarFuture}),
+		codec: r.codec,
+	}, nil
 }
 
 // Rotate adds a key that signs from now+lead on, and lets the present one verify for overlap
@@ -103,7 +106,10 @@ func (r Ring) Prune(now spec.Instant) Ring {
 func (r Ring) Public() []PublicKey {
 	out := make([]PublicKey, 0, len(r.keys))
 	for _, k := range r.keys {
-		out = append(out, PublicKey{Key: k.private.Public().(ed25519.PublicKey), From: k.from, Until: k.until})
+		out = append(
+			out,
+			PublicKey{Key: k.private.Public().(ed25519.PublicKey), From: k.from, Until: k.until},
+		)
 	}
 	return out
 }
@@ -121,7 +127,10 @@ func (r Ring) Sign(claims Claims) ([]byte, error) {
 		return nil, fmt.Errorf("sign a credential: no key signs at %d", claims.Issued)
 	}
 	if claims.Expires > key.until {
-		return nil, fmt.Errorf("sign a credential: it would outlive its key: the overlap of the rotation is too short for a life of %d ns", claims.Expires.Sub(claims.Issued))
+		return nil, fmt.Errorf(
+			"sign a credential: it would outlive its key: the overlap of the rotation is too short for a life of %d ns",
+			claims.Expires.Sub(claims.Issued),
+		)
 	}
 	inner, err := r.codec.encodeClaims(claims)
 	if err != nil {
@@ -129,7 +138,12 @@ func (r Ring) Sign(claims Claims) ([]byte, error) {
 	}
 	id := idOf(key.private.Public().(ed25519.PublicKey))
 	version := claims.encodingVersion()
-	e := envelope{Version: version, Key: id, Claims: inner, Signature: ed25519.Sign(key.private, signedBytes(version, id, inner))}
+	e := envelope{
+		Version:   version,
+		Key:       id,
+		Claims:    inner,
+		Signature: ed25519.Sign(key.private, signedBytes(version, id, inner)),
+	}
 	raw, err := r.codec.enc.Marshal(e)
 	if err != nil {
 		return nil, fmt.Errorf("sign a credential: %w", err)
@@ -156,7 +170,11 @@ func NewVerifier(keys []PublicKey) (*Verifier, error) {
 	verifier := &Verifier{keys: make(map[KeyID]PublicKey, len(keys)), codec: c}
 	for _, key := range keys {
 		if len(key.Key) != ed25519.PublicKeySize {
-			return nil, fmt.Errorf("credential key of %d bytes, want %d", len(key.Key), ed25519.PublicKeySize)
+			return nil, fmt.Errorf(
+				"credential key of %d bytes, want %d",
+				len(key.Key),
+				ed25519.PublicKeySize,
+			)
 		}
 		verifier.keys[idOf(key.Key)] = key
 	}
@@ -180,7 +198,12 @@ func (v *Verifier) Verify(raw []byte, now spec.Instant, skew spec.Span) (Claims,
 	}
 	switch {
 	case now.Add(skew) < claims.Issued:
-		return Claims{}, fmt.Errorf("%w: issued at %d, here it is %d: do the clocks agree?", ErrNotYet, claims.Issued, now)
+		return Claims{}, fmt.Errorf(
+			"%w: issued at %d, here it is %d: do the clocks agree?",
+			ErrNotYet,
+			claims.Issued,
+			now,
+		)
 	case now >= claims.Expires.Add(skew):
 		return Claims{}, fmt.Errorf("%w: at %d, here it is %d", ErrExpired, claims.Expires, now)
 	case claims.Issued < key.From || claims.Expires > key.Until:
@@ -217,7 +240,11 @@ func ParseRing(data []byte) (Ring, error) {
 		return Ring{}, fmt.Errorf("credential keys: %w", err)
 	}
 	if f.Format != 1 || len(f.Keys) == 0 || len(f.Keys) > 2 {
-		return Ring{}, fmt.Errorf("credential keys: format %d with %d keys, want format 1 with 1 or 2", f.Format, len(f.Keys))
+		return Ring{}, fmt.Errorf(
+			"credential keys: format %d with %d keys, want format 1 with 1 or 2",
+			f.Format,
+			len(f.Keys),
+		)
 	}
 	c, err := newCodec()
 	if err != nil {
@@ -225,10 +252,14 @@ func ParseRing(data []byte) (Ring, error) {
 	}
 	ring := Ring{codec: c}
 	for i, key := range f.Keys {
-		if len(key.Seed) != ed25519.SeedSize || key.Until <= key.From || i > 0 && key.From < f.Keys[i-1].From {
+		if len(key.Seed) != ed25519.SeedSize || key.Until <= key.From ||
+			i > 0 && key.From < f.Keys[i-1].From {
 			return Ring{}, fmt.Errorf("credential keys: key %d is damaged", i)
 		}
-		ring.keys = append(ring.keys, signingKey{private: ed25519.NewKeyFromSeed(key.Seed), from: key.From, until: key.Until})
+		ring.keys = append(
+			ring.keys,
+			signingKey{private: ed25519.NewKeyFromSeed(key.Seed), from: key.From, until: key.Until},
+		)
 	}
 	return ring, nil
 }

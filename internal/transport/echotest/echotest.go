@@ -45,23 +45,36 @@ type Service struct {
 }
 
 // DoEcho returns its input.
-func (s *Service) DoEcho(_ context.Context, in *wrapperspb.StringValue) (*wrapperspb.StringValue, error) {
+func (s *Service) DoEcho(
+	_ context.Context,
+	in *wrapperspb.StringValue,
+) (*wrapperspb.StringValue, error) {
 	return in, nil
 }
 
 // DoWhoAmI returns who the channel says the caller is.
-func (s *Service) DoWhoAmI(ctx context.Context, _ *wrapperspb.StringValue) (*wrapperspb.StringValue, error) {
+func (s *Service) DoWhoAmI(
+	ctx context.Context,
+	_ *wrapperspb.StringValue,
+) (*wrapperspb.StringValue, error) {
 	return wrapperspb.String(identity.From(ctx).String()), nil
 }
 
 // Refusal is the error of Fail.
 func Refusal() *spec.Error {
-	return &spec.Error{Kind: spec.CodeNodeConfigUnavailable, Prefix: "a line before", Detail: "16 GPUs asked, the largest node has 8",
-		Reason: &spec.Reason{Code: spec.ReasonResources, TRES: "gres/gpu", Limit: 8, Asked: 16}}
+	return &spec.Error{
+		Kind:   spec.CodeNodeConfigUnavailable,
+		Prefix: "a line before",
+		Detail: "16 GPUs asked, the largest node has 8",
+		Reason: &spec.Reason{Code: spec.ReasonResources, TRES: "gres/gpu", Limit: 8, Asked: 16},
+	}
 }
 
 // DoFail returns the error that its input asks for.
-func (s *Service) DoFail(_ context.Context, in *wrapperspb.StringValue) (*wrapperspb.StringValue, error) {
+func (s *Service) DoFail(
+	_ context.Context,
+	in *wrapperspb.StringValue,
+) (*wrapperspb.StringValue, error) {
 	switch in.GetValue() {
 	case "panic":
 		panic("asked for")
@@ -73,7 +86,10 @@ func (s *Service) DoFail(_ context.Context, in *wrapperspb.StringValue) (*wrappe
 }
 
 // DoBlock waits.
-func (s *Service) DoBlock(ctx context.Context, in *wrapperspb.StringValue) (*wrapperspb.StringValue, error) {
+func (s *Service) DoBlock(
+	ctx context.Context,
+	in *wrapperspb.StringValue,
+) (*wrapperspb.StringValue, error) {
 	if s.Blocked != nil {
 		s.Blocked <- struct{}{}
 	}
@@ -116,7 +132,12 @@ func unary(name string, call unaryMethod) grpc.MethodDesc {
 		if interceptor == nil {
 			return run(ctx, in)
 		}
-		return interceptor(ctx, in, &grpc.UnaryServerInfo{Server: srv, FullMethod: "/muster.test.Echo/" + name}, run)
+		return interceptor(
+			ctx,
+			in,
+			&grpc.UnaryServerInfo{Server: srv, FullMethod: "/muster.test.Echo/" + name},
+			run,
+		)
 	}
 	return grpc.MethodDesc{MethodName: name, Handler: handler}
 }
@@ -127,7 +148,10 @@ func Desc() *grpc.ServiceDesc {
 		ServiceName: "muster.test.Echo",
 		HandlerType: (*Server)(nil),
 		Methods: []grpc.MethodDesc{
-			unary("Echo", Server.DoEcho), unary("WhoAmI", Server.DoWhoAmI), unary("Fail", Server.DoFail), unary("Block", Server.DoBlock),
+			unary(
+				"Echo",
+				Server.DoEcho,
+			), unary("WhoAmI", Server.DoWhoAmI), unary("Fail", Server.DoFail), unary("Block", Server.DoBlock),
 		},
 		Streams: []grpc.StreamDesc{{
 			StreamName: "Count", ServerStreams: true,
@@ -173,7 +197,8 @@ func stacks(texts []string) []byte {
 			continue // this one
 		}
 		for _, text := range texts {
-			if bytes.Contains(g, []byte(text)) && !bytes.Contains(g, []byte("testing.(*T).Run")) && !bytes.Contains(g, []byte("testing.(*B).")) {
+			if bytes.Contains(g, []byte(text)) && !bytes.Contains(g, []byte("testing.(*T).Run")) &&
+				!bytes.Contains(g, []byte("testing.(*B).")) {
 				out = append(append(out, g...), '\n', '\n')
 				break
 			}

@@ -90,7 +90,12 @@ type Call struct {
 // Start sends a request and returns without waiting for an answer, so that one goroutine can
 // have many on their way. The caller must receive until the end or Cancel. The deadline of ctx
 // goes with the request; ctx stays the call's.
-func (c *Conn) Start(ctx context.Context, method string, payload []byte, header ...Pair) (*Call, error) {
+func (c *Conn) Start(
+	ctx context.Context,
+	method string,
+	payload []byte,
+	header ...Pair,
+) (*Call, error) {
 	return c.StartFrame(ctx, &Frame{Method: method, Header: header, Payload: payload})
 }
 
@@ -139,11 +144,21 @@ func (c *Conn) writeError(ctx context.Context, err error, begun bool) error {
 	case errors.As(err, &own):
 		return transportError(own.Wire, outcome, "%s", own.Message)
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrEncode):
-		return transportError(status.InvalidArgument, OutcomeNotSent, "the request cannot be sent: %v", err)
+		return transportError(
+			status.InvalidArgument,
+			OutcomeNotSent,
+			"the request cannot be sent: %v",
+			err,
+		)
 	case ctx.Err() != nil:
 		return contextError(ctx, OutcomeNotSent)
 	}
-	return transportError(status.Unavailable, outcome, "the connection broke while the request was sent: %v", err)
+	return transportError(
+		status.Unavailable,
+		outcome,
+		"the connection broke while the request was sent: %v",
+		err,
+	)
 }
 
 // register gives a call its id and counts it in. The writer's lock is held, so ids grow on the
@@ -176,7 +191,12 @@ func (c *Conn) forget(call *Call) bool {
 }
 
 // Invoke makes one call with one answer.
-func (c *Conn) Invoke(ctx context.Context, method string, payload []byte, header ...Pair) ([]byte, error) {
+func (c *Conn) Invoke(
+	ctx context.Context,
+	method string,
+	payload []byte,
+	header ...Pair,
+) ([]byte, error) {
 	call, err := c.Start(ctx, method, payload, header...)
 	if err != nil {
 		return nil, err
@@ -188,14 +208,22 @@ func (c *Conn) Invoke(ctx context.Context, method string, payload []byte, header
 func (k *Call) Wait() ([]byte, error) {
 	answer, err := k.Recv()
 	if errors.Is(err, io.EOF) {
-		return nil, transportError(status.Internal, OutcomeUnknown, "the server ended the call without an answer")
+		return nil, transportError(
+			status.Internal,
+			OutcomeUnknown,
+			"the server ended the call without an answer",
+		)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if _, err := k.Recv(); err == nil {
 		k.Cancel()
-		return nil, transportError(status.Internal, OutcomeUnknown, "the server sent several answers to a call that has one")
+		return nil, transportError(
+			status.Internal,
+			OutcomeUnknown,
+			"the server sent several answers to a call that has one",
+		)
 	} else if !errors.Is(err, io.EOF) {
 		return nil, err
 	}
@@ -292,7 +320,14 @@ func (c *Conn) read() {
 			return
 		}
 		if err := c.handle(&frame); err != nil {
-			c.fail(transportError(status.Internal, OutcomeUnknown, "the server does not speak this protocol: %v", err))
+			c.fail(
+				transportError(
+					status.Internal,
+					OutcomeUnknown,
+					"the server does not speak this protocol: %v",
+					err,
+				),
+			)
 			return
 		}
 	}
@@ -300,10 +335,19 @@ func (c *Conn) read() {
 
 func lost(err error) *StatusError {
 	if errors.Is(err, io.EOF) {
-		return transportError(status.Unavailable, OutcomeUnknown, "the server closed the connection")
+		return transportError(
+			status.Unavailable,
+			OutcomeUnknown,
+			"the server closed the connection",
+		)
 	}
 	if errors.Is(err, ErrProtocol) {
-		return transportError(status.Internal, OutcomeUnknown, "the server does not speak this protocol: %v", err)
+		return transportError(
+			status.Internal,
+			OutcomeUnknown,
+			"the server does not speak this protocol: %v",
+			err,
+		)
 	}
 	return transportError(status.Unavailable, OutcomeUnknown, "the connection broke: %v", err)
 }

@@ -65,7 +65,10 @@ const HeaderAttest = "muster-attest"
 
 // Attest returns the attestation header for a user.
 func Attest(uid, gid uint32) Pair {
-	return Pair{Key: HeaderAttest, Value: strconv.FormatUint(uint64(uid), 10) + ":" + strconv.FormatUint(uint64(gid), 10)}
+	return Pair{
+		Key:   HeaderAttest,
+		Value: strconv.FormatUint(uint64(uid), 10) + ":" + strconv.FormatUint(uint64(gid), 10),
+	}
 }
 
 // StatusError is the error of a call as the server sent it. Read it with errors.As.
@@ -123,8 +126,15 @@ var ErrTooLarge = fmt.Errorf("framed: message exceeds %d MiB", MaxFrame>>20)
 // Append appends the encoded frame, length included, to b. On error b comes back unchanged.
 func Append(b []byte, frame *Frame) ([]byte, error) {
 	start := len(b)
-	if len(frame.Payload) > MaxFrame || len(frame.Method) > MaxMethod || len(frame.Header) > MaxHeaders {
-		return b, fmt.Errorf("%w: payload of %d bytes, method of %d, %d headers", ErrTooLarge, len(frame.Payload), len(frame.Method), len(frame.Header))
+	if len(frame.Payload) > MaxFrame || len(frame.Method) > MaxMethod ||
+		len(frame.Header) > MaxHeaders {
+		return b, fmt.Errorf(
+			"%w: payload of %d bytes, method of %d, %d headers",
+			ErrTooLarge,
+			len(frame.Payload),
+			len(frame.Method),
+			len(frame.Header),
+		)
 	}
 	b = append(b, 0, 0, 0, 0, byte(frame.Kind))
 	b = binary.AppendUvarint(b, frame.ID)
@@ -247,7 +257,8 @@ func (p *parser) request(frame *Frame) {
 
 func (p *parser) uvarint(limit uint64) uint64 {
 	v, n := binary.Uvarint(p.rest)
-	if n <= 0 || v > limit || n > 1 && p.rest[n-1] == 0 { // the last: a longer encoding of the same number
+	if n <= 0 || v > limit ||
+		n > 1 && p.rest[n-1] == 0 { // the last: a longer encoding of the same number
 		p.bad = true
 		return 0
 	}

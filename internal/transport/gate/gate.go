@@ -60,7 +60,13 @@ func New(cfg Config) (*Gate, error) {
 	}
 	gate.relay = relay.New(options)
 	var err error
-	gate.server, err = serve.New(serve.Config{Handler: gate.relay.Handle, Authenticate: (&channel.Server{}).Authenticate, Log: cfg.Log})
+	gate.server, err = serve.New(
+		serve.Config{
+			Handler:      gate.relay.Handle,
+			Authenticate: (&channel.Server{}).Authenticate,
+			Log:          cfg.Log,
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +116,11 @@ const (
 // dial connects to the controller that answered last, or to the next.
 func (g *Gate) dial(ctx context.Context) (net.Conn, error) {
 	if self := g.cfg.Source.Self(); !time.Now().Before(self.NotAfter) {
-		return nil, fmt.Errorf("the certificate of this host expired at %s: enrol it again (`%s` on the controller's host makes the token)",
-			self.NotAfter.Format(time.RFC3339), g.cfg.Enrol)
+		return nil, fmt.Errorf(
+			"the certificate of this host expired at %s: enrol it again (`%s` on the controller's host makes the token)",
+			self.NotAfter.Format(time.RFC3339),
+			g.cfg.Enrol,
+		)
 	}
 	g.mu.Lock()
 	first := g.at
@@ -163,7 +172,15 @@ func (g *Gate) dialOne(ctx context.Context, address string) (net.Conn, error) {
 // Patient dials other hosts, and gives a connection up over which nothing has
 // come for silentAfter.
 func Patient() *net.Dialer {
-	return &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: silentAfter / 2, Interval: silentAfter / 8, Count: 4}, Control: giveUpAfter(silentAfter)}
+	return &net.Dialer{
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable:   true,
+			Idle:     silentAfter / 2,
+			Interval: silentAfter / 8,
+			Count:    4,
+		},
+		Control: giveUpAfter(silentAfter),
+	}
 }
 
 // giveUpAfter has the kernel end a connection whose peer does not acknowledge
@@ -172,7 +189,12 @@ func giveUpAfter(d time.Duration) func(network, address string, c syscall.RawCon
 	return func(_, _ string, c syscall.RawConn) error {
 		var serr error
 		err := c.Control(func(fd uintptr) {
-			serr = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(d/time.Millisecond))
+			serr = unix.SetsockoptInt(
+				int(fd),
+				unix.IPPROTO_TCP,
+				unix.TCP_USER_TIMEOUT,
+				int(d/time.Millisecond),
+			)
 		})
 		return errors.Join(err, serr)
 	}
@@ -185,7 +207,8 @@ func Again(method string, payload []byte) ([]byte, bool) {
 	const submit = "/muster.v1.Cluster/Submit"
 	if method == submit {
 		var req apiv1.SubmitRequest
-		if err := proto.Unmarshal(payload, &req); err != nil || (req.GetRequest() == 0 && !req.GetTestOnly()) {
+		if err := proto.Unmarshal(payload, &req); err != nil ||
+			(req.GetRequest() == 0 && !req.GetTestOnly()) {
 			return nil, false
 		}
 		req.Again = true
@@ -208,5 +231,6 @@ func Again(method string, payload []byte) ([]byte, bool) {
 		return nil, false
 	}
 	options, ok := m.Options().(*descriptorpb.MethodOptions)
-	return payload, ok && options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
+	return payload, ok &&
+		options.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
 }

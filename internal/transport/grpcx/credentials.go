@@ -50,7 +50,12 @@ type serverCredentials struct {
 // newServerCredentials returns the credentials of a server: unix sockets are known by the
 // kernel's credentials, TCP by TLS. A connection has timeout for authentication and its first
 // bytes. Framed clients are handed to sink; nil refuses them.
-func newServerCredentials(ch *channel.Server, sink framedSink, timeout time.Duration, t *table) credentials.TransportCredentials {
+func newServerCredentials(
+	ch *channel.Server,
+	sink framedSink,
+	timeout time.Duration,
+	t *table,
+) credentials.TransportCredentials {
 	return &serverCredentials{channel: ch, sink: sink, timeout: timeout, table: t}
 }
 
@@ -81,7 +86,10 @@ func (s *serverCredentials) ServerHandshake(raw net.Conn) (net.Conn, credentials
 		return nil, nil, err
 	}
 	level := credentials.PrivacyAndIntegrity // a unix socket never leaves the machine
-	return kept, AuthInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: level}, Peer: conn.Peer}, nil
+	return kept, AuthInfo{
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: level},
+		Peer:           conn.Peer,
+	}, nil
 }
 
 // handshake counts a connection over TCP against its address until the peer has
@@ -115,7 +123,11 @@ func (s *serverCredentials) dispatch(c *channel.Conn) error {
 }
 
 // ClientHandshake implements credentials.TransportCredentials; these credentials are a server's.
-func (s *serverCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (s *serverCredentials) ClientHandshake(
+	context.Context,
+	string,
+	net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	return nil, nil, errors.New("BUG: a server's credentials were given to a client")
 }
 
@@ -150,8 +162,14 @@ func NewTLSCredentials(config func() *tls.Config) credentials.TransportCredentia
 //
 // The authority plays no part: grpc-go's own TLS credentials would put it in the place of the
 // configuration's server name.
-func (c clientCredentials) ClientHandshake(ctx context.Context, _ string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	info := AuthInfo{CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity}}
+func (c clientCredentials) ClientHandshake(
+	ctx context.Context,
+	_ string,
+	raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
+	info := AuthInfo{
+		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
+	}
 	if c.config == nil {
 		if _, ok := raw.(*net.UnixConn); !ok {
 			return nil, nil, errors.New("only the local socket may be used without TLS")

@@ -22,23 +22,49 @@ func DialUnix(path string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", path)
 	}
-	return newClient("passthrough:///localhost", NewLocalCredentials(), append([]grpc.DialOption{grpc.WithContextDialer(dial)}, more...))
+	return newClient(
+		"passthrough:///localhost",
+		NewLocalCredentials(),
+		append([]grpc.DialOption{grpc.WithContextDialer(dial)}, more...),
+	)
 }
 
 // DialTLS makes a client of a TCP address (host:port). config makes the TLS configuration of each connection; see mtls.Source.Client.
-func DialTLS(address string, config func() *tls.Config, more ...grpc.DialOption) (*grpc.ClientConn, error) {
+func DialTLS(
+	address string,
+	config func() *tls.Config,
+	more ...grpc.DialOption,
+) (*grpc.ClientConn, error) {
 	return newClient("passthrough:///"+address, NewTLSCredentials(config), more)
 }
 
-func newClient(target string, creds credentials.TransportCredentials, more []grpc.DialOption) (*grpc.ClientConn, error) {
+func newClient(
+	target string,
+	creds credentials.TransportCredentials,
+	more []grpc.DialOption,
+) (*grpc.ClientConn, error) {
 	options := append([]grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithChainUnaryInterceptor(unaryClientErrors),
 		grpc.WithChainStreamInterceptor(streamClientErrors),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxMessage), grpc.MaxCallSendMsgSize(MaxMessage)),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingEvery, Timeout: pingPatience, PermitWithoutStream: true}),
+		grpc.WithDefaultCallOptions(
+			grpc.MaxCallRecvMsgSize(MaxMessage),
+			grpc.MaxCallSendMsgSize(MaxMessage),
+		),
+		grpc.WithKeepaliveParams(
+			keepalive.ClientParameters{
+				Time:                pingEvery,
+				Timeout:             pingPatience,
+				PermitWithoutStream: true,
+			},
+		),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 5 * time.Second,
-			Backoff: backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: 5 * time.Second}}),
+			Backoff: backoff.Config{
+				BaseDelay:  100 * time.Millisecond,
+				Multiplier: 1.6,
+				Jitter:     0.2,
+				MaxDelay:   5 * time.Second,
+			}}),
 		grpc.WithInitialWindowSize(windowSize), grpc.WithInitialConnWindowSize(4 * windowSize),
 		grpc.WithMaxHeaderListSize(maxHeaderList),
 		grpc.WithDisableServiceConfig(),

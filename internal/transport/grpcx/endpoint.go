@@ -68,31 +68,62 @@ func NewEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 		cfg.Log = slog.Default()
 	}
 	if cfg.Table == nil {
-		cfg.Table = limit.New(limit.Config{UserConnections: cfg.Limits.ConnsPerPeer, MachineConnections: cfg.Limits.ConnsPerPeer}, time.Now)
+		cfg.Table = limit.New(
+			limit.Config{
+				UserConnections:    cfg.Limits.ConnsPerPeer,
+				MachineConnections: cfg.Limits.ConnsPerPeer,
+			},
+			time.Now,
+		)
 	}
 	registry := server.NewRegistry(cfg.Unary, cfg.Stream)
-	fs, err := serve.New(serve.Config{Handler: registry.Handle, Authenticate: cfg.Channel.Authenticate, Admit: cfg.Admit, Refused: cfg.Refused,
-		Errors: cfg.Errors, Limits: cfg.Limits, Table: cfg.Table, Log: cfg.Log})
+	fs, err := serve.New(
+		serve.Config{
+			Handler:      registry.Handle,
+			Authenticate: cfg.Channel.Authenticate,
+			Admit:        cfg.Admit,
+			Refused:      cfg.Refused,
+			Errors:       cfg.Errors,
+			Limits:       cfg.Limits,
+			Table:        cfg.Table,
+			Log:          cfg.Log,
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
 	conns := newTable(cfg.Table)
 	creds := newServerCredentials(cfg.Channel, fs.ServeConn, handshakeTimeout, conns)
-	g := guard{admit: cfg.Admit, refused: cfg.Refused, table: cfg.Errors, limits: cfg.Table, log: cfg.Log}
+	g := guard{
+		admit:   cfg.Admit,
+		refused: cfg.Refused,
+		table:   cfg.Errors,
+		limits:  cfg.Table,
+		log:     cfg.Log,
+	}
 	options := append([]grpc.ServerOption{
 		grpc.Creds(creds),
-		grpc.ChainUnaryInterceptor(append([]grpc.UnaryServerInterceptor{g.interceptUnary}, cfg.Unary...)...),
-		grpc.ChainStreamInterceptor(append([]grpc.StreamServerInterceptor{g.interceptStream}, cfg.Stream...)...),
+		grpc.ChainUnaryInterceptor(
+			append([]grpc.UnaryServerInterceptor{g.interceptUnary}, cfg.Unary...)...),
+		grpc.ChainStreamInterceptor(
+			append([]grpc.StreamServerInterceptor{g.interceptStream}, cfg.Stream...)...),
 		grpc.MaxRecvMsgSize(MaxMessage), grpc.MaxSendMsgSize(MaxMessage),
 		grpc.MaxConcurrentStreams(maxStreams), grpc.MaxHeaderListSize(maxHeaderList),
 		grpc.InitialWindowSize(windowSize), grpc.InitialConnWindowSize(4 * windowSize),
 		grpc.ConnectionTimeout(2 * handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: pingEvery, Timeout: pingPatience}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: fastestPing, PermitWithoutStream: true}),
+		grpc.KeepaliveEnforcementPolicy(
+			keepalive.EnforcementPolicy{MinTime: fastestPing, PermitWithoutStream: true},
+		),
 		grpc.WaitForHandlers(true),
 		grpc.InTapHandle(g.refuseEarly),
 	}, cfg.Options...)
-	return &Endpoint{grpc: grpc.NewServer(options...), framed: fs, registry: registry, conns: conns}, nil
+	return &Endpoint{
+		grpc:     grpc.NewServer(options...),
+		framed:   fs,
+		registry: registry,
+		conns:    conns,
+	}, nil
 }
 
 // RegisterService implements grpc.ServiceRegistrar: generated RegisterXServer functions take an

@@ -89,11 +89,30 @@ func headerOf(ctx context.Context) func(string) (string, bool) {
 }
 
 func (g guard) recovered(ctx context.Context, method string, p any) error {
-	g.log.Error("handler panicked", "method", method, "peer", channelPeer(ctx).String(), "panic", p, "stack", string(debug.Stack()))
-	return status.New(status.Internal, "%s: internal error; the server's log has the details", method)
+	g.log.Error(
+		"handler panicked",
+		"method",
+		method,
+		"peer",
+		channelPeer(ctx).String(),
+		"panic",
+		p,
+		"stack",
+		string(debug.Stack()),
+	)
+	return status.New(
+		status.Internal,
+		"%s: internal error; the server's log has the details",
+		method,
+	)
 }
 
-func (g guard) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (resp any, err error) {
+func (g guard) interceptUnary(
+	ctx context.Context,
+	req any,
+	info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler,
+) (resp any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = g.recovered(ctx, info.FullMethod, p)
@@ -107,7 +126,12 @@ func (g guard) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServ
 	return handler(inner, req)
 }
 
-func (g guard) interceptStream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+func (g guard) interceptStream(
+	srv any,
+	ss grpc.ServerStream,
+	info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler,
+) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = g.recovered(ss.Context(), info.FullMethod, p)

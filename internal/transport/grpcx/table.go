@@ -62,7 +62,9 @@ func (t *table) trackConn(conn *channel.Conn) (*tracked, error) {
 }
 
 // errUnfinished is wrapped by what ends a connection for its unfinished messages.
-var errUnfinished = errors.New("the requests on this connection that are not complete exceed a limit")
+var errUnfinished = errors.New(
+	"the requests on this connection that are not complete exceed a limit",
+)
 
 // Read reads for gRPC and counts what it reads. gRPC itself bounds one message
 // and not the messages of one connection, nor how long they take.

@@ -32,15 +32,29 @@ func (n Name) URI() (*url.URL, error) {
 		return nil, fmt.Errorf("%w: role %s has no certificate", ErrCertificate, n.Role)
 	}
 	if !plain(n.Cluster) || !plain(n.Name) {
-		return nil, fmt.Errorf("%w: cluster %q, name %q: use letters, digits, '.', '_', '-'", ErrCertificate, n.Cluster, n.Name)
+		return nil, fmt.Errorf(
+			"%w: cluster %q, name %q: use letters, digits, '.', '_', '-'",
+			ErrCertificate,
+			n.Cluster,
+			n.Name,
+		)
 	}
-	return &url.URL{Scheme: Scheme, Host: n.Cluster, Path: "/" + n.Role.String() + "/" + n.Name}, nil
+	return &url.URL{
+		Scheme: Scheme,
+		Host:   n.Cluster,
+		Path:   "/" + n.Role.String() + "/" + n.Name,
+	}, nil
 }
 
 func plain(s string) bool {
 	for _, c := range []byte(s) {
 		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+		case 'a' <= c && c <= 'z',
+			'A' <= c && c <= 'Z',
+			'0' <= c && c <= '9',
+			c == '.',
+			c == '_',
+			c == '-':
 		default:
 			return false
 		}
@@ -52,7 +66,12 @@ func plain(s string) bool {
 func ParseURI(u *url.URL) (Name, error) {
 	parts := strings.Split(u.Path, "/")
 	if u.Scheme != Scheme || len(parts) != 3 || parts[0] != "" {
-		return Name{}, fmt.Errorf("%w: %q is not %s://cluster/role/name", ErrCertificate, u.Redacted(), Scheme)
+		return Name{}, fmt.Errorf(
+			"%w: %q is not %s://cluster/role/name",
+			ErrCertificate,
+			u.Redacted(),
+			Scheme,
+		)
 	}
 	name := Name{Cluster: u.Host, Name: parts[2]}
 	for _, k := range []Kind{Agent, Login, Controller, Admin} {
@@ -90,9 +109,21 @@ func FromCertificate(cert *x509.Certificate, cluster string) (Identity, error) {
 		return Nameless(), fmt.Errorf("%w: %d %s URIs in it, want 1", ErrCertificate, found, Scheme)
 	}
 	if name.Cluster != cluster {
-		return Nameless(), fmt.Errorf("%w: it is of cluster %q, this is %q", ErrCertificate, name.Cluster, cluster)
+		return Nameless(), fmt.Errorf(
+			"%w: it is of cluster %q, this is %q",
+			ErrCertificate,
+			name.Cluster,
+			cluster,
+		)
 	}
-	identity := Identity{Kind: name.Role, UID: NoID, GID: NoID, Cluster: name.Cluster, Serial: cert.SerialNumber.Text(16), NotAfter: cert.NotAfter}
+	identity := Identity{
+		Kind:     name.Role,
+		UID:      NoID,
+		GID:      NoID,
+		Cluster:  name.Cluster,
+		Serial:   cert.SerialNumber.Text(16),
+		NotAfter: cert.NotAfter,
+	}
 	if name.Role == Admin {
 		identity.User = name.Name
 	} else {

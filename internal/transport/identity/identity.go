@@ -31,7 +31,15 @@ const (
 
 // String returns the kind's name in lower case.
 func (k Kind) String() string {
-	names := [...]string{"anonymous", "local-user", "attested-user", "agent", "login", "controller", "admin"}
+	names := [...]string{
+		"anonymous",
+		"local-user",
+		"attested-user",
+		"agent",
+		"login",
+		"controller",
+		"admin",
+	}
 	if int(k) < len(names) {
 		return names[k]
 	}
@@ -159,7 +167,15 @@ func (id Identity) AttestLocal(attestation Attestation) (Identity, error) {
 	if id.Kind != Controller || attestation.UID == NoID || attestation.GID == NoID {
 		return Nameless(), fmt.Errorf("%s: uid %d: %w", id, attestation.UID, ErrMayNotAttest)
 	}
-	return Identity{Kind: LocalUser, UID: attestation.UID, GID: attestation.GID, Node: id.Node, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}, nil
+	return Identity{
+		Kind:     LocalUser,
+		UID:      attestation.UID,
+		GID:      attestation.GID,
+		Node:     id.Node,
+		Cluster:  id.Cluster,
+		Serial:   id.Serial,
+		NotAfter: id.NotAfter,
+	}, nil
 }
 
 // Attest returns the identity of the user for whom the channel id vouches. A login host may
@@ -168,12 +184,25 @@ func (id Identity) AttestLocal(attestation Attestation) (Identity, error) {
 // attested: the controller looks it up itself. User is left empty for the caller to fill in.
 func (id Identity) Attest(attestation Attestation, there JobThere) (Identity, error) {
 	if id.Kind != Login && id.Kind != Agent {
-		return Nameless(), fmt.Errorf("%s: only login hosts and nodes attest users: %w", id, ErrMayNotAttest)
+		return Nameless(), fmt.Errorf(
+			"%s: only login hosts and nodes attest users: %w",
+			id,
+			ErrMayNotAttest,
+		)
 	}
 	if attestation.UID == NoID || attestation.GID == NoID {
 		return Nameless(), fmt.Errorf("%s attests an impossible id: %w", id, ErrMayNotAttest)
 	}
-	out := Identity{Kind: AttestedUser, UID: attestation.UID, GID: attestation.GID, Node: id.Node, By: id.Kind, Cluster: id.Cluster, Serial: id.Serial, NotAfter: id.NotAfter}
+	out := Identity{
+		Kind:     AttestedUser,
+		UID:      attestation.UID,
+		GID:      attestation.GID,
+		Node:     id.Node,
+		By:       id.Kind,
+		Cluster:  id.Cluster,
+		Serial:   id.Serial,
+		NotAfter: id.NotAfter,
+	}
 	if attestation.UID == 0 {
 		out.UID = Nobody
 		out.GID = Nobody
@@ -186,7 +215,12 @@ func (id Identity) Attest(attestation Attestation, there JobThere) (Identity, er
 			out.GID, ok = there(id.Node, attestation)
 		}
 		if !ok {
-			return Nameless(), fmt.Errorf("%s: uid %d has no job on that node, and a compute node speaks only for users who have: %w", id, attestation.UID, ErrMayNotAttest)
+			return Nameless(), fmt.Errorf(
+				"%s: uid %d has no job on that node, and a compute node speaks only for users who have: %w",
+				id,
+				attestation.UID,
+				ErrMayNotAttest,
+			)
 		}
 	}
 	if out.GID == 0 {

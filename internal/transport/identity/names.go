@@ -62,7 +62,8 @@ func (p Passwd) getent(ctx context.Context, uid uint32) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, p.Getent, "passwd", strconv.FormatUint(uint64(uid), 10)).Output()
+	out, err := exec.CommandContext(ctx, p.Getent, "passwd", strconv.FormatUint(uint64(uid), 10)).
+		Output()
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -121,7 +122,14 @@ func NewCache(from Resolver, max int, ttl time.Duration, now func() time.Time) *
 	if ttl <= 0 {
 		ttl = time.Minute
 	}
-	return &Cache{from: from, max: max, ttl: ttl, now: now, byUID: make(map[uint32]*list.Element), order: list.New()}
+	return &Cache{
+		from:  from,
+		max:   max,
+		ttl:   ttl,
+		now:   now,
+		byUID: make(map[uint32]*list.Element),
+		order: list.New(),
+	}
 }
 
 // UserName implements Resolver.

@@ -36,9 +36,17 @@ func FromPeer(ctx context.Context, conn syscall.Conn, names Resolver) (Identity,
 		return Nameless(), fmt.Errorf("peer credentials: %w", err)
 	}
 	if cred.Uid == NoID {
-		return Nameless(), errors.New("peer credentials: the peer has none (a socket pair or an unmapped namespace)")
+		return Nameless(), errors.New(
+			"peer credentials: the peer has none (a socket pair or an unmapped namespace)",
+		)
 	}
-	identity := Identity{Kind: LocalUser, UID: cred.Uid, GID: cred.Gid, PID: cred.Pid, Groups: groups}
+	identity := Identity{
+		Kind:   LocalUser,
+		UID:    cred.Uid,
+		GID:    cred.Gid,
+		PID:    cred.Pid,
+		Groups: groups,
+	}
 	if names != nil {
 		if name, err := names.UserName(ctx, identity.UID); err == nil {
 			identity.User = name
@@ -52,8 +60,15 @@ func peerGroups(fd uintptr) ([]uint32, error) {
 	for room := 64; ; {
 		groups := make([]uint32, room)
 		size := uint32(4 * room)
-		_, _, errno := syscall.Syscall6(syscall.SYS_GETSOCKOPT, fd, syscall.SOL_SOCKET, soPeerGroups,
-			uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0)
+		_, _, errno := syscall.Syscall6(
+			syscall.SYS_GETSOCKOPT,
+			fd,
+			syscall.SOL_SOCKET,
+			soPeerGroups,
+			uintptr(unsafe.Pointer(&groups[0])),
+			uintptr(unsafe.Pointer(&size)),
+			0,
+		)
 		switch {
 		case errno == 0:
 			return groups[:size/4], nil

@@ -74,8 +74,12 @@ func Read(path string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: not a regular file", path)
 	}
 	if perm := info.Mode().Perm(); perm&0o077 != 0 {
-		return nil, fmt.Errorf("%s: %w (mode %04o): run chmod 600 on it, and replace the key if others may have read it",
-			path, ErrExposed, perm)
+		return nil, fmt.Errorf(
+			"%s: %w (mode %04o): run chmod 600 on it, and replace the key if others may have read it",
+			path,
+			ErrExposed,
+			perm,
+		)
 	}
 	return readAll(f, path)
 }

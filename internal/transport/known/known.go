@@ -80,7 +80,9 @@ func (c *Codec) submission(data []byte, m *apiv1.SubmitRequest) error {
 			break
 		}
 		end := at + n + size
-		if content := number == fieldScript || number == fieldEnvironment; content && kind == protowire.BytesType && !came[number] {
+		if content := number == fieldScript || number == fieldEnvironment; content &&
+			kind == protowire.BytesType &&
+			!came[number] {
 			came[number] = true
 			if blob := c.blob(data[at+n : end]); blob != nil {
 				if err := merge(data[from:at], m); err != nil {

@@ -160,22 +160,45 @@ type Party struct {
 func (t *Table) PartyOf(id identity.Identity, from net.Addr) Party {
 	switch id.Kind {
 	case identity.Anonymous:
-		return Party{key: "address:" + hostOf(from), connections: t.cfg.AddressConnections, bytes: t.cfg.UserBytes, reason: Anonymous, limited: true}
+		return Party{
+			key:         "address:" + hostOf(from),
+			connections: t.cfg.AddressConnections,
+			bytes:       t.cfg.UserBytes,
+			reason:      Anonymous,
+			limited:     true,
+		}
 	case identity.LocalUser:
 		if id.UID == 0 || id.UID == t.cfg.Self {
-			return Party{key: id.Key(), connections: t.cfg.MachineConnections, bytes: t.cfg.MachineBytes}
+			return Party{
+				key:         id.Key(),
+				connections: t.cfg.MachineConnections,
+				bytes:       t.cfg.MachineBytes,
+			}
 		}
 	case identity.AttestedUser:
 	default:
-		return Party{key: id.Key(), connections: t.cfg.MachineConnections, bytes: t.cfg.MachineBytes}
+		return Party{
+			key:         id.Key(),
+			connections: t.cfg.MachineConnections,
+			bytes:       t.cfg.MachineBytes,
+		}
 	}
-	return Party{key: id.Key(), connections: t.cfg.UserConnections, bytes: t.cfg.UserBytes, limited: true}
+	return Party{
+		key:         id.Key(),
+		connections: t.cfg.UserConnections,
+		bytes:       t.cfg.UserBytes,
+		limited:     true,
+	}
 }
 
 // HandshakeOf is the party of a connection whose peer has still to prove who he
 // is.
 func (t *Table) HandshakeOf(from net.Addr) Party {
-	return Party{key: "handshake:" + hostOf(from), connections: t.cfg.AddressConnections, reason: Anonymous}
+	return Party{
+		key:         "handshake:" + hostOf(from),
+		connections: t.cfg.AddressConnections,
+		reason:      Anonymous,
+	}
 }
 
 // hostOf is an address without its port.

@@ -116,7 +116,13 @@ func (m *Meter) begin() {
 	if m.streams[id] == nil {
 		m.streams[id] = &stream{}
 	}
-	m.data = &frame{of: m.streams[id], id: id, ends: flags&flagEnd != 0, padded: flags&flagPadded != 0, left: length}
+	m.data = &frame{
+		of:     m.streams[id],
+		id:     id,
+		ends:   flags&flagEnd != 0,
+		padded: flags&flagPadded != 0,
+		left:   length,
+	}
 	m.finish()
 }
 

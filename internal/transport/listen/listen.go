@@ -36,7 +36,11 @@ type UnixListener struct {
 func Unix(path string, perm fs.FileMode) (*UnixListener, error) {
 	temporary := path + ".new"
 	if len(temporary) > maxSocketPath {
-		return nil, fmt.Errorf("socket %s: the path is longer than the %d characters that unix sockets allow", path, maxSocketPath-len(".new"))
+		return nil, fmt.Errorf(
+			"socket %s: the path is longer than the %d characters that unix sockets allow",
+			path,
+			maxSocketPath-len(".new"),
+		)
 	}
 	lock, err := lockFile(path)
 	if err != nil {
@@ -67,7 +71,10 @@ func bind(path, temporary string, perm fs.FileMode) (*net.UnixListener, error) {
 	}
 	if err != nil {
 		l.Close()
-		return nil, errors.Join(fmt.Errorf("listen on socket %s: %w", path, err), os.Remove(temporary))
+		return nil, errors.Join(
+			fmt.Errorf("listen on socket %s: %w", path, err),
+			os.Remove(temporary),
+		)
 	}
 	return l, nil
 }
@@ -87,7 +94,11 @@ func removeSocket(path string) error {
 }
 
 func lockFile(path string) (*os.File, error) {
-	lock, err := os.OpenFile(path+".lock", os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o600)
+	lock, err := os.OpenFile(
+		path+".lock",
+		os.O_CREATE|os.O_RDWR|syscall.O_CLOEXEC|syscall.O_NOFOLLOW,
+		0o600,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("listen on socket %s: %w", path, err)
 	}

@@ -108,7 +108,10 @@ func (d *Door) admit(raw net.Conn) {
 	defer d.cfg.Limits.Disconnect(address)
 	ctx, cancel := context.WithTimeout(context.Background(), handshakePatience)
 	defer cancel()
-	server := &channel.Server{TLS: d.cfg.Certificates.Server(false, d.protocols()...), Cluster: d.cfg.Cluster}
+	server := &channel.Server{
+		TLS:     d.cfg.Certificates.Server(false, d.protocols()...),
+		Cluster: d.cfg.Cluster,
+	}
 	conn, err := server.Handshake(ctx, raw)
 	if err != nil {
 		d.cfg.Log.Debug("a connection was refused", "error", err)
@@ -117,7 +120,13 @@ func (d *Door) admit(raw net.Conn) {
 	protocol := conn.ALPN()
 	between := protocol == ALPNAsk || protocol == ALPNLog
 	if between && conn.Peer.Kind != identity.Controller {
-		d.cfg.Log.Warn("only controllers may speak to a controller in this way", "who", conn.Peer, "protocol", protocol)
+		d.cfg.Log.Warn(
+			"only controllers may speak to a controller in this way",
+			"who",
+			conn.Peer,
+			"protocol",
+			protocol,
+		)
 		conn.Close()
 		return
 	}

@@ -104,7 +104,11 @@ func (s *Source) Server(requireCert bool, protocols ...string) *tls.Config {
 			VerifyConnection: func(state tls.ConnectionState) error { return s.check(state, nil) },
 		}, nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS13, GetConfigForClient: fresh, NextProtos: protocols}
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		GetConfigForClient: fresh,
+		NextProtos:         protocols,
+	}
 }
 
 // Client returns the configuration of one connection to a server that is dialled as serverName
@@ -137,7 +141,11 @@ func (s *Source) check(state tls.ConnectionState, role *identity.Kind) error {
 }
 
 // Secure returns the function that a framed client's Target wants.
-func (s *Source) Secure(serverName string, role identity.Kind, protocol string) func(context.Context, net.Conn) (net.Conn, error) {
+func (s *Source) Secure(
+	serverName string,
+	role identity.Kind,
+	protocol string,
+) func(context.Context, net.Conn) (net.Conn, error) {
 	return func(ctx context.Context, plain net.Conn) (net.Conn, error) {
 		return handshake(ctx, plain, s.Client(serverName, role, protocol))
 	}

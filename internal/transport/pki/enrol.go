@@ -21,8 +21,10 @@ var (
 	ErrTokenExpired   = errors.New("enrolment token has expired")
 	ErrTokenUsed      = errors.New("enrolment token was used already")
 	ErrWrongNode      = errors.New("enrolment token is for another host")
-	ErrNotRenewable   = errors.New("only a node or login host with a valid certificate can renew it, and only its own")
-	ErrRevoked        = errors.New("certificate is revoked")
+	ErrNotRenewable   = errors.New(
+		"only a node or login host with a valid certificate can renew it, and only its own",
+	)
+	ErrRevoked = errors.New("certificate is revoked")
 )
 
 // Hash is a SHA-256.
@@ -54,7 +56,12 @@ const tokenPrefix = "muster1"
 
 // NewToken makes a token for one host. The text is for the host (256 random bits and the
 // authority's pin, about 100 characters without spaces), the record for the store.
-func NewToken(ca *CA, role identity.Kind, node string, expires time.Time) (text string, record Token, err error) {
+func NewToken(
+	ca *CA,
+	role identity.Kind,
+	node string,
+	expires time.Time,
+) (text string, record Token, err error) {
 	if role != identity.Agent && role != identity.Login {
 		return "", Token{}, fmt.Errorf("tokens enrol nodes and login hosts, not role %s", role)
 	}
@@ -66,8 +73,20 @@ func NewToken(ca *CA, role identity.Kind, node string, expires time.Time) (text 
 		return "", Token{}, fmt.Errorf("make a token: %w", err)
 	}
 	pin := ca.Pin()
-	text = strings.Join([]string{tokenPrefix, base64.RawURLEncoding.EncodeToString(secret[:]), base64.RawURLEncoding.EncodeToString(pin[:])}, ".")
-	return text, Token{Hash: sha256.Sum256(secret[:]), Role: role, Node: node, Expires: expires}, nil
+	text = strings.Join(
+		[]string{
+			tokenPrefix,
+			base64.RawURLEncoding.EncodeToString(secret[:]),
+			base64.RawURLEncoding.EncodeToString(pin[:]),
+		},
+		".",
+	)
+	return text, Token{
+		Hash:    sha256.Sum256(secret[:]),
+		Role:    role,
+		Node:    node,
+		Expires: expires,
+	}, nil
 }
 
 // ParseToken returns the hash of a token's secret and the pin of the authority it belongs to.
@@ -75,7 +94,11 @@ func NewToken(ca *CA, role identity.Kind, node string, expires time.Time) (text 
 func ParseToken(text string) (secret, pin Hash, err error) {
 	parts := strings.Split(strings.TrimSpace(text), ".")
 	if len(parts) != 3 || parts[0] != tokenPrefix {
-		return Hash{}, Hash{}, fmt.Errorf("%w: it should begin with %q", ErrTokenMalformed, tokenPrefix+".")
+		return Hash{}, Hash{}, fmt.Errorf(
+			"%w: it should begin with %q",
+			ErrTokenMalformed,
+			tokenPrefix+".",
+		)
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(parts[1])
 	if err != nil || len(raw) != 32 {
@@ -101,7 +124,13 @@ type Issued struct {
 // is spent; the token is spent, durably, before the certificate exists. A host that lost the
 // answer asks again with the same request and token while the token has not expired; with any
 // other key the token is used up.
-func Enrol(ctx context.Context, ca *CA, store TokenStore, ask Request, now time.Time) (Issued, error) {
+func Enrol(
+	ctx context.Context,
+	ca *CA,
+	store TokenStore,
+	ask Request,
+	now time.Time,
+) (Issued, error) {
 	secret, _, err := ParseToken(ask.Token)
 	if err != nil {
 		return Issued{}, err
@@ -122,11 +151,25 @@ func Enrol(ctx context.Context, ca *CA, store TokenStore, ask Request, now time.
 	case token.Hash != secret:
 		return Issued{}, fmt.Errorf("enrol %s: %w", ask.Node, ErrTokenUnknown)
 	case token.Node != ask.Node || csr.Subject.CommonName != ask.Node:
-		return Issued{}, fmt.Errorf("enrol %q with a request for %q: %w", ask.Node, csr.Subject.CommonName, ErrWrongNode)
+		return Issued{}, fmt.Errorf(
+			"enrol %q with a request for %q: %w",
+			ask.Node,
+			csr.Subject.CommonName,
+			ErrWrongNode,
+		)
 	case !now.Before(token.Expires):
-		return Issued{}, fmt.Errorf("enrol %s: %w (at %s): make a new one", ask.Node, ErrTokenExpired, token.Expires.UTC().Format(time.RFC3339))
+		return Issued{}, fmt.Errorf(
+			"enrol %s: %w (at %s): make a new one",
+			ask.Node,
+			ErrTokenExpired,
+			token.Expires.UTC().Format(time.RFC3339),
+		)
 	case token.Spent() && token.UsedBy != key:
-		return Issued{}, fmt.Errorf("enrol %s: %w: make a new one, and find out who used it if you did not", ask.Node, ErrTokenUsed)
+		return Issued{}, fmt.Errorf(
+			"enrol %s: %w: make a new one, and find out who used it if you did not",
+			ask.Node,
+			ErrTokenUsed,
+		)
 	}
 	if err := store.Spend(ctx, secret, key); err != nil {
 		return Issued{}, fmt.Errorf("enrol %s: %w", ask.Node, err)
@@ -143,9 +186,16 @@ type Request struct {
 
 // Renew makes the next certificate of a node or login host. channel is the identity of the TLS
 // connection on which the request came, whose certificate is still valid; revoked may be nil.
-func Renew(ca *CA, channel identity.Identity, csrPEM []byte, revoked func(serial string) bool, now time.Time) (Issued, error) {
+func Renew(
+	ca *CA,
+	channel identity.Identity,
+	csrPEM []byte,
+	revoked func(serial string) bool,
+	now time.Time,
+) (Issued, error) {
 	valid := channel.Kind == identity.Agent || channel.Kind == identity.Login
-	if !valid || channel.Cluster != ca.cluster || channel.Serial == "" || !now.Before(channel.NotAfter) {
+	if !valid || channel.Cluster != ca.cluster || channel.Serial == "" ||
+		!now.Before(channel.NotAfter) {
 		return Issued{}, fmt.Errorf("renew for %s: %w", channel, ErrNotRenewable)
 	}
 	if revoked != nil && revoked(channel.Serial) {
@@ -156,7 +206,12 @@ func Renew(ca *CA, channel identity.Identity, csrPEM []byte, revoked func(serial
 		return Issued{}, err
 	}
 	if csr.Subject.CommonName != channel.Node {
-		return Issued{}, fmt.Errorf("renew for %s, request for %q: %w", channel, csr.Subject.CommonName, ErrNotRenewable)
+		return Issued{}, fmt.Errorf(
+			"renew for %s, request for %q: %w",
+			channel,
+			csr.Subject.CommonName,
+			ErrNotRenewable,
+		)
 	}
 	return issue(ca, Holder{Role: channel.Kind, Name: channel.Node}, csrPEM, now)
 }
@@ -166,7 +221,13 @@ func issue(ca *CA, holder Holder, csrPEM []byte, now time.Time) (Issued, error) 
 	if err != nil {
 		return Issued{}, err
 	}
-	return Issued{Role: holder.Role, Node: holder.Name, CertPEM: certPEM, Serial: cert.SerialNumber.Text(16), NotAfter: cert.NotAfter}, nil
+	return Issued{
+		Role:     holder.Role,
+		Node:     holder.Name,
+		CertPEM:  certPEM,
+		Serial:   cert.SerialNumber.Text(16),
+		NotAfter: cert.NotAfter,
+	}, nil
 }
 
 func keyHash(public any) (Hash, error) {

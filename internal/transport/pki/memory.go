@@ -29,7 +29,10 @@ func (m *MemoryTokens) Token(_ context.Context, secret Hash) (Token, error) {
 	defer m.mu.Unlock()
 	token, ok := m.tokens[secret]
 	if !ok {
-		return Token{}, fmt.Errorf("%w: it may have been withdrawn, or be of another cluster", ErrTokenUnknown)
+		return Token{}, fmt.Errorf(
+			"%w: it may have been withdrawn, or be of another cluster",
+			ErrTokenUnknown,
+		)
 	}
 	return token, nil
 }

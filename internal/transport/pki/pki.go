@@ -70,8 +70,11 @@ func NewCA(cluster string, now time.Time) (*CA, error) {
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: "Muster CA of " + cluster, Organization: []string{cluster}},
-		NotBefore:    now.Add(-backdate), NotAfter: now.Add(CALifetime),
+		Subject: pkix.Name{
+			CommonName:   "Muster CA of " + cluster,
+			Organization: []string{cluster},
+		},
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(CALifetime),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true,
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
 	}
@@ -100,7 +103,9 @@ func ParseCA(pair Pair) (*CA, error) {
 		return nil, errors.New("certificate is not that of a Muster authority")
 	}
 	if !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, errors.New("certificate and private key of the authority do not belong together")
+		return nil, errors.New(
+			"certificate and private key of the authority do not belong together",
+		)
 	}
 	return &CA{cluster: cert.Subject.Organization[0], cert: cert, key: key}, nil
 }
@@ -152,7 +157,11 @@ func (ca *CA) Issue(holder Holder, now time.Time) (Pair, error) {
 // SignRequest makes a certificate for the public key in a PEM signing request. The request
 // proves possession of its private key; nothing else in it is used. The result is leaf then
 // authority, PEM.
-func (ca *CA) SignRequest(holder Holder, csrPEM []byte, now time.Time) ([]byte, *x509.Certificate, error) {
+func (ca *CA) SignRequest(
+	holder Holder,
+	csrPEM []byte,
+	now time.Time,
+) ([]byte, *x509.Certificate, error) {
 	csr, err := ParseRequest(csrPEM)
 	if err != nil {
 		return nil, nil, err
@@ -175,8 +184,12 @@ func (ca *CA) sign(holder Holder, public any, now time.Time) (*x509.Certificate,
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: holder.Name, Organization: []string{ca.cluster}, OrganizationalUnit: []string{holder.Role.String()}},
-		NotBefore:    now.Add(-backdate), NotAfter: now.Add(LeafLifetime),
+		Subject: pkix.Name{
+			CommonName:         holder.Name,
+			Organization:       []string{ca.cluster},
+			OrganizationalUnit: []string{holder.Role.String()},
+		},
+		NotBefore: now.Add(-backdate), NotAfter: now.Add(LeafLifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
 		URIs:                  []*url.URL{uri},
@@ -186,7 +199,11 @@ func (ca *CA) sign(holder Holder, public any, now time.Time) (*x509.Certificate,
 		template.NotAfter = ca.cert.NotAfter
 	}
 	if !now.Before(template.NotAfter) {
-		return nil, fmt.Errorf("the authority of cluster %s expired at %s: run muster init for a new one", ca.cluster, ca.cert.NotAfter.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf(
+			"the authority of cluster %s expired at %s: run muster init for a new one",
+			ca.cluster,
+			ca.cert.NotAfter.UTC().Format(time.RFC3339),
+		)
 	}
 	if holder.Role != identity.Admin { // administrators are people: they dial, nobody dials them
 		template.ExtKeyUsage = append(template.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
@@ -220,7 +237,11 @@ func NewRequest(node string) (csrPEM, keyPEM []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: node}}, key)
+	der, err := x509.CreateCertificateRequest(
+		rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: node}},
+		key,
+	)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a signing request: %w", err)
 	}

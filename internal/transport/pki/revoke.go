@@ -48,7 +48,11 @@ func (r Revocations) Serials() []string { return slices.Sorted(maps.Keys(r.at)) 
 // SignList returns the set as an X.509 revocation list (PEM) that nodes can check without
 // asking. number must grow with each list.
 func (ca *CA) SignList(revocations Revocations, number int64, now time.Time) ([]byte, error) {
-	template := &x509.RevocationList{Number: big.NewInt(number), ThisUpdate: now, NextUpdate: now.Add(LeafLifetime)}
+	template := &x509.RevocationList{
+		Number:     big.NewInt(number),
+		ThisUpdate: now,
+		NextUpdate: now.Add(LeafLifetime),
+	}
 	for _, serial := range revocations.Serials() {
 		n, _ := new(big.Int).SetString(serial, 16)
 		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries,
@@ -63,7 +67,10 @@ func (ca *CA) SignList(revocations Revocations, number int64, now time.Time) ([]
 
 // ParseList reads a revocation list and checks the authority's signature. number lets the
 // reader refuse an older list than the one it has.
-func ParseList(listPEM []byte, authority *x509.Certificate) (revocations Revocations, number int64, err error) {
+func ParseList(
+	listPEM []byte,
+	authority *x509.Certificate,
+) (revocations Revocations, number int64, err error) {
 	der, err := decodeBlock(listPEM, "X509 CRL")
 	if err != nil {
 		return revocations, 0, err

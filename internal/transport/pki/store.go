@@ -36,7 +36,14 @@ func (d Dir) path(name string) string { return filepath.Join(string(d), name) }
 // last, so that an interrupted Init can simply be run again.
 func (d Dir) Init(cluster string, controller Holder, now time.Time) (*CA, error) {
 	if _, err := os.Lstat(d.path(CAKeyFile)); !errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.Join(fmt.Errorf("%s: %w: every certificate of the cluster hangs on it", d.path(CAKeyFile), ErrExists), err)
+		return nil, errors.Join(
+			fmt.Errorf(
+				"%s: %w: every certificate of the cluster hangs on it",
+				d.path(CAKeyFile),
+				ErrExists,
+			),
+			err,
+		)
 	}
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return nil, err
@@ -158,7 +165,10 @@ func (h *Host) check(caPEM []byte) error {
 		return fmt.Errorf("%s: %w", HostFile, err)
 	}
 	if !key.PublicKey.Equal(h.Leaf.PublicKey) {
-		return fmt.Errorf("certificate and key in %s do not belong together: enrol this host again", HostFile)
+		return fmt.Errorf(
+			"certificate and key in %s do not belong together: enrol this host again",
+			HostFile,
+		)
 	}
 	if err := h.Leaf.CheckSignatureFrom(h.Authority); err != nil {
 		return fmt.Errorf("%s is not signed by %s: %w", HostFile, CACertFile, err)

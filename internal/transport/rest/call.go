@@ -16,10 +16,19 @@ import (
 // the limits and guards that surround a call that came over HTTP. method is the
 // full name, /muster.v1.Service/Method; it must have one answer. The answer must
 // not be changed.
-func (g *Gateway) Call(ctx context.Context, id identity.Identity, method string, req proto.Message) (proto.Message, error) {
+func (g *Gateway) Call(
+	ctx context.Context,
+	id identity.Identity,
+	method string,
+	req proto.Message,
+) (proto.Message, error) {
 	m := g.byName[method]
 	if m == nil || m.stream != nil {
-		return nil, status.New(status.Unimplemented, "there is no method %s with one answer", method)
+		return nil, status.New(
+			status.Unimplemented,
+			"there is no method %s with one answer",
+			method,
+		)
 	}
 	party := g.cfg.Table.PartyOf(id, nil)
 	if !g.cfg.Table.Call(party) {
@@ -46,10 +55,20 @@ func (g *Gateway) Call(ctx context.Context, id identity.Identity, method string,
 
 // CallStream makes a call that is answered by several messages, as Call does, and
 // hands each to send. An error of send ends the call and is returned.
-func (g *Gateway) CallStream(ctx context.Context, id identity.Identity, method string, req proto.Message, send func(proto.Message) error) error {
+func (g *Gateway) CallStream(
+	ctx context.Context,
+	id identity.Identity,
+	method string,
+	req proto.Message,
+	send func(proto.Message) error,
+) error {
 	m := g.byName[method]
 	if m == nil || m.stream == nil {
-		return status.New(status.Unimplemented, "there is no method %s with several answers", method)
+		return status.New(
+			status.Unimplemented,
+			"there is no method %s with several answers",
+			method,
+		)
 	}
 	party := g.cfg.Table.PartyOf(id, nil)
 	if !g.cfg.Table.Call(party) {

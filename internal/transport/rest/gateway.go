@@ -83,13 +83,21 @@ func New(cfg Config) *Gateway {
 	if cfg.Table == nil {
 		cfg.Table = limit.New(limit.Config{}, time.Now)
 	}
-	return &Gateway{cfg: cfg, unary: server.ChainUnary(cfg.Unary), stream: server.ChainStream(cfg.Stream), methods: map[string]*method{}, byName: map[string]*method{}}
+	return &Gateway{
+		cfg:     cfg,
+		unary:   server.ChainUnary(cfg.Unary),
+		stream:  server.ChainStream(cfg.Stream),
+		methods: map[string]*method{},
+		byName:  map[string]*method{},
+	}
 }
 
 // RegisterService implements grpc.ServiceRegistrar. Methods that take a stream
 // of requests are left out: HTTP has no form for them.
 func (g *Gateway) RegisterService(desc *grpc.ServiceDesc, impl any) {
-	d, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(desc.ServiceName))
+	d, err := protoregistry.GlobalFiles.FindDescriptorByName(
+		protoreflect.FullName(desc.ServiceName),
+	)
 	sd, ok := d.(protoreflect.ServiceDescriptor)
 	if err != nil || !ok {
 		panic("BUG: rest: " + desc.ServiceName + " is no service of a linked .proto file")
@@ -118,8 +126,18 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	out := &answer{w: w, table: g.cfg.Errors}
 	defer func() {
 		if p := recover(); p != nil {
-			g.cfg.Log.Error("handler panicked", "path", r.URL.Path, "panic", p, "stack", string(debug.Stack()))
-			out.failAnswer(status.New(status.Internal, "internal error; the server's log has the details"))
+			g.cfg.Log.Error(
+				"handler panicked",
+				"path",
+				r.URL.Path,
+				"panic",
+				p,
+				"stack",
+				string(debug.Stack()),
+			)
+			out.failAnswer(
+				status.New(status.Internal, "internal error; the server's log has the details"),
+			)
 		}
 	}()
 	if m := g.findMount(r.URL.Path); m != nil {
@@ -133,7 +151,13 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	m := g.methods[r.URL.Path]
 	if m == nil {
-		out.failAnswer(status.New(status.Unimplemented, "there is nothing at %s; GET /v1/openapi.json lists what there is", r.URL.Path))
+		out.failAnswer(
+			status.New(
+				status.Unimplemented,
+				"there is nothing at %s; GET /v1/openapi.json lists what there is",
+				r.URL.Path,
+			),
+		)
 		return
 	}
 	if err := m.allows(r); err != nil {
@@ -220,7 +244,13 @@ func (m *method) verbs() []string {
 
 func (m *method) allows(r *http.Request) error {
 	if !slices.Contains(m.verbs(), r.Method) {
-		return status.New(status.InvalidArgument, "%s %s: use %s", r.Method, r.URL.Path, strings.Join(m.verbs(), " or "))
+		return status.New(
+			status.InvalidArgument,
+			"%s %s: use %s",
+			r.Method,
+			r.URL.Path,
+			strings.Join(m.verbs(), " or "),
+		)
 	}
 	return nil
 }
@@ -237,7 +267,13 @@ func (g *Gateway) admit(party limit.Party, r *http.Request) (size int64, err err
 		size = maxBody
 	}
 	if !g.cfg.Table.Take(party, size) {
-		return 0, spec.Refuse(spec.CodeBackoff, fmt.Sprintf("no room for a request of %d bytes beside those that are not handled yet", size))
+		return 0, spec.Refuse(
+			spec.CodeBackoff,
+			fmt.Sprintf(
+				"no room for a request of %d bytes beside those that are not handled yet",
+				size,
+			),
+		)
 	}
 	return size, nil
 }
@@ -254,7 +290,11 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		g.cfg.Table.Refuse(limit.Body)
-		return nil, status.New(status.DeadlineExceeded, "the body of the request did not come within %s", bodyTime)
+		return nil, status.New(
+			status.DeadlineExceeded,
+			"the body of the request did not come within %s",
+			bodyTime,
+		)
 	case err != nil:
 		return nil, status.New(status.InvalidArgument, "the request's body: %v", err)
 	case bounded:
@@ -291,12 +331,23 @@ func (g *Gateway) request(m *method, w http.ResponseWriter, r *http.Request, int
 		return nil // a request without fields
 	}
 	if err := protojson.Unmarshal(body, msg); err != nil {
-		return status.New(status.InvalidArgument, "the request is not a %s: %v", msg.ProtoReflect().Descriptor().Name(), err)
+		return status.New(
+			status.InvalidArgument,
+			"the request is not a %s: %v",
+			msg.ProtoReflect().Descriptor().Name(),
+			err,
+		)
 	}
 	return nil
 }
 
-func (g *Gateway) serveStream(ctx context.Context, m *method, full string, decode func(any) error, out *answer) {
+func (g *Gateway) serveStream(
+	ctx context.Context,
+	m *method,
+	full string,
+	decode func(any) error,
+	out *answer,
+) {
 	s := &stream{ctx: ctx, decode: decode, out: out}
 	var err error
 	if g.stream == nil {
@@ -391,7 +442,12 @@ const maxValues = 100_000
 func (g *Gateway) checkValues(body []byte) error {
 	if values := countValues(body); values > maxValues {
 		g.cfg.Table.Refuse(limit.Complexity)
-		return status.New(status.ResourceExhausted, "the request has %d values, more than %d: send several", values, maxValues)
+		return status.New(
+			status.ResourceExhausted,
+			"the request has %d values, more than %d: send several",
+			values,
+			maxValues,
+		)
 	}
 	return nil
 }

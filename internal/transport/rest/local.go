@@ -142,8 +142,19 @@ func (g *Gateway) Stream(ctx context.Context, name string, req proto.Message) (*
 		defer close(out.messages)
 		defer func() { // this is not the goroutine of the request, which has its own
 			if p := recover(); p != nil {
-				g.cfg.Log.Error("handler panicked", "method", name, "panic", p, "stack", string(debug.Stack()))
-				out.err = status.New(status.Internal, "internal error; the server's log has the details")
+				g.cfg.Log.Error(
+					"handler panicked",
+					"method",
+					name,
+					"panic",
+					p,
+					"stack",
+					string(debug.Stack()),
+				)
+				out.err = status.New(
+					status.Internal,
+					"internal error; the server's log has the details",
+				)
 			}
 		}()
 		if g.stream == nil {

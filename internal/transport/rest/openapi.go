@@ -29,11 +29,18 @@ func (g *Gateway) OpenAPI() []byte {
 		}
 		operation := func() object {
 			return object{
-				"tags": []string{string(m.desc.Parent().Name())}, "operationId": string(m.desc.Parent().Name()) + "." + string(m.desc.Name()),
+				"tags": []string{
+					string(m.desc.Parent().Name()),
+				}, "operationId": string(m.desc.Parent().Name()) + "." + string(m.desc.Name()),
 				"responses": object{
-					"200": object{"description": "the answer", "content": content(kind, m.desc.Output())},
+					"200": object{
+						"description": "the answer",
+						"content":     content(kind, m.desc.Output()),
+					},
 					"default": object{"description": "an error", "content": object{
-						"application/json": object{"schema": object{"$ref": "#/components/schemas/Error"}}}},
+						"application/json": object{
+							"schema": object{"$ref": "#/components/schemas/Error"},
+						}}},
 				},
 			}
 		}
@@ -50,15 +57,31 @@ func (g *Gateway) OpenAPI() []byte {
 	}
 	doc := object{
 		"openapi": "3.1.0",
-		"info": object{"title": "Muster", "version": g.cfg.Version, "license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
-			"description": "The services of a Muster controller as JSON. Times are nanoseconds since 1970, spans nanoseconds, sizes bytes unless a field says otherwise."},
+		"info": object{
+			"title":       "Muster",
+			"version":     g.cfg.Version,
+			"license":     object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+			"description": "The services of a Muster controller as JSON. Times are nanoseconds since 1970, spans nanoseconds, sizes bytes unless a field says otherwise.",
+		},
 		"paths": paths,
 		"components": object{"schemas": schemas, "securitySchemes": object{
-			"token":       object{"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": "made by scontrol token"},
-			"slurmToken":  object{"type": "apiKey", "in": "header", "name": "X-SLURM-USER-TOKEN"},
-			"certificate": object{"type": "mutualTLS", "description": "an administrator's certificate"},
+			"token": object{
+				"type":         "http",
+				"scheme":       "bearer",
+				"bearerFormat": "JWT",
+				"description":  "made by scontrol token",
+			},
+			"slurmToken": object{"type": "apiKey", "in": "header", "name": "X-SLURM-USER-TOKEN"},
+			"certificate": object{
+				"type":        "mutualTLS",
+				"description": "an administrator's certificate",
+			},
 		}},
-		"security": []object{{"token": []string{}}, {"slurmToken": []string{}}, {"certificate": []string{}}},
+		"security": []object{
+			{"token": []string{}},
+			{"slurmToken": []string{}},
+			{"certificate": []string{}},
+		},
 	}
 	text, err := json.MarshalIndent(doc, "", " ")
 	if err != nil {
@@ -88,10 +111,19 @@ func schemaName(m protoreflect.Descriptor) string {
 
 func errorSchema() object {
 	text := object{"type": "string"}
-	return object{"type": "object", "properties": object{"error": object{"type": "object", "required": []string{"code", "message"}, "properties": object{
-		"code": text, "number": object{"type": "integer"}, "message": text, "slurm": text,
-		"details": object{"type": "object", "additionalProperties": text},
-	}}}}
+	return object{
+		"type": "object",
+		"properties": object{
+			"error": object{
+				"type":     "object",
+				"required": []string{"code", "message"},
+				"properties": object{
+					"code": text, "number": object{"type": "integer"}, "message": text, "slurm": text,
+					"details": object{"type": "object", "additionalProperties": text},
+				},
+			},
+		},
+	}
 }
 
 // addSchema adds a message and all that it holds.
@@ -139,7 +171,11 @@ func fieldSchema(schemas object, f protoreflect.FieldDescriptor) object {
 		return object{"type": "string", "format": "uint64"}
 	case protoreflect.FloatKind, protoreflect.DoubleKind:
 		return object{"type": "number"}
-	case protoreflect.Int32Kind, protoreflect.Sint32Kind, protoreflect.Sfixed32Kind, protoreflect.Uint32Kind, protoreflect.Fixed32Kind:
+	case protoreflect.Int32Kind,
+		protoreflect.Sint32Kind,
+		protoreflect.Sfixed32Kind,
+		protoreflect.Uint32Kind,
+		protoreflect.Fixed32Kind:
 		return object{"type": "integer"}
 	case protoreflect.StringKind:
 	}
@@ -147,7 +183,11 @@ func fieldSchema(schemas object, f protoreflect.FieldDescriptor) object {
 }
 
 // parameters are the fields that fit into a query.
-func parameters(m protoreflect.MessageDescriptor, prefix string, above []protoreflect.FullName) []object {
+func parameters(
+	m protoreflect.MessageDescriptor,
+	prefix string,
+	above []protoreflect.FullName,
+) []object {
 	out := []object{}
 	for i := range m.Fields().Len() {
 		f := m.Fields().Get(i)
@@ -159,7 +199,14 @@ func parameters(m protoreflect.MessageDescriptor, prefix string, above []protore
 				out = append(out, parameters(f.Message(), name+".", append(above, m.FullName()))...)
 			}
 		case f.IsList():
-			out = append(out, object{"name": name, "in": "query", "schema": object{"type": "array", "items": fieldSchema(nil, f)}})
+			out = append(
+				out,
+				object{
+					"name":   name,
+					"in":     "query",
+					"schema": object{"type": "array", "items": fieldSchema(nil, f)},
+				},
+			)
 		default:
 			out = append(out, object{"name": name, "in": "query", "schema": fieldSchema(nil, f)})
 		}

@@ -34,7 +34,12 @@ func fromQuery(query url.Values, into proto.Message) error {
 		return status.New(status.InvalidArgument, "the query: %v", err)
 	}
 	if err := protojson.Unmarshal(text, into); err != nil {
-		return status.New(status.InvalidArgument, "the query is not a %s: %v", into.ProtoReflect().Descriptor().Name(), err)
+		return status.New(
+			status.InvalidArgument,
+			"the query is not a %s: %v",
+			into.ProtoReflect().Descriptor().Name(),
+			err,
+		)
 	}
 	return nil
 }

@@ -105,7 +105,8 @@ func (e *Error) Refusal() *spec.Error {
 		return nil
 	}
 	r := &spec.Error{Kind: spec.Code(e.Number), Detail: e.Message}
-	if rest, ok := strings.CutPrefix(e.Message, r.Kind.String()); ok && (rest == "" || strings.HasPrefix(rest, ": ")) {
+	if rest, ok := strings.CutPrefix(e.Message, r.Kind.String()); ok &&
+		(rest == "" || strings.HasPrefix(rest, ": ")) {
 		r.Detail = strings.TrimPrefix(rest, ": ")
 	}
 	r.Prefix, _ = e.Detail(DetailPrefix)
@@ -130,7 +131,9 @@ func (e *Error) reason(code spec.ReasonCode) *spec.Reason {
 	}
 	return &spec.Reason{
 		Code: code, TRES: text(DetailReasonTRES), Limit: number(DetailReasonLimit), Used: number(DetailReasonUsed),
-		Asked: number(DetailReasonAsked), Subject: text(DetailReasonSubject), Until: spec.Instant(number(DetailReasonUntil)),
+		Asked: number(
+			DetailReasonAsked,
+		), Subject: text(DetailReasonSubject), Until: spec.Instant(number(DetailReasonUntil)),
 		Blocker: spec.JobUID(blocker), Detail: text(DetailReasonText),
 	}
 }

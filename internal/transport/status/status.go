@@ -44,9 +44,25 @@ const lastCode = Unauthenticated
 
 // String returns the code's name, or "Code(n)" for a number outside the canonical set.
 func (c Code) String() string {
-	names := [...]string{"OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
-		"PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal",
-		"Unavailable", "DataLoss", "Unauthenticated"}
+	names := [...]string{
+		"OK",
+		"Canceled",
+		"Unknown",
+		"InvalidArgument",
+		"DeadlineExceeded",
+		"NotFound",
+		"AlreadyExists",
+		"PermissionDenied",
+		"ResourceExhausted",
+		"FailedPrecondition",
+		"Aborted",
+		"OutOfRange",
+		"Unimplemented",
+		"Internal",
+		"Unavailable",
+		"DataLoss",
+		"Unauthenticated",
+	}
 	if int(c) < len(names) {
 		return names[c]
 	}
@@ -193,7 +209,10 @@ func fromCoded(err error, coded Coded, table Table) *Error {
 		for k, v := range d.ErrorDetails() {
 			out.Details = append(out.Details, Detail{k, v})
 		}
-		sort.Slice(out.Details, func(i, j int) bool { return out.Details[i].Key < out.Details[j].Key })
+		sort.Slice(
+			out.Details,
+			func(i, j int) bool { return out.Details[i].Key < out.Details[j].Key },
+		)
 	}
 	return out
 }

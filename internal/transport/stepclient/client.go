@@ -207,7 +207,11 @@ func (c *Client) fence(fence *plan.Fence) error {
 		return fmt.Errorf("PMI: %w", err)
 	}
 	if len(all) > mostFence {
-		return fmt.Errorf("PMI: the tasks have put %d bytes before a fence, and %d are possible", len(all), mostFence)
+		return fmt.Errorf(
+			"PMI: the tasks have put %d bytes before a fence, and %d are possible",
+			len(all),
+			mostFence,
+		)
 	}
 	delete(c.fences, fence.Number)
 	for _, n := range c.nodes {

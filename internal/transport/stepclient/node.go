@@ -99,7 +99,8 @@ func (n *node) taken(message *stepio.Message) {
 	defer n.mu.Unlock()
 	kept := n.unheard[:0]
 	for _, u := range n.unheard {
-		if u.Rank == message.Rank && (len(u.Data) > 0 && u.Offset+uint64(len(u.Data)) <= message.Offset) {
+		if u.Rank == message.Rank &&
+			(len(u.Data) > 0 && u.Offset+uint64(len(u.Data)) <= message.Offset) {
 			n.size -= len(u.Data)
 		} else {
 			kept = append(kept, u)
@@ -178,7 +179,18 @@ func (n *node) connection(ctx context.Context) (over bool, err error) {
 		n.queue = append(n.queue, stepio.Message{Kind: stepio.Merged, Fence: *n.fence})
 	}
 	n.mu.Unlock()
-	open := stepio.Append([]byte(stepio.Preface), &stepio.Message{Kind: stepio.Open, Node: n.Name, Address: n.Address, Run: n.Run, Credential: n.Credential, Watch: n.of.cfg.Watch, UpTo: n.have})
+	open := stepio.Append(
+		[]byte(stepio.Preface),
+		&stepio.Message{
+			Kind:       stepio.Open,
+			Node:       n.Name,
+			Address:    n.Address,
+			Run:        n.Run,
+			Credential: n.Credential,
+			Watch:      n.of.cfg.Watch,
+			UpTo:       n.have,
+		},
+	)
 	_, err = sock.Write(open)
 	if err != nil {
 		_ = sock.Close()
@@ -196,7 +208,8 @@ func (n *node) connection(ctx context.Context) (over bool, err error) {
 	n.broken = true
 	n.changed.Broadcast()
 	n.mu.Unlock()
-	if over && !n.of.cfg.Watch { // what is still to be said leaves, and who is at the other end is not kept waiting
+	if over &&
+		!n.of.cfg.Watch { // what is still to be said leaves, and who is at the other end is not kept waiting
 		_ = sock.SetDeadline(time.Now().Add(farewell))
 		wg.Go(func() { _, _ = io.Copy(io.Discard, sock) })
 	} else {

@@ -79,8 +79,18 @@ func (s *Issuer) current() (map[string]crypto.PublicKey, error) {
 }
 
 // verifyForeign gives the identity for which a foreign token stands.
-func (s *Issuer) verifyForeign(text string, cluster string, now func() time.Time) (identity.Identity, error) {
-	options := []jwt.ParserOption{jwt.WithValidMethods(foreignMethods()), jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(now), jwt.WithStrictDecoding()}
+func (s *Issuer) verifyForeign(
+	text string,
+	cluster string,
+	now func() time.Time,
+) (identity.Identity, error) {
+	options := []jwt.ParserOption{
+		jwt.WithValidMethods(foreignMethods()),
+		jwt.WithExpirationRequired(),
+		jwt.WithIssuedAt(),
+		jwt.WithTimeFunc(now),
+		jwt.WithStrictDecoding(),
+	}
 	if s.Audience != "" {
 		options = append(options, jwt.WithAudience(s.Audience))
 	}
@@ -99,11 +109,26 @@ func (s *Issuer) verifyForeign(text string, cluster string, now func() time.Time
 	uid, gid, ok := s.User(name)
 	switch {
 	case !ok:
-		return identity.Nameless(), fmt.Errorf("%w: there is no user %s on the controller's host", ErrToken, name)
+		return identity.Nameless(), fmt.Errorf(
+			"%w: there is no user %s on the controller's host",
+			ErrToken,
+			name,
+		)
 	case uid == 0 || uid == identity.NoID:
-		return identity.Nameless(), fmt.Errorf("%w: nobody becomes %s by a token of another issuer", ErrToken, name)
+		return identity.Nameless(), fmt.Errorf(
+			"%w: nobody becomes %s by a token of another issuer",
+			ErrToken,
+			name,
+		)
 	}
-	return identity.Identity{Kind: identity.AttestedUser, UID: uid, GID: gid, User: name, Node: "REST", Cluster: cluster}, nil
+	return identity.Identity{
+		Kind:    identity.AttestedUser,
+		UID:     uid,
+		GID:     gid,
+		User:    name,
+		Node:    "REST",
+		Cluster: cluster,
+	}, nil
 }
 
 // keyOf finds the key that a token names. A key is used with the algorithms of its
@@ -198,7 +223,11 @@ func (k jwk) public() (crypto.PublicKey, error) {
 	if k.Type == "RSA" {
 		return k.rsa()
 	}
-	curves := map[string]elliptic.Curve{"P-256": elliptic.P256(), "P-384": elliptic.P384(), "P-521": elliptic.P521()}
+	curves := map[string]elliptic.Curve{
+		"P-256": elliptic.P256(),
+		"P-384": elliptic.P384(),
+		"P-521": elliptic.P521(),
+	}
 	curve := curves[k.Curve]
 	if curve == nil {
 		return nil, fmt.Errorf("curve %q is not P-256, P-384 or P-521", k.Curve)
@@ -229,7 +258,11 @@ func (k jwk) rsa() (crypto.PublicKey, error) {
 	}
 	switch {
 	case n.BitLen() < minRSABits:
-		return nil, fmt.Errorf("an RSA key of %d bits is too short: %d at least", n.BitLen(), minRSABits)
+		return nil, fmt.Errorf(
+			"an RSA key of %d bits is too short: %d at least",
+			n.BitLen(),
+			minRSABits,
+		)
 	case n.BitLen() > 8*minRSABits:
 		return nil, fmt.Errorf("an RSA key of %d bits is too long", n.BitLen())
 	case e.BitLen() > 31 || e.Int64() < 3 || e.Bit(0) == 0:
@@ -257,5 +290,6 @@ func isForeign(text string) bool {
 	var header struct {
 		Algorithm string `json:"alg"`
 	}
-	return json.Unmarshal(data, &header) == nil && header.Algorithm != "" && header.Algorithm != jwt.SigningMethodHS256.Alg()
+	return json.Unmarshal(data, &header) == nil && header.Algorithm != "" &&
+		header.Algorithm != jwt.SigningMethodHS256.Alg()
 }

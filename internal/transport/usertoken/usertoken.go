@@ -72,22 +72,53 @@ func Open(path, cluster string, now func() time.Time) (*Keys, error) {
 		return nil, fmt.Errorf("the key of user tokens: %w", err)
 	}
 	if len(key) < keySize {
-		return nil, fmt.Errorf("the key of user tokens: %s holds %d bytes, %d at least are needed: remove it to have a new one made", path, len(key), keySize)
+		return nil, fmt.Errorf(
+			"the key of user tokens: %s holds %d bytes, %d at least are needed: remove it to have a new one made",
+			path,
+			len(key),
+			keySize,
+		)
 	}
 	return &Keys{cluster: cluster, key: key, now: now, parser: jwt.NewParser(
-		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(audience), jwt.WithIssuer(cluster),
-		jwt.WithExpirationRequired(), jwt.WithIssuedAt(), jwt.WithTimeFunc(now), jwt.WithStrictDecoding())}, nil
+		jwt.WithValidMethods(
+			[]string{jwt.SigningMethodHS256.Alg()},
+		),
+		jwt.WithAudience(audience),
+		jwt.WithIssuer(cluster),
+		jwt.WithExpirationRequired(),
+		jwt.WithIssuedAt(),
+		jwt.WithTimeFunc(now),
+		jwt.WithStrictDecoding(),
+	)}, nil
 }
 
 // Issue makes a token for a user. via is the serial number of the certificate
 // that vouched for who asks, if one did: the token is worth as much as that.
-func (k *Keys) Issue(user string, uid, gid uint32, via string, from, until time.Time) (string, error) {
-	if user == "" || uid == identity.NoID || gid == identity.NoID || !until.After(from) || until.Sub(from) > MaxLife {
-		return "", fmt.Errorf("a token for user %q (uid %d, gid %d) from %s until %s cannot be made", user, uid, gid, from, until)
+func (k *Keys) Issue(
+	user string,
+	uid, gid uint32,
+	via string,
+	from, until time.Time,
+) (string, error) {
+	if user == "" || uid == identity.NoID || gid == identity.NoID || !until.After(from) ||
+		until.Sub(from) > MaxLife {
+		return "", fmt.Errorf(
+			"a token for user %q (uid %d, gid %d) from %s until %s cannot be made",
+			user,
+			uid,
+			gid,
+			from,
+			until,
+		)
 	}
 	return jwt.NewWithClaims(jwt.SigningMethodHS256, Claims{
-		RegisteredClaims: jwt.RegisteredClaims{Issuer: k.cluster, Subject: user, Audience: jwt.ClaimStrings{audience},
-			IssuedAt: jwt.NewNumericDate(from), ExpiresAt: jwt.NewNumericDate(until)},
+		RegisteredClaims: jwt.RegisteredClaims{
+			Issuer:    k.cluster,
+			Subject:   user,
+			Audience:  jwt.ClaimStrings{audience},
+			IssuedAt:  jwt.NewNumericDate(from),
+			ExpiresAt: jwt.NewNumericDate(until),
+		},
 		Sun: user, UID: &uid, GID: &gid, Via: via,
 	}).SignedString(k.key)
 }
@@ -106,13 +137,33 @@ func (k *Keys) Verify(text string) (identity.Identity, error) {
 	if claims.Sun == "" || claims.Sun != claims.Subject {
 		return identity.Nameless(), fmt.Errorf("%w: it names no user", ErrToken)
 	}
-	if claims.UID == nil || claims.GID == nil || *claims.UID == identity.NoID || *claims.GID == identity.NoID {
-		return identity.Nameless(), fmt.Errorf("%w: it has no uid and gid of user %s", ErrToken, claims.Sun)
+	if claims.UID == nil || claims.GID == nil || *claims.UID == identity.NoID ||
+		*claims.GID == identity.NoID {
+		return identity.Nameless(), fmt.Errorf(
+			"%w: it has no uid and gid of user %s",
+			ErrToken,
+			claims.Sun,
+		)
 	}
 	if *claims.UID == 0 {
-		return identity.Identity{Kind: identity.Admin, UID: identity.NoID, GID: identity.NoID, User: claims.Sun, Cluster: k.cluster, Serial: claims.Via}, nil
+		return identity.Identity{
+			Kind:    identity.Admin,
+			UID:     identity.NoID,
+			GID:     identity.NoID,
+			User:    claims.Sun,
+			Cluster: k.cluster,
+			Serial:  claims.Via,
+		}, nil
 	}
-	return identity.Identity{Kind: identity.AttestedUser, UID: *claims.UID, GID: *claims.GID, User: claims.Sun, Node: "REST", Cluster: k.cluster, Serial: claims.Via}, nil
+	return identity.Identity{
+		Kind:    identity.AttestedUser,
+		UID:     *claims.UID,
+		GID:     *claims.GID,
+		User:    claims.Sun,
+		Node:    "REST",
+		Cluster: k.cluster,
+		Serial:  claims.Via,
+	}, nil
 }
 
 // keyOf gives the key for a token. The parser does not look at crit, the header

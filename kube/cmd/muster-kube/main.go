@@ -75,14 +75,49 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	var o options
 	fl := pflag.NewFlagSet("muster-kube", pflag.ContinueOnError)
-	fl.StringArrayVar(&o.muster.Addresses, "muster", nil, "`address` of a controller: https://HOST:PORT or unix:///PATH; may be repeated")
-	fl.StringVar(&o.muster.TokenFile, "muster-token", "", "`file` with the token, read again for each call")
-	fl.StringVar(&o.muster.CAFile, "muster-ca", "", "`file` with the cluster's certificate authority; empty: the system's")
-	fl.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig `file`; empty: as a pod of the cluster")
-	fl.StringVar(&o.cluster, "cluster", "muster", "`name` of the Muster cluster, on the labels of GenericNodes")
-	fl.StringVar(&o.namespace, "namespace", "default", "`namespace` of the lease, and on the labels of GenericNodes")
+	fl.StringArrayVar(
+		&o.muster.Addresses,
+		"muster",
+		nil,
+		"`address` of a controller: https://HOST:PORT or unix:///PATH; may be repeated",
+	)
+	fl.StringVar(
+		&o.muster.TokenFile,
+		"muster-token",
+		"",
+		"`file` with the token, read again for each call",
+	)
+	fl.StringVar(
+		&o.muster.CAFile,
+		"muster-ca",
+		"",
+		"`file` with the cluster's certificate authority; empty: the system's",
+	)
+	fl.StringVar(
+		&o.kubeconfig,
+		"kubeconfig",
+		"",
+		"kubeconfig `file`; empty: as a pod of the cluster",
+	)
+	fl.StringVar(
+		&o.cluster,
+		"cluster",
+		"muster",
+		"`name` of the Muster cluster, on the labels of GenericNodes",
+	)
+	fl.StringVar(
+		&o.namespace,
+		"namespace",
+		"default",
+		"`namespace` of the lease, and on the labels of GenericNodes",
+	)
 	fl.StringVar(&o.gpus, "gpu-resource", "nvidia.com/gpu", "`resource` by which pods request GPUs")
-	fl.StringVar(&o.lease, "lease", "muster-kube", "`name` of the lease by which one of several copies works; empty: there is one copy")
+	fl.StringVar(
+		&o.lease,
+		"lease",
+		"muster-kube",
+		"`name` of the lease by which one of several copies works; empty: there is one copy",
+	)
 	fl.StringVar(&o.listen, "listen", "", "`address` for /healthz and /readyz; empty: none")
 	help := fl.BoolP("help", "h", false, "print this help and exit")
 	show := fl.Bool("version", false, "print the version and exit")
@@ -120,7 +155,10 @@ func work(ctx context.Context, o *options, log *slog.Logger) error {
 	}
 	config, configErr := reach()
 	if configErr != nil {
-		configErr = fmt.Errorf("no way to Kubernetes: %w; give --kubeconfig outside of a cluster", configErr)
+		configErr = fmt.Errorf(
+			"no way to Kubernetes: %w; give --kubeconfig outside of a cluster",
+			configErr,
+		)
 	}
 	if err := errors.Join(err, configErr); err != nil {
 		return err
@@ -140,10 +178,13 @@ func work(ctx context.Context, o *options, log *slog.Logger) error {
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: kube.CoreV1().Events("")})
 	e := executor.New(executor.Config{
-		Kube:        kube,
-		Dynamic:     objects,
-		Muster:      controller,
-		Recorder:    events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "muster-kube"}),
+		Kube:    kube,
+		Dynamic: objects,
+		Muster:  controller,
+		Recorder: events.NewRecorder(
+			scheme.Scheme,
+			corev1.EventSource{Component: "muster-kube"},
+		),
 		GPUResource: corev1.ResourceName(o.gpus),
 		Cluster:     o.cluster,
 		Namespace:   o.namespace,
@@ -173,9 +214,11 @@ func alone(ctx context.Context, o *options, kube kubernetes.Interface, e *execut
 		return err
 	}
 	lock := &resourcelock.LeaseLock{
-		LeaseMeta:  metav1.ObjectMeta{Name: o.lease, Namespace: o.namespace},
-		Client:     kube.CoordinationV1(),
-		LockConfig: resourcelock.ResourceLockConfig{Identity: fmt.Sprintf("%s-%d", host, os.Getpid())},
+		LeaseMeta: metav1.ObjectMeta{Name: o.lease, Namespace: o.namespace},
+		Client:    kube.CoordinationV1(),
+		LockConfig: resourcelock.ResourceLockConfig{
+			Identity: fmt.Sprintf("%s-%d", host, os.Getpid()),
+		},
 	}
 	leading, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -205,21 +248,37 @@ func alone(ctx context.Context, o *options, kube kubernetes.Interface, e *execut
 
 // serveHealth answers probes. Muster's absence does not make this program unready:
 // it has to stay, for the pods to be told.
-func serveHealth(ctx context.Context, address string, e *executor.Executor) (<-chan struct{}, error) {
+func serveHealth(
+	ctx context.Context,
+	address string,
+	e *executor.Executor,
+) (<-chan struct{}, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc(
+		"GET /healthz",
+		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") },
+	)
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if !e.Synced() {
-			http.Error(w, "the pods and Nodes of Kubernetes have not been read yet", http.StatusServiceUnavailable)
+			http.Error(
+				w,
+				"the pods and Nodes of Kubernetes have not been read yet",
+				http.StatusServiceUnavailable,
+			)
 			return
 		}
 		fmt.Fprintln(w, e.Connection())
 	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 10 * time.Second, IdleTimeout: time.Minute}
+	server := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      10 * time.Second,
+		IdleTimeout:       time.Minute,
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

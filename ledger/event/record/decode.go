@@ -145,7 +145,12 @@ func (d *Decoder) readBytes() ([]byte, error) {
 	}
 	if (major != MajorText && major != MajorBytes) || n > uint64(d.Len()) {
 		d.at = start
-		return nil, d.malformedError("want a string, found an item 0x%02x of %d bytes in %d", d.data[start], n, d.Len())
+		return nil, d.malformedError(
+			"want a string, found an item 0x%02x of %d bytes in %d",
+			d.data[start],
+			n,
+			d.Len(),
+		)
 	}
 	b := d.data[d.at : d.at+int(n)]
 	if major == MajorText && !utf8.Valid(b) {

@@ -38,7 +38,18 @@ func AppendHead(dst []byte, major Major, n uint64) []byte {
 	case n < 1<<32:
 		return append(dst, b|26, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
 	}
-	return append(dst, b|27, byte(n>>56), byte(n>>48), byte(n>>40), byte(n>>32), byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
+	return append(
+		dst,
+		b|27,
+		byte(n>>56),
+		byte(n>>48),
+		byte(n>>40),
+		byte(n>>32),
+		byte(n>>24),
+		byte(n>>16),
+		byte(n>>8),
+		byte(n),
+	)
 }
 
 // AppendInt writes a signed number.

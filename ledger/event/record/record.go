@@ -149,13 +149,32 @@ func (s *Set) compileFields(t reflect.Type, open []reflect.Type) ([]field, error
 		if err != nil {
 			return nil, fmt.Errorf("field %s: %w", sf.Name, err)
 		}
-		omit := slices.Contains(strings.Split(opts, ","), "omitempty") && c.op != opStruct && c.op != opArray && c.op != opBytes
-		out = append(out, field{key: n, head: AppendHead(nil, MajorUint, n), index: i, omit: omit, name: sf.Name, c: c})
+		omit := slices.Contains(strings.Split(opts, ","), "omitempty") && c.op != opStruct &&
+			c.op != opArray &&
+			c.op != opBytes
+		out = append(
+			out,
+			field{
+				key:   n,
+				head:  AppendHead(nil, MajorUint, n),
+				index: i,
+				omit:  omit,
+				name:  sf.Name,
+				c:     c,
+			},
+		)
 	}
 	slices.SortFunc(out, func(a, b field) int { return int(a.key) - int(b.key) })
 	for i := 1; i < len(out); i++ {
 		if out[i].key == out[i-1].key {
-			return nil, fmt.Errorf("fields %s and %s of %s share key %d: %w", out[i-1].name, out[i].name, t, out[i].key, ErrType)
+			return nil, fmt.Errorf(
+				"fields %s and %s of %s share key %d: %w",
+				out[i-1].name,
+				out[i].name,
+				t,
+				out[i].key,
+				ErrType,
+			)
 		}
 	}
 	if len(out) > 64 {

@@ -43,8 +43,13 @@ type inode struct {
 
 // NewDisk returns an empty disk whose chances come from seed.
 func NewDisk(seed uint64) *Disk {
-	return &Disk{rng: rand.New(rand.NewPCG(seed, 1)), live: map[string]*inode{}, durable: map[string]*inode{},
-		locks: map[string]bool{}, capacity: 1 << 40}
+	return &Disk{
+		rng:      rand.New(rand.NewPCG(seed, 1)),
+		live:     map[string]*inode{},
+		durable:  map[string]*inode{},
+		locks:    map[string]bool{},
+		capacity: 1 << 40,
+	}
 }
 
 // SetCapacity sets the size of the disk in bytes.
@@ -216,7 +221,11 @@ func (d *Disk) Clone() *Disk {
 	defer d.mu.Unlock()
 	out := NewDisk(d.rng.Uint64())
 	for n, f := range d.live {
-		c := &inode{data: append([]byte{}, f.data...), platter: append([]byte{}, f.data...), dirty: map[int64]bool{}}
+		c := &inode{
+			data:    append([]byte{}, f.data...),
+			platter: append([]byte{}, f.data...),
+			dirty:   map[int64]bool{},
+		}
 		out.live[n], out.durable[n] = c, c
 	}
 	return out

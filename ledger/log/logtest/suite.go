@@ -203,7 +203,12 @@ func testSnapshots(t *testing.T, store Store) {
 		closeLog(t, l)
 		l, machine = open(t, store)
 		if machine.Hash() != live || len(machine.Batches()) != n {
-			t.Fatalf("round %d: %d batches after the restart, want %d", round, len(machine.Batches()), n)
+			t.Fatalf(
+				"round %d: %d batches after the restart, want %d",
+				round,
+				len(machine.Batches()),
+				n,
+			)
 		}
 		if machine.Restored() == 0 {
 			t.Fatal("the restart did not begin with the snapshot")
@@ -303,7 +308,10 @@ func testTooLarge(t *testing.T, store Store) {
 	l, machine := open(t, store)
 	defer closeLog(t, l)
 	first := l.Append(batch(1))
-	if _, err := l.Append(make([]byte, log.MaxBatchBytes+1)).Wait(context.Background()); !errors.Is(err, log.ErrTooLarge) {
+	if _, err := l.Append(make([]byte, log.MaxBatchBytes+1)).Wait(context.Background()); !errors.Is(
+		err,
+		log.ErrTooLarge,
+	) {
 		t.Fatalf("a huge batch: %v", err)
 	}
 	if _, err := l.Append(batch(2)).Wait(context.Background()); !errors.Is(err, log.ErrTooLarge) {

@@ -21,7 +21,12 @@ func Diff[V any](old, is *Map[V], f func(key uint64, was V, had bool, now V, has
 	diff(old.root, is.root, int(m.height), m.prefix<<(stride*(uint(m.height)+1)), f)
 }
 
-func diff[V any](a, b *node[V], level int, prefix uint64, f func(key uint64, was V, had bool, now V, has bool)) {
+func diff[V any](
+	a, b *node[V],
+	level int,
+	prefix uint64,
+	f func(key uint64, was V, had bool, now V, has bool),
+) {
 	if a == b {
 		return
 	}

@@ -137,7 +137,8 @@ const (
 // stateOf judges an observation. Activity proves use even where the process
 // list is empty (another container's processes are not always visible).
 func stateOf(observation *Observation) state {
-	active := (observation.Util != nil && *observation.Util > 0) || (observation.SM != nil && *observation.SM > 0)
+	active := (observation.Util != nil && *observation.Util > 0) ||
+		(observation.SM != nil && *observation.SM > 0)
 	switch {
 	case active:
 		return busy
@@ -236,7 +237,11 @@ func (a *Account) trimAfter(end spec.Instant) {
 
 // countXID counts a driver error.
 func (a *Account) countXID(number int) {
-	i, found := slices.BinarySearchFunc(a.XIDs, number, func(x XID, n int) int { return cmp.Compare(x.Number, n) })
+	i, found := slices.BinarySearchFunc(
+		a.XIDs,
+		number,
+		func(x XID, n int) int { return cmp.Compare(x.Number, n) },
+	)
 	switch {
 	case found:
 		a.XIDs[i].Count++

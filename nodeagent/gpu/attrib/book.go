@@ -37,7 +37,11 @@ type Book struct {
 func NewBook(gap spec.Span) *Book { return &Book{gap: gap} }
 
 func (b *Book) findGPU(gpu string) (int, bool) {
-	return slices.BinarySearchFunc(b.gpus, gpu, func(g *gpuState, u string) int { return cmp.Compare(g.GPU, u) })
+	return slices.BinarySearchFunc(
+		b.gpus,
+		gpu,
+		func(g *gpuState, u string) int { return cmp.Compare(g.GPU, u) },
+	)
 }
 
 // gpuStateOf gives the state of a GPU, new when it was not known.
@@ -99,7 +103,10 @@ func (b *Book) Observe(gpu string, observation Observation) {
 		account.spendTime(int64(observation.At-begin), seen)
 		if metered {
 			begin = max(begin, since) // nothing is known of the time before
-			account.EnergyMJ += shareOf(growthPortion(grown, begin, observation.At, since), account.Share)
+			account.EnergyMJ += shareOf(
+				growthPortion(grown, begin, observation.At, since),
+				account.Share,
+			)
 			account.EnergySeen += int64(observation.At - begin)
 		}
 	}
@@ -136,7 +143,13 @@ func (b *Book) End(key Key, at spec.Instant) (Account, error) {
 	gpu := b.gpuStateOf(key.GPU)
 	i, ok := gpu.accountOf(key)
 	if !ok {
-		return Account{}, fmt.Errorf("job %d attempt %d on %s: %w", key.Job, key.Attempt, key.GPU, ErrUnknown)
+		return Account{}, fmt.Errorf(
+			"job %d attempt %d on %s: %w",
+			key.Job,
+			key.Attempt,
+			key.GPU,
+			ErrUnknown,
+		)
 	}
 	account := gpu.Open[i]
 	gpu.Open = slices.Delete(gpu.Open, i, i+1)
@@ -190,7 +203,11 @@ func Unmarshal(data []byte) (*Book, error) {
 			if account == nil || account.GPU != gpu.GPU {
 				return nil, fmt.Errorf("%w: account %d of %s is not its own", ErrState, j, gpu.GPU)
 			}
-			if j > 0 && cmp.Or(cmp.Compare(gpu.Open[j-1].Job, account.Job), cmp.Compare(gpu.Open[j-1].Attempt, account.Attempt)) >= 0 {
+			if j > 0 &&
+				cmp.Or(
+					cmp.Compare(gpu.Open[j-1].Job, account.Job),
+					cmp.Compare(gpu.Open[j-1].Attempt, account.Attempt),
+				) >= 0 {
 				return nil, fmt.Errorf("%w: account %d of %s is out of order", ErrState, j, gpu.GPU)
 			}
 			if err := account.Check(); err != nil {
@@ -210,11 +227,30 @@ func (a *Account) Check() error {
 	}
 	switch {
 	case a.Allocated != sum:
-		return fmt.Errorf("job %d on %s: allocated %d ns, states sum to %d", a.Job, a.GPU, a.Allocated, sum)
+		return fmt.Errorf(
+			"job %d on %s: allocated %d ns, states sum to %d",
+			a.Job,
+			a.GPU,
+			a.Allocated,
+			sum,
+		)
 	case a.Busy != busyNS:
-		return fmt.Errorf("job %d on %s: busy %d ns, classes sum to %d", a.Job, a.GPU, a.Busy, busyNS)
+		return fmt.Errorf(
+			"job %d on %s: busy %d ns, classes sum to %d",
+			a.Job,
+			a.GPU,
+			a.Busy,
+			busyNS,
+		)
 	case a.Allocated != max(0, int64(a.To-a.From)):
-		return fmt.Errorf("job %d on %s: allocated %d ns from %d to %d", a.Job, a.GPU, a.Allocated, a.From, a.To)
+		return fmt.Errorf(
+			"job %d on %s: allocated %d ns from %d to %d",
+			a.Job,
+			a.GPU,
+			a.Allocated,
+			a.From,
+			a.To,
+		)
 	case a.Util.Whole < 0 || a.Util.Rest < 0 || a.MemoryMiBNS.Rest < 0 || a.EnergyMJ < 0 || a.SM.Rest < 0 || a.Tensor.Rest < 0:
 		return fmt.Errorf("job %d on %s: a figure is negative", a.Job, a.GPU)
 	}

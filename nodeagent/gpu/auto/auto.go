@@ -52,14 +52,26 @@ func Candidates(cfg Config) ([]gpu.Candidate, error) {
 	var out []gpu.Candidate
 	switch mode := strings.ToLower(cfg.AutoDetect); mode {
 	case "", "nvml", "nvidia":
-		out = append(out,
+		out = append(
+			out,
 			gpu.Candidate{Name: "dcgm", Open: func(ctx context.Context) (gpu.Provider, error) {
-				return dcgm.Open(ctx, dcgm.Config{HostEngine: cfg.HostEngine, Period: cfg.Period, NVML: cfg.NVML})
+				return dcgm.Open(
+					ctx,
+					dcgm.Config{HostEngine: cfg.HostEngine, Period: cfg.Period, NVML: cfg.NVML},
+				)
 			}},
-			gpu.Candidate{Name: "nvml", Open: func(ctx context.Context) (gpu.Provider, error) { return nvml.Open(ctx, cfg.NVML) }})
+			gpu.Candidate{
+				Name: "nvml",
+				Open: func(ctx context.Context) (gpu.Provider, error) { return nvml.Open(ctx, cfg.NVML) },
+			},
+		)
 	case "off":
 	case "rsmi", "oneapi", "nrt":
-		return nil, fmt.Errorf("%w=%s: Muster reads NVIDIA devices only; declare the devices with File= and set AutoDetect=off", ErrAutoDetect, mode)
+		return nil, fmt.Errorf(
+			"%w=%s: Muster reads NVIDIA devices only; declare the devices with File= and set AutoDetect=off",
+			ErrAutoDetect,
+			mode,
+		)
 	default:
 		return nil, fmt.Errorf("%w=%s: want nvml, nvidia or off", ErrAutoDetect, cfg.AutoDetect)
 	}
@@ -67,7 +79,9 @@ func Candidates(cfg Config) ([]gpu.Candidate, error) {
 		return out, nil
 	}
 	simulate := gpu.Candidate{Name: "simulated", Open: func(context.Context) (gpu.Provider, error) {
-		return simulated.New(simulated.Config{Node: cfg.Node, Start: cfg.Start, Lines: cfg.Declared})
+		return simulated.New(
+			simulated.Config{Node: cfg.Node, Start: cfg.Start, Lines: cfg.Declared},
+		)
 	}}
 	libraryNamed := strings.HasPrefix(strings.ToLower(cfg.AutoDetect), "nv")
 	switch {
@@ -77,14 +91,20 @@ func Candidates(cfg Config) ([]gpu.Candidate, error) {
 	case !hasDeviceFile(cfg.Declared):
 		out = append(out, simulate)
 	case strings.EqualFold(cfg.AutoDetect, "off") || !cfg.driverLoaded():
-		out = append(out, gpu.Candidate{Name: "declared", Open: func(context.Context) (gpu.Provider, error) {
-			devices, err := simulated.Devices(cfg.Node, cfg.Declared)
-			if err != nil {
-				return nil, err
-			}
-			withFile := slices.DeleteFunc(devices, func(d device.Device) bool { return len(d.Files) == 0 })
-			return declared.New(withFile)
-		}})
+		out = append(
+			out,
+			gpu.Candidate{Name: "declared", Open: func(context.Context) (gpu.Provider, error) {
+				devices, err := simulated.Devices(cfg.Node, cfg.Declared)
+				if err != nil {
+					return nil, err
+				}
+				withFile := slices.DeleteFunc(
+					devices,
+					func(d device.Device) bool { return len(d.Files) == 0 },
+				)
+				return declared.New(withFile)
+			}},
+		)
 	}
 	return out, nil
 }

@@ -58,7 +58,12 @@ func Open(file string, gpus gpu.Clocks) (*Keeper, error) {
 
 // Tune sets the devices of an owner, and gives a line for each group of devices
 // that was set to the same and one for each that was not.
-func (k *Keeper) Tune(ctx context.Context, owner string, uuids []string, ask spec.GPUFreq) (done, failed []string) {
+func (k *Keeper) Tune(
+	ctx context.Context,
+	owner string,
+	uuids []string,
+	ask spec.GPUFreq,
+) (done, failed []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, uuid := range uuids {
@@ -67,14 +72,21 @@ func (k *Keeper) Tune(ctx context.Context, owner string, uuids []string, ask spe
 			failed = append(failed, fmt.Sprintf("the clocks of %s stay as they are: %v", uuid, err))
 			continue
 		}
-		if line := fmt.Sprintf("GpuFreq=memory_freq:%d,graphics_freq:%d", clocks.Memory, clocks.Graphics); !slices.Contains(done, line) {
+		if line := fmt.Sprintf("GpuFreq=memory_freq:%d,graphics_freq:%d", clocks.Memory, clocks.Graphics); !slices.Contains(
+			done,
+			line,
+		) {
 			done = append(done, line)
 		}
 	}
 	return done, failed
 }
 
-func (k *Keeper) tuneDevice(ctx context.Context, owner, uuid string, ask spec.GPUFreq) (device.Clocks, error) {
+func (k *Keeper) tuneDevice(
+	ctx context.Context,
+	owner, uuid string,
+	ask spec.GPUFreq,
+) (device.Clocks, error) {
 	list, err := k.gpus.ListClocks(ctx, uuid)
 	if err != nil {
 		return device.Clocks{}, err
@@ -152,7 +164,15 @@ func (k *Keeper) Keep(ctx context.Context, owners []string) error {
 			err = k.gpus.ResetClocks(ctx, uuid, device.Clocks{Locked: true})
 		}
 		if err != nil {
-			failed = append(failed, fmt.Errorf("the clocks of %s, set for %s, are not set back: %w", uuid, e.Owner, err))
+			failed = append(
+				failed,
+				fmt.Errorf(
+					"the clocks of %s, set for %s, are not set back: %w",
+					uuid,
+					e.Owner,
+					err,
+				),
+			)
 			continue
 		}
 		delete(k.set, uuid)

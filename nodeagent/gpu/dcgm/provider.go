@@ -205,7 +205,11 @@ func (p *Provider) findEntities(devices []device.Device) error {
 	byUUID := map[string]uint{}
 	for _, id := range ids {
 		e := []dcgm.GroupEntityPair{{EntityGroupId: dcgm.FE_GPU, EntityId: id}}
-		values, err := dcgm.EntitiesGetLatestValues(e, []dcgm.Short{dcgm.DCGM_FI_DEV_GPU_UUID}, dcgm.DCGM_FV_FLAG_LIVE_DATA)
+		values, err := dcgm.EntitiesGetLatestValues(
+			e,
+			[]dcgm.Short{dcgm.DCGM_FI_DEV_GPU_UUID},
+			dcgm.DCGM_FV_FLAG_LIVE_DATA,
+		)
 		if err != nil {
 			return fmt.Errorf("DCGM: the UUID of GPU %d: %w", id, err)
 		}
@@ -218,7 +222,10 @@ func (p *Provider) findEntities(devices []device.Device) error {
 		if !ok {
 			return fmt.Errorf("DCGM does not know %s, which the driver has", d.UUID)
 		}
-		p.entities = append(p.entities, dcgm.GroupEntityPair{EntityGroupId: dcgm.FE_GPU, EntityId: id})
+		p.entities = append(
+			p.entities,
+			dcgm.GroupEntityPair{EntityGroupId: dcgm.FE_GPU, EntityId: id},
+		)
 		p.uuids = append(p.uuids, d.UUID)
 		if len(d.MIG) == 0 {
 			continue
@@ -238,10 +245,15 @@ func (p *Provider) findInstances(gpuID uint, d device.Device) error {
 	}
 	for _, mig := range d.MIG {
 		i := slices.IndexFunc(h.EntityList[:h.Count], func(e dcgm.MigHierarchyInfo_v2) bool {
-			return e.Entity.EntityGroupId == dcgm.FE_GPU_I && e.Parent.EntityId == gpuID && int(e.Info.NvmlInstanceId) == mig.GPUInstance
+			return e.Entity.EntityGroupId == dcgm.FE_GPU_I && e.Parent.EntityId == gpuID &&
+				int(e.Info.NvmlInstanceId) == mig.GPUInstance
 		})
 		if i < 0 {
-			return fmt.Errorf("DCGM does not know instance %d of %s, which the driver has", mig.GPUInstance, d.UUID)
+			return fmt.Errorf(
+				"DCGM does not know instance %d of %s, which the driver has",
+				mig.GPUInstance,
+				d.UUID,
+			)
 		}
 		p.entities = append(p.entities, h.EntityList[i].Entity)
 		p.uuids = append(p.uuids, mig.UUID)
@@ -289,7 +301,11 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 	if err != nil {
 		p.disconnectManager()
 		p.retry = now.Add(redial)
-		return fmt.Errorf("reading from DCGM, which is dialled again in %d s: %w", redial.Seconds(), err)
+		return fmt.Errorf(
+			"reading from DCGM, which is dialled again in %d s: %w",
+			redial.Seconds(),
+			err,
+		)
 	}
 	dst.At = now
 	dst.Resize(len(p.entities))
@@ -299,13 +315,19 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 	}
 	for i := range values {
 		v := &values[i] // 4 KiB each: not copied
-		at := slices.Index(p.entities, dcgm.GroupEntityPair{EntityGroupId: v.EntityGroupId, EntityId: v.EntityID})
+		at := slices.Index(
+			p.entities,
+			dcgm.GroupEntityPair{EntityGroupId: v.EntityGroupId, EntityId: v.EntityID},
+		)
 		f, known := p.info[v.FieldID]
 		if at < 0 || !known {
 			continue
 		}
 		if n, ok := toFixedPoint(v, f); ok {
-			dst.Readings[at].Values = append(dst.Readings[at].Values, device.Value{Field: f.Field, N: n})
+			dst.Readings[at].Values = append(
+				dst.Readings[at].Values,
+				device.Value{Field: f.Field, N: n},
+			)
 		}
 	}
 	for i := range dst.Readings {
@@ -313,7 +335,10 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 		// A device that is there says at least its clocks.
 		reading.Lost = len(reading.Values) == 0
 		p.noteDeviceChange(reading, now)
-		slices.SortFunc(reading.Values, func(a, b device.Value) int { return int(a.Field) - int(b.Field) })
+		slices.SortFunc(
+			reading.Values,
+			func(a, b device.Value) int { return int(a.Field) - int(b.Field) },
+		)
 	}
 	return nil
 }
@@ -328,7 +353,12 @@ func (p *Provider) noteDeviceChange(reading *device.Reading, now spec.Instant) {
 	if reading.Lost == p.lost[reading.UUID] || !p.answered[reading.UUID] {
 		return
 	}
-	event := device.Event{At: now, Kind: device.EventReturned, UUID: reading.UUID, Text: "the device answers again"}
+	event := device.Event{
+		At:   now,
+		Kind: device.EventReturned,
+		UUID: reading.UUID,
+		Text: "the device answers again",
+	}
 	p.lost[reading.UUID] = reading.Lost
 	if reading.Lost {
 		event.Kind, event.Text = device.EventLost, "the device does not answer"
@@ -403,7 +433,11 @@ func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]devic
 }
 
 // Events gives the driver's error events, and what Sample noticed.
-func (p *Provider) Events(ctx context.Context, now spec.Instant, dst []device.Event) ([]device.Event, error) {
+func (p *Provider) Events(
+	ctx context.Context,
+	now spec.Instant,
+	dst []device.Event,
+) ([]device.Event, error) {
 	dst, err := p.nv.Events(ctx, now, dst)
 	if err != nil {
 		return dst, err
@@ -422,7 +456,11 @@ func (p *Provider) ListClocks(ctx context.Context, uuid string) ([]device.Clocks
 }
 
 // SetClocks implements gpu.Clocks.
-func (p *Provider) SetClocks(ctx context.Context, uuid string, c device.Clocks) (before device.Clocks, err error) {
+func (p *Provider) SetClocks(
+	ctx context.Context,
+	uuid string,
+	c device.Clocks,
+) (before device.Clocks, err error) {
 	return p.nv.SetClocks(ctx, uuid, c)
 }
 

@@ -108,7 +108,11 @@ func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]devic
 }
 
 // Events appends nothing: there is no driver to report any.
-func (p *Provider) Events(ctx context.Context, _ spec.Instant, dst []device.Event) ([]device.Event, error) {
+func (p *Provider) Events(
+	ctx context.Context,
+	_ spec.Instant,
+	dst []device.Event,
+) ([]device.Event, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return dst, p.checkUsable(ctx)

@@ -178,7 +178,11 @@ func (s *Sample) Clone() *Sample {
 		r := &s.Readings[i]
 		from := len(values)
 		values = append(values, r.Values...)
-		c.Readings[i] = Reading{UUID: r.UUID, Lost: r.Lost, Values: values[from:len(values):len(values)]}
+		c.Readings[i] = Reading{
+			UUID:   r.UUID,
+			Lost:   r.Lost,
+			Values: values[from:len(values):len(values)],
+		}
 	}
 	return c
 }

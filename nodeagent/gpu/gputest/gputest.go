@@ -97,7 +97,8 @@ func inventory(t *testing.T, harness Harness) {
 			if (link.Kind == device.LinkNVLink) != (link.NVLinks > 0) {
 				t.Errorf("link %d-%d is %v with %d NVLinks", i, j, link, link.NVLinks)
 			}
-			if !devices[j].Lost && len(devices[j].Links) == len(devices) && devices[j].Links[i] != link {
+			if !devices[j].Lost && len(devices[j].Links) == len(devices) &&
+				devices[j].Links[i] != link {
 				t.Errorf("link %d-%d is %v, back it is %v", i, j, link, devices[j].Links[i])
 			}
 		}
@@ -144,7 +145,13 @@ func clocks(t *testing.T, harness Harness) {
 			t.Errorf("%s can run at %v: %v", d.UUID, list, err)
 			continue
 		}
-		t.Logf("%s runs at %d pairs of clocks, from %v to %v", d.UUID, len(list), list[len(list)-1], list[0])
+		t.Logf(
+			"%s runs at %d pairs of clocks, from %v to %v",
+			d.UUID,
+			len(list),
+			list[len(list)-1],
+			list[0],
+		)
 		for _, m := range d.MIG {
 			if _, err := provider.ListClocks(t.Context(), m.UUID); err == nil {
 				t.Errorf("instance %s has clocks of its own", m.UUID)
@@ -156,7 +163,13 @@ func clocks(t *testing.T, harness Harness) {
 	}
 }
 
-func setClocks(t *testing.T, harness Harness, provider gpu.Provider, uuid string, list []device.Clocks) {
+func setClocks(
+	t *testing.T,
+	harness Harness,
+	provider gpu.Provider,
+	uuid string,
+	list []device.Clocks,
+) {
 	t.Helper()
 	low := list[len(list)-1]
 	clock := func(otherwise uint32) int64 {

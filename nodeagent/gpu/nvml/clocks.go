@@ -58,7 +58,11 @@ func (p *Provider) ListClocks(ctx context.Context, uuid string) ([]device.Clocks
 
 // SetClocks implements gpu.Clocks: by application clocks, or where the device
 // has none, by locking the clocks.
-func (p *Provider) SetClocks(ctx context.Context, uuid string, c device.Clocks) (before device.Clocks, err error) {
+func (p *Provider) SetClocks(
+	ctx context.Context,
+	uuid string,
+	c device.Clocks,
+) (before device.Clocks, err error) {
 	err = p.clocked(ctx, uuid, func(h nvml.Device) error {
 		before = p.application(h, nvml.Device.GetApplicationsClock)
 		if before == p.application(h, nvml.Device.GetDefaultApplicationsClock) {
@@ -72,7 +76,8 @@ func (p *Provider) SetClocks(ctx context.Context, uuid string, c device.Clocks) 
 			return refusal(ret)
 		}
 		before = device.Clocks{Locked: true}
-		if ret = h.SetGpuLockedClocks(c.Graphics, c.Graphics); ret != nvml.SUCCESS || !has(p.lib, "nvmlDeviceSetMemoryLockedClocks") {
+		if ret = h.SetGpuLockedClocks(c.Graphics, c.Graphics); ret != nvml.SUCCESS ||
+			!has(p.lib, "nvmlDeviceSetMemoryLockedClocks") {
 			return refusal(ret)
 		}
 		if ret = h.SetMemoryLockedClocks(c.Memory, c.Memory); ret == nvml.ERROR_NOT_SUPPORTED {
@@ -108,7 +113,9 @@ func refusal(ret nvml.Return) error {
 	case nvml.SUCCESS:
 		return nil
 	case nvml.ERROR_NO_PERMISSION:
-		return errors.New("the driver does not permit it: the agent must be root, or application clocks be unrestricted (nvidia-smi -acp 0)")
+		return errors.New(
+			"the driver does not permit it: the agent must be root, or application clocks be unrestricted (nvidia-smi -acp 0)",
+		)
 	case nvml.ERROR_NOT_SUPPORTED:
 		return errors.New("the device cannot set its clocks")
 	}
@@ -116,8 +123,12 @@ func refusal(ret nvml.Return) error {
 }
 
 // application reads the application clocks; zero where there are none.
-func (p *Provider) application(h nvml.Device, read func(nvml.Device, nvml.ClockType) (uint32, nvml.Return)) device.Clocks {
-	if !has(p.lib, "nvmlDeviceGetApplicationsClock") || !has(p.lib, "nvmlDeviceGetDefaultApplicationsClock") {
+func (p *Provider) application(
+	h nvml.Device,
+	read func(nvml.Device, nvml.ClockType) (uint32, nvml.Return),
+) device.Clocks {
+	if !has(p.lib, "nvmlDeviceGetApplicationsClock") ||
+		!has(p.lib, "nvmlDeviceGetDefaultApplicationsClock") {
 		return device.Clocks{}
 	}
 	m, ret := read(h, nvml.CLOCK_MEM)
@@ -161,7 +172,14 @@ func (p *Provider) list32(symbol string, h nvml.Device, memory uint32) ([]uint32
 	defer C.free(unsafe.Pointer(function))
 	var list [256]uint32
 	count := uint32(len(list))
-	ret := C.ask(library, function, field.UnsafePointer(), C.uint(memory), (*C.uint)(unsafe.Pointer(&count)), (*C.uint)(unsafe.Pointer(&list[0])))
+	ret := C.ask(
+		library,
+		function,
+		field.UnsafePointer(),
+		C.uint(memory),
+		(*C.uint)(unsafe.Pointer(&count)),
+		(*C.uint)(unsafe.Pointer(&list[0])),
+	)
 	if ret != 0 {
 		return nil, nvml.Return(ret)
 	}

@@ -14,7 +14,13 @@ import (
 // describe reads what identifies one device. A device without a PCI address or
 // memory is lost.
 func describe(h nvml.Device, uuid string, index int) device.Device {
-	d := device.Device{UUID: uuid, Index: index, Minor: device.Unknown, NUMA: device.Unknown, Model: "unknown"}
+	d := device.Device{
+		UUID:  uuid,
+		Index: index,
+		Minor: device.Unknown,
+		NUMA:  device.Unknown,
+		Model: "unknown",
+	}
 	if pci, ret := h.GetPciInfo(); ret == nvml.SUCCESS {
 		d.PCIBusID = busID(pci)
 	}
@@ -101,7 +107,8 @@ func links(lib nvml.Interface, handles []nvml.Device, devices []device.Device) {
 	for i, h := range handles {
 		direct[i] = make([]int, len(devices))
 		for l := 0; l < maxLinks && nvlink; l++ {
-			if state, ret := h.GetNvLinkState(l); ret != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
+			if state, ret := h.GetNvLinkState(l); ret != nvml.SUCCESS ||
+				state != nvml.FEATURE_ENABLED {
 				continue
 			}
 			pci, ret := h.GetNvLinkRemotePciInfo(l)
@@ -122,7 +129,10 @@ func links(lib nvml.Interface, handles []nvml.Device, devices []device.Device) {
 			case i == j:
 				devices[i].Links[j] = device.Link{Kind: device.LinkSelf}
 			case lanes > 0:
-				devices[i].Links[j] = device.Link{Kind: device.LinkNVLink, NVLinks: uint8(min(lanes, 255))}
+				devices[i].Links[j] = device.Link{
+					Kind:    device.LinkNVLink,
+					NVLinks: uint8(min(lanes, 255)),
+				}
 			default:
 				devices[i].Links[j] = device.Link{Kind: ancestor(handles[i], handles[j])}
 			}

@@ -69,7 +69,10 @@ func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
 	case nvml.SUCCESS:
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
 		if _, err := os.Stat(cfg.Library); err == nil {
-			return nil, fmt.Errorf("%s cannot be loaded: it is no library for this machine, or this user may not read it", cfg.Library)
+			return nil, fmt.Errorf(
+				"%s cannot be loaded: it is no library for this machine, or this user may not read it",
+				cfg.Library,
+			)
 		}
 		return nil, fmt.Errorf("libnvidia-ml.so.1 is not installed: %w", gpu.ErrUnavailable)
 	case nvml.ERROR_DRIVER_NOT_LOADED:
@@ -91,15 +94,26 @@ func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
 func because(ret nvml.Return) error {
 	switch ret {
 	case nvml.ERROR_NO_PERMISSION:
-		return fmt.Errorf("this user may not use the devices: run the agent as root, or let its group read and write /dev/nvidia*: %w", ret)
+		return fmt.Errorf(
+			"this user may not use the devices: run the agent as root, or let its group read and write /dev/nvidia*: %w",
+			ret,
+		)
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return fmt.Errorf("the driver's library was updated and the driver that is loaded was not: load the new one, or restart the machine: %w", ret)
+		return fmt.Errorf(
+			"the driver's library was updated and the driver that is loaded was not: load the new one, or restart the machine: %w",
+			ret,
+		)
 	}
 	return ret
 }
 
 // has tells whether the loaded library knows a function.
-func has(lib nvml.Interface, symbol string) bool { return lib.Extensions().LookupSymbol(symbol) == nil }
+func has(
+	lib nvml.Interface,
+	symbol string,
+) bool {
+	return lib.Extensions().LookupSymbol(symbol) == nil
+}
 
 // Name is "nvml".
 func (p *Provider) Name() string { return "nvml" }
@@ -149,12 +163,26 @@ func (p *Provider) read(x *part, now spec.Instant, r *device.Reading) {
 	if r.Lost = x.lost; x.lost {
 		r.Values = r.Values[:0]
 		if !was {
-			p.note(device.Event{At: now, Kind: device.EventLost, UUID: x.uuid, Text: "the device does not answer"})
+			p.note(
+				device.Event{
+					At:   now,
+					Kind: device.EventLost,
+					UUID: x.uuid,
+					Text: "the device does not answer",
+				},
+			)
 		}
 		return
 	}
 	if was {
-		p.note(device.Event{At: now, Kind: device.EventReturned, UUID: x.uuid, Text: "the device answers again"})
+		p.note(
+			device.Event{
+				At:   now,
+				Kind: device.EventReturned,
+				UUID: x.uuid,
+				Text: "the device answers again",
+			},
+		)
 	}
 	if !x.mig {
 		r.Values = append(r.Values, device.Value{Field: device.XIDErrors, N: p.lastXID[x.uuid]})
@@ -164,7 +192,8 @@ func (p *Provider) read(x *part, now spec.Instant, r *device.Reading) {
 
 // gone tells that a device has left.
 func gone(ret nvml.Return) bool {
-	return ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED || ret == nvml.ERROR_GPU_NOT_FOUND
+	return ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED ||
+		ret == nvml.ERROR_GPU_NOT_FOUND
 }
 
 // Processes lists compute, MPS and graphics clients.
@@ -174,7 +203,8 @@ func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]devic
 	if err := p.usable(ctx); err != nil {
 		return dst, err
 	}
-	mps := has(p.lib, "nvmlDeviceGetMPSComputeRunningProcesses_v3") || has(p.lib, "nvmlDeviceGetMPSComputeRunningProcesses")
+	mps := has(p.lib, "nvmlDeviceGetMPSComputeRunningProcesses_v3") ||
+		has(p.lib, "nvmlDeviceGetMPSComputeRunningProcesses")
 	for i := range p.parts {
 		x := &p.parts[i]
 		if x.device || x.lost {
@@ -189,11 +219,21 @@ func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]devic
 				continue // not supported here, or gone: Sample tells
 			}
 			for _, q := range list {
-				known := slices.ContainsFunc(dst[from:], func(d device.Process) bool { return d.PID == int(q.Pid) })
+				known := slices.ContainsFunc(
+					dst[from:],
+					func(d device.Process) bool { return d.PID == int(q.Pid) },
+				)
 				if known || q.Pid == 0 {
 					continue
 				}
-				dst = append(dst, device.Process{PID: int(q.Pid), UUID: x.uuid, MemoryMiB: mebibytes(q.UsedGpuMemory)})
+				dst = append(
+					dst,
+					device.Process{
+						PID:       int(q.Pid),
+						UUID:      x.uuid,
+						MemoryMiB: mebibytes(q.UsedGpuMemory),
+					},
+				)
 			}
 		}
 	}
@@ -216,7 +256,11 @@ func btoi(b bool) int {
 }
 
 // Events gives what the driver reported and what Sample noticed.
-func (p *Provider) Events(ctx context.Context, now spec.Instant, dst []device.Event) ([]device.Event, error) {
+func (p *Provider) Events(
+	ctx context.Context,
+	now spec.Instant,
+	dst []device.Event,
+) ([]device.Event, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.usable(ctx); err != nil {
@@ -237,7 +281,8 @@ func (p *Provider) listen() {
 	}
 	p.set = set
 	for i := range p.parts {
-		if !p.parts[i].mig && p.parts[i].handle.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.SUCCESS {
+		if !p.parts[i].mig &&
+			p.parts[i].handle.RegisterEvents(nvml.EventTypeXidCriticalError, set) == nvml.SUCCESS {
 			p.watch = true
 		}
 	}
@@ -260,7 +305,15 @@ func (p *Provider) drain(now spec.Instant) {
 		}
 		xid := int(e.EventData)
 		p.lastXID[uuid] = int64(xid)
-		p.note(device.Event{At: now, Kind: device.EventXID, UUID: uuid, XID: xid, Text: device.ClassifyXID(xid).String() + " error"})
+		p.note(
+			device.Event{
+				At:   now,
+				Kind: device.EventXID,
+				UUID: uuid,
+				XID:  xid,
+				Text: device.ClassifyXID(xid).String() + " error",
+			},
+		)
 	}
 }
 
@@ -321,14 +374,20 @@ func (p *Provider) list() ([]device.Device, error) {
 		}
 		uuid, ret := h.GetUUID()
 		if ret != nvml.SUCCESS {
-			failed = errors.Join(failed, fmt.Errorf("GPU %d of %d: reading its UUID: %w", i, count, ret))
+			failed = errors.Join(
+				failed,
+				fmt.Errorf("GPU %d of %d: reading its UUID: %w", i, count, ret),
+			)
 			continue
 		}
 		d := describe(h, uuid, i)
 		d.Driver = driver
 		sysfs.Place(p.sys, &d)
 		instances := migParts(p.lib, h, &d)
-		parts = append(parts, part{uuid: d.UUID, handle: h, device: len(instances) > 0, lost: p.wasLost(d.UUID)})
+		parts = append(
+			parts,
+			part{uuid: d.UUID, handle: h, device: len(instances) > 0, lost: p.wasLost(d.UUID)},
+		)
 		parts = append(parts, instances...)
 		handles = append(handles, h)
 		devices = append(devices, d)

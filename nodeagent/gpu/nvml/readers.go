@@ -18,7 +18,12 @@ type reader struct {
 }
 
 // one makes a reader of one field.
-func one(symbol string, f device.Field, scale int64, get func(nvml.Device) (uint64, nvml.Return)) reader {
+func one(
+	symbol string,
+	f device.Field,
+	scale int64,
+	get func(nvml.Device) (uint64, nvml.Return),
+) reader {
 	return reader{symbol: symbol, read: func(h nvml.Device, r *device.Reading) nvml.Return {
 		n, ret := get(h)
 		if ret == nvml.SUCCESS && int64(n) >= 0 {
@@ -35,25 +40,75 @@ func put(r *device.Reading, f device.Field, n int64) {
 // readers lists every call of a collection.
 func readers() []reader {
 	list := []reader{
-		one("nvmlDeviceGetClockInfo", device.SMClock, 1, func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetClockInfo(nvml.CLOCK_SM)) }),
-		one("nvmlDeviceGetClockInfo", device.MemClock, 1, func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetClockInfo(nvml.CLOCK_MEM)) }),
-		one("nvmlDeviceGetCurrentClocksThrottleReasons", device.ClockReasons, 1, nvml.Device.GetCurrentClocksThrottleReasons),
-		one("nvmlDeviceGetTemperature", device.GPUTemp, 1, func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetTemperature(nvml.TEMPERATURE_GPU)) }),
-		one("nvmlDeviceGetPowerUsage", device.PowerUsage, 1, func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetPowerUsage()) }),
-		one("nvmlDeviceGetEnforcedPowerLimit", device.PowerLimit, 1, func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetEnforcedPowerLimit()) }),
-		one("nvmlDeviceGetTotalEnergyConsumption", device.TotalEnergy, 1, nvml.Device.GetTotalEnergyConsumption),
-		one("nvmlDeviceGetPcieReplayCounter", device.PCIeReplay, 1, func(h nvml.Device) (uint64, nvml.Return) {
-			n, ret := h.GetPcieReplayCounter()
-			return uint64(max(n, 0)), ret
-		}),
-		one("nvmlDeviceGetEncoderUtilization", device.EncUtil, 1, func(h nvml.Device) (uint64, nvml.Return) {
-			n, _, ret := h.GetEncoderUtilization()
-			return uint64(n), ret
-		}),
-		one("nvmlDeviceGetDecoderUtilization", device.DecUtil, 1, func(h nvml.Device) (uint64, nvml.Return) {
-			n, _, ret := h.GetDecoderUtilization()
-			return uint64(n), ret
-		}),
+		one(
+			"nvmlDeviceGetClockInfo",
+			device.SMClock,
+			1,
+			func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetClockInfo(nvml.CLOCK_SM)) },
+		),
+		one(
+			"nvmlDeviceGetClockInfo",
+			device.MemClock,
+			1,
+			func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetClockInfo(nvml.CLOCK_MEM)) },
+		),
+		one(
+			"nvmlDeviceGetCurrentClocksThrottleReasons",
+			device.ClockReasons,
+			1,
+			nvml.Device.GetCurrentClocksThrottleReasons,
+		),
+		one(
+			"nvmlDeviceGetTemperature",
+			device.GPUTemp,
+			1,
+			func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetTemperature(nvml.TEMPERATURE_GPU)) },
+		),
+		one(
+			"nvmlDeviceGetPowerUsage",
+			device.PowerUsage,
+			1,
+			func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetPowerUsage()) },
+		),
+		one(
+			"nvmlDeviceGetEnforcedPowerLimit",
+			device.PowerLimit,
+			1,
+			func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetEnforcedPowerLimit()) },
+		),
+		one(
+			"nvmlDeviceGetTotalEnergyConsumption",
+			device.TotalEnergy,
+			1,
+			nvml.Device.GetTotalEnergyConsumption,
+		),
+		one(
+			"nvmlDeviceGetPcieReplayCounter",
+			device.PCIeReplay,
+			1,
+			func(h nvml.Device) (uint64, nvml.Return) {
+				n, ret := h.GetPcieReplayCounter()
+				return uint64(max(n, 0)), ret
+			},
+		),
+		one(
+			"nvmlDeviceGetEncoderUtilization",
+			device.EncUtil,
+			1,
+			func(h nvml.Device) (uint64, nvml.Return) {
+				n, _, ret := h.GetEncoderUtilization()
+				return uint64(n), ret
+			},
+		),
+		one(
+			"nvmlDeviceGetDecoderUtilization",
+			device.DecUtil,
+			1,
+			func(h nvml.Device) (uint64, nvml.Return) {
+				n, _, ret := h.GetDecoderUtilization()
+				return uint64(n), ret
+			},
+		),
 		{"nvmlDeviceGetUtilizationRates", false, readUtil},
 		{"nvmlDeviceGetMemoryInfo", true, readMemory},
 		{"nvmlDeviceGetRemappedRows", false, readRemapped},
@@ -69,9 +124,12 @@ func readers() []reader {
 		{device.ECCSBEAgg, nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC},
 		{device.ECCDBEAgg, nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC},
 	} {
-		list = append(list, one("nvmlDeviceGetTotalEccErrors", e.f, 1, func(h nvml.Device) (uint64, nvml.Return) {
-			return h.GetTotalEccErrors(e.kind, e.counter)
-		}))
+		list = append(
+			list,
+			one("nvmlDeviceGetTotalEccErrors", e.f, 1, func(h nvml.Device) (uint64, nvml.Return) {
+				return h.GetTotalEccErrors(e.kind, e.counter)
+			}),
+		)
 	}
 	return list
 }
@@ -143,7 +201,9 @@ func number(v nvml.FieldValue) (int64, bool) {
 	switch nvml.ValueType(v.ValueType) {
 	case nvml.VALUE_TYPE_UNSIGNED_INT:
 		return int64(binary.NativeEndian.Uint32(v.Value[:])), true
-	case nvml.VALUE_TYPE_UNSIGNED_LONG, nvml.VALUE_TYPE_UNSIGNED_LONG_LONG, nvml.VALUE_TYPE_SIGNED_LONG_LONG:
+	case nvml.VALUE_TYPE_UNSIGNED_LONG,
+		nvml.VALUE_TYPE_UNSIGNED_LONG_LONG,
+		nvml.VALUE_TYPE_SIGNED_LONG_LONG:
 		n := int64(binary.NativeEndian.Uint64(v.Value[:]))
 		return n, n >= 0
 	}

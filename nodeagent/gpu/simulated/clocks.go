@@ -38,10 +38,19 @@ func (f *figures) clocks() []device.Clocks {
 }
 
 // SetClocks implements gpu.Clocks.
-func (p *Provider) SetClocks(ctx context.Context, uuid string, clocks device.Clocks) (before device.Clocks, err error) {
+func (p *Provider) SetClocks(
+	ctx context.Context,
+	uuid string,
+	clocks device.Clocks,
+) (before device.Clocks, err error) {
 	err = p.withAnswering(ctx, uuid, func(m *model) error {
 		if !slices.Contains(m.fig.clocks(), clocks) {
-			return fmt.Errorf("a %s does not run at %d and %d MHz", m.fig.model, clocks.Memory, clocks.Graphics)
+			return fmt.Errorf(
+				"a %s does not run at %d and %d MHz",
+				m.fig.model,
+				clocks.Memory,
+				clocks.Graphics,
+			)
 		}
 		before, m.clocks = m.clocks, clocks
 		return nil

@@ -81,10 +81,21 @@ func declareDevices(node string, lines []Declared) ([]device.Device, []figures, 
 			count = len(line.Files)
 		}
 		if count <= 0 || (len(line.Files) > 0 && len(line.Files) != count) {
-			return nil, nil, fmt.Errorf("%w: line %d: count %d with %d files", ErrDeclaration, n+1, line.Count, len(line.Files))
+			return nil, nil, fmt.Errorf(
+				"%w: line %d: count %d with %d files",
+				ErrDeclaration,
+				n+1,
+				line.Count,
+				len(line.Files),
+			)
 		}
 		if line.Links != nil && count != 1 {
-			return nil, nil, fmt.Errorf("%w: line %d: Links describe one device, this line has %d", ErrDeclaration, n+1, count)
+			return nil, nil, fmt.Errorf(
+				"%w: line %d: Links describe one device, this line has %d",
+				ErrDeclaration,
+				n+1,
+				count,
+			)
 		}
 		f := figuresOf(line.Type)
 		for i := 0; i < count; i++ {
@@ -131,17 +142,31 @@ func fillLinks(devices []device.Device, figs []figures, lines []Declared) error 
 	for n, line := range lines {
 		if line.Links != nil {
 			if len(line.Links) != len(devices) || line.Links[at] != -1 {
-				return fmt.Errorf("%w: line %d: Links needs %d numbers with -1 at position %d", ErrDeclaration, n+1, len(devices), at+1)
+				return fmt.Errorf(
+					"%w: line %d: Links needs %d numbers with -1 at position %d",
+					ErrDeclaration,
+					n+1,
+					len(devices),
+					at+1,
+				)
 			}
 			for j, lanes := range line.Links {
 				switch {
 				case j == at:
 				case lanes > 0 && lanes < 256:
-					devices[at].Links[j] = device.Link{Kind: device.LinkNVLink, NVLinks: uint8(lanes)}
+					devices[at].Links[j] = device.Link{
+						Kind:    device.LinkNVLink,
+						NVLinks: uint8(lanes),
+					}
 				case lanes == 0:
 					devices[at].Links[j] = device.Link{Kind: device.LinkHostBridge}
 				default:
-					return fmt.Errorf("%w: line %d: %d is no number of links", ErrDeclaration, n+1, lanes)
+					return fmt.Errorf(
+						"%w: line %d: %d is no number of links",
+						ErrDeclaration,
+						n+1,
+						lanes,
+					)
 				}
 			}
 		}
@@ -150,8 +175,14 @@ func fillLinks(devices []device.Device, figs []figures, lines []Declared) error 
 	for i := range devices {
 		for j := range devices {
 			if devices[i].Links[j] != devices[j].Links[i] {
-				return fmt.Errorf("%w: Links disagree: device %d to %d is %v, back it is %v", ErrDeclaration,
-					i, j, devices[i].Links[j], devices[j].Links[i])
+				return fmt.Errorf(
+					"%w: Links disagree: device %d to %d is %v, back it is %v",
+					ErrDeclaration,
+					i,
+					j,
+					devices[i].Links[j],
+					devices[j].Links[i],
+				)
 			}
 		}
 	}
@@ -170,11 +201,20 @@ func expandInstances(lines []Declared) ([]Declared, error) {
 			continue
 		}
 		if len(line.Files) > 0 || line.Links != nil {
-			return nil, fmt.Errorf("%w: line %d: MIG instances have neither File nor Links", ErrDeclaration, n+1)
+			return nil, fmt.Errorf(
+				"%w: line %d: MIG instances have neither File nor Links",
+				ErrDeclaration,
+				n+1,
+			)
 		}
 		each := min(7/g, int(figuresOf(line.Type).memoryMiB*21/20/(gb*1024)))
 		if each < 1 {
-			return nil, fmt.Errorf("%w: line %d: no instance of %s fits on a device", ErrDeclaration, n+1, line.Type)
+			return nil, fmt.Errorf(
+				"%w: line %d: no instance of %s fits on a device",
+				ErrDeclaration,
+				n+1,
+				line.Type,
+			)
 		}
 		if full := line.Count / each; full > 0 {
 			some := line
@@ -192,7 +232,8 @@ func expandInstances(lines []Declared) ([]Declared, error) {
 // profileOf reads the name of a MIG profile, "3g.20gb": its slices and gigabytes.
 func profileOf(p string) (g int, gb int64, ok bool) {
 	n, err := fmt.Sscanf(p, "%dg.%dgb", &g, &gb)
-	return g, gb, err == nil && n == 2 && g >= 1 && g <= 7 && gb >= 1 && p == fmt.Sprintf("%dg.%dgb", g, gb)
+	return g, gb, err == nil && n == 2 && g >= 1 && g <= 7 && gb >= 1 &&
+		p == fmt.Sprintf("%dg.%dgb", g, gb)
 }
 
 // cutInstances cuts a device into MIG instances by profile name "<g>g.<mem>gb".
@@ -207,19 +248,32 @@ func cutInstances(node string, d device.Device, profiles []string) ([]device.MIG
 		slicesUsed += g
 		memory += gb * 1024
 		out = append(out, device.MIG{
-			UUID: deriveUUID("MIG-", node, d.Index, i), GPUInstance: i + 1, Profile: p, MemoryMiB: gb * 1024, Slices: g,
+			UUID: deriveUUID(
+				"MIG-",
+				node,
+				d.Index,
+				i,
+			), GPUInstance: i + 1, Profile: p, MemoryMiB: gb * 1024, Slices: g,
 		})
 	}
 	// Profiles are named in round gigabytes; the device has a little less.
 	if slicesUsed > 7 || memory > d.MemoryMiB*21/20 {
-		return nil, fmt.Errorf("%s do not fit: %d of 7 slices, %d of %d MiB", strings.Join(profiles, " "), slicesUsed, memory, d.MemoryMiB)
+		return nil, fmt.Errorf(
+			"%s do not fit: %d of 7 slices, %d of %d MiB",
+			strings.Join(profiles, " "),
+			slicesUsed,
+			memory,
+			d.MemoryMiB,
+		)
 	}
 	return out, nil
 }
 
 // deriveUUID derives a stable UUID from the node's name and the numbers given.
 func deriveUUID(prefix, node string, numbers ...int) string {
-	h := sha256.Sum256([]byte(fmt.Sprintf("muster simulated gpu\x00%s\x00%s\x00%v", prefix, node, numbers)))
+	h := sha256.Sum256(
+		[]byte(fmt.Sprintf("muster simulated gpu\x00%s\x00%s\x00%v", prefix, node, numbers)),
+	)
 	h[6] = h[6]&0x0f | 0x80 // version 8: made by the vendor's own rule
 	h[8] = h[8]&0x3f | 0x80
 	return fmt.Sprintf("%s%x-%x-%x-%x-%x", prefix, h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])

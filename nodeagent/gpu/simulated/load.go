@@ -183,7 +183,9 @@ func (l *Load) applyFault(name, at string) error {
 			return err
 		}
 	default:
-		return errors.New("want xid=N@AFTER, lost@AFTER, mig=PROFILE/PROFILE@AFTER or thermal@AFTER+FOR")
+		return errors.New(
+			"want xid=N@AFTER, lost@AFTER, mig=PROFILE/PROFILE@AFTER or thermal@AFTER+FOR",
+		)
 	}
 	l.Faults = append(l.Faults, fault)
 	return nil

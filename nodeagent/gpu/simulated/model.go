@@ -177,7 +177,10 @@ func (a *attached) levelAt(at spec.Instant, memory int64, seed uint64) level {
 	peak := int64(a.load.Util) * device.Ratio / 100 * a.share / device.Ratio
 	jitter := int64(mixBits(seed^uint64(a.job)^uint64(int64(at)/second)) % 40_000) // up to 4 % less
 	if age < a.load.Warmup {
-		return level{util: peak / 20, memory: held * toMillis(age) / max(1, toMillis(a.load.Warmup))}
+		return level{
+			util:   peak / 20,
+			memory: held * toMillis(age) / max(1, toMillis(a.load.Warmup)),
+		}
 	}
 	util := peak - peak*jitter/device.Ratio
 	if a.load.Period > 0 {
@@ -290,7 +293,13 @@ func (m *model) injectFault(uuid string, fault Fault) {
 	}
 	switch fault.Kind {
 	case FaultThermal:
-		m.noteEvent(device.Event{Kind: device.EventThermal, UUID: uuid, Text: "clocks held down by temperature (simulated)"})
+		m.noteEvent(
+			device.Event{
+				Kind: device.EventThermal,
+				UUID: uuid,
+				Text: "clocks held down by temperature (simulated)",
+			},
+		)
 	case FaultLost:
 		m.loseDevice(uuid)
 	case FaultCut:
@@ -299,14 +308,33 @@ func (m *model) injectFault(uuid string, fault Fault) {
 			return // it was checked when the load was read, and does not fit this device
 		}
 		m.partitionDevice(m.uuid, m.memory, instances)
-		m.noteEvent(device.Event{Kind: device.EventMIGChanged, UUID: m.uuid, Text: "partitioned anew (simulated)"})
+		m.noteEvent(
+			device.Event{
+				Kind: device.EventMIGChanged,
+				UUID: m.uuid,
+				Text: "partitioned anew (simulated)",
+			},
+		)
 	case FaultXID:
 		m.lastXID = int64(fault.XID)
-		m.noteEvent(device.Event{Kind: device.EventXID, UUID: uuid, XID: fault.XID, Text: device.ClassifyXID(fault.XID).String() + " error (simulated)"})
+		m.noteEvent(
+			device.Event{
+				Kind: device.EventXID,
+				UUID: uuid,
+				XID:  fault.XID,
+				Text: device.ClassifyXID(fault.XID).String() + " error (simulated)",
+			},
+		)
 		switch fault.XID {
 		case 48, 95:
 			m.ecc++
-			m.noteEvent(device.Event{Kind: device.EventECC, UUID: uuid, Text: "uncorrectable memory error (simulated)"})
+			m.noteEvent(
+				device.Event{
+					Kind: device.EventECC,
+					UUID: uuid,
+					Text: "uncorrectable memory error (simulated)",
+				},
+			)
 		case 63, 94:
 			m.remap++
 		case 74:
@@ -324,7 +352,10 @@ func (m *model) partitionDevice(uuid string, memory int64, instances []device.MI
 	}
 	m.uuid, m.memory, m.instances, m.mig, m.units = uuid, memory, instances, len(instances) > 0, nil
 	for _, g := range instances {
-		m.units = append(m.units, unit{uuid: g.UUID, memory: g.MemoryMiB, weight: int64(g.Slices) * device.Ratio / 7})
+		m.units = append(
+			m.units,
+			unit{uuid: g.UUID, memory: g.MemoryMiB, weight: int64(g.Slices) * device.Ratio / 7},
+		)
 	}
 	if !m.mig {
 		m.units = []unit{{uuid: uuid, memory: memory, weight: device.Ratio}}
@@ -338,7 +369,13 @@ func (m *model) partitionDevice(uuid string, memory int64, instances []device.MI
 
 func (m *model) loseDevice(uuid string) {
 	m.lost = true
-	m.noteEvent(device.Event{Kind: device.EventLost, UUID: uuid, Text: "the device has fallen off the bus (simulated)"})
+	m.noteEvent(
+		device.Event{
+			Kind: device.EventLost,
+			UUID: uuid,
+			Text: "the device has fallen off the bus (simulated)",
+		},
+	)
 }
 
 // noteEvent keeps an event until it is asked for; the oldest go first when nobody asks.

@@ -122,7 +122,11 @@ func (p *Provider) SetJobs(now spec.Instant, jobs []Assignment) error {
 		}
 	}
 	if known != len(loads) {
-		return fmt.Errorf("%d of %d assigned GPUs are not on this node", len(loads)-known, len(loads))
+		return fmt.Errorf(
+			"%d of %d assigned GPUs are not on this node",
+			len(loads)-known,
+			len(loads),
+		)
 	}
 	for _, m := range p.models {
 		m.attachLoads(now, loads)
@@ -144,7 +148,13 @@ func (p *Provider) Heal(now spec.Instant, uuid string) error {
 		m.advanceTo(now)
 		if m.lost {
 			m.lost, m.lastXID = false, 0
-			m.noteEvent(device.Event{Kind: device.EventReturned, UUID: uuid, Text: "the device is back (simulated)"})
+			m.noteEvent(
+				device.Event{
+					Kind: device.EventReturned,
+					UUID: uuid,
+					Text: "the device is back (simulated)",
+				},
+			)
 		}
 	})
 }
@@ -202,10 +212,24 @@ func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]devic
 				}
 				memory := a.levelAt(m.at, u.memory, m.seed).memory
 				if a.pids == nil {
-					dst = append(dst, device.Process{PID: firstPID + n*256 + i*16 + j, UUID: u.uuid, MemoryMiB: memory})
+					dst = append(
+						dst,
+						device.Process{
+							PID:       firstPID + n*256 + i*16 + j,
+							UUID:      u.uuid,
+							MemoryMiB: memory,
+						},
+					)
 				}
 				for _, pid := range a.pids {
-					dst = append(dst, device.Process{PID: pid, UUID: u.uuid, MemoryMiB: memory / int64(len(a.pids))})
+					dst = append(
+						dst,
+						device.Process{
+							PID:       pid,
+							UUID:      u.uuid,
+							MemoryMiB: memory / int64(len(a.pids)),
+						},
+					)
 				}
 			}
 		}
@@ -214,7 +238,11 @@ func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]devic
 }
 
 // Events gives what happened up to now, oldest first.
-func (p *Provider) Events(ctx context.Context, now spec.Instant, dst []device.Event) ([]device.Event, error) {
+func (p *Provider) Events(
+	ctx context.Context,
+	now spec.Instant,
+	dst []device.Event,
+) ([]device.Event, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.checkUsable(ctx); err != nil {

@@ -89,8 +89,27 @@ func (s *Server) answerPMI2(local int, m message, out *Result) error {
 	}
 	switch m.cmd {
 	case "fullinit":
-		s.answerThread(local, out, reply, "rc", "0", "pmi-version", "2", "pmi-subversion", "0", "rank", strconv.FormatUint(uint64(s.cfg.Ranks[local]), 10),
-			"size", s.stepSize(), "appnum", "0", "debugged", "FALSE", "pmiverbose", "FALSE")
+		s.answerThread(
+			local,
+			out,
+			reply,
+			"rc",
+			"0",
+			"pmi-version",
+			"2",
+			"pmi-subversion",
+			"0",
+			"rank",
+			strconv.FormatUint(uint64(s.cfg.Ranks[local]), 10),
+			"size",
+			s.stepSize(),
+			"appnum",
+			"0",
+			"debugged",
+			"FALSE",
+			"pmiverbose",
+			"FALSE",
+		)
 	case "finalize":
 		t.over = true
 		done(nil)
@@ -127,7 +146,13 @@ func (s *Server) answerPMI2(local int, m message, out *Result) error {
 		found(s.lookUpKey(m.get("key")))
 	case "kvs-fence":
 		s.noteFence(local, out)
-	case "spawn", "name-publish", "name-unpublish", "name-lookup", "job-connect", "job-disconnect", "ring":
+	case "spawn",
+		"name-publish",
+		"name-unpublish",
+		"name-lookup",
+		"job-connect",
+		"job-disconnect",
+		"ring":
 		s.answerThread(local, out, reply, "rc", "1", "errmsg", refused)
 	default:
 		return fmt.Errorf("%w: the command %q is not known", ErrProtocol, m.cmd)
@@ -140,7 +165,17 @@ func (s *Server) answerWaiting(key, value string, out *Result) {
 	for i := range s.tasks {
 		if t := &s.tasks[i]; t.wants == key {
 			t.wants = ""
-			s.answerThread(i, out, "info-getnodeattr-response", "found", "TRUE", "value", value, "rc", "0")
+			s.answerThread(
+				i,
+				out,
+				"info-getnodeattr-response",
+				"found",
+				"TRUE",
+				"value",
+				value,
+				"rc",
+				"0",
+			)
 		}
 	}
 }

@@ -185,7 +185,8 @@ func Mapping(nodeOf []uint32) string {
 			j++
 		}
 		node, tasks := int(nodeOf[i]), j-i
-		if n := len(blocks); n > 0 && blocks[n-1].first+blocks[n-1].nodes == node && blocks[n-1].tasks == tasks {
+		if n := len(blocks); n > 0 && blocks[n-1].first+blocks[n-1].nodes == node &&
+			blocks[n-1].tasks == tasks {
 			blocks[n-1].nodes++
 		} else {
 			blocks = append(blocks, block{node, 1, tasks})

@@ -66,8 +66,13 @@ type Server struct {
 
 // New makes the server of a node.
 func New(cfg plan.PMI) *Server {
-	return &Server{cfg: cfg, tasks: make([]task, len(cfg.Ranks)), put: map[string]string{}, attr: map[string]string{},
-		kvs: map[string]string{processMapping: cfg.Mapping}}
+	return &Server{
+		cfg:   cfg,
+		tasks: make([]task, len(cfg.Ranks)),
+		put:   map[string]string{},
+		attr:  map[string]string{},
+		kvs:   map[string]string{processMapping: cfg.Mapping},
+	}
 }
 
 const processMapping = "PMI_process_mapping"
@@ -126,7 +131,10 @@ func (s *Server) init(local int, m message, out *Result) error {
 	default:
 		version, rc = "1", "-1"
 	}
-	out.addAnswer(local, "cmd=response_to_init rc="+rc+" pmi_version="+version+" pmi_subversion="+subversion+"\n")
+	out.addAnswer(
+		local,
+		"cmd=response_to_init rc="+rc+" pmi_version="+version+" pmi_subversion="+subversion+"\n",
+	)
 	return nil
 }
 

@@ -151,15 +151,35 @@ func (r *reader) readFrame(frame *plan.Frame) {
 		}
 		s := &plan.TaskPIDs{}
 		for range n {
-			s.Ranks, s.PIDs = append(s.Ranks, uint32(r.readBelow(1<<32))), append(s.PIDs, r.readInt32())
+			s.Ranks, s.PIDs = append(
+				s.Ranks,
+				uint32(r.readBelow(1<<32)),
+			), append(
+				s.PIDs,
+				r.readInt32(),
+			)
 		}
 		frame.Started = s
 	case hasOutput:
-		frame.Output = &plan.Output{Rank: uint32(r.readBelow(1 << 32)), Stream: uint8(r.readBelow(1 << 8)), Data: r.readBytes()}
+		frame.Output = &plan.Output{
+			Rank:   uint32(r.readBelow(1 << 32)),
+			Stream: uint8(r.readBelow(1 << 8)),
+			Data:   r.readBytes(),
+		}
 	case hasExit:
-		x := &plan.TaskExit{Rank: uint32(r.readBelow(1 << 32)), Code: r.readInt32(), Signal: r.readInt32(), Core: r.readBelow(2) == 1, Error: r.text()}
+		x := &plan.TaskExit{
+			Rank:   uint32(r.readBelow(1 << 32)),
+			Code:   r.readInt32(),
+			Signal: r.readInt32(),
+			Core:   r.readBelow(2) == 1,
+			Error:  r.text(),
+		}
 		x.Start, x.End = spec.Instant(r.signed()), spec.Instant(r.signed())
-		x.Usage.UserCPU, x.Usage.SystemCPU, x.Usage.PeakRSS = spec.Span(r.signed()), spec.Span(r.signed()), r.signed()
+		x.Usage.UserCPU, x.Usage.SystemCPU, x.Usage.PeakRSS = spec.Span(
+			r.signed(),
+		), spec.Span(
+			r.signed(),
+		), r.signed()
 		frame.Exit = x
 	case hasEnd:
 		frame.End = &plan.FrameEnd{Code: r.readInt32(), Signal: r.readInt32(), Error: r.text()}
@@ -174,5 +194,9 @@ func (r *reader) readFrame(frame *plan.Frame) {
 }
 
 func (r *reader) readFence() plan.Fence {
-	return plan.Fence{Number: r.readNumber(), Node: uint32(r.readBelow(1 << 32)), Data: r.readBytes()}
+	return plan.Fence{
+		Number: r.readNumber(),
+		Node:   uint32(r.readBelow(1 << 32)),
+		Data:   r.readBytes(),
+	}
 }

@@ -209,7 +209,10 @@ func parse(b []byte) (Message, error) {
 	case Signal:
 		message.Signal = r.readInt32()
 	case Resize:
-		message.Window = plan.Window{Rows: uint32(r.readBelow(1 << 16)), Columns: uint32(r.readBelow(1 << 16))}
+		message.Window = plan.Window{
+			Rows:    uint32(r.readBelow(1 << 16)),
+			Columns: uint32(r.readBelow(1 << 16)),
+		}
 	case Merged:
 		message.Fence = r.readFence()
 	default:

@@ -76,7 +76,14 @@ func deviceProgram(allowed *[nvidiaControl]bool) []bpfInstruction {
 	}
 	for minor, ok := range allowed {
 		if ok {
-			program = append(program, bpfInstruction{opcode: jumpEqual, registers: reg(regMinor, 0), immediate: int32(minor)})
+			program = append(
+				program,
+				bpfInstruction{
+					opcode:    jumpEqual,
+					registers: reg(regMinor, 0),
+					immediate: int32(minor),
+				},
+			)
 		}
 	}
 	program = append(program,
@@ -159,7 +166,10 @@ func loadDeviceProgram(program []bpfInstruction) (int, error) {
 	switch {
 	case errors.Is(err, unix.EPERM):
 		// Kernels before 5.11 charge programs to RLIMIT_MEMLOCK.
-		return -1, fmt.Errorf("load device program: %w (needs CAP_BPF or CAP_SYS_ADMIN; before Linux 5.11 also LimitMEMLOCK=infinity)", err)
+		return -1, fmt.Errorf(
+			"load device program: %w (needs CAP_BPF or CAP_SYS_ADMIN; before Linux 5.11 also LimitMEMLOCK=infinity)",
+			err,
+		)
 	case err != nil:
 		return -1, fmt.Errorf("load device program: %w", err)
 	}

@@ -48,7 +48,10 @@ func (h *Host) Create(name string, settings Settings) (*Group, error) {
 	group := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
 	var err error
 	if h.mode == V2 {
-		group.dir, err = group.nestInJob(h.track, func(job string) error { return h.jobV2(job, settings.Job) })
+		group.dir, err = group.nestInJob(
+			h.track,
+			func(job string) error { return h.jobV2(job, settings.Job) },
+		)
 	} else {
 		err = unix.Mkdir(group.dir, 0o755)
 	}
@@ -171,8 +174,12 @@ func (g *Group) setLimit(settings Settings) error {
 			return err
 		}
 	}
-	if limits := settings.Limits; (limits.MemoryBytes > 0 || settings.Job.MemoryBytes > 0) && host.v1["memory"] != "" {
-		d, err := g.nestInJob(host.v1["memory"], func(job string) error { return jobV1(job, settings.Job) })
+	if limits := settings.Limits; (limits.MemoryBytes > 0 || settings.Job.MemoryBytes > 0) &&
+		host.v1["memory"] != "" {
+		d, err := g.nestInJob(
+			host.v1["memory"],
+			func(job string) error { return jobV1(job, settings.Job) },
+		)
 		if err != nil && !errors.Is(err, unix.EEXIST) {
 			return err
 		}
@@ -265,10 +272,14 @@ func limitMemoryV2(dir string, limits plan.Limits) error {
 	if limits.MemoryBytes == 0 {
 		return nil
 	}
-	if err := writeFile(filepath.Join(dir, "memory.max"), strconv.FormatInt(limits.MemoryBytes, 10)); err != nil || limits.SwapBytes == 0 {
+	if err := writeFile(filepath.Join(dir, "memory.max"), strconv.FormatInt(limits.MemoryBytes, 10)); err != nil ||
+		limits.SwapBytes == 0 {
 		return err
 	}
-	err := writeFile(filepath.Join(dir, "memory.swap.max"), strconv.FormatInt(max(limits.SwapBytes, 0), 10))
+	err := writeFile(
+		filepath.Join(dir, "memory.swap.max"),
+		strconv.FormatInt(max(limits.SwapBytes, 0), 10),
+	)
 	if errors.Is(err, os.ErrNotExist) && exists(dir) {
 		return nil // a kernel without swap accounting has no such file, and no swap to forbid
 	}

@@ -58,7 +58,12 @@ const ownTree = "muster"
 // Detect finds the best mode that works for this process. It never fails:
 // what does not work is named in Notes.
 func Detect(options Options) *Host {
-	host := &Host{mode: None, v1: map[string]string{}, v2: map[string]bool{}, cloneInto: options.CloneInto}
+	host := &Host{
+		mode:      None,
+		v1:        map[string]string{},
+		v2:        map[string]bool{},
+		cloneInto: options.CloneInto,
+	}
 	mounts, err := readMounts("/proc/self/mountinfo", "/proc/self/cgroup")
 	if err != nil {
 		host.note("control groups cannot be read (%v)", err)
@@ -86,12 +91,19 @@ func Detect(options Options) *Host {
 		host.mode = None
 	}
 	if host.mode == None {
-		host.note("processes are tracked by session and parent only: one that hides can outlive its job")
+		host.note(
+			"processes are tracked by session and parent only: one that hides can outlive its job",
+		)
 	}
 	return host
 }
 
-func (h *Host) note(format string, a ...any) { h.notes = append(h.notes, fmt.Sprintf(format, a...)) }
+func (h *Host) note(
+	format string,
+	a ...any,
+) {
+	h.notes = append(h.notes, fmt.Sprintf(format, a...))
+}
 
 // Mode gives the mode in force.
 func (h *Host) Mode() Mode { return h.mode }

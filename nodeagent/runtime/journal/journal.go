@@ -146,8 +146,12 @@ func scanRecords(b []byte, replay func([]byte) error) (int64, error) {
 		payload, ok := readRecord(b[at:])
 		if !ok {
 			if next := findGoodRecord(b[at+1:]); next >= 0 {
-				return 0, fmt.Errorf("%w at byte %d, with good records after it: move the file away to start anew; "+
-					"its runs will then be unknown", ErrCorrupt, at)
+				return 0, fmt.Errorf(
+					"%w at byte %d, with good records after it: move the file away to start anew; "+
+						"its runs will then be unknown",
+					ErrCorrupt,
+					at,
+				)
 			}
 			return int64(at), nil
 		}

@@ -101,12 +101,38 @@ func Main(args []string, errOut io.Writer) int {
 	// Whatever is sent to the whole step must reach its tasks and leave the
 	// minder alone; a caught signal is not ignored in what is executed.
 	caught := make(chan os.Signal, 16)
-	signal.Notify(caught, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGPIPE,
-		unix.SIGVTALRM, unix.SIGPROF, unix.SIGXCPU, unix.SIGXFSZ, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU, unix.SIGIO, unix.SIGPWR, unix.SIGABRT)
+	signal.Notify(
+		caught,
+		unix.SIGHUP,
+		unix.SIGINT,
+		unix.SIGQUIT,
+		unix.SIGTERM,
+		unix.SIGUSR1,
+		unix.SIGUSR2,
+		unix.SIGALRM,
+		unix.SIGPIPE,
+		unix.SIGVTALRM,
+		unix.SIGPROF,
+		unix.SIGXCPU,
+		unix.SIGXFSZ,
+		unix.SIGTSTP,
+		unix.SIGTTIN,
+		unix.SIGTTOU,
+		unix.SIGIO,
+		unix.SIGPWR,
+		unix.SIGABRT,
+	)
 	closeToUser()
-	m := &minder{out: newFrames(), running: map[int]*task{}, helpers: map[int]chan unix.WaitStatus{}, over: make(chan struct{}),
-		born: make(chan struct{}, 1), alone: make(chan struct{}, 1), mark: os.Getenv(MarkName),
-		taken: taken{at: map[int32]uint64{}}}
+	m := &minder{
+		out:     newFrames(),
+		running: map[int]*task{},
+		helpers: map[int]chan unix.WaitStatus{},
+		over:    make(chan struct{}),
+		born:    make(chan struct{}, 1),
+		alone:   make(chan struct{}, 1),
+		mark:    os.Getenv(MarkName),
+		taken:   taken{at: map[int32]uint64{}},
+	}
 	if err := m.open(args[0]); err != nil {
 		fmt.Fprintln(errOut, "muster-shepherd:", err)
 		return exitFailed
@@ -184,7 +210,13 @@ func (m *minder) run() {
 	m.clearLeftovers()
 	m.drainPipes()
 	if n, err := cgroup.OOMKills(m.spec.OOMFile); err == nil && n > 0 {
-		m.tellUser(nil, fmt.Sprintf("Detected %d oom_kill event(s): the step used more memory than it was allocated", n))
+		m.tellUser(
+			nil,
+			fmt.Sprintf(
+				"Detected %d oom_kill event(s): the step used more memory than it was allocated",
+				n,
+			),
+		)
 	}
 	code, sig := plan.Worst(m.exits)
 	m.recordResult(Result{Done: true})
@@ -200,7 +232,11 @@ func (m *minder) recordResult(result Result) {
 		_, err = m.results.Write(b)
 	}
 	if err != nil {
-		m.out.addFrame(plan.Frame{Notice: m.spec.Prefix + "the end of the step cannot be written down: " + err.Error()})
+		m.out.addFrame(
+			plan.Frame{
+				Notice: m.spec.Prefix + "the end of the step cannot be written down: " + err.Error(),
+			},
+		)
 	}
 }
 

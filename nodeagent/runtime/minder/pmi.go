@@ -73,7 +73,15 @@ func (m *minder) handleTaskMessage(t *task, data []byte) error {
 	}
 	f.answerTasks(res)
 	if res.Abort {
-		m.tellUser(nil, fmt.Sprintf("task %d: PMI: the program aborts the step with exit code %d: %s", t.Rank, res.ExitCode, res.Message))
+		m.tellUser(
+			nil,
+			fmt.Sprintf(
+				"task %d: PMI: the program aborts the step with exit code %d: %s",
+				t.Rank,
+				res.ExitCode,
+				res.Message,
+			),
+		)
 		m.abortTasks()
 	}
 	switch part := (plan.Fence{Number: res.Number, Node: f.cfg.Node, Data: res.Fence}); {

@@ -159,7 +159,10 @@ type taken struct {
 	at map[int32]uint64
 }
 
-var errGap = &protocol.Error{Code: protocol.CodeBadRequest, Text: "input is missing before this piece"}
+var errGap = &protocol.Error{
+	Code: protocol.CodeBadRequest,
+	Text: "input is missing before this piece",
+}
 
 // passInput passes a piece of input on to those that read it, once.
 func (m *minder) passInput(q *protocol.StepInput) error {
@@ -222,7 +225,11 @@ func resizeTerminal(term *os.File, window *plan.Window) error {
 		return err
 	}
 	err2 := raw.Control(func(fd uintptr) {
-		err = unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(window.Rows), Col: uint16(window.Columns)})
+		err = unix.IoctlSetWinsize(
+			int(fd),
+			unix.TIOCSWINSZ,
+			&unix.Winsize{Row: uint16(window.Rows), Col: uint16(window.Columns)},
+		)
 	})
 	return errors.Join(err, err2)
 }

@@ -43,7 +43,9 @@ func (m *minder) noteReaped(pid int, ws unix.WaitStatus, ru *unix.Rusage) {
 		helper <- ws
 	case t != nil:
 		x := plan.TaskExit{Rank: t.Rank, Start: t.start, End: now(), Usage: plan.Usage{
-			UserCPU: spec.Span(ru.Utime.Nano()), SystemCPU: spec.Span(ru.Stime.Nano()), PeakRSS: ru.Maxrss << 10, MinFaults: ru.Minflt,
+			UserCPU: spec.Span(
+				ru.Utime.Nano(),
+			), SystemCPU: spec.Span(ru.Stime.Nano()), PeakRSS: ru.Maxrss << 10, MinFaults: ru.Minflt,
 			MajFaults: ru.Majflt, ReadB: ru.Inblock * 512, WriteB: ru.Oublock * 512, VolSwitch: ru.Nvcsw, InvSwitch: ru.Nivcsw}}
 		if ws.Signaled() {
 			x.Signal, x.Core = int32(ws.Signal()), ws.CoreDump()
@@ -86,8 +88,19 @@ func (m *minder) runTaskEpilog(t *task, path string) error {
 	defer func() { _ = unix.Close(null) }()
 	ended := make(chan unix.WaitStatus, 1)
 	m.mu.Lock()
-	child, err := spawn.Start(&spawn.Request{Paths: []string{path}, Argv: []string{path}, Env: append(m.taskEnv(t), "SLURM_SCRIPT_CONTEXT=epilog_task"),
-		PIDVar: "", Stdin: null, Stdout: null, Stderr: null, CgroupFD: -1, CPUs: t.CPUs})
+	child, err := spawn.Start(
+		&spawn.Request{
+			Paths:    []string{path},
+			Argv:     []string{path},
+			Env:      append(m.taskEnv(t), "SLURM_SCRIPT_CONTEXT=epilog_task"),
+			PIDVar:   "",
+			Stdin:    null,
+			Stdout:   null,
+			Stderr:   null,
+			CgroupFD: -1,
+			CPUs:     t.CPUs,
+		},
+	)
 	if child.PIDFD >= 0 {
 		_ = unix.Close(child.PIDFD)
 	}

@@ -66,7 +66,14 @@ func (c *conn) handleMessage(message protocol.Message) error {
 			return err
 		}
 		if c.frames != nil {
-			return c.replyTo(message, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: "this connection is attached already"})
+			return c.replyTo(
+				message,
+				nil,
+				&protocol.Error{
+					Code: protocol.CodeBadRequest,
+					Text: "this connection is attached already",
+				},
+			)
 		}
 		c.frames = c.m.out.attachReader(q.After, q.Watch)
 		if err := c.replyTo(message, nil, nil); err != nil {
@@ -93,7 +100,14 @@ func (c *conn) handleMessage(message protocol.Message) error {
 			return err
 		}
 		if q.Signal < 1 || q.Signal > 64 {
-			return c.replyTo(message, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("invalid signal %d", q.Signal)})
+			return c.replyTo(
+				message,
+				nil,
+				&protocol.Error{
+					Code: protocol.CodeBadRequest,
+					Text: fmt.Sprintf("invalid signal %d", q.Signal),
+				},
+			)
 		}
 		c.m.signalTasks(unix.Signal(q.Signal))
 		return c.replyTo(message, nil, nil)
@@ -117,7 +131,14 @@ func (c *conn) handleMessage(message protocol.Message) error {
 		}
 		return c.replyTo(message, nil, c.m.fences.completeFence(&q))
 	}
-	return c.replyTo(message, nil, &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("operation %d is not known here", message.Op)})
+	return c.replyTo(
+		message,
+		nil,
+		&protocol.Error{
+			Code: protocol.CodeBadRequest,
+			Text: fmt.Sprintf("operation %d is not known here", message.Op),
+		},
+	)
 }
 
 // noteAcknowledged takes the number up to which a client has the frames; the

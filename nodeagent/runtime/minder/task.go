@@ -48,7 +48,14 @@ func (m *minder) startTasks() {
 	var begun plan.TaskPIDs
 	unix.Umask(int(m.spec.Umask & 0o777))
 	if err := unix.Chdir(m.spec.WorkDir); err != nil {
-		m.tellUser(nil, fmt.Sprintf("couldn't chdir to `%s': %v: going to /tmp instead", m.spec.WorkDir, stdfile.Describe(err)))
+		m.tellUser(
+			nil,
+			fmt.Sprintf(
+				"couldn't chdir to `%s': %v: going to /tmp instead",
+				m.spec.WorkDir,
+				stdfile.Describe(err),
+			),
+		)
 		if err := unix.Chdir("/tmp"); err != nil {
 			m.tellUser(nil, fmt.Sprintf("couldn't chdir to /tmp: %v", stdfile.Describe(err)))
 		}
@@ -105,10 +112,21 @@ func (m *minder) beginTask(t *task, files shared) error {
 	if err != nil {
 		return err
 	}
-	req := &spawn.Request{Env: m.taskEnv(t), PIDVar: "SLURM_TASK_PID", Stdin: ends.fd[0], Stdout: ends.fd[1], Stderr: ends.fd[2],
-		CgroupFD: -1, CPUs: t.CPUs, Terminal: t.term != nil}
+	req := &spawn.Request{
+		Env:      m.taskEnv(t),
+		PIDVar:   "SLURM_TASK_PID",
+		Stdin:    ends.fd[0],
+		Stdout:   ends.fd[1],
+		Stderr:   ends.fd[2],
+		CgroupFD: -1,
+		CPUs:     t.CPUs,
+		Terminal: t.term != nil,
+	}
 	for _, l := range m.spec.Rlimits {
-		req.Rlimits = append(req.Rlimits, spawn.Rlimit{Resource: int(l.Resource), Soft: l.Soft, Hard: l.Hard})
+		req.Rlimits = append(
+			req.Rlimits,
+			spawn.Rlimit{Resource: int(l.Resource), Soft: l.Soft, Hard: l.Hard},
+		)
 	}
 	if m.spec.PMI != nil {
 		fd, err := m.serveTask(t)
@@ -130,7 +148,9 @@ func (m *minder) beginTask(t *task, files shared) error {
 	if len(m.spec.Prologs) > 0 {
 		req.Paths, req.Argv = []string{selfExe}, t.argv
 		for i := len(m.spec.Prologs) - 1; i >= 0; i-- {
-			req.Argv = append([]string{selfExe, TaskVerb, m.spec.Prefix, m.spec.Prologs[i]}, req.Argv...)
+			req.Argv = append(
+				[]string{selfExe, TaskVerb, m.spec.Prefix, m.spec.Prologs[i]},
+				req.Argv...)
 		}
 	}
 	m.mu.Lock()
@@ -261,7 +281,12 @@ func (m *minder) openTerminal(t *task, e *ends) error {
 		_ = unix.Close(master)
 		return fmt.Errorf("no terminal: %w", err)
 	}
-	slave, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(master), unix.TIOCGPTPEER, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC)
+	slave, _, errno := unix.Syscall(
+		unix.SYS_IOCTL,
+		uintptr(master),
+		unix.TIOCGPTPEER,
+		unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC,
+	)
 	if errno != 0 {
 		_ = unix.Close(master)
 		return fmt.Errorf("no terminal: %w", errno)

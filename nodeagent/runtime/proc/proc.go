@@ -60,7 +60,9 @@ func parseStat(b []byte) (Stat, error) {
 	}
 	stat := Stat{PID: pid, State: f[0][0], PPID: int(num(4)), Session: int(num(6)),
 		MinFaults: num(10), MajFaults: num(12), User: num(14), System: num(15),
-		ChildUser: num(16), ChildSystem: num(17), StartTicks: num(22), VM: int64(num(23)), RSSPages: int64(num(24))}
+		ChildUser: num(
+			16,
+		), ChildSystem: num(17), StartTicks: num(22), VM: int64(num(23)), RSSPages: int64(num(24))}
 	if err != nil {
 		return Stat{}, fmt.Errorf("proc: stat line %.40q: %w", b, err)
 	}

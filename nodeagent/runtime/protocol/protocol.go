@@ -247,7 +247,11 @@ type Reader struct {
 // Decoding is how CBOR is read in this room. Environments, and what is said of
 // scripts, are what their users have made them: they need not be UTF-8.
 func Decoding() (cbor.DecMode, error) {
-	return cbor.DecOptions{MaxArrayElements: 1 << 22, MaxMapPairs: 1 << 12, UTF8: cbor.UTF8DecodeInvalid}.DecMode()
+	return cbor.DecOptions{
+		MaxArrayElements: 1 << 22,
+		MaxMapPairs:      1 << 12,
+		UTF8:             cbor.UTF8DecodeInvalid,
+	}.DecMode()
 }
 
 // NewReader reads frames from r.

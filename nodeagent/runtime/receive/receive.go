@@ -108,7 +108,11 @@ func (f *File) Receive(from io.Reader) error {
 	if _, err := os.Lstat(f.Path); err == nil && !f.Force {
 		return &fs.PathError{Op: "create", Path: f.Path, Err: fs.ErrExist}
 	}
-	to, err := os.OpenFile(filepath.Join(filepath.Dir(f.Path), ".sbcast-"+rand.Text()), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	to, err := os.OpenFile(
+		filepath.Join(filepath.Dir(f.Path), ".sbcast-"+rand.Text()),
+		os.O_WRONLY|os.O_CREATE|os.O_EXCL,
+		0o600,
+	)
 	if err != nil {
 		return err
 	}
@@ -124,7 +128,9 @@ func (f *File) Receive(from io.Reader) error {
 
 func (f *File) fill(to *os.File, from io.Reader) error {
 	// A disk that is full says so before anything is sent for nothing.
-	if err := unix.Fallocate(int(to.Fd()), 0, 0, max(f.Size, 1)); errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || errors.Is(err, unix.EFBIG) {
+	if err := unix.Fallocate(int(to.Fd()), 0, 0, max(f.Size, 1)); errors.Is(err, unix.ENOSPC) ||
+		errors.Is(err, unix.EDQUOT) ||
+		errors.Is(err, unix.EFBIG) {
 		return &fs.PathError{Op: "write", Path: f.Path, Err: err}
 	}
 	sum := sha256.New()

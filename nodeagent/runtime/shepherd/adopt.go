@@ -70,7 +70,15 @@ func (s *Shepherd) resumeRuns(h *history) {
 		case p.ended != nil:
 			s.concludeRun(r, p.ended)
 		case !p.begun:
-			s.concludeRun(r, &plan.Exit{Key: key, Code: 1, Failure: plan.NotBegun, Message: "the shepherd died before it began"})
+			s.concludeRun(
+				r,
+				&plan.Exit{
+					Key:     key,
+					Code:    1,
+					Failure: plan.NotBegun,
+					Message: "the shepherd died before it began",
+				},
+			)
 		default:
 			s.adoptRun(r)
 		}
@@ -190,7 +198,16 @@ func (s *Shepherd) clearStrays() {
 		}
 		g := s.host.Open(name)
 		s.wg.Go(func() {
-			s.clearTree(&run{launchRecord: launchRecord{Key: key}, pidfd: -1, group: g, state: plan.Ending, stray: true}, &plan.Exit{Key: key})
+			s.clearTree(
+				&run{
+					launchRecord: launchRecord{Key: key},
+					pidfd:        -1,
+					group:        g,
+					state:        plan.Ending,
+					stray:        true,
+				},
+				&plan.Exit{Key: key},
+			)
 		})
 	}
 }
@@ -224,7 +241,12 @@ func (w *watcher) addProcess(fd int, r *run) error {
 	w.s.mu.Lock()
 	w.s.pids[r.PID] = r
 	w.s.mu.Unlock()
-	return unix.EpollCtl(w.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd), Pad: int32(r.PID)})
+	return unix.EpollCtl(
+		w.epoll,
+		unix.EPOLL_CTL_ADD,
+		fd,
+		&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd), Pad: int32(r.PID)},
+	)
 }
 
 func (w *watcher) stopWatching() { _, _ = unix.Write(w.wakeup, []byte{1, 0, 0, 0, 0, 0, 0, 0}) }
@@ -261,7 +283,10 @@ func (s *Shepherd) adoptedEnded(r *run) {
 		s.completeRun(r, x)
 		return
 	}
-	s.loseRun(r, "it ended as the child of a shepherd that had died, and this kernel (before Linux 6.15) tells its status to nobody else")
+	s.loseRun(
+		r,
+		"it ended as the child of a shepherd that had died, and this kernel (before Linux 6.15) tells its status to nobody else",
+	)
 }
 
 // reapWait bounds the wait for init to reap a process: only then does the

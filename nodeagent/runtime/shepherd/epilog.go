@@ -40,7 +40,9 @@ func (s *Shepherd) completeRun(r *run, x *plan.Exit) {
 // runTaskEpilog runs the TaskEpilog of a run to its end.
 func (s *Shepherd) runTaskEpilog(r *run) error {
 	if r.env == nil {
-		return errors.New("its environment is not known: the script ended while no shepherd was there")
+		return errors.New(
+			"its environment is not known: the script ended while no shepherd was there",
+		)
 	}
 	thread, err := spawn.NewThread() // ends with this goroutine
 	if err != nil {
@@ -48,7 +50,12 @@ func (s *Shepherd) runTaskEpilog(r *run) error {
 	}
 	var files *stdio
 	err = thread.As(r.credential(s.root), 0o022, func() (err error) {
-		spec := &plan.RunSpec{WorkDir: r.WorkDir, Stdout: "/dev/null", Stderr: r.Stderr, Append: true}
+		spec := &plan.RunSpec{
+			WorkDir: r.WorkDir,
+			Stdout:  "/dev/null",
+			Stderr:  r.Stderr,
+			Append:  true,
+		}
 		if r.Spaced {
 			spec.Space = &plan.Space{}
 		}
@@ -72,9 +79,22 @@ func (s *Shepherd) runTaskEpilog(r *run) error {
 		return err
 	}
 	defer entry.Close()
-	env := append(append(make([]string, 0, len(r.env)+2), r.env...), "SLURM_SCRIPT_CONTEXT=epilog_task", markName+"="+s.runMark(r.Key))
-	req := &spawn.Request{Paths: []string{r.TaskEpilog}, Argv: []string{r.TaskEpilog}, Env: env, Stdin: files.in, Stdout: files.out,
-		Stderr: files.err, Cred: r.credential(s.root), CgroupFD: entry.CgroupFD, JoinFDs: entry.Joins}
+	env := append(
+		append(make([]string, 0, len(r.env)+2), r.env...),
+		"SLURM_SCRIPT_CONTEXT=epilog_task",
+		markName+"="+s.runMark(r.Key),
+	)
+	req := &spawn.Request{
+		Paths:    []string{r.TaskEpilog},
+		Argv:     []string{r.TaskEpilog},
+		Env:      env,
+		Stdin:    files.in,
+		Stdout:   files.out,
+		Stderr:   files.err,
+		Cred:     r.credential(s.root),
+		CgroupFD: entry.CgroupFD,
+		JoinFDs:  entry.Joins,
+	}
 	s.mu.Lock()
 	s.spawning++
 	s.mu.Unlock()

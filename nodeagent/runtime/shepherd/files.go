@@ -108,7 +108,9 @@ type scriptMark unix.Stat_t
 func (m *scriptMark) isScript(stat func(*unix.Stat_t) error) bool {
 	var st unix.Stat_t
 	return m.Ino != 0 && stat(&st) == nil && st.Ino == m.Ino && st.Dev == m.Dev && st.Ctim == m.Ctim && st.Size == m.Size &&
-		st.Mode == unix.S_IFREG|scriptMode && st.Nlink == 1 && st.Uid == m.Uid && st.Gid == m.Gid
+		st.Mode == unix.S_IFREG|scriptMode && st.Nlink == 1 &&
+		st.Uid == m.Uid &&
+		st.Gid == m.Gid
 }
 
 // spareSpool is a folder, with the script of a run that is over if its mark is
@@ -174,7 +176,8 @@ func (s *Shepherd) setSpoolAside(r *run) {
 		return
 	}
 	path := filepath.Join(r.Spool, scriptName)
-	if !r.script.isScript(func(st *unix.Stat_t) error { return unix.Lstat(path, st) }) || r.script.Size > maxSpareBytes {
+	if !r.script.isScript(func(st *unix.Stat_t) error { return unix.Lstat(path, st) }) ||
+		r.script.Size > maxSpareBytes {
 		r.script = scriptMark{}
 	}
 	clean := r.script.Ino != 0 || unix.Unlink(path) == nil
@@ -202,7 +205,8 @@ func (s *Shepherd) tidySpool() {
 		s.mu.Lock()
 		used := s.spools[path]
 		s.mu.Unlock()
-		if !used && (strings.HasPrefix(e.Name(), "job") || strings.HasPrefix(e.Name(), "free-") || strings.HasPrefix(e.Name(), stepFolder)) {
+		if !used &&
+			(strings.HasPrefix(e.Name(), "job") || strings.HasPrefix(e.Name(), "free-") || strings.HasPrefix(e.Name(), stepFolder)) {
 			_ = os.RemoveAll(path)
 		}
 	}
@@ -248,7 +252,14 @@ func openFiles(spec *plan.RunSpec, prefix string) (*stdio, error) {
 		return f, err
 	}
 	if enter != nil && spec.Space == nil { // whether it is in the job's own folders is seen there
-		f.warnUser(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", prefix, spec.WorkDir, stdfile.Describe(enter)))
+		f.warnUser(
+			fmt.Sprintf(
+				"%scannot enter work directory %s: %v; running in /tmp",
+				prefix,
+				spec.WorkDir,
+				stdfile.Describe(enter),
+			),
+		)
 	}
 	return f, nil
 }
@@ -287,7 +298,11 @@ func execMessage(r *run, errno unix.Errno) string {
 		return fmt.Sprintf("cannot execute %s: %v", r.spec.Argv[0], stdfile.Describe(errno))
 	}
 	if r.spec.TaskProlog != "" { // the program that was executed is our own
-		return fmt.Sprintf("TaskProlog %s: the job's user cannot execute muster-shepherd: %v", r.spec.TaskProlog, stdfile.Describe(errno))
+		return fmt.Sprintf(
+			"TaskProlog %s: the job's user cannot execute muster-shepherd: %v",
+			r.spec.TaskProlog,
+			stdfile.Describe(errno),
+		)
 	}
 	return scriptMessage(r.spec.Script, errno)
 }
@@ -296,7 +311,11 @@ func scriptMessage(script []byte, errno unix.Errno) string {
 	first, _, _ := strings.Cut(string(script), "\n")
 	if interp, ok := strings.CutPrefix(first, "#!"); ok && errno == unix.ENOENT {
 		if name := strings.Fields(strings.ReplaceAll(interp, "\r", "^M ")); len(name) > 0 {
-			return fmt.Sprintf("cannot execute the script: bad interpreter (%s): %v", name[0], stdfile.Describe(errno))
+			return fmt.Sprintf(
+				"cannot execute the script: bad interpreter (%s): %v",
+				name[0],
+				stdfile.Describe(errno),
+			)
 		}
 	}
 	return fmt.Sprintf("cannot execute the script: %v", stdfile.Describe(errno))

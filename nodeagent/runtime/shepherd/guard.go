@@ -52,7 +52,10 @@ func (s *Shepherd) ensureGuard() error {
 	}
 	for until := time.Now().Add(guardStart); !guardLives(s.dir); {
 		if time.Now().After(until) {
-			return fmt.Errorf("the guard of leases did not start; see %s", filepath.Join(s.dir, guardLog))
+			return fmt.Errorf(
+				"the guard of leases did not start; see %s",
+				filepath.Join(s.dir, guardLog),
+			)
 		}
 		//muster:sleep another process takes a lock, which tells nobody
 		time.Sleep(5 * time.Millisecond)
@@ -65,7 +68,11 @@ func (s *Shepherd) startGuard() error {
 	if err != nil {
 		return err
 	}
-	out, err := os.OpenFile(filepath.Join(s.dir, guardLog), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	out, err := os.OpenFile(
+		filepath.Join(s.dir, guardLog),
+		os.O_WRONLY|os.O_CREATE|os.O_APPEND,
+		0o600,
+	)
 	if err != nil {
 		return err
 	}
@@ -76,8 +83,16 @@ func (s *Shepherd) startGuard() error {
 	}
 	defer func() { _ = null.Close() }()
 	// The shepherd reaps it with all its children; only its lock is looked at.
-	p, err := os.StartProcess(self, []string{self, GuardVerb, s.dir},
-		&os.ProcAttr{Dir: "/", Env: os.Environ(), Files: []*os.File{null, out, out}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	p, err := os.StartProcess(
+		self,
+		[]string{self, GuardVerb, s.dir},
+		&os.ProcAttr{
+			Dir:   "/",
+			Env:   os.Environ(),
+			Files: []*os.File{null, out, out},
+			Sys:   &syscall.SysProcAttr{Setsid: true},
+		},
+	)
 	if err != nil {
 		return err
 	}
@@ -89,7 +104,10 @@ func (s *Shepherd) startGuard() error {
 // over, and ends when there have been none for a while.
 func guardMain(args []string, stderr io.Writer) int {
 	if len(args) != 1 {
-		fmt.Fprintln(stderr, "muster-shepherd: usage: muster-shepherd "+GuardVerb+" FOLDER (the shepherd starts it)")
+		fmt.Fprintln(
+			stderr,
+			"muster-shepherd: usage: muster-shepherd "+GuardVerb+" FOLDER (the shepherd starts it)",
+		)
 		return exitUsage
 	}
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)

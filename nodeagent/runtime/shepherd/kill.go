@@ -40,7 +40,10 @@ func (s *Shepherd) targetRuns(key plan.RunKey, scope plan.Scope) ([]*run, error)
 		}
 	}
 	if !found {
-		return nil, &protocol.Error{Code: protocol.CodeNotFound, Text: "no run " + key.String() + " on this node"}
+		return nil, &protocol.Error{
+			Code: protocol.CodeNotFound,
+			Text: "no run " + key.String() + " on this node",
+		}
 	}
 	return slices.DeleteFunc(out, func(r *run) bool { return r.state == plan.Exited }), nil
 }
@@ -51,7 +54,10 @@ func (s *Shepherd) sendSignal(q protocol.Signal) error {
 		return s.noticeUser(q)
 	}
 	if q.Signal < 1 || q.Signal > 64 || q.Scope < plan.ScopeRun || q.Scope > plan.ScopeJob {
-		return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("signal %d to scope %d is not possible", q.Signal, q.Scope)}
+		return &protocol.Error{
+			Code: protocol.CodeBadRequest,
+			Text: fmt.Sprintf("signal %d to scope %d is not possible", q.Signal, q.Scope),
+		}
 	}
 	list, err := s.targetRuns(q.Key, q.Scope)
 	if err != nil {
@@ -226,7 +232,12 @@ func (s *Shepherd) tellUser(r *run, text string) {
 	if r.Stderr == "" || r.Stderr == "/dev/null" {
 		return
 	}
-	n := notice{path: r.Stderr, cred: r.credential(s.root), line: s.cfg.Prefix + text + "\n", done: make(chan struct{})}
+	n := notice{
+		path: r.Stderr,
+		cred: r.credential(s.root),
+		line: s.cfg.Prefix + text + "\n",
+		done: make(chan struct{}),
+	}
 	timer := time.NewTimer(noticeWait)
 	defer timer.Stop()
 	select {
@@ -255,7 +266,13 @@ func (s *Shepherd) writeNotices(ctx context.Context) {
 		case n := <-s.notes:
 			if err == nil {
 				if werr := thread.As(n.cred, 0o022, func() error { return appendLine(n.path, n.line) }); werr != nil {
-					s.log.Warn("line for job output not written", "file", filepath.Base(n.path), "err", werr)
+					s.log.Warn(
+						"line for job output not written",
+						"file",
+						filepath.Base(n.path),
+						"err",
+						werr,
+					)
 				}
 			}
 			close(n.done)
@@ -265,7 +282,11 @@ func (s *Shepherd) writeNotices(ctx context.Context) {
 
 func appendLine(path, line string) error {
 	fd, err := stdfile.Retry(func() (int, error) {
-		return unix.Open(path, unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
+		return unix.Open(
+			path,
+			unix.O_WRONLY|unix.O_APPEND|unix.O_CLOEXEC|unix.O_NOCTTY|unix.O_NONBLOCK,
+			0,
+		)
 	})
 	if err != nil {
 		return err

@@ -94,11 +94,23 @@ func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 	}
 	switch {
 	case s.foreign[key] != "":
-		return plan.LaunchResult{Key: key, Status: plan.Known, Reason: "kept by the shepherd of release " + s.foreign[key]}, nil
+		return plan.LaunchResult{
+			Key:    key,
+			Status: plan.Known,
+			Reason: "kept by the shepherd of release " + s.foreign[key],
+		}, nil
 	case s.draining:
-		return refused(key, plan.RefusedDraining, "this shepherd is being replaced by a newer one"), nil
+		return refused(
+			key,
+			plan.RefusedDraining,
+			"this shepherd is being replaced by a newer one",
+		), nil
 	case !s.root && sp.UID != uint32(unix.Geteuid()):
-		return refused(key, plan.RefusedPrivilege, fmt.Sprintf("the node agent is not root and cannot run jobs of user %d", sp.UID)), nil
+		return refused(
+			key,
+			plan.RefusedPrivilege,
+			fmt.Sprintf("the node agent is not root and cannot run jobs of user %d", sp.UID),
+		), nil
 	case sp.Tasks != nil && badTasks(sp.Tasks) != "":
 		return refused(key, plan.RefusedSpec, badTasks(sp.Tasks)), nil
 	case len(sp.Script) == 0 && len(sp.Argv) == 0 && sp.Tasks == nil:
@@ -106,13 +118,34 @@ func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 	case hasZero(sp):
 		return refused(key, plan.RefusedSpec, "a path, argument or variable holds a zero byte"), nil
 	case sp.Tasks == nil && !filepath.IsAbs(sp.WorkDir):
-		return refused(key, plan.RefusedSpec, fmt.Sprintf("the work directory %q is not absolute", sp.WorkDir)), nil
+		return refused(
+			key,
+			plan.RefusedSpec,
+			fmt.Sprintf("the work directory %q is not absolute", sp.WorkDir),
+		), nil
 	case s.vacating[space.Attempt(key)]:
-		return refused(key, plan.RefusedSpec, "the job's private folders are being removed: it is over"), nil
+		return refused(
+			key,
+			plan.RefusedSpec,
+			"the job's private folders are being removed: it is over",
+		), nil
 	}
-	r := &run{launchRecord: launchRecord{Key: key, JobID: sp.JobID, UID: sp.UID, GID: sp.GID, Groups: sp.Groups,
-		Launch: sp.Launch, Seq: sp.Seq, Order: sp.Order, Lease: sp.Lease},
-		spec: sp, state: plan.Starting, pidfd: -1}
+	r := &run{
+		launchRecord: launchRecord{
+			Key:    key,
+			JobID:  sp.JobID,
+			UID:    sp.UID,
+			GID:    sp.GID,
+			Groups: sp.Groups,
+			Launch: sp.Launch,
+			Seq:    sp.Seq,
+			Order:  sp.Order,
+			Lease:  sp.Lease,
+		},
+		spec:  sp,
+		state: plan.Starting,
+		pidfd: -1,
+	}
 	r.Stderr = sp.Stderr
 	if r.Stderr == "" {
 		r.Stderr = sp.Stdout
@@ -190,7 +223,11 @@ func (s *Shepherd) relieveLaunchers() {
 	}
 	s.mu.Unlock()
 	if hung >= total && total < maxLaunchers {
-		s.log.Warn("all launchers hang, most likely in a file server; adding one", "launchers", total)
+		s.log.Warn(
+			"all launchers hang, most likely in a file server; adding one",
+			"launchers",
+			total,
+		)
 		s.addLauncher()
 	}
 }
@@ -286,10 +323,15 @@ func (s *Shepherd) openLater(r *run, err error) bool {
 func (s *Shepherd) furnishRun(r *run) (plan.Failure, error) {
 	sp := r.spec
 	if sp.FenceDevices && !s.hello.Enforces.Devices {
-		return plan.FailFence, errors.New("this node cannot fence GPU devices, which the job's allocation requires")
+		return plan.FailFence, errors.New(
+			"this node cannot fence GPU devices, which the job's allocation requires",
+		)
 	}
 	if sp.Container != nil && !s.root {
-		return plan.FailContainer, fmt.Errorf("container image %s: the agent of this node is not root and cannot mount it", sp.Container.Image)
+		return plan.FailContainer, fmt.Errorf(
+			"container image %s: the agent of this node is not root and cannot mount it",
+			sp.Container.Image,
+		)
 	}
 	if sp.Space != nil {
 		if err := s.makeSpace(r); err != nil {
@@ -301,7 +343,16 @@ func (s *Shepherd) furnishRun(r *run) (plan.Failure, error) {
 			return plan.FailSpool, err
 		}
 	}
-	group, err := s.host.Create(r.Key.String(), cgroup.Settings{Limits: sp.Limits, Job: sp.JobLimits, CPUs: sp.CPUs, Devices: sp.Devices, Fence: sp.FenceDevices})
+	group, err := s.host.Create(
+		r.Key.String(),
+		cgroup.Settings{
+			Limits:  sp.Limits,
+			Job:     sp.JobLimits,
+			CPUs:    sp.CPUs,
+			Devices: sp.Devices,
+			Fence:   sp.FenceDevices,
+		},
+	)
 	if err != nil {
 		return plan.FailCgroup, err
 	}
@@ -369,7 +420,17 @@ func (s *Shepherd) spawnRun(thread *spawn.Thread, r *run, files *stdio) error {
 		return tainted
 	}
 	st, _ := proc.ReadStat(child.PID)
-	s.noteStarted(r, child, startedRecord{RunKey: r.Key, PID: child.PID, Ticks: st.StartTicks, Start: now(), StartBoot: bootNow})
+	s.noteStarted(
+		r,
+		child,
+		startedRecord{
+			RunKey:    r.Key,
+			PID:       child.PID,
+			Ticks:     st.StartTicks,
+			Start:     now(),
+			StartBoot: bootNow,
+		},
+	)
 	return tainted
 }
 
@@ -378,8 +439,19 @@ func (s *Shepherd) spawnRequest(r *run, files *stdio) (*spawn.Request, error) {
 	sp := r.spec
 	env := make([]string, 0, len(sp.Env)+2)
 	env = append(append(env, sp.Env...), markName+"="+s.runMark(r.Key))
-	req := &spawn.Request{Env: env, PIDVar: "SLURM_TASK_PID", Stdin: files.in, Stdout: files.out, Stderr: files.err,
-		Cred: r.credential(s.root), Nice: int(sp.Nice), CPUs: sp.CPUs, NoNewPrivs: sp.Container != nil}
+	req := &spawn.Request{
+		Env:    env,
+		PIDVar: "SLURM_TASK_PID",
+		Stdin:  files.in,
+		Stdout: files.out,
+		Stderr: files.err,
+		Cred: r.credential(
+			s.root,
+		),
+		Nice:       int(sp.Nice),
+		CPUs:       sp.CPUs,
+		NoNewPrivs: sp.Container != nil,
+	}
 	if r.Minded {
 		req.Paths, req.Argv = minderCommand(r)
 		return req, nil // the limits are those of its tasks
@@ -398,7 +470,14 @@ func (s *Shepherd) spawnRequest(r *run, files *stdio) (*spawn.Request, error) {
 		if r.Spool == "" {
 			return nil, errors.New("TaskProlog stands in front of batch scripts only")
 		}
-		req.Paths, req.Argv = []string{self}, throughProlog(self, s.cfg.Prefix, sp.TaskProlog, req.Argv)
+		req.Paths, req.Argv = []string{
+			self,
+		}, throughProlog(
+			self,
+			s.cfg.Prefix,
+			sp.TaskProlog,
+			req.Argv,
+		)
 	}
 	var warnings []string
 	req.Rlimits, warnings = s.limits.applyLimits(sp.Rlimits)
@@ -435,7 +514,13 @@ func (s *Shepherd) noteStarted(r *run, child spawn.Child, rec startedRecord) {
 	_ = s.saveRecord(record{Started: &rec})
 	if r.Lease.Length > 0 && child.PID != 0 {
 		if err := s.writeLeases(); err != nil { // the mark in its environment names it too
-			s.log.Error("the guard of leases does not know the process of a run", "run", r.Key.String(), "err", err)
+			s.log.Error(
+				"the guard of leases does not know the process of a run",
+				"run",
+				r.Key.String(),
+				"err",
+				err,
+			)
 		}
 	}
 	for _, p := range pending {
@@ -469,7 +554,10 @@ func (s *Shepherd) failedStart(r *run, files *stdio, err error) {
 	if errors.As(err, &se) && se.Stage == spawn.StageExec {
 		text := execMessage(r, se.Errno)
 		files.warnUser(s.cfg.Prefix + text)
-		s.concludeRun(r, &plan.Exit{Key: r.Key, Code: int32(se.Errno), Failure: plan.FailExec, Message: text})
+		s.concludeRun(
+			r,
+			&plan.Exit{Key: r.Key, Code: int32(se.Errno), Failure: plan.FailExec, Message: text},
+		)
 		return
 	}
 	var place *placeError

@@ -78,7 +78,16 @@ func (s *Shepherd) writeLeases() error {
 	table := leaseTable{Boot: s.hello.BootID, Mode: s.host.Mode(), Grant: s.grant}
 	for _, r := range s.runs {
 		if r.Lease.Length > 0 && r.begun && r.state != plan.Exited {
-			table.Runs = append(table.Runs, leasedRun{Mark: s.runMark(r.Key), Lease: r.Lease, Group: r.group.Path(), PID: r.PID, Ticks: r.Ticks})
+			table.Runs = append(
+				table.Runs,
+				leasedRun{
+					Mark:  s.runMark(r.Key),
+					Lease: r.Lease,
+					Group: r.group.Path(),
+					PID:   r.PID,
+					Ticks: r.Ticks,
+				},
+			)
 		}
 	}
 	s.mu.Unlock()
@@ -143,7 +152,9 @@ func (s *Shepherd) takeLease(r *run) error {
 	over := r.Lease.Ending(s.grant, proc.BootClock())
 	s.mu.Unlock()
 	if over {
-		return errors.New("the order came when the run's lease was over: the agent or the shepherd was stopped, or the controller does not answer")
+		return errors.New(
+			"the order came when the run's lease was over: the agent or the shepherd was stopped, or the controller does not answer",
+		)
 	}
 	if err := s.writeLeases(); err != nil {
 		return err
@@ -216,7 +227,13 @@ func (s *Shepherd) enforceLeases() {
 	s.mu.Unlock()
 	for _, r := range ending {
 		left := spec.Span(r.Lease.Until(grant) - clock)
-		s.log.Warn("the lease of a run ends: the controller has not answered this node", "run", r.Key.String(), "lease", int64(r.Lease.Length.Seconds()))
+		s.log.Warn(
+			"the lease of a run ends: the controller has not answered this node",
+			"run",
+			r.Key.String(),
+			"lease",
+			int64(r.Lease.Length.Seconds()),
+		)
 		if err := s.terminateRuns(plan.Terminate{Key: r.Key, Scope: plan.ScopeRun, Grace: left, Notice: leaseNotice}); err != nil {
 			s.log.Error("end of a lease", "run", r.Key.String(), "err", err)
 		}

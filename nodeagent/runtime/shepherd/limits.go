@@ -48,10 +48,17 @@ func ownLimits() limits {
 // applyLimits turns the wishes into limits that can be set, and warns of those that
 // had to be cut.
 func (l *limits) applyLimits(want []plan.Rlimit) (out []spawn.Rlimit, warnings []string) {
-	nofile := spawn.Rlimit{Resource: unix.RLIMIT_NOFILE, Soft: l.own[unix.RLIMIT_NOFILE].Cur, Hard: l.own[unix.RLIMIT_NOFILE].Max}
+	nofile := spawn.Rlimit{
+		Resource: unix.RLIMIT_NOFILE,
+		Soft:     l.own[unix.RLIMIT_NOFILE].Cur,
+		Hard:     l.own[unix.RLIMIT_NOFILE].Max,
+	}
 	for _, w := range want {
 		if w.Resource < 0 || int(w.Resource) >= len(l.own) {
-			warnings = append(warnings, fmt.Sprintf("resource limit %d is not known on this node", w.Resource))
+			warnings = append(
+				warnings,
+				fmt.Sprintf("resource limit %d is not known on this node", w.Resource),
+			)
 			continue
 		}
 		own := l.own[w.Resource]
@@ -66,8 +73,11 @@ func (l *limits) applyLimits(want []plan.Rlimit) (out []spawn.Rlimit, warnings [
 			rlimit.Soft = min(own.Cur, rlimit.Hard)
 		}
 		if rlimit.Soft > rlimit.Hard {
-			warnings = append(warnings, fmt.Sprintf("resource limit %d: %s is above this node's %s, which is used instead",
-				w.Resource, limitText(rlimit.Soft), limitText(rlimit.Hard)))
+			warnings = append(
+				warnings,
+				fmt.Sprintf("resource limit %d: %s is above this node's %s, which is used instead",
+					w.Resource, limitText(rlimit.Soft), limitText(rlimit.Hard)),
+			)
 			rlimit.Soft = rlimit.Hard
 		}
 		if rlimit.Resource == unix.RLIMIT_NOFILE {

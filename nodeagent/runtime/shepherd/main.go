@@ -50,12 +50,37 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	fs.StringVar(&cfg.Dir, "dir", "", "state folder of the node agent's shepherds (required)")
 	fs.StringVar(&cfg.Node, "node", "", "node name (required)")
 	fs.StringVar(&cfg.Release, "release", Release(), "release, which names the socket's folder")
-	fs.StringVar(&cfg.Spool, "spool", "", "folder for batch scripts, of this shepherd alone (default DIR/RELEASE/spool)")
-	fs.StringVar(&cfg.Prefix, "prefix", "", "start of each line written into job output (default \"slurmstepd-NODE: error: \")")
-	fs.StringVar(&cfg.Cgroup.Under, "cgroup-under", "", "control group to make the jobs' groups in (default: the shepherd's own)")
+	fs.StringVar(
+		&cfg.Spool,
+		"spool",
+		"",
+		"folder for batch scripts, of this shepherd alone (default DIR/RELEASE/spool)",
+	)
+	fs.StringVar(
+		&cfg.Prefix,
+		"prefix",
+		"",
+		"start of each line written into job output (default \"slurmstepd-NODE: error: \")",
+	)
+	fs.StringVar(
+		&cfg.Cgroup.Under,
+		"cgroup-under",
+		"",
+		"control group to make the jobs' groups in (default: the shepherd's own)",
+	)
 	fs.StringVar(&mode, "cgroup-mode", "", "v2, hybrid, v1 or none (default: the best that works)")
-	fs.IntVar(&cfg.Launchers, "launchers", 0, "processes started at the same time (default: by CPUs)")
-	fs.DurationVar(&cfg.DrainWait, "drain-wait", 0, "how long an older release's shepherd may take to answer (default 10s)")
+	fs.IntVar(
+		&cfg.Launchers,
+		"launchers",
+		0,
+		"processes started at the same time (default: by CPUs)",
+	)
+	fs.DurationVar(
+		&cfg.DrainWait,
+		"drain-wait",
+		0,
+		"how long an older release's shepherd may take to answer (default 10s)",
+	)
 	fs.IntVar(&ready, "ready-fd", -1, "file descriptor that gets one byte when the socket is ready")
 	fs.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	if err := fs.Parse(args); err != nil {
@@ -65,8 +90,12 @@ func Main(args []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	var lv slog.Level
-	if err := lv.UnmarshalText([]byte(level)); err != nil || fs.NArg() > 0 || cfg.Dir == "" || cfg.Node == "" {
-		fmt.Fprintln(stderr, "muster-shepherd: --dir and --node are required, --log-level is debug, info, warn or error, and there are no arguments")
+	if err := lv.UnmarshalText([]byte(level)); err != nil || fs.NArg() > 0 || cfg.Dir == "" ||
+		cfg.Node == "" {
+		fmt.Fprintln(
+			stderr,
+			"muster-shepherd: --dir and --node are required, --log-level is debug, info, warn or error, and there are no arguments",
+		)
 		return exitUsage
 	}
 	cfg.Cgroup.Force = cgroup.Mode(mode)

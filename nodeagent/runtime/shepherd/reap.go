@@ -127,7 +127,8 @@ func (s *Shepherd) mayHaveLeftovers(r *run) bool {
 		if leader {
 			continue
 		}
-		if st, err := proc.ReadStat(pid); err == nil && (st.Session == r.PID || proc.HasEnv(pid, mark)) {
+		if st, err := proc.ReadStat(pid); err == nil &&
+			(st.Session == r.PID || proc.HasEnv(pid, mark)) {
 			return true
 		}
 	}
@@ -191,13 +192,19 @@ func (s *Shepherd) recordExit(r *run, x *plan.Exit, stats cgroup.Stats) {
 	if stats.CPU > usage.UserCPU+usage.SystemCPU {
 		usage.UserCPU, usage.SystemCPU = stats.User, max(stats.CPU-stats.User, 0)
 	}
-	usage.PeakRSS, usage.PeakGroup, usage.OOMKills = max(usage.PeakRSS, r.peakRSS), stats.Peak, stats.OOMKills
+	usage.PeakRSS, usage.PeakGroup, usage.OOMKills = max(
+		usage.PeakRSS,
+		r.peakRSS,
+	), stats.Peak, stats.OOMKills
 	s.mu.Lock()
 	usage.PeakVM, usage.KHz = r.peakVM, r.khz
 	s.mu.Unlock()
 	if stats.OOMKills > 0 {
 		x.OOM = true
-		text := fmt.Sprintf("Detected %d oom_kill event(s): the job used more memory than it was allocated", stats.OOMKills)
+		text := fmt.Sprintf(
+			"Detected %d oom_kill event(s): the job used more memory than it was allocated",
+			stats.OOMKills,
+		)
 		x.Message = text
 		s.tellUser(r, text)
 	}

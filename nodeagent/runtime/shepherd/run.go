@@ -74,8 +74,21 @@ func (r *run) credential(root bool) *spawn.Cred {
 
 // asObserved is the run as List shows it.
 func (r *run) asObserved() plan.Observed {
-	observed := plan.Observed{Key: r.Key, JobID: r.JobID, State: r.state, PID: int32(r.PID), UID: r.UID, Start: r.Start,
-		Launch: r.Launch, Seq: r.Seq, Cgroup: r.group.Path(), Exit: r.exit, KillSent: r.killSent, Adopted: r.adopted, TermUntil: r.termUntil}
+	observed := plan.Observed{
+		Key:       r.Key,
+		JobID:     r.JobID,
+		State:     r.state,
+		PID:       int32(r.PID),
+		UID:       r.UID,
+		Start:     r.Start,
+		Launch:    r.Launch,
+		Seq:       r.Seq,
+		Cgroup:    r.group.Path(),
+		Exit:      r.exit,
+		KillSent:  r.killSent,
+		Adopted:   r.adopted,
+		TermUntil: r.termUntil,
+	}
 	if r.Minded && r.state != plan.Exited {
 		observed.Socket = filepath.Join(r.Spool, minder.SocketName)
 	}

@@ -112,7 +112,9 @@ func (c *conn) handleMessage(message protocol.Message) bool {
 		if !c.decodeBody(message, &q) {
 			return false
 		}
-		shepherd.wg.Go(func() { c.replyTo(message, protocol.UsageReply{Usage: shepherd.readUsage(q.Keys)}, nil) })
+		shepherd.wg.Go(
+			func() { c.replyTo(message, protocol.UsageReply{Usage: shepherd.readUsage(q.Keys)}, nil) },
+		)
 	case protocol.OpAck:
 		var q protocol.Keys
 		if !c.decodeBody(message, &q) {
@@ -149,7 +151,11 @@ func (c *conn) handleMessage(message protocol.Message) bool {
 		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.resumeLaunches()) })
 	default:
 		c.replyTo(message, nil, &protocol.Error{Code: protocol.CodeBadRequest,
-			Text: fmt.Sprintf("operation %d is not known to release %s", message.Op, shepherd.cfg.Release)})
+			Text: fmt.Sprintf(
+				"operation %d is not known to release %s",
+				message.Op,
+				shepherd.cfg.Release,
+			)})
 	}
 	return true
 }
@@ -257,7 +263,10 @@ func (s *Shepherd) publishEvent(e plan.Event) {
 }
 
 func (c *conn) pushEvents(events []plan.Event) {
-	frame, err := protocol.Encode(protocol.Message{Op: protocol.OpEvents}, protocol.Events{Events: events})
+	frame, err := protocol.Encode(
+		protocol.Message{Op: protocol.OpEvents},
+		protocol.Events{Events: events},
+	)
 	if err != nil {
 		c.s.log.Error("news", "err", err)
 		return
@@ -272,7 +281,10 @@ func (s *Shepherd) resumeLaunches() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.isGone {
-		return &protocol.Error{Code: protocol.CodeInternal, Text: "this shepherd had nothing left and is ending"}
+		return &protocol.Error{
+			Code: protocol.CodeInternal,
+			Text: "this shepherd had nothing left and is ending",
+		}
 	}
 	if s.draining {
 		s.draining = false

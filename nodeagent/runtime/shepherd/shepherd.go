@@ -135,12 +135,29 @@ func Open(cfg Config) (*Shepherd, error) {
 		cfg.DrainWait = 10 * time.Second
 	}
 	cfg.Cgroup.CloneInto = spawn.CanCloneIntoGroup()
-	shepherd := &Shepherd{cfg: cfg, id: id, log: cfg.Log, dir: filepath.Join(cfg.Dir, cfg.Release), root: os.Geteuid() == 0,
-		notes: make(chan notice, 64), queue: make(chan *run, 1<<14), born: make(chan struct{}, 1),
-		dirty: make(chan struct{}, 1), gone: make(chan struct{}),
-		runs: map[plan.RunKey]*run{}, pids: map[int]*run{}, early: map[int]ended{}, after: map[int]chan ended{}, ended: newTombstones(tombstoneLimit),
-		foreign: map[plan.RunKey]string{}, busy: map[int]time.Time{}, spools: map[string]bool{}, subs: map[*conn]bool{}, conns: map[*conn]bool{},
-		vacating: map[plan.RunKey]bool{}}
+	shepherd := &Shepherd{
+		cfg:      cfg,
+		id:       id,
+		log:      cfg.Log,
+		dir:      filepath.Join(cfg.Dir, cfg.Release),
+		root:     os.Geteuid() == 0,
+		notes:    make(chan notice, 64),
+		queue:    make(chan *run, 1<<14),
+		born:     make(chan struct{}, 1),
+		dirty:    make(chan struct{}, 1),
+		gone:     make(chan struct{}),
+		runs:     map[plan.RunKey]*run{},
+		pids:     map[int]*run{},
+		early:    map[int]ended{},
+		after:    map[int]chan ended{},
+		ended:    newTombstones(tombstoneLimit),
+		foreign:  map[plan.RunKey]string{},
+		busy:     map[int]time.Time{},
+		spools:   map[string]bool{},
+		subs:     map[*conn]bool{},
+		conns:    map[*conn]bool{},
+		vacating: map[plan.RunKey]bool{},
+	}
 	if err := shepherd.prepareRun(); err != nil {
 		shepherd.close()
 		return nil, err
@@ -171,8 +188,19 @@ func (s *Shepherd) prepareRun() error {
 	if _, err := rand.Read(id[:]); err != nil {
 		return err
 	}
-	s.hello = plan.Hello{Protocol: protocol.Version, Release: s.cfg.Release, BootID: boot, StartID: hex.EncodeToString(id[:]),
-		PID: int32(os.Getpid()), Root: s.root, CgroupMode: string(s.host.Mode()), Enforces: s.host.Enforces(), Degraded: s.host.Notes()}
+	s.hello = plan.Hello{
+		Protocol: protocol.Version,
+		Release:  s.cfg.Release,
+		BootID:   boot,
+		StartID:  hex.EncodeToString(id[:]),
+		PID: int32(
+			os.Getpid(),
+		),
+		Root:       s.root,
+		CgroupMode: string(s.host.Mode()),
+		Enforces:   s.host.Enforces(),
+		Degraded:   s.host.Notes(),
+	}
 	if err := s.openSpaces(); err != nil {
 		return err
 	}
@@ -192,12 +220,18 @@ func (s *Shepherd) prepareRun() error {
 // selfCheck adds to Degraded what jobs of other users will stumble over.
 func (s *Shepherd) selfCheck() {
 	if !s.root {
-		s.hello.Degraded = append(s.hello.Degraded, "not root: jobs run as "+fmt.Sprint(os.Geteuid())+", and only that user's")
+		s.hello.Degraded = append(
+			s.hello.Degraded,
+			"not root: jobs run as "+fmt.Sprint(os.Geteuid())+", and only that user's",
+		)
 		return
 	}
 	for d := s.cfg.Spool; d != "/" && d != "."; d = filepath.Dir(d) {
 		if fi, err := os.Stat(d); err == nil && fi.Mode().Perm()&0o001 == 0 {
-			s.hello.Degraded = append(s.hello.Degraded, "users cannot reach the spool folder: "+d+" is closed to them (chmod o+x)")
+			s.hello.Degraded = append(
+				s.hello.Degraded,
+				"users cannot reach the spool folder: "+d+" is closed to them (chmod o+x)",
+			)
 		}
 	}
 }
@@ -227,7 +261,10 @@ func (s *Shepherd) takeLock() error {
 			return fmt.Errorf("%w: %s", ErrRunning, s.dir)
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("%s is locked by a process that does not answer on its socket (find it with fuser); is a shepherd stopped?", f.Name())
+			return fmt.Errorf(
+				"%s is locked by a process that does not answer on its socket (find it with fuser); is a shepherd stopped?",
+				f.Name(),
+			)
 		}
 		//muster:sleep a dead shepherd's child holds the lock until it has executed
 		time.Sleep(5 * time.Millisecond)
@@ -240,7 +277,12 @@ const maxSocketPath = 107
 func (s *Shepherd) listen() error {
 	path := filepath.Join(s.dir, SocketName)
 	if len(path) > maxSocketPath {
-		return fmt.Errorf("the state folder's path is too long for a socket: %s has %d bytes, %d are possible", path, len(path), maxSocketPath)
+		return fmt.Errorf(
+			"the state folder's path is too long for a socket: %s has %d bytes, %d are possible",
+			path,
+			len(path),
+			maxSocketPath,
+		)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove old socket: %w", err)
@@ -270,7 +312,9 @@ func (s *Shepherd) Run(ctx context.Context) error {
 	s.wg.Go(func() { s.keepJournal(ctx) })
 	s.wg.Go(func() { s.keepLeases(ctx) })
 	s.ctx = ctx
-	s.takeOver(ctx) // who already connects waits: a run that an older one has must not be started here too
+	s.takeOver(
+		ctx,
+	) // who already connects waits: a run that an older one has must not be started here too
 	s.wg.Go(s.acceptConns)
 	s.mu.Lock()
 	runs := len(s.runs)

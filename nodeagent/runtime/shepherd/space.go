@@ -19,7 +19,11 @@ import (
 // openSpaces finds the private folders of jobs, and whether any can be made.
 func (s *Shepherd) openSpaces() error {
 	var err error
-	s.spaces, err = space.New(s.cfg.Dir, s.id, func(path string, env []string) error { return s.runScript(path, env, initWait) })
+	s.spaces, err = space.New(
+		s.cfg.Dir,
+		s.id,
+		func(path string, env []string) error { return s.runScript(path, env, initWait) },
+	)
 	if err != nil {
 		return err
 	}
@@ -31,11 +35,18 @@ func (s *Shepherd) openSpaces() error {
 func (s *Shepherd) makeSpace(r *run) error {
 	sp := r.spec.Space
 	if !s.hello.Enforces.Spaces {
-		return fmt.Errorf("this node cannot give jobs their own %v: its agent is not root, or may not make mount namespaces", sp.Dirs)
+		return fmt.Errorf(
+			"this node cannot give jobs their own %v: its agent is not root, or may not make mount namespaces",
+			sp.Dirs,
+		)
 	}
 	for _, needed := range []string{s.cfg.Dir, s.cfg.Spool} {
 		if dir := coveredBy(needed, sp.Dirs); dir != "" {
-			return fmt.Errorf("the agent's folder %s lies in %s, which is private to each job", needed, dir)
+			return fmt.Errorf(
+				"the agent's folder %s lies in %s, which is private to each job",
+				needed,
+				dir,
+			)
 		}
 	}
 	return s.spaces.Make(r.Key, sp)
@@ -65,7 +76,12 @@ func (e *placeError) Unwrap() error { return e.err }
 // to be: in the private folders of its attempt, in its container, and in its work
 // directory. The run's files are open already: those of the node, so that output
 // outlives the job. With tainted the thread must end, whatever became of the call.
-func (s *Shepherd) inSpace(thread *spawn.Thread, r *run, files *stdio, fn func() error) (err, tainted error) {
+func (s *Shepherd) inSpace(
+	thread *spawn.Thread,
+	r *run,
+	files *stdio,
+	fn func() error,
+) (err, tainted error) {
 	box := r.spec.Container
 	if !r.Spaced && box == nil {
 		return fn(), nil
@@ -118,7 +134,14 @@ func (s *Shepherd) enterWorkDir(dir string, files *stdio) error {
 	if err == nil {
 		return nil
 	}
-	files.warnUser(fmt.Sprintf("%scannot enter work directory %s: %v; running in /tmp", s.cfg.Prefix, dir, stdfile.Describe(err)))
+	files.warnUser(
+		fmt.Sprintf(
+			"%scannot enter work directory %s: %v; running in /tmp",
+			s.cfg.Prefix,
+			dir,
+			stdfile.Describe(err),
+		),
+	)
 	if err := unix.Chdir("/tmp"); err != nil {
 		return fmt.Errorf("enter /tmp: %w", err)
 	}
@@ -144,7 +167,17 @@ func (s *Shepherd) runScript(path string, env []string, limit time.Duration) err
 	s.mu.Lock()
 	s.spawning++
 	s.mu.Unlock()
-	child, err := spawn.Start(&spawn.Request{Paths: []string{path}, Argv: []string{path}, Env: env, Stdin: null, Stdout: out, Stderr: out, CgroupFD: -1})
+	child, err := spawn.Start(
+		&spawn.Request{
+			Paths:    []string{path},
+			Argv:     []string{path},
+			Env:      env,
+			Stdin:    null,
+			Stdout:   out,
+			Stderr:   out,
+			CgroupFD: -1,
+		},
+	)
 	over := s.endOf(child.PID, err == nil)
 	token(s.born)
 	defer closeFD(child.PIDFD)
@@ -190,7 +223,10 @@ func (s *Shepherd) vacate(key plan.RunKey) error {
 	for _, r := range s.runs {
 		if r.state != plan.Exited && space.Attempt(r.Key) == key {
 			s.mu.Unlock()
-			return &protocol.Error{Code: protocol.CodeBadRequest, Text: fmt.Sprintf("run %s is in its private folders", r.Key)}
+			return &protocol.Error{
+				Code: protocol.CodeBadRequest,
+				Text: fmt.Sprintf("run %s is in its private folders", r.Key),
+			}
 		}
 	}
 	s.vacating[key] = true

@@ -59,7 +59,10 @@ func (s *Shepherd) spoolStep(r *run) error {
 	limits, warnings := s.limits.applyLimits(tasks.Rlimits)
 	tasks.Rlimits = nil
 	for _, l := range limits {
-		tasks.Rlimits = append(tasks.Rlimits, plan.Rlimit{Resource: int32(l.Resource), Soft: l.Soft, Hard: l.Hard})
+		tasks.Rlimits = append(
+			tasks.Rlimits,
+			plan.Rlimit{Resource: int32(l.Resource), Soft: l.Soft, Hard: l.Hard},
+		)
 	}
 	tasks.Prefix, tasks.OOMFile = s.cfg.Prefix, r.group.OOMFile()
 	tasks.Notices = nil
@@ -93,7 +96,12 @@ func openMinder(r *run) (*stdio, error) {
 	f := &stdio{in: -1, out: -1, err: -1}
 	path := filepath.Join(r.Spool, minder.SocketName)
 	if len(path) > maxSocketPath {
-		return f, fmt.Errorf("the path of the step's socket is %d bytes long, and the kernel takes %d: %s", len(path), maxSocketPath, path)
+		return f, fmt.Errorf(
+			"the path of the step's socket is %d bytes long, and the kernel takes %d: %s",
+			len(path),
+			maxSocketPath,
+			path,
+		)
 	}
 	sock, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
@@ -223,7 +231,10 @@ func (s *Shepherd) tellMinder(r *run, text string) {
 		return // it has just ended
 	}
 	defer func() { _ = sock.Close() }()
-	frame, err := protocol.Encode(protocol.Message{ID: 1, Op: protocol.OpStepNotice}, protocol.StepNotice{Text: s.cfg.Prefix + text})
+	frame, err := protocol.Encode(
+		protocol.Message{ID: 1, Op: protocol.OpStepNotice},
+		protocol.StepNotice{Text: s.cfg.Prefix + text},
+	)
 	if err != nil {
 		return
 	}

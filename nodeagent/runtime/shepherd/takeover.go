@@ -36,7 +36,13 @@ func (s *Shepherd) takeOver(ctx context.Context) {
 		gone := s.drainOther(dir, e.Name())
 		inherit := func() {
 			if err := s.inheritRuns(dir, e.Name()); err != nil {
-				s.log.Error("older shepherd's runs could not be taken over", "release", e.Name(), "err", err)
+				s.log.Error(
+					"older shepherd's runs could not be taken over",
+					"release",
+					e.Name(),
+					"err",
+					err,
+				)
 			}
 		}
 		select {
@@ -77,7 +83,13 @@ func (s *Shepherd) drainOther(dir, release string) <-chan struct{} {
 		err = s.hearDrained(reader, release)
 	}
 	if err != nil {
-		s.log.Warn("older shepherd does not answer while being drained", "release", release, "err", err)
+		s.log.Warn(
+			"older shepherd does not answer while being drained",
+			"release",
+			release,
+			"err",
+			err,
+		)
 		s.learnFromJournal(dir, release)
 	}
 	if reader == nil {

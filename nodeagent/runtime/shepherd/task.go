@@ -41,7 +41,10 @@ func throughProlog(self, prefix, prolog string, argv []string) []string {
 //	muster-shepherd task PREFIX TASKPROLOG COMMAND [ARGUMENT...]
 func runTask(args []string, out, errOut io.Writer) int {
 	if len(args) < 3 {
-		fmt.Fprintln(errOut, "muster-shepherd: task is for the shepherd itself: PREFIX, TASKPROLOG and SCRIPT are missing")
+		fmt.Fprintln(
+			errOut,
+			"muster-shepherd: task is for the shepherd itself: PREFIX, TASKPROLOG and SCRIPT are missing",
+		)
 		return exitUsage
 	}
 	prefix := args[0]
@@ -100,7 +103,9 @@ func obeyProlog(said []byte, env []string) (changed []string, printed []byte) {
 		verb, rest, _ := strings.Cut(strings.TrimLeft(lines.Text(), " \t"), " ")
 		switch verb {
 		case "export":
-			if name, value, ok := strings.Cut(strings.TrimLeft(rest, " \t"), "="); ok && name != "" && !strings.ContainsAny(name, " \t") {
+			if name, value, ok := strings.Cut(strings.TrimLeft(rest, " \t"), "="); ok &&
+				name != "" &&
+				!strings.ContainsAny(name, " \t") {
 				changed = append(withoutVariable(changed, name), name+"="+value)
 			}
 		case "unset":

@@ -28,7 +28,11 @@ type Show struct {
 // control group, inside as outside.
 func always() []Show {
 	return []Show{{Path: "/proc"}, {Path: "/sys"}, {Path: "/dev"}, {Path: "/tmp"},
-		{Path: "/etc/resolv.conf", ReadOnly: true, Optional: true}, {Path: "/etc/hosts", ReadOnly: true, Optional: true}}
+		{
+			Path:     "/etc/resolv.conf",
+			ReadOnly: true,
+			Optional: true,
+		}, {Path: "/etc/hosts", ReadOnly: true, Optional: true}}
 }
 
 // EnterContainer brings the calling thread into a new container: a mount namespace
@@ -42,7 +46,11 @@ func always() []Show {
 //
 // The thread leaves by the function that is returned, also after an error if it
 // is not nil.
-func (s *Spaces) EnterContainer(container *plan.Container, more []Show, asUser func(func() error) error) (leave func() error, err error) {
+func (s *Spaces) EnterContainer(
+	container *plan.Container,
+	more []Show,
+	asUser func(func() error) error,
+) (leave func() error, err error) {
 	mask := unix.Umask(0o022)
 	defer unix.Umask(mask)
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
@@ -60,7 +68,11 @@ func (s *Spaces) EnterContainer(container *plan.Container, more []Show, asUser f
 	return leave, nil
 }
 
-func (s *Spaces) contain(container *plan.Container, more []Show, asUser func(func() error) error) error {
+func (s *Spaces) contain(
+	container *plan.Container,
+	more []Show,
+	asUser func(func() error) error,
+) error {
 	if err := mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return err
 	}
@@ -71,7 +83,10 @@ func (s *Spaces) contain(container *plan.Container, more []Show, asUser func(fun
 		}
 	}()
 	for _, show := range append(always(), more...) {
-		t, err := take(spec.ContainerMount{Source: show.Path, Target: show.Path, ReadOnly: show.ReadOnly}, asRoot)
+		t, err := take(
+			spec.ContainerMount{Source: show.Path, Target: show.Path, ReadOnly: show.ReadOnly},
+			asRoot,
+		)
 		if errors.Is(err, unix.ENOENT) && show.Optional {
 			continue
 		}
@@ -152,7 +167,11 @@ func take(m spec.ContainerMount, as func(func() error) error) (tree, error) {
 		return tree{}, err
 	}
 	defer func() { _ = unix.Close(at) }()
-	fd, err := unix.OpenTree(at, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	fd, err := unix.OpenTree(
+		at,
+		"",
+		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE,
+	)
 	if err != nil {
 		return tree{}, fmt.Errorf("copy the mounts at %s: %w", m.Source, err)
 	}
@@ -265,7 +284,8 @@ func know(file, line string) error {
 			return nil
 		}
 	}
-	if _, err := strconv.ParseUint(field[2], 10, 32); err != nil || strings.ContainsAny(line, "\n\x00") {
+	if _, err := strconv.ParseUint(field[2], 10, 32); err != nil ||
+		strings.ContainsAny(line, "\n\x00") {
 		return fmt.Errorf("%q is not a line of %s", line, file)
 	}
 	_, err = f.WriteString(line + "\n")

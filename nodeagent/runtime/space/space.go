@@ -51,7 +51,13 @@ func New(state, id string, run func(path string, env []string) error) (*Spaces, 
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: "/proc/self/ns/mnt", Err: err}
 	}
-	return &Spaces{links: links, id: id, host: host, run: run, busy: map[plan.RunKey]*sync.Mutex{}}, nil
+	return &Spaces{
+		links: links,
+		id:    id,
+		host:  host,
+		run:   run,
+		busy:  map[plan.RunKey]*sync.Mutex{},
+	}, nil
 }
 
 // Possible tells whether this process can make mount namespaces; the error says
@@ -139,14 +145,25 @@ func CheckBase(base string) error {
 	for dir := base; ; dir = filepath.Dir(dir) {
 		var st unix.Stat_t
 		err := unix.Lstat(dir, &st)
-		sticky := dir != base && st.Mode&unix.S_ISVTX != 0 // as /var/tmp: its entries are their owners'
+		sticky := dir != base &&
+			st.Mode&unix.S_ISVTX != 0 // as /var/tmp: its entries are their owners'
 		switch {
 		case err != nil:
-			return fmt.Errorf("%w: BasePath %s: %w (create it, or set AutoBasePath=true)", ErrBase, dir, err)
+			return fmt.Errorf(
+				"%w: BasePath %s: %w (create it, or set AutoBasePath=true)",
+				ErrBase,
+				dir,
+				err,
+			)
 		case st.Mode&unix.S_IFMT != unix.S_IFDIR:
 			return fmt.Errorf("%w: BasePath %s: %s is not a folder", ErrBase, base, dir)
 		case st.Uid != 0 || st.Mode&0o022 != 0 && !sticky:
-			return fmt.Errorf("%w: BasePath %s: %s can be written by others than root: chown root and chmod go-w it", ErrBase, base, dir)
+			return fmt.Errorf(
+				"%w: BasePath %s: %s can be written by others than root: chown root and chmod go-w it",
+				ErrBase,
+				base,
+				dir,
+			)
 		}
 		if dir == "/" {
 			return nil
@@ -364,7 +381,8 @@ func (s *Spaces) Adopt(base string) error {
 		if !ours || err != nil {
 			continue
 		}
-		if err := os.Symlink(filepath.Join(base, e.Name()), s.link(key)); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Symlink(filepath.Join(base, e.Name()), s.link(key)); err != nil &&
+			!errors.Is(err, fs.ErrExist) {
 			return err
 		}
 	}

@@ -32,8 +32,12 @@ func cloneAndExec(f *frame) uintptr {
 	// From here to exec only nosplit functions may be called.
 	beforeFork()
 	if f.legacyCall {
-		r = vforkCall(unix.SYS_CLONE, unix.CLONE_VFORK|unix.CLONE_VM|unix.CLONE_PIDFD|uintptr(unix.SIGCHLD), 0,
-			uintptr(unsafe.Pointer(&f.pidfd)))
+		r = vforkCall(
+			unix.SYS_CLONE,
+			unix.CLONE_VFORK|unix.CLONE_VM|unix.CLONE_PIDFD|uintptr(unix.SIGCHLD),
+			0,
+			uintptr(unsafe.Pointer(&f.pidfd)),
+		)
 	} else {
 		r = vforkCall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&f.args)), unsafe.Sizeof(f.args), 0)
 	}
@@ -68,12 +72,23 @@ func (f *frame) fail(stage Stage, e syscall.Errno) bool {
 //go:nocheckptr
 func (f *frame) prepareChild() {
 	for i := 0; i < len(f.joins); i++ {
-		if _, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(f.joins[i]), uintptr(unsafe.Pointer(f.zero)), 1); f.fail(StageCgroup, e) {
+		if _, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(f.joins[i]), uintptr(unsafe.Pointer(f.zero)), 1); f.fail(
+			StageCgroup,
+			e,
+		) {
 			return
 		}
 	}
 	// A shepherd started with blocked signals must not pass them on.
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&f.emptyMask)), 0, 8, 0, 0)
+	syscall.RawSyscall6(
+		unix.SYS_RT_SIGPROCMASK,
+		unix.SIG_SETMASK,
+		uintptr(unsafe.Pointer(&f.emptyMask)),
+		0,
+		8,
+		0,
+		0,
+	)
 	if _, _, e := syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); f.fail(StageSession, e) {
 		return
 	}
@@ -87,17 +102,26 @@ func (f *frame) prepareChild() {
 		}
 	}
 	for i := 0; i < 3; i++ {
-		if _, _, e := syscall.RawSyscall(unix.SYS_DUP3, uintptr(f.stdio[i]), uintptr(i), 0); f.fail(StageFiles, e) {
+		if _, _, e := syscall.RawSyscall(unix.SYS_DUP3, uintptr(f.stdio[i]), uintptr(i), 0); f.fail(
+			StageFiles,
+			e,
+		) {
 			return
 		}
 	}
 	for i := 0; i < len(f.keep); i++ {
-		if _, _, e := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(f.keep[i]), unix.F_SETFD, 0); f.fail(StageFiles, e) {
+		if _, _, e := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(f.keep[i]), unix.F_SETFD, 0); f.fail(
+			StageFiles,
+			e,
+		) {
 			return
 		}
 	}
 	if f.terminal {
-		if _, _, e := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0); f.fail(StageTerminal, e) {
+		if _, _, e := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0); f.fail(
+			StageTerminal,
+			e,
+		) {
 			return
 		}
 	}
@@ -113,18 +137,32 @@ func (f *frame) prepareChild() {
 //go:nocheckptr
 func (f *frame) setLimits() bool {
 	for i := 0; i < len(f.rlims); i++ {
-		_, _, e := syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, uintptr(f.rlimits[i].Resource), uintptr(unsafe.Pointer(&f.rlims[i])), 0, 0, 0)
+		_, _, e := syscall.RawSyscall6(
+			unix.SYS_PRLIMIT64,
+			0,
+			uintptr(f.rlimits[i].Resource),
+			uintptr(unsafe.Pointer(&f.rlims[i])),
+			0,
+			0,
+			0,
+		)
 		if f.fail(StageRlimit, e) {
 			return true
 		}
 	}
 	if f.nice != 0 {
-		if _, _, e := syscall.RawSyscall(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(f.nice)); f.fail(StageNice, e) {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(f.nice)); f.fail(
+			StageNice,
+			e,
+		) {
 			return true
 		}
 	}
 	if f.maskBytes != 0 {
-		if _, _, e := syscall.RawSyscall(unix.SYS_SCHED_SETAFFINITY, 0, uintptr(f.maskBytes), uintptr(unsafe.Pointer(&f.mask[0]))); f.fail(StageAffinity, e) {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SCHED_SETAFFINITY, 0, uintptr(f.maskBytes), uintptr(unsafe.Pointer(&f.mask[0]))); f.fail(
+			StageAffinity,
+			e,
+		) {
 			return true
 		}
 	}
@@ -140,7 +178,10 @@ func (f *frame) setCred() bool {
 		return false
 	}
 	// Groups first, the user last: each step needs the right to take it.
-	if _, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(f.cred.Groups)), uintptr(unsafe.Pointer(f.groups)), 0); f.fail(StageCred, e) {
+	if _, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(f.cred.Groups)), uintptr(unsafe.Pointer(f.groups)), 0); f.fail(
+		StageCred,
+		e,
+	) {
 		return true
 	}
 	g, u := uintptr(f.cred.GID), uintptr(f.cred.UID)

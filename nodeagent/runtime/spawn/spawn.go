@@ -184,8 +184,22 @@ func forkChild(f *frame) (int, syscall.Errno) {
 }
 
 func newFrame(request *Request) (*frame, error) {
-	f := &frame{pidfd: -1, joins: request.JoinFDs, keep: request.Keep, terminal: request.Terminal, noPrivs: request.NoNewPrivs, zero: &[]byte("0")[0],
-		stdio: [3]int{request.Stdin, request.Stdout, request.Stderr}, cred: request.Cred, nice: request.Nice, rlimits: request.Rlimits}
+	f := &frame{
+		pidfd:    -1,
+		joins:    request.JoinFDs,
+		keep:     request.Keep,
+		terminal: request.Terminal,
+		noPrivs:  request.NoNewPrivs,
+		zero:     &[]byte("0")[0],
+		stdio: [3]int{
+			request.Stdin,
+			request.Stdout,
+			request.Stderr,
+		},
+		cred:    request.Cred,
+		nice:    request.Nice,
+		rlimits: request.Rlimits,
+	}
 	for _, fd := range f.stdio {
 		if fd < 3 {
 			return nil, fmt.Errorf("spawn: file descriptor %d is below 3", fd)

@@ -89,7 +89,12 @@ func setThreadGroups(groups []uint32) error {
 	if len(groups) > 0 {
 		p = &groups[0]
 	}
-	_, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(unsafe.Pointer(p)), 0)
+	_, _, e := syscall.RawSyscall(
+		unix.SYS_SETGROUPS,
+		uintptr(len(groups)),
+		uintptr(unsafe.Pointer(p)),
+		0,
+	)
 	if e != 0 {
 		return e
 	}

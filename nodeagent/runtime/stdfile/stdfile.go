@@ -70,7 +70,10 @@ func Open(name string, how How) (int, error) {
 		if how.Input {
 			what = "input"
 		}
-		return -1, &Error{Input: how.Input, Err: fmt.Errorf("cannot open %s file %s: %w", what, name, Describe(err))}
+		return -1, &Error{
+			Input: how.Input,
+			Err:   fmt.Errorf("cannot open %s file %s: %w", what, name, Describe(err)),
+		}
 	}
 	if fd < 3 {
 		high, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)

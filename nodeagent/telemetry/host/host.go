@@ -43,7 +43,14 @@ func This(tmpFS string) Source {
 	if arch == "" {
 		arch = runtime.GOARCH
 	}
-	return Source{Proc: os.DirFS("/proc"), Sys: os.DirFS("/sys"), Etc: os.DirFS("/etc"), Statfs: statfs, TmpFS: tmpFS, Arch: arch}
+	return Source{
+		Proc:   os.DirFS("/proc"),
+		Sys:    os.DirFS("/sys"),
+		Etc:    os.DirFS("/etc"),
+		Statfs: statfs,
+		TmpFS:  tmpFS,
+		Arch:   arch,
+	}
 }
 
 func statfs(path string) (total, available int64, err error) {
@@ -146,8 +153,17 @@ func (inv *Inventory) note(format string, args ...any) {
 
 // String gives the node as a line of slurm.conf, with what it found.
 func (inv Inventory) String() string {
-	return fmt.Sprintf("NodeName=%s CPUs=%d Boards=%d SocketsPerBoard=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d TmpDisk=%d",
-		inv.Hostname, inv.CPUs, inv.Boards, inv.Sockets, inv.CoresPerSocket, inv.ThreadsPerCore, inv.RealMemoryMiB, inv.TmpDiskMiB)
+	return fmt.Sprintf(
+		"NodeName=%s CPUs=%d Boards=%d SocketsPerBoard=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d TmpDisk=%d",
+		inv.Hostname,
+		inv.CPUs,
+		inv.Boards,
+		inv.Sockets,
+		inv.CoresPerSocket,
+		inv.ThreadsPerCore,
+		inv.RealMemoryMiB,
+		inv.TmpDiskMiB,
+	)
 }
 
 // cpu is the place of one CPU.
@@ -177,7 +193,10 @@ func (inv *Inventory) findTopology(src Source) error {
 	}
 	inv.CPUs = len(inv.Online)
 	if inv.CPUs == 0 {
-		return fmt.Errorf("%w: neither /sys/devices/system/cpu/online nor /proc/cpuinfo names a CPU", ErrHost)
+		return fmt.Errorf(
+			"%w: neither /sys/devices/system/cpu/online nor /proc/cpuinfo names a CPU",
+			ErrHost,
+		)
 	}
 	cpus := make([]cpu, 0, inv.CPUs)
 	for _, id := range inv.Online {
@@ -250,7 +269,10 @@ func (inv *Inventory) noteRestriction(status string) {
 		if err != nil {
 			return
 		}
-		allowed = slices.DeleteFunc(allowed, func(c int) bool { return !slices.Contains(inv.Online, c) })
+		allowed = slices.DeleteFunc(
+			allowed,
+			func(c int) bool { return !slices.Contains(inv.Online, c) },
+		)
 		if len(allowed) < len(inv.Online) {
 			inv.Allowed = allowed
 			inv.note("the agent may use %d of the node's %d CPUs", len(allowed), len(inv.Online))

@@ -31,7 +31,16 @@ func ParseStat(s string) (Stat, error) {
 		}
 		switch f[0] {
 		case "cpu":
-			into := []*int64{&stat.UserNS, &stat.NiceNS, &stat.SystemNS, &stat.IdleNS, &stat.IOWaitNS, &stat.IRQNS, &stat.SoftIRQNS, &stat.StealNS}
+			into := []*int64{
+				&stat.UserNS,
+				&stat.NiceNS,
+				&stat.SystemNS,
+				&stat.IdleNS,
+				&stat.IOWaitNS,
+				&stat.IRQNS,
+				&stat.SoftIRQNS,
+				&stat.StealNS,
+			}
 			if len(f) < 5 {
 				return Stat{}, fmt.Errorf("the cpu line has %d figures, want at least 4", len(f)-1)
 			}
@@ -89,7 +98,11 @@ func ParseMeminfo(s string) (Meminfo, error) {
 		}
 		f := strings.Fields(rest)
 		if len(f) != 2 || f[1] != "kB" {
-			return Meminfo{}, fmt.Errorf("%s is %q, want a number of kB", name, strings.TrimSpace(rest))
+			return Meminfo{}, fmt.Errorf(
+				"%s is %q, want a number of kB",
+				name,
+				strings.TrimSpace(rest),
+			)
 		}
 		n, err := strconv.ParseInt(f[0], 10, 64)
 		if err != nil || n < 0 || n > math.MaxInt64>>10 {

@@ -47,7 +47,10 @@ func Open(path string) (*Dir, error) {
 	}
 	probe := filepath.Join(path, ".muster")
 	if werr := os.WriteFile(probe, nil, 0o600); werr != nil {
-		return nil, fmt.Errorf("the folder of job mappings cannot be written: %w", errors.Join(err, werr))
+		return nil, fmt.Errorf(
+			"the folder of job mappings cannot be written: %w",
+			errors.Join(err, werr),
+		)
 	}
 	return dir, errors.Join(err, os.Remove(probe))
 }

@@ -67,7 +67,13 @@ const (
 )
 
 func httpFrame(kind, flags byte, id uint32, payload []byte) []byte {
-	head := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
+	head := []byte{
+		byte(len(payload) >> 16),
+		byte(len(payload) >> 8),
+		byte(len(payload)),
+		kind,
+		flags,
+	}
 	return append(binary.BigEndian.AppendUint32(head, id), payload...)
 }
 
@@ -81,11 +87,18 @@ func UnfinishedMessages(calls, announced, sent int) [][]byte {
 		head = append(append(head, 0, byte(len(h[0]))), h[0]...)
 		head = append(append(head, byte(len(h[1]))), h[1]...)
 	}
-	message := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(announced)), make([]byte, sent)...)
+	message := append(
+		binary.BigEndian.AppendUint32([]byte{0}, uint32(announced)),
+		make([]byte, sent)...)
 	portions := [][]byte{append([]byte(ClientPreface), httpFrame(frameSettings, 0, 0, nil)...)}
 	for call := range calls {
 		id := uint32(2*call + 1)
-		portions = append(portions, append(httpFrame(frameHeaders, flagEndHeaders, id, head), httpFrame(frameData, 0, id, message)...))
+		portions = append(
+			portions,
+			append(
+				httpFrame(frameHeaders, flagEndHeaders, id, head),
+				httpFrame(frameData, 0, id, message)...),
+		)
 	}
 	return portions
 }

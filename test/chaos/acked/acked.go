@@ -86,7 +86,12 @@ func Read(r io.Reader) ([]Entry, error) {
 	for line := 1; in.Scan(); line++ {
 		f := strings.Fields(in.Text())
 		if len(f) != 4 {
-			return nil, fmt.Errorf("acknowledged jobs, line %d: %q has %d fields, want job, tasks, kind and time", line, in.Text(), len(f))
+			return nil, fmt.Errorf(
+				"acknowledged jobs, line %d: %q has %d fields, want job, tasks, kind and time",
+				line,
+				in.Text(),
+				len(f),
+			)
 		}
 		job, err := strconv.ParseUint(f[0], 10, 32)
 		if err != nil {

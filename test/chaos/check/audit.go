@@ -136,7 +136,10 @@ func auditFacts(f facts) verdict {
 		for _, key := range entry.Keys() {
 			v.acked++
 			if seen[key] {
-				v.lost = append(v.lost, key+": its number was acknowledged twice, so one of the two jobs is gone")
+				v.lost = append(
+					v.lost,
+					key+": its number was acknowledged twice, so one of the two jobs is gone",
+				)
 				continue
 			}
 			seen[key] = true
@@ -146,7 +149,10 @@ func auditFacts(f facts) verdict {
 				v.queued = append(v.queued, fmt.Sprintf("%s: still %s", key, state))
 			case len(byKey[key]) == 0:
 				if !queued && len(runs[key]) == 0 {
-					v.lost = append(v.lost, key+": neither squeue nor sacct knows it, and it never ran")
+					v.lost = append(
+						v.lost,
+						key+": neither squeue nor sacct knows it, and it never ran",
+					)
 				} else {
 					v.unaccounted = append(v.unaccounted, key+": it ran, but sacct has no record of it")
 				}
@@ -176,7 +182,20 @@ func sortedKeys(m map[string][]mark) []string {
 
 // final tells the states after which nothing follows.
 func final(state string) bool {
-	return slices.Contains([]string{"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE", "PREEMPTED"}, state)
+	return slices.Contains(
+		[]string{
+			"COMPLETED",
+			"FAILED",
+			"CANCELLED",
+			"TIMEOUT",
+			"NODE_FAIL",
+			"OUT_OF_MEMORY",
+			"BOOT_FAIL",
+			"DEADLINE",
+			"PREEMPTED",
+		},
+		state,
+	)
 }
 
 func ended(rows []row) bool { return len(rows) > 0 && final(rows[len(rows)-1].state) }
@@ -215,7 +234,8 @@ func (v *verdict) account(key string, kind acked.Kind, rows []row, did []attempt
 			continue
 		}
 		stayed++
-		if !touched && !slices.ContainsFunc(rows, func(r row) bool { return r.restarts == a.number }) {
+		if !touched &&
+			!slices.ContainsFunc(rows, func(r row) bool { return r.restarts == a.number }) {
 			bad("attempt %d started, sacct has no record of it", a.number)
 			return
 		}
@@ -253,7 +273,16 @@ func (l losses) attempts(marks []mark) []attempt {
 	for _, m := range marks {
 		switch m.what {
 		case "start":
-			out = append(out, attempt{number: m.attempt, pid: m.pid, history: l.history(m.at), takenBack: l.has(m.at), start: m.at})
+			out = append(
+				out,
+				attempt{
+					number:    m.attempt,
+					pid:       m.pid,
+					history:   l.history(m.at),
+					takenBack: l.has(m.at),
+					start:     m.at,
+				},
+			)
 		case "end":
 			for i := len(out) - 1; i >= 0; i-- {
 				if out[i].pid == m.pid && out[i].number == m.attempt {
@@ -271,7 +300,15 @@ func (l losses) attempts(marks []mark) []attempt {
 func (v *verdict) doubles(key string, marks []mark, lost losses) {
 	for _, m := range marks {
 		if m.what == "double" {
-			v.doubleRun = append(v.doubleRun, fmt.Sprintf("%s: attempt %d (pid %d) found another process of the job alive", key, m.attempt, m.pid))
+			v.doubleRun = append(
+				v.doubleRun,
+				fmt.Sprintf(
+					"%s: attempt %d (pid %d) found another process of the job alive",
+					key,
+					m.attempt,
+					m.pid,
+				),
+			)
 			return
 		}
 	}
@@ -283,12 +320,29 @@ func (v *verdict) doubles(key string, marks []mark, lost losses) {
 	for i, a := range did {
 		for _, b := range did[:i] {
 			if a.number == b.number && a.history == b.history {
-				v.doubleRun = append(v.doubleRun, fmt.Sprintf("%s: attempt %d started twice, as pid %d and as pid %d", key, a.number, b.pid, a.pid))
+				v.doubleRun = append(
+					v.doubleRun,
+					fmt.Sprintf(
+						"%s: attempt %d started twice, as pid %d and as pid %d",
+						key,
+						a.number,
+						b.pid,
+						a.pid,
+					),
+				)
 				return
 			}
 			if b.end > a.start && a.start > b.start {
-				v.doubleRun = append(v.doubleRun,
-					fmt.Sprintf("%s: attempt %d started %d ms before attempt %d ended", key, a.number, (b.end-a.start)/1e6, b.number))
+				v.doubleRun = append(
+					v.doubleRun,
+					fmt.Sprintf(
+						"%s: attempt %d started %d ms before attempt %d ended",
+						key,
+						a.number,
+						(b.end-a.start)/1e6,
+						b.number,
+					),
+				)
 				return
 			}
 		}
@@ -310,13 +364,22 @@ func readMarks(r io.Reader) ([]mark, error) {
 		}
 		f := strings.Fields(text)
 		if len(f) != 5 {
-			return nil, fmt.Errorf("side effects, line %d: %q has %d fields, want job, attempt, start|end|double, time and pid", line, text, len(f))
+			return nil, fmt.Errorf(
+				"side effects, line %d: %q has %d fields, want job, attempt, start|end|double, time and pid",
+				line,
+				text,
+				len(f),
+			)
 		}
 		attempt, err1 := strconv.Atoi(f[1])
 		at, err2 := strconv.ParseInt(f[3], 10, 64)
 		pid, err3 := strconv.Atoi(f[4])
 		if err1 != nil || err2 != nil || err3 != nil {
-			return nil, fmt.Errorf("side effects, line %d: %q is not job, attempt, start|end|double, time and pid", line, text)
+			return nil, fmt.Errorf(
+				"side effects, line %d: %q is not job, attempt, start|end|double, time and pid",
+				line,
+				text,
+			)
 		}
 		out = append(out, mark{key: f[0], attempt: attempt, what: f[2], at: at, pid: pid})
 	}
@@ -332,10 +395,16 @@ func readRows(text string) ([]row, error) {
 		}
 		restarts, err := strconv.Atoi(f[5])
 		if err != nil {
-			return nil, fmt.Errorf("sacct printed %q, want a number of restarts in the last column", line)
+			return nil, fmt.Errorf(
+				"sacct printed %q, want a number of restarts in the last column",
+				line,
+			)
 		}
 		state, _, _ := strings.Cut(f[1], " ") // CANCELLED by 0
-		out = append(out, row{key: f[0], state: state, exit: f[2], start: f[3], end: f[4], restarts: restarts})
+		out = append(
+			out,
+			row{key: f[0], state: state, exit: f[2], start: f[3], end: f[4], restarts: restarts},
+		)
 	}
 	return out, nil
 }
@@ -347,8 +416,13 @@ func readLosses(r io.Reader) (losses, error) {
 	in := bufio.NewScanner(r)
 	for line := 1; in.Scan(); line++ {
 		var one loss
-		if _, err := fmt.Sscanf(in.Text()+"\n", "%d %d\n", &one.from, &one.to); err != nil || one.to < one.from {
-			return nil, fmt.Errorf("restorations, line %d: %q is not two instants in ns", line, in.Text())
+		if _, err := fmt.Sscanf(in.Text()+"\n", "%d %d\n", &one.from, &one.to); err != nil ||
+			one.to < one.from {
+			return nil, fmt.Errorf(
+				"restorations, line %d: %q is not two instants in ns",
+				line,
+				in.Text(),
+			)
 		}
 		out = append(out, one)
 	}

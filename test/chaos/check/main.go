@@ -32,7 +32,12 @@ func main() {
 	var o options
 	flag.StringVar(&o.ackedPath, "acked", "", "the `file` of acknowledged jobs")
 	flag.StringVar(&o.marksPath, "effects", "", "the `file` that jobs append to")
-	flag.StringVar(&o.lossPath, "losses", "", "the `file` of restorations of an older state, which need not be there")
+	flag.StringVar(
+		&o.lossPath,
+		"losses",
+		"",
+		"the `file` of restorations of an older state, which need not be there",
+	)
 	flag.StringVar(&o.bin, "bin", "bin", "`folder` of squeue and sacct")
 	flag.DurationVar(&o.wait, "wait", time.Minute, "how long records may take to arrive")
 	flag.Parse()
@@ -86,7 +91,19 @@ func (o *options) gather(ctx context.Context) (facts, error) {
 	if len(f.acked) > 0 {
 		since = time.Unix(0, f.acked[0].At)
 	}
-	rows, err := o.ask(ctx, "sacct", "-a", "-X", "-D", "-n", "-P", "-S", since.Add(-time.Minute).Format("2006-01-02T15:04:05"), "-o", "JobID,State,ExitCode,Start,End,Restarts")
+	rows, err := o.ask(
+		ctx,
+		"sacct",
+		"-a",
+		"-X",
+		"-D",
+		"-n",
+		"-P",
+		"-S",
+		since.Add(-time.Minute).Format("2006-01-02T15:04:05"),
+		"-o",
+		"JobID,State,ExitCode,Start,End,Restarts",
+	)
 	if err != nil {
 		return f, err
 	}
@@ -160,13 +177,30 @@ func (v *verdict) print(w io.Writer) bool {
 	for _, s := range slices.Sorted(maps.Keys(v.states)) {
 		fmt.Fprintf(w, "%-14s %d\n", s, v.states[s])
 	}
-	fmt.Fprintf(w, "attempts that started %d, jobs with more than one %d, ends other than the script's own %d\n", v.ran, v.again, v.unseen)
+	fmt.Fprintf(
+		w,
+		"attempts that started %d, jobs with more than one %d, ends other than the script's own %d\n",
+		v.ran,
+		v.again,
+		v.unseen,
+	)
 	if v.takenBack > 0 {
-		fmt.Fprintf(w, "%d jobs were acknowledged in a history that was taken back, and are judged only for double runs\n", v.takenBack)
+		fmt.Fprintf(
+			w,
+			"%d jobs were acknowledged in a history that was taken back, and are judged only for double runs\n",
+			v.takenBack,
+		)
 	}
 	if len(v.queued) > 0 {
 		fmt.Fprintf(w, "%d jobs have not ended: the cluster did not drain\n", len(v.queued))
 	}
-	fmt.Fprintf(w, "acked %d lost %d double-run %d unaccounted %d\n", v.acked, len(v.lost), len(v.doubleRun), len(v.unaccounted))
+	fmt.Fprintf(
+		w,
+		"acked %d lost %d double-run %d unaccounted %d\n",
+		v.acked,
+		len(v.lost),
+		len(v.doubleRun),
+		len(v.unaccounted),
+	)
 	return v.good()
 }

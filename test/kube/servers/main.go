@@ -27,7 +27,11 @@ func main() {
 	case "kubectl":
 		command = kubectl.NewDefaultKubectlCommand()
 	default:
-		fmt.Fprintf(os.Stderr, "%s: call this program as kube-apiserver, kube-controller-manager, kube-scheduler or kubectl\n", name)
+		fmt.Fprintf(
+			os.Stderr,
+			"%s: call this program as kube-apiserver, kube-controller-manager, kube-scheduler or kubectl\n",
+			name,
+		)
 		os.Exit(2)
 	}
 	os.Exit(cli.Run(command))

@@ -26,7 +26,18 @@ func (c *cluster) startCluster() error {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return err
 	}
-	err := runCommand("/bin/muster", "init", "--dir", c.dir, "--nodes", "1", "--gpus", "4", "--gpu-type", "h100")
+	err := runCommand(
+		"/bin/muster",
+		"init",
+		"--dir",
+		c.dir,
+		"--nodes",
+		"1",
+		"--gpus",
+		"4",
+		"--gpu-type",
+		"h100",
+	)
 	if err != nil {
 		return err
 	}
@@ -37,7 +48,8 @@ func (c *cluster) startCluster() error {
 	if err != nil {
 		return err
 	}
-	sized := strings.NewReplacer("CPUs=8 RealMemory=16000", "CPUs=2 RealMemory=1200", "SlurmdParameters=config_overrides", "TaskPlugin=task/cgroup,task/affinity\nProctrackType=proctrack/cgroup\n#").Replace(string(text))
+	sized := strings.NewReplacer("CPUs=8 RealMemory=16000", "CPUs=2 RealMemory=1200", "SlurmdParameters=config_overrides", "TaskPlugin=task/cgroup,task/affinity\nProctrackType=proctrack/cgroup\n#").
+		Replace(string(text))
 	if err := os.WriteFile(slurmConf, []byte(sized), 0o644); err != nil {
 		return err
 	}
@@ -94,15 +106,18 @@ func (c *cluster) stopCluster() error {
 // number of a step.
 func jobGroups() ([]string, error) {
 	var out []string
-	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, entry os.DirEntry, err error) error {
-		if errors.Is(err, os.ErrNotExist) {
-			return nil // it went away meanwhile
-		}
-		if err == nil && entry.IsDir() && strings.Count(entry.Name(), ".") >= 2 {
-			out = append(out, path)
-		}
-		return err
-	})
+	err := filepath.WalkDir(
+		"/sys/fs/cgroup",
+		func(path string, entry os.DirEntry, err error) error {
+			if errors.Is(err, os.ErrNotExist) {
+				return nil // it went away meanwhile
+			}
+			if err == nil && entry.IsDir() && strings.Count(entry.Name(), ".") >= 2 {
+				out = append(out, path)
+			}
+			return err
+		},
+	)
 	return out, err
 }
 
@@ -117,7 +132,12 @@ func (c *cluster) showLogs() {
 // muster runs a command as the user and returns what it printed.
 func (c *cluster) muster(args ...string) (string, error) {
 	cmd := exec.Command("/bin/muster", args...)
-	cmd.Env = []string{"PATH=/bin", "HOME=/tmp", "USER=alice", "MUSTER_SOCKET=" + filepath.Join(c.dir, "run", "muster.sock")}
+	cmd.Env = []string{
+		"PATH=/bin",
+		"HOME=/tmp",
+		"USER=alice",
+		"MUSTER_SOCKET=" + filepath.Join(c.dir, "run", "muster.sock"),
+	}
 	cmd.Dir = "/tmp"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	var errOut bytes.Buffer
@@ -180,7 +200,15 @@ func (c *cluster) run(wanted, script string, options ...string) (string, error) 
 	}
 	got, err := c.awaitEnd(job)
 	if err == nil && got.state != wanted {
-		err = fmt.Errorf("job %s (%s) %v ended %s, want %s\n%s", job, script, options, got.state, wanted, got.output)
+		err = fmt.Errorf(
+			"job %s (%s) %v ended %s, want %s\n%s",
+			job,
+			script,
+			options,
+			got.state,
+			wanted,
+			got.output,
+		)
 	}
 	return got.output, err
 }
@@ -201,7 +229,13 @@ func (c *cluster) runUntilOutput(word, script string, options ...string) (string
 			return job, err
 		}
 		if state != "PENDING" && state != "RUNNING" && state != "CONFIGURING" {
-			return job, fmt.Errorf("job %s ended %s before it printed %q: %s", job, state, word, text)
+			return job, fmt.Errorf(
+				"job %s ended %s before it printed %q: %s",
+				job,
+				state,
+				word,
+				text,
+			)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}

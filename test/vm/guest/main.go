@@ -77,7 +77,10 @@ func runProofs() int {
 		{"root group", ""},
 		{"delegated group", "/sys/fs/cgroup/system.slice/muster.service"},
 	} {
-		c := &cluster{dir: "/var/lab" + strings.ReplaceAll(variant.name, " ", "-"), group: variant.group}
+		c := &cluster{
+			dir:   "/var/lab" + strings.ReplaceAll(variant.name, " ", "-"),
+			group: variant.group,
+		}
 		began := time.Now()
 		err := c.startCluster()
 		report(variant.name, "the daemons start", time.Since(began), err)

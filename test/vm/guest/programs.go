@@ -101,7 +101,11 @@ func escape(how string) int {
 	}
 	cmd := exec.Command("/init", "sleep", "987654")
 	if how == "double fork" {
-		cmd = exec.Command("/bin/sh", "-c", "/bin/busybox setsid /init sleep 987654 </dev/null >/dev/null 2>&1 &")
+		cmd = exec.Command(
+			"/bin/sh",
+			"-c",
+			"/bin/busybox setsid /init sleep 987654 </dev/null >/dev/null 2>&1 &",
+		)
 	}
 	cmd.SysProcAttr = attributes
 	if err := cmd.Start(); err != nil {

@@ -88,11 +88,18 @@ func proveCores(c *cluster) error {
 	}
 	// Moving oneself to another CPU is refused: the set is the group's, not only
 	// the process's affinity.
-	moved, err := c.run("COMPLETED", "taskset -p 3 $$ >/dev/null 2>&1; "+script, "-n1", "-c1", "--mem=50")
+	moved, err := c.run(
+		"COMPLETED",
+		"taskset -p 3 $$ >/dev/null 2>&1; "+script,
+		"-n1",
+		"-c1",
+		"--mem=50",
+	)
 	if err != nil {
 		return err
 	}
-	if strings.ContainsAny(out, "-,") || strings.ContainsAny(moved, "-,") || !strings.ContainsAny(all, "-,") {
+	if strings.ContainsAny(out, "-,") || strings.ContainsAny(moved, "-,") ||
+		!strings.ContainsAny(all, "-,") {
 		return fmt.Errorf("one CPU: %q, after taskset: %q, two CPUs: %q", out, moved, all)
 	}
 	return nil
@@ -137,7 +144,12 @@ func proveDevicesAfterRestart(c *cluster) error {
 	marker := "/tmp/restarted"
 	_ = os.Remove(marker)
 	const open = "/init open " + gpuFiles
-	job, err := c.runUntilOutput("waiting", "echo waiting; while ! test -e "+marker+"; do sleep 0.1; done; "+open, "-n1", "--mem=50")
+	job, err := c.runUntilOutput(
+		"waiting",
+		"echo waiting; while ! test -e "+marker+"; do sleep 0.1; done; "+open,
+		"-n1",
+		"--mem=50",
+	)
 	if err != nil {
 		return err
 	}
@@ -169,7 +181,9 @@ func proveNoEscape(c *cluster) error {
 	for _, how := range []string{"session", "double fork", "namespace"} {
 		// Counter-test: outside of a job the sleeper outlives its parent.
 		outside := exec.Command("/init", "escape", how)
-		outside.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+		outside.SysProcAttr = &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: user, Gid: user},
+		}
 		if out, err := outside.CombinedOutput(); err != nil {
 			return fmt.Errorf("%s, outside: %w %s", how, err, out)
 		}
@@ -257,7 +271,12 @@ func countPrograms() int {
 	attributes := struct{ start, next, flags uint32 }{}
 	count := 0
 	for {
-		_, _, errno := unix.Syscall(unix.SYS_BPF, getNextID, uintptr(unsafe.Pointer(&attributes)), unsafe.Sizeof(attributes))
+		_, _, errno := unix.Syscall(
+			unix.SYS_BPF,
+			getNextID,
+			uintptr(unsafe.Pointer(&attributes)),
+			unsafe.Sizeof(attributes),
+		)
 		if errno != 0 {
 			return count
 		}
@@ -279,7 +298,8 @@ func processesOf(text string) []int {
 			continue
 		}
 		var pid int
-		if _, err := fmt.Sscanf(filepath.Base(filepath.Dir(file)), "%d", &pid); err == nil && pid != os.Getpid() {
+		if _, err := fmt.Sscanf(filepath.Base(filepath.Dir(file)), "%d", &pid); err == nil &&
+			pid != os.Getpid() {
 			out = append(out, pid)
 		}
 	}

@@ -37,7 +37,10 @@ type Client struct {
 // Unavailable (DeadlineExceeded when ctx ran out) that names the target and the cause.
 func Dial(ctx context.Context, target Target) (*Client, error) {
 	if target.Network != "unix" && target.Secure == nil {
-		return nil, fmt.Errorf("dial %s: only the local socket may be used without TLS", target.Address)
+		return nil, fmt.Errorf(
+			"dial %s: only the local socket may be used without TLS",
+			target.Address,
+		)
 	}
 	var d net.Dialer
 	plain, err := d.DialContext(ctx, target.Network, target.Address)
@@ -56,7 +59,12 @@ func Dial(ctx context.Context, target Target) (*Client, error) {
 }
 
 func unreachable(ctx context.Context, target Target, err error) error {
-	e := status.New(status.Unavailable, "cannot reach the controller at %s: %v", target.Address, err)
+	e := status.New(
+		status.Unavailable,
+		"cannot reach the controller at %s: %v",
+		target.Address,
+		err,
+	)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		e.Wire = status.DeadlineExceeded
 	}
@@ -100,7 +108,11 @@ func (c *Client) Start(ctx context.Context, method string, req proto.Message) (*
 	return &Pending{call: call, method: method}, nil
 }
 
-func (c *Client) start(ctx context.Context, method string, req proto.Message) (*watchedCall, error) {
+func (c *Client) start(
+	ctx context.Context,
+	method string,
+	req proto.Message,
+) (*watchedCall, error) {
 	encode := func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, req) }
 	return c.beginCall(ctx, &framed.Frame{Method: method, Header: c.header, Encode: encode})
 }

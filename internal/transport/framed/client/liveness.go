@@ -81,7 +81,11 @@ func (w *watchedCall) end(err error) error {
 	if err == nil || !silent {
 		return err
 	}
-	e := status.New(status.Unavailable, "the controller accepts connections but has not answered for %s: its process may be stopped", quietPeriod+pingPeriod)
+	e := status.New(
+		status.Unavailable,
+		"the controller accepts connections but has not answered for %s: its process may be stopped",
+		quietPeriod+pingPeriod,
+	)
 	e.Details = []status.Detail{{Key: framed.DetailOutcome, Value: framed.OutcomeUnknown}}
 	return e
 }

@@ -82,7 +82,11 @@ func New(opts Options) *Relay {
 // Handle implements serve.Handler.
 func (r *Relay) Handle(ctx context.Context, call *serve.Call) error {
 	if call.Peer.Kind != identity.LocalUser {
-		return status.New(status.PermissionDenied, "only local users are relayed, not %s", call.Peer)
+		return status.New(
+			status.PermissionDenied,
+			"only local users are relayed, not %s",
+			call.Peer,
+		)
 	}
 	if _, ok := call.Header(framed.HeaderAttest); ok {
 		return status.New(status.PermissionDenied, "%s may not speak for others", call.Peer)
@@ -122,7 +126,11 @@ func (r *Relay) Handle(ctx context.Context, call *serve.Call) error {
 }
 
 // once passes a call on. answered tells that the caller has been given a part of the answer, after which it cannot be repeated.
-func (r *Relay) once(ctx context.Context, call *serve.Call, payload []byte) (up *upstream, answered bool, err error) {
+func (r *Relay) once(
+	ctx context.Context,
+	call *serve.Call,
+	payload []byte,
+) (up *upstream, answered bool, err error) {
 	up, err = r.upstream(ctx)
 	if err != nil {
 		return nil, false, err
@@ -161,7 +169,8 @@ func (r *Relay) again(method string, payload []byte, err error) ([]byte, bool) {
 		return payload, true
 	case refusal != nil && (refusal.Kind == spec.CodeNotLeader || refusal.Kind == spec.CodeStopping):
 		return payload, true
-	case outcome == framed.OutcomeUnknown, refusal != nil && refusal.Kind == spec.CodeOutcomeUnknown:
+	case outcome == framed.OutcomeUnknown,
+		refusal != nil && refusal.Kind == spec.CodeOutcomeUnknown:
 		if r.opts.Again != nil {
 			return r.opts.Again(method, payload)
 		}

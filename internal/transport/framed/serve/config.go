@@ -40,8 +40,19 @@ type Limits struct {
 
 // DefaultLimits are meant for a controller.
 func DefaultLimits() Limits {
-	return Limits{Conns: 16384, ConnsPerPeer: 2048, ActiveCalls: 256, QueuedCalls: 4096, SmallFrame: 64 << 10, Buffered: 256 << 20,
-		Unsent: 512 << 10, Handshake: 10 * time.Second, Frame: 30 * time.Second, Idle: 10 * time.Minute, Write: 30 * time.Second}
+	return Limits{
+		Conns:        16384,
+		ConnsPerPeer: 2048,
+		ActiveCalls:  256,
+		QueuedCalls:  4096,
+		SmallFrame:   64 << 10,
+		Buffered:     256 << 20,
+		Unsent:       512 << 10,
+		Handshake:    10 * time.Second,
+		Frame:        30 * time.Second,
+		Idle:         10 * time.Minute,
+		Write:        30 * time.Second,
+	}
 }
 
 func pick[T int | int64 | time.Duration](set *T, fallback T) {
@@ -88,8 +99,17 @@ type Config struct {
 // tableOf makes the table of a server that shares none: every party may have as
 // much as the whole server.
 func tableOf(l Limits) *limit.Table {
-	return limit.New(limit.Config{UserConnections: l.ConnsPerPeer, MachineConnections: l.ConnsPerPeer, AddressConnections: l.ConnsPerPeer,
-		UserBytes: l.Buffered, MachineBytes: l.Buffered, AllBytes: l.Buffered}, time.Now)
+	return limit.New(
+		limit.Config{
+			UserConnections:    l.ConnsPerPeer,
+			MachineConnections: l.ConnsPerPeer,
+			AddressConnections: l.ConnsPerPeer,
+			UserBytes:          l.Buffered,
+			MachineBytes:       l.Buffered,
+			AllBytes:           l.Buffered,
+		},
+		time.Now,
+	)
 }
 
 // New makes a server.

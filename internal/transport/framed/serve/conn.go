@@ -39,7 +39,13 @@ type conn struct {
 
 func newConn(server *Server, nc net.Conn, buf *bufio.Reader, id identity.Identity) *conn {
 	limits := server.cfg.Limits
-	c := &conn{server: server, net: nc, peer: id, party: server.cfg.Table.PartyOf(id, nc.RemoteAddr()), calls: make(map[uint64]*Call)}
+	c := &conn{
+		server: server,
+		net:    nc,
+		peer:   id,
+		party:  server.cfg.Table.PartyOf(id, nc.RemoteAddr()),
+		calls:  make(map[uint64]*Call),
+	}
 	c.in = framed.NewReader(nc, buf)
 	c.in.Idle, c.in.Frame, c.in.StayIdle = limits.Idle, limits.Frame, c.busy
 	c.in.Admit = func(n int) bool { return n <= uncountedFrame || server.cfg.Table.Take(c.party, int64(n)) }
@@ -67,7 +73,14 @@ func (c *conn) read() error {
 		var refused *framed.Refused
 		switch {
 		case errors.As(err, &refused):
-			c.refuse(refused.ID, status.New(status.ResourceExhausted, "the server has no room for a request of %d bytes now: try again", refused.Size))
+			c.refuse(
+				refused.ID,
+				status.New(
+					status.ResourceExhausted,
+					"the server has no room for a request of %d bytes now: try again",
+					refused.Size,
+				),
+			)
 			continue
 		case err != nil:
 			c.release(n)
@@ -125,7 +138,16 @@ func wake(c chan struct{}) {
 
 // request takes a call and gives it to a worker.
 func (c *conn) request(frame *framed.Frame, n int) error {
-	call := &Call{Method: frame.Method, Payload: frame.Payload, conn: c, id: frame.ID, window: frame.Window, header: frame.Header, raw: frame.Raw, credit: make(chan struct{}, 1)}
+	call := &Call{
+		Method:  frame.Method,
+		Payload: frame.Payload,
+		conn:    c,
+		id:      frame.ID,
+		window:  frame.Window,
+		header:  frame.Header,
+		raw:     frame.Raw,
+		credit:  make(chan struct{}, 1),
+	}
 	if n > uncountedFrame {
 		call.size = int64(n)
 	}
@@ -156,7 +178,14 @@ func (c *conn) request(frame *framed.Frame, n int) error {
 	default:
 		call.drop()
 		c.wg.Go(func() {
-			c.refuse(frame.ID, status.New(status.ResourceExhausted, "%d calls of this connection wait already", c.server.cfg.Limits.QueuedCalls))
+			c.refuse(
+				frame.ID,
+				status.New(
+					status.ResourceExhausted,
+					"%d calls of this connection wait already",
+					c.server.cfg.Limits.QueuedCalls,
+				),
+			)
 		})
 	}
 	return nil
@@ -216,8 +245,22 @@ func (c *conn) serve(call *Call) {
 func (c *conn) invoke(call *Call) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.server.cfg.Log.Error("handler panicked", "method", call.Method, "peer", call.Peer.String(), "panic", p, "stack", string(debug.Stack()))
-			err = status.New(status.Internal, "%s: internal error; the server's log has the details", call.Method)
+			c.server.cfg.Log.Error(
+				"handler panicked",
+				"method",
+				call.Method,
+				"peer",
+				call.Peer.String(),
+				"panic",
+				p,
+				"stack",
+				string(debug.Stack()),
+			)
+			err = status.New(
+				status.Internal,
+				"%s: internal error; the server's log has the details",
+				call.Method,
+			)
 		}
 	}()
 	call.Peer = c.peer
@@ -318,7 +361,9 @@ func (k *Call) Send(payload []byte) error {
 			return k.ctx.Err()
 		}
 	}
-	return unsendable(k.conn.out.Write(k.ctx, &framed.Frame{Kind: framed.Message, ID: k.id, Payload: payload}))
+	return unsendable(
+		k.conn.out.Write(k.ctx, &framed.Frame{Kind: framed.Message, ID: k.id, Payload: payload}),
+	)
 }
 
 // spend counts a message against the window; one message may exceed it, so that large ones pass
@@ -338,7 +383,11 @@ func unsendable(err error) error {
 		return status.New(status.Internal, "the answer cannot be sent: %v", err)
 	}
 	if errors.Is(err, framed.ErrTooLarge) {
-		return status.New(status.ResourceExhausted, "the answer cannot be sent: %v: ask for less", err)
+		return status.New(
+			status.ResourceExhausted,
+			"the answer cannot be sent: %v: ask for less",
+			err,
+		)
 	}
 	return err
 }

@@ -40,8 +40,15 @@ type method struct {
 }
 
 // NewRegistry makes an empty registry. The interceptors run around every call, the first outermost.
-func NewRegistry(unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor) *Registry {
-	return &Registry{unary: ChainUnary(unary), stream: ChainStream(stream), methods: make(map[string]method)}
+func NewRegistry(
+	unary []grpc.UnaryServerInterceptor,
+	stream []grpc.StreamServerInterceptor,
+) *Registry {
+	return &Registry{
+		unary:   ChainUnary(unary),
+		stream:  ChainStream(stream),
+		methods: make(map[string]method),
+	}
 }
 
 // RegisterService implements grpc.ServiceRegistrar. Like grpc.Server it panics when impl does
@@ -82,11 +89,19 @@ func (r *Registry) handle(ctx context.Context, call *serve.Call) error {
 	r.mu.RUnlock()
 	switch {
 	case !ok:
-		return status.New(status.Unimplemented, "this server does not know the method %q: is it of an older release?", call.Method)
+		return status.New(
+			status.Unimplemented,
+			"this server does not know the method %q: is it of an older release?",
+			call.Method,
+		)
 	case m.unary != nil:
 		return r.handleUnary(ctx, call, m)
 	case m.stream.ClientStreams:
-		return status.New(status.Unimplemented, "%s takes a stream of requests: call it through gRPC", call.Method)
+		return status.New(
+			status.Unimplemented,
+			"%s takes a stream of requests: call it through gRPC",
+			call.Method,
+		)
 	default:
 		return r.handleStream(ctx, call, m)
 	}
@@ -102,11 +117,16 @@ func (r *Registry) handleUnary(ctx context.Context, call *serve.Call, m method) 
 	if !ok {
 		return status.New(status.Internal, "%s: %T is not a protobuf message", call.Method, answer)
 	}
-	return call.ReplyWith(func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, out) })
+	return call.ReplyWith(
+		func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, out) },
+	)
 }
 
 func (r *Registry) handleStream(ctx context.Context, call *serve.Call, m method) error {
-	stream := &serverStream{ctx: grpc.NewContextWithServerTransportStream(ctx, transportStream(call.Method)), call: call}
+	stream := &serverStream{
+		ctx:  grpc.NewContextWithServerTransportStream(ctx, transportStream(call.Method)),
+		call: call,
+	}
 	if r.stream == nil {
 		return m.stream.Handler(m.impl, stream)
 	}
@@ -120,10 +140,21 @@ func decode(call *serve.Call, into any) error {
 		return status.New(status.Internal, "%s: %T is not a protobuf message", call.Method, into)
 	}
 	if weight.Exceeds(call.Payload, m, weight.MaxValues) {
-		return status.New(status.ResourceExhausted, "%s: the request has more than %d values: send several", call.Method, weight.MaxValues)
+		return status.New(
+			status.ResourceExhausted,
+			"%s: the request has more than %d values: send several",
+			call.Method,
+			weight.MaxValues,
+		)
 	}
 	if err := proto.Unmarshal(call.Payload, m); err != nil {
-		return status.New(status.InvalidArgument, "%s: the request is not a valid %s: %v", call.Method, m.ProtoReflect().Descriptor().FullName(), err)
+		return status.New(
+			status.InvalidArgument,
+			"%s: the request is not a valid %s: %v",
+			call.Method,
+			m.ProtoReflect().Descriptor().FullName(),
+			err,
+		)
 	}
 	call.Recycle() // protobuf copies what it keeps
 	return nil
@@ -132,11 +163,21 @@ func decode(call *serve.Call, into any) error {
 func encode(call *serve.Call, answer any) ([]byte, error) {
 	m, ok := answer.(proto.Message)
 	if !ok {
-		return nil, status.New(status.Internal, "%s: %T is not a protobuf message", call.Method, answer)
+		return nil, status.New(
+			status.Internal,
+			"%s: %T is not a protobuf message",
+			call.Method,
+			answer,
+		)
 	}
 	payload, err := proto.Marshal(m)
 	if err != nil {
-		return nil, status.New(status.Internal, "%s: the answer cannot be encoded: %v", call.Method, err)
+		return nil, status.New(
+			status.Internal,
+			"%s: the answer cannot be encoded: %v",
+			call.Method,
+			err,
+		)
 	}
 	return payload, nil
 }
@@ -189,7 +230,11 @@ func (t transportStream) SetHeader(md metadata.MD) error {
 	if len(md) == 0 {
 		return nil
 	}
-	return status.New(status.Unimplemented, "%s: the framed protocol carries no answer headers", string(t))
+	return status.New(
+		status.Unimplemented,
+		"%s: the framed protocol carries no answer headers",
+		string(t),
+	)
 }
 
 func (t transportStream) SendHeader(md metadata.MD) error { return t.SetHeader(md) }
