@@ -123,7 +123,7 @@ func mutants() []mutant {
 		{"several GPUs of a node are in parts where only one may be", "scheduler/place/share.go",
 			"if !s.Kinds[at].One {", "if at >= 0 {", "TestPlannedStartsAreEarliest|TestRandomWorlds/parts"},
 		{"a job runs into a reservation that has not begun when it starts", "scheduler/timeline/reservation.go",
-			"return w.From < to && from < w.To })\n\t})\n}\n\n// Inside", "return w.From <= from && from < w.To })\n\t})\n}\n\n// Inside", "TestWhatWasTakenMeanwhileIsNotGivenAgain"},
+			"return w.From < to && from < w.To },\n\t\t\t)\n\t})\n}\n\n// Inside", "return w.From <= from && from < w.To },\n\t\t\t)\n\t})\n}\n\n// Inside", "TestWhatWasTakenMeanwhileIsNotGivenAgain"},
 	}
 }
 
