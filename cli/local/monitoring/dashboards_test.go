@@ -32,7 +32,7 @@ func TestPreviewOfNothing(t *testing.T) {
 		{"--since -1h", 1, "--since -1h0m0s: want a minute or more\n"},
 		{"--board nope", 1, "no dashboard is called nope; there are muster-overview, muster-queue"},
 		{"--board muster-queue --board nope", 1, "no dashboard is called nope;"},
-		{"--var foo=1", 1, "--var foo=1: no dashboard has the variable foo; they have account, cluster, job, node, partition, user\n"},
+		{"--var foo=1", 1, "--var foo=1: no dashboard has the variable foo; they have account, cluster, job, node, partition, slo, user\n"},
 		{"--var account=", 1, "--var account=: has no value; leave it out for all\n"},
 		{"--var account", 1, "--var account: want name=value\n"},
 		{"--var cluster=nope", 1, "has no cluster nope; it has lab, other\n"},
