@@ -147,13 +147,8 @@ func (s *Settings) alertmanagerConfig() amConfig {
 	for _, name := range have {
 		config.Route.SubRoutes = append(
 			config.Route.SubRoutes,
-			amRoute{
-				Receiver: name,
-				Matchers: []string{testLabel + `="` + name + `"`},
-				GroupBy:  []string{testLabel, "alertname"},
-				Wait:     "1s",
-				Interval: "10s",
-			},
+			amRoute{Receiver: name, Matchers: []string{testLabel +
+				`="` + name + `"`}, GroupBy: []string{testLabel, "alertname"}, Wait: "1s", Interval: "10s"},
 		)
 	}
 	users := amRoute{

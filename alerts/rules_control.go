@@ -9,7 +9,8 @@ func controlRules() []Rule {
 		{Name: "MusterControllerDown", Group: g, Severity: Critical, For: "1m", Board: "muster-internals",
 			Expr:    `max by (cluster) (up{job="slurm"}) == 0 or absent(up{job="slurm"})`,
 			Summary: "The controller does not answer", Detail: "No target of the job slurm has answered Prometheus: nothing can be submitted, and nothing new starts. Jobs that run go on.",
-			Fires: Case{[]string{slurmUp + ` 1 0x20`}, 10}, Quiet: Case{[]string{slurmUp + ` 1x20`}, 10}},
+			Fires: Case{[]string{slurmUp + ` 1 0x20`}, 10}, Quiet: Case{[]string{slurmUp +
+				` 1x20`}, 10}},
 		{Name: "MusterLeaderless", Group: g, Severity: Critical, For: "1m", Board: "muster-internals",
 			Expr:    `(count(up{job="slurm"} == 1) > 0) unless on () (count(muster_ledger_events_total)) or max by (cluster) (muster_raft_leader_known) == 0`,
 			Summary: "No controller leads", Detail: "Controllers answer, but none serves the cluster: they do not agree on a leader. Submissions wait; jobs that run go on.",

@@ -4,10 +4,12 @@ func jobRules() []Rule {
 	const g = "muster-jobs"
 	inQueue := map[string]string{"partition": "partition"}
 	ended := func(state, values string) string {
-		return `muster_jobs_ended_total{cluster="lab",partition="gpu",state="` + state + `"} ` + values
+		return `muster_jobs_ended_total{cluster="lab",partition="gpu",state="` + state + `"} ` +
+			values
 	}
 	requeued := func(state, values string) string {
-		return `muster_attempts_requeued_total{cluster="lab",partition="gpu",state="` + state + `"} ` + values
+		return `muster_attempts_requeued_total{cluster="lab",partition="gpu",state="` + state +
+			`"} ` + values
 	}
 	return []Rule{
 		{Name: "MusterWaitLong", Group: g, Severity: Warning, For: "10m", Board: "muster-queue", Vars: inQueue,
@@ -77,7 +79,8 @@ func jobRules() []Rule {
 func useRules() []Rule {
 	const g = "muster-use"
 	kpi := func(name, by, key, values string) string {
-		return `muster_kpi_` + name + `{cluster="lab",by="` + by + `",key="` + key + `",window="1d"} ` + values
+		return `muster_kpi_` + name + `{cluster="lab",by="` + by + `",key="` + key +
+			`",window="1d"} ` + values
 	}
 	return []Rule{
 		{Name: "MusterGPUOccupancyLow", Group: g, Severity: Info, For: "1h", Board: "muster-efficiency",

@@ -28,20 +28,16 @@ func sloRecordings() []Recording {
 // burns is the condition that an error ratio uses a budget of 30 days up so many
 // times as fast as it lasts.
 func burns(window, times string) string {
-	return errorRatio(
-		window,
-	) + " > " + times + " * (1 - max by (cluster, slo, class) (muster_slo_objective_ratio))"
+	return errorRatio(window) + " > " + times +
+		" * (1 - max by (cluster, slo, class) (muster_slo_objective_ratio))"
 }
 
 // counted are the series of an objective in the tests: all events and the good
 // ones, and the objective.
 func counted(kind, all, good, part string) []string {
 	of := `{cluster="lab",slo="` + kind + `"} `
-	return []string{
-		"muster_slo_events_total" + of + all,
-		"muster_slo_good_events_total" + of + good,
-		"muster_slo_objective_ratio" + of + part,
-	}
+	return []string{"muster_slo_events_total" + of + all, "muster_slo_good_events_total" + of +
+		good, "muster_slo_objective_ratio" + of + part}
 }
 
 // sloRules rise from how fast the budget of errors of 30 days is used up, over a
@@ -63,16 +59,13 @@ func sloRules() []Rule {
 				{"least", Number, "50", "events in the window"},
 				{"window", Duration, "1h", "window in which the events are counted"},
 			},
-			Expr: "(" + burns(
-				"1h",
-				"$times",
-			) + ") and (" + burns(
-				"5m",
-				"$times",
-			) + `)` + enough + ` and on (cluster, slo, class) muster_slo_objective_ratio{slo=~"submit|durability|scheduling"}`,
+			Expr: "(" + burns("1h", "$times") + ") and (" + burns("5m", "$times") + `)` +
+				enough +
+				` and on (cluster, slo, class) muster_slo_objective_ratio{slo=~"submit|durability|scheduling"}`,
 			Summary: "The error budget of {{ $labels.slo }} will be spent within two days",
-			Detail:  subject + " was missed by {{ $value | humanizePercentage }} of its events in the last hour, and is missed now: users feel it.",
-			Fires:   Case{counted("submit", "0+10x90", "0+5x90", "0.99x90"), 60},
+			Detail: subject +
+				" was missed by {{ $value | humanizePercentage }} of its events in the last hour, and is missed now: users feel it.",
+			Fires: Case{counted("submit", "0+10x90", "0+5x90", "0.99x90"), 60},
 			// It was bad for an hour and is over.
 			Quiet: Case{counted("submit", "0+10x90", "0+5x60 310+10x29", "0.99x90"), 80},
 		},
@@ -88,17 +81,14 @@ func sloRules() []Rule {
 				{"least", Number, "50", "events in the window"},
 				{"window", Duration, "6h", "window in which the events are counted"},
 			},
-			Expr: "(" + burns(
-				"6h",
-				"$times",
-			) + ") and (" + burns(
-				"30m",
-				"$times",
-			) + `)` + enough + ` and on (cluster, slo, class) muster_slo_objective_ratio{slo=~"submit|durability|scheduling|accounting|agents"}`,
+			Expr: "(" + burns("6h", "$times") + ") and (" + burns("30m", "$times") + `)` +
+				enough +
+				` and on (cluster, slo, class) muster_slo_objective_ratio{slo=~"submit|durability|scheduling|accounting|agents"}`,
 			Summary: "The error budget of {{ $labels.slo }} will be spent within five days",
-			Detail:  subject + " was missed by {{ $value | humanizePercentage }} of its events in the last six hours, and is missed now.",
-			Fires:   Case{counted("agents", "0+60x400", "0+54x400", "0.99x400"), 390},
-			Quiet:   Case{counted("agents", "0+60x400", "0+59x400", "0.99x400"), 390},
+			Detail: subject +
+				" was missed by {{ $value | humanizePercentage }} of its events in the last six hours, and is missed now.",
+			Fires: Case{counted("agents", "0+60x400", "0+54x400", "0.99x400"), 390},
+			Quiet: Case{counted("agents", "0+60x400", "0+59x400", "0.99x400"), 390},
 		},
 		{
 			Name:     "MusterErrorBudgetSpent",
@@ -114,9 +104,10 @@ func sloRules() []Rule {
 			},
 			Expr:    burns("30d", "$above") + enough,
 			Summary: "The error budget of {{ $labels.slo }}{{ with $labels.class }} of {{ . }}{{ end }} is spent",
-			Detail:  subject + " was missed by {{ $value | humanizePercentage }} of its events in 30 days, more than the objective allows.",
-			Fires:   Case{counted("wait", "0+10x200", "0+5x200", "0.9x200"), 180},
-			Quiet:   Case{counted("wait", "0+100x200", "0+95x200", "0.9x200"), 180},
+			Detail: subject +
+				" was missed by {{ $value | humanizePercentage }} of its events in 30 days, more than the objective allows.",
+			Fires: Case{counted("wait", "0+10x200", "0+5x200", "0.9x200"), 180},
+			Quiet: Case{counted("wait", "0+100x200", "0+95x200", "0.9x200"), 180},
 		},
 	}
 }

@@ -70,7 +70,8 @@ type Test struct {
 }
 
 func (t Test) text() string {
-	return "This is a test notification, sent by " + t.By + " with `muster alerts test`. Nothing is wrong."
+	return "This is a test notification, sent by " + t.By +
+		" with `muster alerts test`. Nothing is wrong."
 }
 
 // known refuses a receiver that is not set up.
@@ -92,31 +93,14 @@ func (s *Settings) ThroughAlertmanager(ctx context.Context, test Test) error {
 		return err
 	}
 	alert := []map[string]any{{
-		"labels": map[string]string{
-			"alertname": "MusterTest",
-			"severity":  string(Info),
-			"audience":  string(Operators),
-			testLabel:   test.Receiver,
-		},
-		"startsAt": test.Now.Format(
-			time.RFC3339,
-		), "endsAt": test.Now.Add(2 * time.Minute).Format(time.RFC3339),
-		"annotations": map[string]string{
-			"summary":     "Test notification to " + test.Receiver,
-			"description": test.text(),
-			"dashboard": strings.TrimRight(
-				s.DashboardsURL,
-				"/",
-			) + "/d/muster-alerts",
-			"runbook_url": strings.TrimRight(s.RunbooksURL, "/") + "/README.md",
-		},
+		"labels":   map[string]string{"alertname": "MusterTest", "severity": string(Info), "audience": string(Operators), testLabel: test.Receiver},
+		"startsAt": test.Now.Format(time.RFC3339), "endsAt": test.Now.Add(2 * time.Minute).Format(time.RFC3339),
+		"annotations": map[string]string{"summary": "Test notification to " + test.Receiver, "description": test.text(),
+			"dashboard": strings.TrimRight(s.DashboardsURL, "/") + "/d/muster-alerts", "runbook_url": strings.TrimRight(s.RunbooksURL, "/") +
+				"/README.md"},
 	}}
 	if err := test.post(ctx, strings.TrimRight(s.Alertmanager, "/")+"/api/v2/alerts", "", alert); err != nil {
-		return fmt.Errorf(
-			"Alertmanager at %s: %w (--direct sends to the receiver without it)",
-			s.Alertmanager,
-			err,
-		) //nolint:staticcheck // a name
+		return fmt.Errorf("Alertmanager at %s: %w (--direct sends to the receiver without it)", s.Alertmanager, err) //nolint:staticcheck // a name
 	}
 	return nil
 }
@@ -224,14 +208,10 @@ func (s *Settings) mail(ctx context.Context, test Test) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, mailPatience)
 	defer cancel()
-	err = server.Send(
-		ctx,
-		from.Address,
-		addresses,
-		[]byte(
-			"From: "+email.From+"\r\nTo: "+email.To+"\r\nSubject: Test notification of Muster\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+test.text()+"\r\n",
-		),
-	)
+	err = server.Send(ctx, from.Address, addresses, []byte("From: "+email.From+"\r\nTo: "+
+		email.To+
+		"\r\nSubject: Test notification of Muster\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n"+
+		test.text()+"\r\n"))
 	switch {
 	case errors.Is(err, mailer.ErrNoTLS) && email.requiresTLS():
 		return fmt.Errorf(

@@ -81,12 +81,8 @@ func bashCompletion(zsh bool) string {
 			slurm = append(slurm, entry.Name)
 		}
 	}
-	b.WriteString(
-		strings.Join(
-			names,
-			" ",
-		) + "' -- \"$cur\"))\n      return\n    fi\n    cmd=${COMP_WORDS[1]}\n  fi\n  case $cmd in\n",
-	)
+	b.WriteString(strings.Join(names, " ") +
+		"' -- \"$cur\"))\n      return\n    fi\n    cmd=${COMP_WORDS[1]}\n  fi\n  case $cmd in\n")
 	for _, entry := range commandEntries() {
 		words, parts := offered(entry.Make())
 		if entry.Name == "completion" {
@@ -110,7 +106,10 @@ func bashCompletion(zsh bool) string {
 func fishCompletion() string {
 	var b strings.Builder
 	b.WriteString("# Made by: muster completion. Do not edit.\n")
-	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
+	quote := func(s string) string {
+		return "'" +
+			strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'"
+	}
 	for _, entry := range commandEntries() {
 		command := entry.Make()
 		fmt.Fprintf(

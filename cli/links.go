@@ -46,10 +46,8 @@ type takenError struct {
 }
 
 func (e *takenError) Error() string {
-	return e.dir + " has commands that are no links to muster (" + strings.Join(
-		e.names,
-		", ",
-	) + "): choose a folder of its own, before that one in PATH, or move them away"
+	return e.dir + " has commands that are no links to muster (" + strings.Join(e.names, ", ") +
+		"): choose a folder of its own, before that one in PATH, or move them away"
 }
 
 // makeLinks links each command of Slurm's in a folder to a muster, all or none.

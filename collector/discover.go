@@ -32,7 +32,8 @@ func writeTargets(w http.ResponseWriter, s *scrape) {
 				"__meta_muster_gpus": strconv.FormatInt(
 					node.GPUs,
 					10,
-				), "__meta_muster_partitions": "," + validText(strings.Join(node.Parts, ",")) + ",",
+				), "__meta_muster_partitions": "," +
+					validText(strings.Join(node.Parts, ",")) + ",",
 			}})
 		}
 	}

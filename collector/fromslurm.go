@@ -427,34 +427,35 @@ func slurmSched(sched *slurm.Sched) schedRow {
 		Cancelled: u(
 			"Jobs canceled",
 		),
-		Failed:   u("Jobs failed"),
-		Since:    spec.AtUnix(n("Data since")),
-		StatesAt: spec.AtUnix(n("Job states ts")),
-		Cycles: u(
-			main + "Total cycles",
-		),
-		CycleLast:  us(main + "Last cycle"),
-		CycleMax:   us(main + "Max cycle"),
+		Failed:    u("Jobs failed"),
+		Since:     spec.AtUnix(n("Data since")),
+		StatesAt:  spec.AtUnix(n("Job states ts")),
+		Cycles:    u(main + "Total cycles"),
+		CycleLast: us(main + "Last cycle"),
+		CycleMax: us(main +
+			"Max cycle"),
 		CycleQueue: n(main + "Last queue length"),
-		BFCycles: u(
-			bf + "Total cycles",
-		),
-		BFLast:      us(bf + "Last cycle"),
-		BFMax:       us(bf + "Max cycle"),
+		BFCycles:   u(bf + "Total cycles"),
+		BFLast:     us(bf + "Last cycle"),
+		BFMax: us(bf +
+			"Max cycle"),
 		BFDepthLast: n(bf + "Last depth cycle"),
 		BFTryLast: n(
 			bf + "Last depth cycle (try sched)",
 		),
 		BFQueue: n(bf + "Last queue length"),
-		BFTable: n(bf + "Last table size"),
+		BFTable: n(bf +
+			"Last table size"),
 		Backfilled: u(
 			bf + "Total backfilled jobs (since last slurm start)",
 		),
-		BackfilledCycle: u(bf + "Total backfilled jobs (since last stats cycle start)"),
+		BackfilledCycle: u(bf +
+			"Total backfilled jobs (since last stats cycle start)"),
 		BackfilledHet: u(
 			bf + "Total backfilled heterogeneous job components",
 		),
-		BFWhen:  spec.AtUnix(n(bf + "Last cycle when")),
+		BFWhen: spec.AtUnix(n(bf +
+			"Last cycle when")),
 		Latency: us("Latency for 1000 calls to gettimeofday()") / 1000,
 	}
 	// sdiag prints means where Slurm keeps sums.

@@ -127,22 +127,13 @@ func nativeUsers() []family {
 		per := func(name, help string, amount func(t *tally) float64) {
 			out = append(
 				out,
-				family{
-					gauge(
-						"slurm_"+sub.name+"_"+name,
-						help,
-						catalogue.None,
-						"job records",
-						label+"s with known jobs",
-						label,
-					),
-					func(s *scrape) {
-						all := sub.of(s)
-						for _, k := range all.keys {
-							s.send(amount(all.by[k]), k)
-						}
-					},
-				},
+				family{gauge("slurm_"+sub.name+"_"+name, help, catalogue.None, "job records", label+
+					"s with known jobs", label), func(s *scrape) {
+					all := sub.of(s)
+					for _, k := range all.keys {
+						s.send(amount(all.by[k]), k)
+					}
+				}},
 			)
 		}
 		per("jobs", "Jobs known to the controller.", allJobs)
@@ -287,27 +278,16 @@ func nativeNodes() []family {
 		),
 	)
 	for _, state := range nativeStates() {
-		out = append(
-			out,
-			singleSeries(
-				gauge(
-					"slurm_nodes_"+state.name,
-					"Nodes that are "+state.name+".",
-					catalogue.None,
-					src,
-					"1",
-				),
-				func(s *scrape) float64 {
-					n := 0
-					for i := range s.pic.nodes {
-						if state.in(&s.pic.nodes[i]) {
-							n++
-						}
-					}
-					return float64(n)
-				},
-			),
-		)
+		out = append(out, singleSeries(gauge("slurm_nodes_"+state.name, "Nodes that are "+
+			state.name+".", catalogue.None, src, "1"), func(s *scrape) float64 {
+			n := 0
+			for i := range s.pic.nodes {
+				if state.in(&s.pic.nodes[i]) {
+					n++
+				}
+			}
+			return float64(n)
+		}))
 	}
 	return native(endpointNodes, out)
 }

@@ -439,32 +439,20 @@ func vpensoQueue() []family {
 		out = append(
 			out,
 			fig("slurm_queue_"+queue.name, "Jobs that are "+queue.name, count),
-			fig("slurm_jobs_"+queue.name, "Jobs that are "+queue.name, count),
+			fig("slurm_jobs_"+
+				queue.name, "Jobs that are "+queue.name, count),
 		)
 		if queue.base == 0 {
 			continue
 		}
-		out = append(
-			out,
-			family{
-				gauge(
-					"slurm_cores_"+queue.name,
-					"CPUs of jobs that are "+queue.name,
-					catalogue.None,
-					"job records",
-					"users x partitions with such jobs",
-					"user",
-					"partition",
-				),
-				func(s *scrape) {
-					for _, k := range s.pic.pairKeys {
-						if n := s.pic.pairs[k][queue.base]; n > 0 {
-							s.send(float64(n), k.a, k.b)
-						}
-					}
-				},
-			},
-		)
+		out = append(out, family{gauge("slurm_cores_"+queue.name, "CPUs of jobs that are "+
+			queue.name, catalogue.None, "job records", "users x partitions with such jobs", "user", "partition"), func(s *scrape) {
+			for _, k := range s.pic.pairKeys {
+				if n := s.pic.pairs[k][queue.base]; n > 0 {
+					s.send(float64(n), k.a, k.b)
+				}
+			}
+		}})
 	}
 	return out
 }
@@ -524,27 +512,15 @@ func vpensoSubjects() []family {
 			{"cpus_running", "CPUs of running jobs", func(t *tally) int64 { return t.cores[spec.Running] }},
 			{"gpus_running", "GPUs that jobs hold", func(t *tally) int64 { return t.gpus }},
 		} {
-			out = append(
-				out,
-				family{
-					gauge(
-						"slurm_"+sub.name+"_"+m.name,
-						m.help+" of the "+sub.name,
-						catalogue.None,
-						"job records",
-						sub.name+"s with such jobs",
-						sub.name,
-					),
-					func(s *scrape) {
-						all := sub.of(s)
-						for _, k := range all.keys {
-							if n := m.amount(all.by[k]); n > 0 {
-								s.send(float64(n), k)
-							}
-						}
-					},
-				},
-			)
+			out = append(out, family{gauge("slurm_"+sub.name+"_"+m.name, m.help+" of the "+
+				sub.name, catalogue.None, "job records", sub.name+"s with such jobs", sub.name), func(s *scrape) {
+				all := sub.of(s)
+				for _, k := range all.keys {
+					if n := m.amount(all.by[k]); n > 0 {
+						s.send(float64(n), k)
+					}
+				}
+			}})
 		}
 	}
 	return out
@@ -669,7 +645,8 @@ func vpensoCalls() []family {
 						m.help+" by "+sub.label,
 						catalogue.None,
 						"the API's handlers",
-						sub.label+"s (at most 500)",
+						sub.label+
+							"s (at most 500)",
 						sub.label,
 					),
 					func(s *scrape) {

@@ -154,13 +154,8 @@ func Reconcile(pods []Pod, nodes []Node) Plan {
 			if !known[h.ID] {
 				r.plan.Releases = append(
 					r.plan.Releases,
-					Release{
-						Node:    r.nodes[i].Name,
-						Hold:    h.ID,
-						Why:     "deleted",
-						Pod:     h.Space + "/" + h.Owner,
-						Confirm: true,
-					},
+					Release{Node: r.nodes[i].Name, Hold: h.ID, Why: "deleted", Pod: h.Space +
+						"/" + h.Owner, Confirm: true},
 				)
 			}
 		}
@@ -212,7 +207,8 @@ func (r *reconciler) ours(node string) bool {
 func (r *reconciler) give(p *Pod, h *held, why string) {
 	r.plan.Releases = append(
 		r.plan.Releases,
-		Release{Node: h.node, Hold: p.UID, Why: why, Pod: p.Namespace + "/" + p.Name},
+		Release{Node: h.node, Hold: p.UID, Why: why, Pod: p.Namespace +
+			"/" + p.Name},
 	)
 }
 
@@ -247,12 +243,7 @@ func (r *reconciler) find(pod *Pod) {
 
 // less orders nodes by what is free: devices first.
 func (n *Node) less(o *Node) bool {
-	return cmp.Or(
-		cmp.Compare(n.gpus(""), o.gpus("")),
-		cmp.Compare(n.FreeCPU, o.FreeCPU),
-		cmp.Compare(n.FreeMem, o.FreeMem),
-		strings.Compare(n.Name, o.Name),
-	) < 0
+	return cmp.Or(cmp.Compare(n.gpus(""), o.gpus("")), cmp.Compare(n.FreeCPU, o.FreeCPU), cmp.Compare(n.FreeMem, o.FreeMem), strings.Compare(n.Name, o.Name)) < 0
 }
 
 // take counts a hold that is asked for.

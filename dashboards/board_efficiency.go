@@ -2,14 +2,16 @@ package dashboards
 
 func efficiencyBoard() Board {
 	fig := func(name, legend string) Query {
-		return Query{Expr: `muster_kpi_` + name + `{cluster="$cluster",by="cluster",window="1d"}`, Legend: legend}
+		return Query{Expr: `muster_kpi_` + name +
+			`{cluster="$cluster",by="cluster",window="1d"}`, Legend: legend}
 	}
 	by := func(title, about string, unit Unit, name, dim string) Panel {
 		cond := "> 0" // a list of people with nothing says nothing
 		if dim != "user" {
 			cond = ""
 		}
-		return bars(title, about, unit, `topk(10, muster_kpi_`+name+`{cluster="$cluster",by="`+dim+`",window="7d"} `+cond+`)`, "{{key}}").wide(8)
+		return bars(title, about, unit, `topk(10, muster_kpi_`+name+`{cluster="$cluster",by="`+
+			dim+`",window="7d"} `+cond+`)`, "{{key}}").wide(8)
 	}
 	const chosen = "$__conditionalAll(partition IN (${partition:singlequote}), $partition)"
 	return Board{UID: Efficiency, Title: "Muster / Efficiency", From: "now-7d", Vars: []Var{clusterVar(), partitionVar()},
@@ -19,7 +21,8 @@ func efficiencyBoard() Board {
 				figure("Goodput, last day", "GPU time that runs which ended well held with work, by the GPU time that was bought. The rest is in the table beside it.", Ratio,
 					`muster_kpi_goodput_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Red, Step{0.4, Orange}, Step{0.7, Green}).top(1).tall(8).wide(4).empty("the cluster has no GPU"),
 				sqlTable("Where the GPU time went", "Every GPU-hour that was bought in the dashboard's time, by what became of it. The lines add up to it exactly.",
-					`SELECT step, what, gpu_us / 3.6e9 AS "GPU-hours", gpu_us / nullIf(bought_gpu_us, 0) AS part FROM `+withinView("goodput_within")+` WHERE gpu_us > 0 ORDER BY rank`).
+					`SELECT step, what, gpu_us / 3.6e9 AS "GPU-hours", gpu_us / nullIf(bought_gpu_us, 0) AS part FROM `+
+						withinView("goodput_within")+` WHERE gpu_us > 0 ORDER BY rank`).
 					units(map[string]Unit{"GPU-hours": GPUHours, "part": Ratio}).wide(10).tall(8).empty("the cluster has no GPU"),
 				stack("Where the GPU time went, over a day", "The same by the day that ended at each moment.", Seconds,
 					Query{Expr: `muster_kpi_gpu_ladder_seconds{cluster="$cluster",by="cluster",window="1d"}`, Legend: "{{class}}"}).wide(10).empty("the cluster has no GPU"),
@@ -53,13 +56,22 @@ func efficiencyBoard() Board {
 			}},
 			{Title: "In the dashboard's time (from the accounting store)", Panels: []Panel{
 				sqlTable("Use against waste, by user", "Who to help first: GPU-hours against the part of them without work, CPU-hours against the part used. Runs that go on count up to now.",
-					`SELECT user, account, runs, gpu_hours AS "GPU-hours", idle_s / nullIf(held_s, 0) AS "GPU idle", cpu_hours AS "CPU-hours", cpu_s / nullIf(cpu_held_s, 0) AS "CPU used", failed FROM `+useByUser(chosen)+` ORDER BY ifNull(idle_s, 0) DESC, cpu_hours DESC LIMIT 50`).
+					`SELECT user, account, runs, gpu_hours AS "GPU-hours", idle_s / nullIf(held_s, 0) AS "GPU idle", cpu_hours AS "CPU-hours", cpu_s / nullIf(cpu_held_s, 0) AS "CPU used", failed FROM `+
+						useByUser(chosen)+
+						` ORDER BY ifNull(idle_s, 0) DESC, cpu_hours DESC LIMIT 50`).
 					units(map[string]Unit{"GPU-hours": GPUHours, "GPU idle": Ratio, "CPU-hours": CPUHours, "CPU used": Ratio}).linked(People, "user", "user").empty("nothing ran in the dashboard's time"),
 				sqlTable("Runs that wasted most GPU time", "Runs by the GPU time they held without work in the dashboard's time, those that go on too.",
-					`SELECT job_id AS job, name, user, partition, state, gpus AS GPUs, elapsed_us / 1e6 AS "run time", idle_s / 3600 AS "idle GPU-hours", util_s / nullIf(held_s, 0) AS "GPU used" FROM (SELECT uid, restarts, sum(no_process_s + idle_s) AS idle_s, sum(util_s) AS util_s, sum(held_s) AS held_s, uniqExact(gpu_uuid) AS gpus FROM `+withinView("gpus_within")+` WHERE `+chosen+` GROUP BY uid, restarts HAVING idle_s > 0 ORDER BY idle_s DESC LIMIT 30) AS g INNER JOIN `+withinView("runs_within")+` AS r USING (uid, restarts) ORDER BY idle_s DESC`).
+					`SELECT job_id AS job, name, user, partition, state, gpus AS GPUs, elapsed_us / 1e6 AS "run time", idle_s / 3600 AS "idle GPU-hours", util_s / nullIf(held_s, 0) AS "GPU used" FROM (SELECT uid, restarts, sum(no_process_s + idle_s) AS idle_s, sum(util_s) AS util_s, sum(held_s) AS held_s, uniqExact(gpu_uuid) AS gpus FROM `+
+						withinView("gpus_within")+` WHERE `+chosen+
+						` GROUP BY uid, restarts HAVING idle_s > 0 ORDER BY idle_s DESC LIMIT 30) AS g INNER JOIN `+
+						withinView("runs_within")+
+						` AS r USING (uid, restarts) ORDER BY idle_s DESC`).
 					units(map[string]Unit{"run time": Seconds, "idle GPU-hours": GPUHours, "GPU used": Ratio}).wide(12).linked(Job, "job", "job").empty("no run held a GPU without work"),
 				sqlTable("Time limits", "How much of the time asked for was used, by partition, of the runs that ended in the dashboard's time. Far below 1: backfill cannot plan, and everybody waits longer.",
-					`SELECT partition, count() AS runs, avg(elapsed_us / limit_us) AS "limit used", quantileExact(0.5)(limit_us / 1e6) AS "median limit", quantileExact(0.5)(elapsed_us / 1e6) AS "median run time", countIf(state = 'TIMEOUT') AS "timed out", countIf(elapsed_us < 60e6) AS "under a minute" FROM `+withinView("runs_within")+` WHERE ended_in AND isNotNull(start) AND limit_us > 0 AND `+chosen+` GROUP BY partition ORDER BY runs DESC`).
+					`SELECT partition, count() AS runs, avg(elapsed_us / limit_us) AS "limit used", quantileExact(0.5)(limit_us / 1e6) AS "median limit", quantileExact(0.5)(elapsed_us / 1e6) AS "median run time", countIf(state = 'TIMEOUT') AS "timed out", countIf(elapsed_us < 60e6) AS "under a minute" FROM `+
+						withinView("runs_within")+
+						` WHERE ended_in AND isNotNull(start) AND limit_us > 0 AND `+chosen+
+						` GROUP BY partition ORDER BY runs DESC`).
 					units(map[string]Unit{"limit used": Ratio, "median limit": Seconds, "median run time": Seconds}).wide(12).empty("no run with a time limit ended in the dashboard's time"),
 			}},
 		}}

@@ -4,7 +4,8 @@ package dashboards
 const shares = `SELECT account, argMax(shares, seq) AS shares, argMax(removed, seq) AS removed FROM associations WHERE cluster = ${cluster:singlequote} AND user = '' AND account != 'root' GROUP BY account HAVING NOT removed`
 
 func fairshareBoard() Board {
-	used := `SELECT account, sum(cpu_held_us) / 3.6e9 AS cpu_hours, sum(gpu_held_us) / 3.6e9 AS gpu_hours FROM ` + withinView("runs_within") + ` GROUP BY account`
+	used := `SELECT account, sum(cpu_held_us) / 3.6e9 AS cpu_hours, sum(gpu_held_us) / 3.6e9 AS gpu_hours FROM ` +
+		withinView("runs_within") + ` GROUP BY account`
 	return Board{UID: FairShare, Title: "Muster / Fair share and drift", From: "now-7d", Vars: []Var{clusterVar(), accountVar()},
 		Description: "What accounts were promised and what they got. Drift is the difference: above 0 more than its share, below 0 less.",
 		Rows: []Row{
@@ -35,7 +36,9 @@ func fairshareBoard() Board {
 			}},
 			{Title: "Shares and drift (from the accounting store)", Panels: []Panel{
 				sqlTable("Drift", "Part of the shares, part of the CPU time, and their difference, of what runs held in the dashboard's time, those that go on up to now. The lowest drift is who should be served next; a high one that stays says that shares do not bind.",
-					`SELECT s.account AS account, s.shares AS shares, s.shares / sum(s.shares) OVER () AS promised, ifNull(u.cpu_hours, 0) AS "CPU-hours", ifNull(u.gpu_hours, 0) AS "GPU-hours", ifNull(u.cpu_hours, 0) / nullIf(sum(ifNull(u.cpu_hours, 0)) OVER (), 0) AS got, got - promised AS drift FROM (`+shares+`) AS s LEFT JOIN (`+used+`) AS u ON s.account = u.account ORDER BY drift`).
+					`SELECT s.account AS account, s.shares AS shares, s.shares / sum(s.shares) OVER () AS promised, ifNull(u.cpu_hours, 0) AS "CPU-hours", ifNull(u.gpu_hours, 0) AS "GPU-hours", ifNull(u.cpu_hours, 0) / nullIf(sum(ifNull(u.cpu_hours, 0)) OVER (), 0) AS got, got - promised AS drift FROM (`+
+						shares+`) AS s LEFT JOIN (`+used+
+						`) AS u ON s.account = u.account ORDER BY drift`).
 					units(map[string]Unit{"promised": Ratio, "got": Ratio, "drift": Ratio, "CPU-hours": CPUHours, "GPU-hours": GPUHours}).linked(People, "account", "account").
 					empty("the cluster has no account but root"),
 				sqlSeries("CPU-hours by account", "CPU-hours that runs held in each stretch of time, those that go on up to now.", CPUHours,

@@ -6,24 +6,22 @@ func gpusBoard() Board {
 		Description: "All devices: who holds them, whether they work, and whether they are well.",
 		Rows: []Row{
 			{Title: "Now", Panels: []Panel{
-				figure(
-					"GPUs",
-					"Devices that answer.",
-					Count,
-					`count(muster_gpu_up{`+of+`,GPU_I_PROFILE=""} == 1)`,
-				),
+				figure("GPUs", "Devices that answer.", Count, `count(muster_gpu_up{`+of+
+					`,GPU_I_PROFILE=""} == 1)`),
 				figure(
 					"Lost",
 					"Devices that do not answer. Each is a node to drain: see the runbook of GPUOffTheBus.",
 					Count,
-					`count(muster_gpu_up{`+of+`,GPU_I_PROFILE=""} == 0)`,
+					`count(muster_gpu_up{`+
+						of+`,GPU_I_PROFILE=""} == 0)`,
 				).colored(Green, Step{1, Red}).
 					empty("every device answers"),
 				figure(
 					"Held by jobs",
 					"Share of the devices that jobs hold, or parts of which they hold.",
 					Ratio,
-					`count(count by (UUID) (muster_gpu_job_info{`+of+`})) / count(count by (UUID) (muster_gpu_up{`+of+`}))`,
+					`count(count by (UUID) (muster_gpu_job_info{`+
+						of+`})) / count(count by (UUID) (muster_gpu_up{`+of+`}))`,
 				).top(1).
 					empty("no job holds a GPU"),
 				figure(
@@ -39,17 +37,14 @@ func gpusBoard() Board {
 					"Utilisation of held devices",
 					"Mean utilisation of the devices that jobs hold.",
 					Ratio,
-					`avg(DCGM_FI_DEV_GPU_UTIL{`+of+`,slurm_job_id!=""}) / 100`,
+					`avg(DCGM_FI_DEV_GPU_UTIL{`+
+						of+`,slurm_job_id!=""}) / 100`,
 				).
 					colored(Red, Step{0.3, Orange}, Step{0.6, Green}).
 					top(1).
 					empty("no job holds a GPU"),
-				figure(
-					"Power",
-					"What they draw now.",
-					Watts,
-					`sum(DCGM_FI_DEV_POWER_USAGE{`+of+`})`,
-				).linked(Energy, "", ""),
+				figure("Power", "What they draw now.", Watts, `sum(DCGM_FI_DEV_POWER_USAGE{`+of+
+					`})`).linked(Energy, "", ""),
 			}},
 			{Title: "Use", Panels: gpuUse(of)},
 			{Title: "Layout", Panels: gpuLayout(of)},
@@ -66,9 +61,11 @@ func gpusBoard() Board {
 				sqlTable(
 					"Users by idle GPU time",
 					"Who held devices longest without using them in the dashboard's time, runs that go on up to now; `muster report idle` says the same.",
-					`SELECT user, sum(no_process_s + idle_s) AS idle, sum(no_process_s) AS "no process", sum(held_s) AS held, idle / nullIf(held, 0) AS part FROM `+withinView(
-						"gpus_within",
-					)+` GROUP BY user HAVING idle > 0 ORDER BY idle DESC LIMIT 20`,
+					`SELECT user, sum(no_process_s + idle_s) AS idle, sum(no_process_s) AS "no process", sum(held_s) AS held, idle / nullIf(held, 0) AS part FROM `+
+						withinView(
+							"gpus_within",
+						)+
+						` GROUP BY user HAVING idle > 0 ORDER BY idle DESC LIMIT 20`,
 				).
 					units(map[string]Unit{"idle": Seconds, "no process": Seconds, "held": Seconds, "part": Ratio}).
 					linked(People, "user", "user").
@@ -77,9 +74,11 @@ func gpusBoard() Board {
 				sqlTable(
 					"Devices by idle time",
 					"Devices by the time they were held without work in the dashboard's time, runs that go on up to now. One device far ahead of its neighbours may be broken rather than unused.",
-					`SELECT node, gpu_index AS gpu, any(gpu_type) AS type, uniqExact(uid, restarts) AS runs, sum(busy_s) AS busy, sum(no_process_s + idle_s) AS "held idle", sum(util_s) / nullIf(sum(held_s), 0) AS utilisation, sum(energy_j) AS energy, sum(xids) AS XIDs FROM `+withinView(
-						"gpus_within",
-					)+` WHERE $__conditionalAll(node IN (${node:singlequote}), $node) GROUP BY node, gpu ORDER BY "held idle" DESC LIMIT 50`,
+					`SELECT node, gpu_index AS gpu, any(gpu_type) AS type, uniqExact(uid, restarts) AS runs, sum(busy_s) AS busy, sum(no_process_s + idle_s) AS "held idle", sum(util_s) / nullIf(sum(held_s), 0) AS utilisation, sum(energy_j) AS energy, sum(xids) AS XIDs FROM `+
+						withinView(
+							"gpus_within",
+						)+
+						` WHERE $__conditionalAll(node IN (${node:singlequote}), $node) GROUP BY node, gpu ORDER BY "held idle" DESC LIMIT 50`,
 				).
 					units(map[string]Unit{"busy": Seconds, "held idle": Seconds, "utilisation": Ratio, "energy": Joules}).
 					linked(Node, "node", "node").
@@ -104,12 +103,8 @@ func gpuUse(of string) []Panel {
 			Max:         100,
 			Height:      10,
 			Description: "A line for each device. A dark line that the panel below names as held is an allocation that does nothing.",
-			Queries: []Query{
-				{
-					Expr:   `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{` + of + `})`,
-					Legend: "{{hostname}} {{gpu}}",
-				},
-			},
+			Queries: []Query{{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{` + of +
+				`})`, Legend: "{{hostname}} {{gpu}}"}},
 		},
 		{Title: "Held but idle", Kind: Table, Unit: Percent, Column: "utilisation", Width: 12,
 			Description: "Devices that a job holds and whose utilisation was 0 for ten minutes, or since the job got them, with who holds them.",
@@ -158,28 +153,15 @@ func gpuUse(of string) []Panel {
 				Legend: "{{state}}",
 			},
 		).empty("no job holds a GPU"),
-		lines(
-			"Memory in use",
-			"Part of each node's GPU memory that is in use.",
-			Ratio,
-			Query{
-				Expr:   `sum by (hostname) (DCGM_FI_DEV_FB_USED{` + of + `}) / sum by (hostname) (DCGM_FI_DEV_FB_USED{` + of + `} + DCGM_FI_DEV_FB_FREE{` + of + `} + DCGM_FI_DEV_FB_RESERVED{` + of + `})`,
-				Legend: "{{hostname}}",
-			},
-		).top(1),
-		lines(
-			"PCIe and NVLink",
-			"Traffic of the devices.",
-			ByteRate,
-			Query{
-				Expr:   `sum(DCGM_FI_PROF_PCIE_RX_BYTES{` + of + `} + DCGM_FI_PROF_PCIE_TX_BYTES{` + of + `})`,
-				Legend: "PCIe",
-			},
-			Query{
-				Expr:   `sum(DCGM_FI_PROF_NVLINK_RX_BYTES{` + of + `} + DCGM_FI_PROF_NVLINK_TX_BYTES{` + of + `})`,
-				Legend: "NVLink",
-			},
-		),
+		lines("Memory in use", "Part of each node's GPU memory that is in use.", Ratio,
+			Query{Expr: `sum by (hostname) (DCGM_FI_DEV_FB_USED{` + of +
+				`}) / sum by (hostname) (DCGM_FI_DEV_FB_USED{` + of +
+				`} + DCGM_FI_DEV_FB_FREE{` + of + `} + DCGM_FI_DEV_FB_RESERVED{` + of + `})`, Legend: "{{hostname}}"}).top(1),
+		lines("PCIe and NVLink", "Traffic of the devices.", ByteRate,
+			Query{Expr: `sum(DCGM_FI_PROF_PCIE_RX_BYTES{` + of +
+				`} + DCGM_FI_PROF_PCIE_TX_BYTES{` + of + `})`, Legend: "PCIe"},
+			Query{Expr: `sum(DCGM_FI_PROF_NVLINK_RX_BYTES{` + of +
+				`} + DCGM_FI_PROF_NVLINK_TX_BYTES{` + of + `})`, Legend: "NVLink"}),
 	}
 }
 
@@ -195,16 +177,16 @@ func gpuLayout(of string) []Panel {
 			Width:       12,
 			MayBeEmpty:  "the nodes have no GPU",
 			Description: "Devices of each NVLink domain (named by its lowest index) with the best link among them. A node whose domains are smaller than its neighbours' has lost a link or a switch.",
-			Queries: []Query{
-				{Expr: `count by (hostname, domain, link) (` + links + `{` + of + `})`},
-			},
+			Queries: []Query{{Expr: `count by (hostname, domain, link) (` + links + `{` + of +
+				`})`}},
 			Links: []Link{{Board: Node, Var: "node", Label: "hostname"}},
 		},
 		bars(
 			"Free devices of each NVLink domain",
 			"What a job that needs NVLink between all of its GPUs can get: the longest bar. Many short ones: the fleet is fragmented.",
 			Count,
-			`sort_desc(count by (hostname, domain) (`+links+`{`+of+`} unless on (hostname, UUID) `+held+`))`,
+			`sort_desc(count by (hostname, domain) (`+links+`{`+of+
+				`} unless on (hostname, UUID) `+held+`))`,
 			"{{hostname}} domain {{domain}}",
 		).empty("every device is held"),
 		{
@@ -214,11 +196,8 @@ func gpuLayout(of string) []Panel {
 			Column:      "instances",
 			Width:       12,
 			Description: "How devices are cut up: instances by device and profile.",
-			Queries: []Query{
-				{
-					Expr: `count by (hostname, gpu, GPU_I_PROFILE) (muster_gpu_up{` + of + `,GPU_I_PROFILE!=""})`,
-				},
-			},
+			Queries: []Query{{Expr: `count by (hostname, gpu, GPU_I_PROFILE) (muster_gpu_up{` +
+				of + `,GPU_I_PROFILE!=""})`}},
 			Links:      []Link{{Board: Node, Var: "node", Label: "hostname"}},
 			MayBeEmpty: "no device is cut into MIG instances",
 		},
@@ -226,7 +205,10 @@ func gpuLayout(of string) []Panel {
 			"MIG instances held",
 			"Part of the instances of each profile that jobs hold. One profile full while another idles: cut the devices anew.",
 			Ratio,
-			`(count by (GPU_I_PROFILE) (muster_gpu_job_info{`+of+`,GPU_I_PROFILE!=""}) or 0 * count by (GPU_I_PROFILE) (muster_gpu_up{`+of+`,GPU_I_PROFILE!=""})) / count by (GPU_I_PROFILE) (muster_gpu_up{`+of+`,GPU_I_PROFILE!=""})`,
+			`(count by (GPU_I_PROFILE) (muster_gpu_job_info{`+of+
+				`,GPU_I_PROFILE!=""}) or 0 * count by (GPU_I_PROFILE) (muster_gpu_up{`+of+
+				`,GPU_I_PROFILE!=""})) / count by (GPU_I_PROFILE) (muster_gpu_up{`+of+
+				`,GPU_I_PROFILE!=""})`,
 			"{{GPU_I_PROFILE}}",
 		).top(1).
 			empty("no device is cut into MIG instances"),
@@ -279,14 +261,10 @@ func gpuHealth(of string) []Panel {
 			"Clocks held down",
 			"Part of the time in which the clocks were held down by heat or by the power limit.",
 			Ratio,
-			Query{
-				Expr:   `sum by (hostname) (rate(DCGM_FI_DEV_THERMAL_VIOLATION{` + of + `}[$__rate_interval])) / 1e9`,
-				Legend: "{{hostname}} heat",
-			},
-			Query{
-				Expr:   `sum by (hostname) (rate(DCGM_FI_DEV_POWER_VIOLATION{` + of + `}[$__rate_interval])) / 1e9`,
-				Legend: "{{hostname}} power",
-			},
+			Query{Expr: `sum by (hostname) (rate(DCGM_FI_DEV_THERMAL_VIOLATION{` + of +
+				`}[$__rate_interval])) / 1e9`, Legend: "{{hostname}} heat"},
+			Query{Expr: `sum by (hostname) (rate(DCGM_FI_DEV_POWER_VIOLATION{` + of +
+				`}[$__rate_interval])) / 1e9`, Legend: "{{hostname}} power"},
 		),
 		lines(
 			"Memory errors",
@@ -300,23 +278,20 @@ func gpuHealth(of string) []Panel {
 				Expr:   `sum by (hostname) (DCGM_FI_DEV_ECC_SBE_AGG_TOTAL{` + of + `})`,
 				Legend: "{{hostname}} single-bit",
 			},
-			Query{
-				Expr:   `sum by (hostname) (DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS{` + of + `})`,
-				Legend: "{{hostname}} rows remapped",
-			},
+			Query{Expr: `sum by (hostname) (DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS{` + of +
+				`})`, Legend: "{{hostname}} rows remapped"},
 		),
 		lines(
 			"NVLink and PCIe errors",
 			"Errors on the links over an hour. Steady replay errors: a cable, a riser or a seat.",
 			Count,
 			Query{
-				Expr:   `sum by (hostname) (increase(DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{` + of + `}[1h]))`,
+				Expr: `sum by (hostname) (increase(DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL{` +
+					of + `}[1h]))`,
 				Legend: "{{hostname}} NVLink recoveries",
 			},
-			Query{
-				Expr:   `sum by (hostname) (increase(DCGM_FI_DEV_PCIE_REPLAY_COUNTER{` + of + `}[1h]))`,
-				Legend: "{{hostname}} PCIe replays",
-			},
+			Query{Expr: `sum by (hostname) (increase(DCGM_FI_DEV_PCIE_REPLAY_COUNTER{` + of +
+				`}[1h]))`, Legend: "{{hostname}} PCIe replays"},
 		),
 	}
 }
@@ -344,10 +319,8 @@ func energyBoard() Board {
 					"Power by account",
 					"What the GPUs draw for the jobs of each account, from the jobs' energy counters.",
 					Watts,
-					Query{
-						Expr:   `sum by (account) (rate(muster_job_gpu_energy_joules_total{` + of + `,node=~"$node"}[$__rate_interval]))`,
-						Legend: "{{account}}",
-					},
+					Query{Expr: `sum by (account) (rate(muster_job_gpu_energy_joules_total{` +
+						of + `,node=~"$node"}[$__rate_interval]))`, Legend: "{{account}}"},
 				).empty("no job holds a GPU"),
 				lines(
 					"Power against the limit",
@@ -381,7 +354,8 @@ func energyBoard() Board {
 					"Energy of runs by account, 7 days",
 					"Energy of the nodes' part that the runs held, and of their devices, as far as it was measured.",
 					Joules,
-					`topk(15, muster_kpi_energy_joules{`+of+`,by="account",window="7d"})`,
+					`topk(15, muster_kpi_energy_joules{`+
+						of+`,by="account",window="7d"})`,
 					"{{key}}",
 				).
 					linked(People, "account", "key"),
@@ -389,7 +363,8 @@ func energyBoard() Board {
 					"Carbon by account, 7 days",
 					"Kilograms of CO2 equivalent: energy times the carbon intensity of the day, times the site's overhead.",
 					KgCO2,
-					`topk(15, muster_kpi_carbon_grams{`+of+`,by="account",window="7d"} / 1000 > 0)`,
+					`topk(15, muster_kpi_carbon_grams{`+
+						of+`,by="account",window="7d"} / 1000 > 0)`,
 					"{{key}}",
 				).
 					linked(People, "account", "key").
@@ -398,7 +373,8 @@ func energyBoard() Board {
 					"Cost by account, 7 days",
 					"What was allocated times the prices of the day, in the site's currency.",
 					Count,
-					`topk(15, muster_kpi_cost{`+of+`,by="account",window="7d"} > 0)`,
+					`topk(15, muster_kpi_cost{`+
+						of+`,by="account",window="7d"} > 0)`,
 					"{{key}}",
 				).
 					linked(People, "account", "key").
@@ -406,9 +382,11 @@ func energyBoard() Board {
 				sqlTable(
 					"Energy by account and user",
 					"Energy of the GPUs that runs held in the dashboard's time, those that go on up to now, and how much of it went into devices without work (shared out by time).",
-					`SELECT account, user, sum(energy_j) / 3.6e6 AS kWh, sum(energy_j * (no_process_s + idle_s) / nullIf(no_process_s + idle_s + busy_s, 0)) / 3.6e6 AS "idle kWh", uniqExact(gpu_uuid) AS devices FROM `+withinView(
-						"gpus_within",
-					)+` WHERE isNotNull(energy_j) GROUP BY account, user ORDER BY kWh DESC LIMIT 50`,
+					`SELECT account, user, sum(energy_j) / 3.6e6 AS kWh, sum(energy_j * (no_process_s + idle_s) / nullIf(no_process_s + idle_s + busy_s, 0)) / 3.6e6 AS "idle kWh", uniqExact(gpu_uuid) AS devices FROM `+
+						withinView(
+							"gpus_within",
+						)+
+						` WHERE isNotNull(energy_j) GROUP BY account, user ORDER BY kWh DESC LIMIT 50`,
 				).
 					units(map[string]Unit{"kWh": KWh, "idle kWh": KWh}).
 					wide(24).

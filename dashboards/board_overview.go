@@ -10,112 +10,37 @@ func overviewBoard() Board {
 			{Title: "Now", Panels: overviewNow()},
 			{Title: "GPUs now", Panels: []Panel{gpuGrid()}},
 			{Title: "Jobs and nodes", Panels: []Panel{
-				stack(
-					"Jobs",
-					"Live jobs by state; tasks of arrays count each. Pending that rises while running stands still is a queue that is stuck or full: open the queue dashboard.",
-					Count,
-					Query{
-						Expr:   `sum by (state) (muster_jobs{cluster="$cluster"})`,
-						Legend: "{{state}}",
-					},
-				).linked(Queue, "", ""),
-				stack(
-					"Nodes",
-					"Nodes by state. Anything but idle, mixed and allocated is capacity that was bought and cannot be used.",
-					Count,
-					Query{
-						Expr:   `sum by (state) (muster_nodes{cluster="$cluster"})`,
-						Legend: "{{state}}",
-					},
-				).linked(Node, "", ""),
-				stack(
-					"GPUs",
-					"GPUs by what they are given to. Unavailable ones belong to nodes that are down or drained.",
-					Count,
-					Query{
-						Expr:   `sum by (state) (muster_gpus{cluster="$cluster"})`,
-						Legend: "{{state}}",
-					},
-				).linked(GPUs, "", ""),
-				lines(
-					"GPUs given out and used",
-					"Allocated is the share of the GPUs that jobs hold; used is how busy all devices are. A wide gap is money that idles: open the GPU dashboard.",
-					Ratio,
-					Query{
-						Expr:   `sum(muster_gpus{cluster="$cluster",state=~"allocated|shared"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`,
-						Legend: "allocated",
-					},
-					Query{
-						Expr:   `avg(DCGM_FI_DEV_GPU_UTIL{cluster=~"$cluster|"}) / 100`,
-						Legend: "used",
-					},
-				).top(1).
-					linked(GPUs, "", ""),
-				stack(
-					"CPUs",
-					"CPUs by partition and what they are given to.",
-					Count,
-					Query{
-						Expr:   `sum by (partition, state) (muster_partition_cpus{cluster="$cluster"})`,
-						Legend: "{{partition}} {{state}}",
-					},
-				),
-				stack(
-					"Memory",
-					"Memory by partition and what it is given to.",
-					Bytes,
-					Query{
-						Expr:   `sum by (partition, state) (muster_partition_memory_bytes{cluster="$cluster"})`,
-						Legend: "{{partition}} {{state}}",
-					},
-				),
+				stack("Jobs", "Live jobs by state; tasks of arrays count each. Pending that rises while running stands still is a queue that is stuck or full: open the queue dashboard.", Count,
+					Query{Expr: `sum by (state) (muster_jobs{cluster="$cluster"})`, Legend: "{{state}}"}).linked(Queue, "", ""),
+				stack("Nodes", "Nodes by state. Anything but idle, mixed and allocated is capacity that was bought and cannot be used.", Count,
+					Query{Expr: `sum by (state) (muster_nodes{cluster="$cluster"})`, Legend: "{{state}}"}).linked(Node, "", ""),
+				stack("GPUs", "GPUs by what they are given to. Unavailable ones belong to nodes that are down or drained.", Count,
+					Query{Expr: `sum by (state) (muster_gpus{cluster="$cluster"})`, Legend: "{{state}}"}).linked(GPUs, "", ""),
+				lines("GPUs given out and used", "Allocated is the share of the GPUs that jobs hold; used is how busy all devices are. A wide gap is money that idles: open the GPU dashboard.", Ratio,
+					Query{Expr: `sum(muster_gpus{cluster="$cluster",state=~"allocated|shared"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`, Legend: "allocated"},
+					Query{Expr: `avg(DCGM_FI_DEV_GPU_UTIL{cluster=~"$cluster|"}) / 100`, Legend: "used"}).top(1).linked(GPUs, "", ""),
+				stack("CPUs", "CPUs by partition and what they are given to.", Count,
+					Query{Expr: `sum by (partition, state) (muster_partition_cpus{cluster="$cluster"})`, Legend: "{{partition}} {{state}}"}),
+				stack("Memory", "Memory by partition and what it is given to.", Bytes,
+					Query{Expr: `sum by (partition, state) (muster_partition_memory_bytes{cluster="$cluster"})`, Legend: "{{partition}} {{state}}"}),
 			}},
 			{Title: "Who and what is wrong", Panels: []Panel{
-				bars(
-					"CPUs by account",
-					"CPUs of running jobs by account, largest first.",
-					Count,
-					`topk(15, sum by (account) (slurm_account_cpu_count{cluster="$cluster"}))`,
-					"{{account}}",
-				).empty("nothing runs").
+				bars("CPUs by account", "CPUs of running jobs by account, largest first.", Count, `topk(15, sum by (account) (slurm_account_cpu_count{cluster="$cluster"}))`, "{{account}}").empty("nothing runs").
 					linked(People, "account", "account"),
-				{
-					Title:  "Nodes out of service",
-					Kind:   Table,
-					Unit:   Seconds,
-					Column: "for",
-					Width:  12,
-					Queries: []Query{
-						{
-							Expr: `time() - muster_node_drained_since_timestamp_seconds{cluster="$cluster"}`,
-						},
-					},
+				{Title: "Nodes out of service", Kind: Table, Unit: Seconds, Column: "for", Width: 12, Queries: []Query{{Expr: `time() - muster_node_drained_since_timestamp_seconds{cluster="$cluster"}`}},
 					Description: "Nodes that are drained or down, for how long and why. The oldest is the one that was forgotten: `scontrol show node NODE`.",
-					Links: []Link{
-						{Board: Node, Var: "node", Label: "node"},
-					},
-					MayBeEmpty: "no node is out of service",
-				},
+					Links:       []Link{{Board: Node, Var: "node", Label: "node"}}, MayBeEmpty: "no node is out of service"},
 			}},
 			{Title: "History (from the accounting store)", Panels: []Panel{
-				sqlSeries(
-					"Jobs ended",
-					"Runs that ended, by final state.",
-					Count,
-					`SELECT $__timeInterval(assumeNotNull(end)) AS time, toString(state) AS state, toInt64(sum(count)) AS jobs FROM `+withinView(
-						"runs_within",
-					)+` WHERE ended_in GROUP BY time, state ORDER BY time`,
-				),
-				sqlTable(
-					"GPU-hours by account",
-					"What each account held in the dashboard's time, runs that go on up to now.",
-					`SELECT account, round(sum(gpu_held_us) / 3.6e9, 2) AS "GPU-hours", round(sum(cpu_held_us) / 3.6e9, 2) AS "CPU-hours", toInt64(sum(count)) AS jobs FROM `+withinView(
-						"runs_within",
-					)+` WHERE isNotNull(start) GROUP BY account ORDER BY "GPU-hours" DESC, "CPU-hours" DESC LIMIT 20`,
-				).
-					wide(12).
-					units(map[string]Unit{"GPU-hours": GPUHours, "CPU-hours": CPUHours}).
-					linked(People, "account", "account"),
+				sqlSeries("Jobs ended", "Runs that ended, by final state.", Count,
+					`SELECT $__timeInterval(assumeNotNull(end)) AS time, toString(state) AS state, toInt64(sum(count)) AS jobs FROM `+
+						withinView("runs_within")+
+						` WHERE ended_in GROUP BY time, state ORDER BY time`),
+				sqlTable("GPU-hours by account", "What each account held in the dashboard's time, runs that go on up to now.",
+					`SELECT account, round(sum(gpu_held_us) / 3.6e9, 2) AS "GPU-hours", round(sum(cpu_held_us) / 3.6e9, 2) AS "CPU-hours", toInt64(sum(count)) AS jobs FROM `+
+						withinView("runs_within")+
+						` WHERE isNotNull(start) GROUP BY account ORDER BY "GPU-hours" DESC, "CPU-hours" DESC LIMIT 20`).
+					wide(12).units(map[string]Unit{"GPU-hours": GPUHours, "CPU-hours": CPUHours}).linked(People, "account", "account"),
 			}},
 		}}
 }
@@ -165,10 +90,11 @@ func gpuGrid() Panel {
 	panel := sqlTable(
 		"Each GPU now",
 		"A line for each node, a cell for each device: what it does and who holds it, by the newest reading. idle is held without work for ten minutes, or since it was taken; lost gives no readings though its node is up. Nodes with something wrong come first. One person's idle cells: `muster report idle`.",
-		`SELECT node, any(node_state) AS "node state", countIf(job_id != 0) AS held`+columns+fmt.Sprintf(
-			`, arrayStringConcat(groupArrayIf(concat(toString(gpu_index), ': ', cell), gpu_index >= %d), ', ') AS others, any(node_reason) AS reason`,
-			gpuColumns,
-		)+
+		`SELECT node, any(node_state) AS "node state", countIf(job_id != 0) AS held`+columns+
+			fmt.Sprintf(
+				`, arrayStringConcat(groupArrayIf(concat(toString(gpu_index), ': ', cell), gpu_index >= %d), ', ') AS others, any(node_reason) AS reason`,
+				gpuColumns,
+			)+
 			` FROM (SELECT *, concat(state, if(job_id = 0, '', concat(' ', user, ' ', toString(job_id)))) AS cell FROM gpus_now(cluster = ${cluster:singlequote}) ORDER BY node, gpu_index, gpu_uuid) GROUP BY node ORDER BY countIf(state IN ('lost', 'down')) = 0, countIf(state = 'drained') = 0, countIf(state = 'idle') = 0, node`,
 	).
 		linked(Node, "node", "node").

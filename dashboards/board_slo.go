@@ -4,12 +4,17 @@ func slos() Board {
 	const of = `{cluster="$cluster",slo=~"$slo"}`
 	const by = "sum by (slo, class) "
 	errors := func(window string) string {
-		return "1 - " + by + "(increase(muster_slo_good_events_total" + of + "[" + window + "])) / (" + by + "(increase(muster_slo_events_total" + of + "[" + window + "])) > 0)"
+		return "1 - " + by + "(increase(muster_slo_good_events_total" + of + "[" + window +
+			"])) / (" + by + "(increase(muster_slo_events_total" + of + "[" + window +
+			"])) > 0)"
 	}
 	const allowed = "(1 - max by (slo, class) (muster_slo_objective_ratio" + of + "))"
 	// Only waits have a class; a legend of a label that is missing is not empty in
 	// Grafana.
-	named := func(expr string) string { return `label_join(` + expr + `, "name", " ", "slo", "class")` }
+	named := func(expr string) string {
+		return `label_join(` + expr +
+			`, "name", " ", "slo", "class")`
+	}
 	const none = "no objective is set (slo in muster.yaml), or nothing was counted yet"
 	return Board{UID: SLOs, Title: "Muster / Service objectives", From: "now-7d",
 		Vars: []Var{

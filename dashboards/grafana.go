@@ -210,7 +210,8 @@ func (p Panel) words(b *dashboard.PanelBuilder) {
 				q.Series && strings.Contains(q.Expr, "state") &&
 					strings.ToUpper(word.Name) == word.Name ||
 				q.Legend == word.Name ||
-				strings.HasSuffix(q.Legend, " "+word.Name)
+				strings.HasSuffix(q.Legend, " "+
+					word.Name)
 		}) {
 			continue
 		}
@@ -255,10 +256,8 @@ func (p Panel) links(b *dashboard.PanelBuilder) {
 		link := dashboard.NewDashboardLinkBuilder(titleOf(l.Board)).
 			Type(dashboard.DashboardLinkTypeLink)
 		if l.Var == "" && l.URL == "" {
-			ofPanel = append(
-				ofPanel,
-				link.Url("/d/"+l.Board+"?${cluster:queryparam}&${__url_time_range}"),
-			)
+			ofPanel = append(ofPanel, link.Url("/d/"+l.Board+
+				"?${cluster:queryparam}&${__url_time_range}"))
 			continue
 		}
 		value := "${__field.labels." + l.Label + "}"
@@ -277,8 +276,8 @@ func (p Panel) links(b *dashboard.PanelBuilder) {
 			}
 			continue
 		}
-		link.Url("/d/" + l.Board + "?${cluster:queryparam}&var-" + l.Var + "=" + value + "&${__url_time_range}").
-			Title(titleOf(l.Board) + ": " + value)
+		link.Url("/d/" + l.Board + "?${cluster:queryparam}&var-" + l.Var + "=" + value +
+			"&${__url_time_range}").Title(titleOf(l.Board) + ": " + value)
 		if !byColumn {
 			ofData = append(ofData, link)
 			continue

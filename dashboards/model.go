@@ -312,7 +312,8 @@ func sqlFigure(title, about string, u Unit, sql string) Panel {
 // withinView is a stored view (accounting/query) over the dashboard's time, and ofJob
 // one about the job that was chosen. They count runs that go on up to now.
 func withinView(view string) string {
-	return view + "(cluster = ${cluster:singlequote}, from = toUnixTimestamp($__fromTime), until = toUnixTimestamp($__toTime))"
+	return view +
+		"(cluster = ${cluster:singlequote}, from = toUnixTimestamp($__fromTime), until = toUnixTimestamp($__toTime))"
 }
 
 func ofJob(view string) string {
@@ -324,16 +325,13 @@ func ofJob(view string) string {
 // missing, not 0.
 func useByUser(where string) string {
 	const by = " GROUP BY user, account)"
-	return "(SELECT user, account, toInt64(sum(count)) AS runs, sum(gpu_held_us) / 3.6e9 AS gpu_hours, sum(cpu_held_us) / 3.6e9 AS cpu_hours, toInt64(sumIf(count, ended_in AND state IN " + kpi.Failed + ")) AS failed FROM " +
-		withinView(
-			"runs_within",
-		) + " WHERE isNotNull(start) AND " + where + by + " AS r LEFT JOIN (SELECT user, account, sum(no_process_s + idle_s) AS idle_s, sum(util_s) AS util_s, sum(held_s) AS held_s FROM " +
-		withinView(
-			"gpus_within",
-		) + " WHERE " + where + by + " AS g USING (user, account) LEFT JOIN (SELECT user, account, sum(cpu_s) AS cpu_s, sum(cpu_held_s) AS cpu_held_s FROM " +
-		withinView(
-			"nodes_within",
-		) + " WHERE " + where + by + " AS n USING (user, account)"
+	return "(SELECT user, account, toInt64(sum(count)) AS runs, sum(gpu_held_us) / 3.6e9 AS gpu_hours, sum(cpu_held_us) / 3.6e9 AS cpu_hours, toInt64(sumIf(count, ended_in AND state IN " +
+		kpi.Failed + ")) AS failed FROM " +
+		withinView("runs_within") + " WHERE isNotNull(start) AND " + where + by +
+		" AS r LEFT JOIN (SELECT user, account, sum(no_process_s + idle_s) AS idle_s, sum(util_s) AS util_s, sum(held_s) AS held_s FROM " +
+		withinView("gpus_within") + " WHERE " + where + by +
+		" AS g USING (user, account) LEFT JOIN (SELECT user, account, sum(cpu_s) AS cpu_s, sum(cpu_held_s) AS cpu_held_s FROM " +
+		withinView("nodes_within") + " WHERE " + where + by + " AS n USING (user, account)"
 }
 
 // heldSeries is a query of what runs held in each stretch of the dashboard's time,
@@ -341,10 +339,13 @@ func useByUser(where string) string {
 func heldSeries(amount, column, as, where string) string {
 	const step = "($__interval_s * 1000000)"
 	const from, until = "toUnixTimestamp64Micro(assumeNotNull(held_from))", "toUnixTimestamp64Micro(assumeNotNull(held_until))"
-	return "SELECT toDateTime(slot * $__interval_s) AS time, " + column + ", sum(" + amount + " * (least(z, (slot + 1) * " + step + ") - greatest(a, slot * " + step + "))) / 3.6e9 AS " + as +
-		" FROM (SELECT *, " + from + " AS a, " + until + " AS z FROM " + withinView(
-		"runs_within",
-	) + " WHERE held_us > 0 AND " + amount + " > 0 AND " + where + ") ARRAY JOIN range(toUInt64(intDiv(a, " + step + ")), toUInt64(intDiv(z - 1, " + step +
+	return "SELECT toDateTime(slot * $__interval_s) AS time, " + column + ", sum(" + amount +
+		" * (least(z, (slot + 1) * " + step + ") - greatest(a, slot * " + step +
+		"))) / 3.6e9 AS " + as +
+		" FROM (SELECT *, " + from + " AS a, " + until + " AS z FROM " +
+		withinView("runs_within") + " WHERE held_us > 0 AND " + amount + " > 0 AND " +
+		where + ") ARRAY JOIN range(toUInt64(intDiv(a, " + step +
+		")), toUInt64(intDiv(z - 1, " + step +
 		")) + 1) AS slot GROUP BY time, " + column + " ORDER BY time"
 }
 

@@ -493,7 +493,8 @@ func Markdown() string {
 					"| %s | %s | %s |\n",
 					p.Title,
 					strings.ReplaceAll(p.Description, "|", "\\|"),
-					moves[d.UID+"/"+row.Title+"/"+p.Title],
+					moves[d.UID+
+						"/"+row.Title+"/"+p.Title],
 				)
 			}
 		}

@@ -155,7 +155,8 @@ func (w *World) reserve() {
 		{
 			{Key: "corecnt", Value: number(2)},
 			{Key: "nodes", Value: node},
-		}, {{Key: "tres", Value: "cpu=" + number(6)}}, {{Key: "tres", Value: "gres/gpu=" + number(3)}},
+		}, {{Key: "tres", Value: "cpu=" +
+			number(6)}}, {{Key: "tres", Value: "gres/gpu=" + number(3)}},
 		{
 			{Key: "trespernode", Value: "cpu=1,gres/gpu=1"},
 			{Key: "nodecnt", Value: number(2)},

@@ -299,12 +299,8 @@ func (s *Store) archiveDay(
 		rows == 0 {
 		return file, err
 	}
-	answer, err := s.Raw(
-		ctx,
-		query.Query{SQL: "SELECT " + storedNames(aged.Name) + " FROM " + where},
-		"Parquet",
-		archiveLimits(),
-	)
+	answer, err := s.Raw(ctx, query.Query{SQL: "SELECT " + storedNames(aged.Name) + " FROM " +
+		where}, "Parquet", archiveLimits())
 	if err != nil {
 		return file, err
 	}
@@ -558,9 +554,8 @@ func (s *Store) notePurge(
 ) error {
 	err := s.conn.Exec(
 		ctx,
-		"INSERT INTO "+s.qualifyTable(
-			"purges",
-		)+" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled)"+
+		"INSERT INTO "+s.qualifyTable("purges")+
+			" (ledger, cluster, id, phase, month, `table`, upto, sums, rolled)"+
 			" SELECT {ledger:UUID}, {cluster:String}, {id:UUID}, {phase:String}, {month:String}, {name:String}, "+
 			"{upto:UInt64}, {sums:Array(UInt64)}, {rolled:Array(String)}",
 		ch.Named("ledger", uuid.UUID(scope.Ledger).String()),
@@ -731,14 +726,10 @@ func (s *Store) insertFile(ctx context.Context, table, path string) error {
 		return err
 	}
 	defer f.Close()
-	v := url.Values{
-		"query": {
-			"INSERT INTO " + s.qualifyTable(table) + " (" + storedNames(table) + ") FORMAT Parquet",
-		},
+	v := url.Values{"query": {"INSERT INTO " + s.qualifyTable(table) + " (" + storedNames(table) +
+		") FORMAT Parquet"},
 		// The table would know the same rows from the time before they were purged.
-		"insert_deduplicate":         {"1"},
-		"insert_deduplication_token": {uuid.NewString()},
-	}
+		"insert_deduplicate": {"1"}, "insert_deduplication_token": {uuid.NewString()}}
 	if s.opts.Layout.Cluster != "" {
 		v.Set("distributed_foreground_insert", "1")
 	}

@@ -28,8 +28,10 @@ func (s *Store) Backup(ctx context.Context, name string) error {
 		except += ", " + s.qualifyTable(v.Name)
 	}
 	for _, sql := range []string{
-		"BACKUP TABLE " + s.qualifyTable("ingest") + " TO File(" + quoteText(name+".position") + ")",
-		"BACKUP DATABASE " + quoteName(s.db) + " EXCEPT TABLES " + except + " TO File(" + quoteText(name) + ")",
+		"BACKUP TABLE " + s.qualifyTable("ingest") + " TO File(" + quoteText(name+".position") +
+			")",
+		"BACKUP DATABASE " + quoteName(s.db) + " EXCEPT TABLES " + except + " TO File(" +
+			quoteText(name) + ")",
 	} {
 		switch err := s.conn.Exec(ctx, sql); {
 		case failedWith(err, codeBackupExists):
@@ -80,7 +82,8 @@ func (s *Store) Restore(ctx context.Context, name string) error {
 	for _, table := range schemaTables() {
 		if table.name != "tally_snapshots" &&
 			slices.ContainsFunc(table.columns, func(c columnDef) bool { return c.name == "seq" }) {
-			if err := run("ALTER TABLE " + f + "." + table.name + " DELETE WHERE " + beyond + " SETTINGS mutations_sync = 1"); err != nil {
+			if err := run("ALTER TABLE " + f + "." + table.name + " DELETE WHERE " + beyond +
+				" SETTINGS mutations_sync = 1"); err != nil {
 				return err
 			}
 		}
@@ -168,7 +171,8 @@ func (s *Store) Examine(ctx context.Context, ledger [16]byte) ([]query.Finding, 
 		add(false, "clock", "the engine's differs by %s", off)
 	}
 	var have uint32
-	switch err := s.conn.QueryRow(ctx, "SELECT max(version) FROM "+s.qualifyTable("schema_versions")).Scan(&have); {
+	switch err := s.conn.QueryRow(ctx, "SELECT max(version) FROM "+
+		s.qualifyTable("schema_versions")).Scan(&have); {
 	case err != nil:
 		add(true, "schema", "its version cannot be read: %v", s.Explain(err))
 	case have > SchemaVersion:

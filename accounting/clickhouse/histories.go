@@ -70,7 +70,8 @@ func (s *Store) LedgersOf(ctx context.Context, cluster string) ([]KnownLedger, e
 	for _, l := range ledgers {
 		var named uint64
 		row := s.conn.QueryRow(ctx, "SELECT count() FROM"+
-			" (SELECT cluster FROM "+s.qualifyTable("events")+" WHERE ledger = {ledger:UUID} LIMIT 1)"+
+			" (SELECT cluster FROM "+s.qualifyTable("events")+
+			" WHERE ledger = {ledger:UUID} LIMIT 1)"+
 			" WHERE cluster = {cluster:String}",
 			ch.Named("ledger", l.String()), ch.Named("cluster", cluster))
 		if err := row.Scan(&named); err != nil {
@@ -90,12 +91,8 @@ func (s *Store) LedgersOf(ctx context.Context, cluster string) ([]KnownLedger, e
 
 // listLedgers are those that have begun an epoch, which only a controller does.
 func (s *Store) listLedgers(ctx context.Context) ([]uuid.UUID, error) {
-	rows, err := s.conn.Query(
-		ctx,
-		"SELECT DISTINCT ledger FROM "+s.qualifyTable(
-			"histories",
-		)+" WHERE epoch != 0 ORDER BY ledger",
-	)
+	rows, err := s.conn.Query(ctx, "SELECT DISTINCT ledger FROM "+s.qualifyTable("histories")+
+		" WHERE epoch != 0 ORDER BY ledger")
 	if err != nil {
 		return nil, fmt.Errorf("read which ledgers the store has: %w", err)
 	}

@@ -120,9 +120,10 @@ func (s *Store) Sums(
 	row := s.conn.QueryRow(
 		ch.Context(ctx, ch.WithSettings(askSettings())),
 		"SELECT count(), toString(sum(toInt128(alloc_cpus) * elapsed_us)), toString(sum(toInt128(alloc_gpus) * elapsed_us)), "+
-			"toString(sum(ifNull(toInt128(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit)), 0))) FROM "+s.qualifyTable(
-			"jobs",
-		)+
+			"toString(sum(ifNull(toInt128(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit)), 0))) FROM "+
+			s.qualifyTable(
+				"jobs",
+			)+
 			" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
 		ch.Named("seq", pos.Seq),
@@ -149,27 +150,14 @@ func (s *Store) NodeStates(ctx context.Context, ledger [16]byte) ([]tally.NodeSt
 		return nil, err
 	}
 	newest := func(what string) string { return "argMax(" + what + ", (at, seq))" }
-	rows, err := s.conn.Query(
-		ctx,
-		"SELECT node, max(toUnixTimestamp64Micro(at)), "+newest(
-			"toString(state)",
-		)+", "+newest(
-			"toString(class)",
-		)+", "+newest(
-			"cpus",
-		)+", "+newest(
-			"mem_mib",
-		)+", "+
-			newest(
-				"gpus",
-			)+" FROM "+s.qualifyTable(
-			"node_states",
-		)+" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}"+
-			" GROUP BY node"+
-			" ORDER BY node",
-		ch.Named("ledger", uuid.UUID(ledger).String()),
-		ch.Named("seq", pos.Seq),
-	)
+	rows, err := s.conn.Query(ctx, "SELECT node, max(toUnixTimestamp64Micro(at)), "+
+		newest("toString(state)")+", "+newest("toString(class)")+", "+newest("cpus")+", "+
+		newest("mem_mib")+", "+
+		newest("gpus")+" FROM "+s.qualifyTable("node_states")+
+		" WHERE ledger = {ledger:UUID} AND seq <= {seq:UInt64}"+
+		" GROUP BY node"+
+		" ORDER BY node",
+		ch.Named("ledger", uuid.UUID(ledger).String()), ch.Named("seq", pos.Seq))
 	if err != nil {
 		return nil, fmt.Errorf("look for imported nodes: %w", err)
 	}

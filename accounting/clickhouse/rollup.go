@@ -96,7 +96,8 @@ func (w *Writer) dropBuilds(ctx context.Context, last uint32) error {
 		var n uint64
 		args := []any{ch.Named("ledger", w.from.ledger.String()), ch.Named("build", last)}
 		const beyond = " WHERE ledger = {ledger:UUID} AND build > {build:UInt32}"
-		if err := w.s.conn.QueryRow(ctx, "SELECT count() FROM "+w.s.qualifyTable(table.name)+beyond, args...).Scan(&n); err != nil {
+		if err := w.s.conn.QueryRow(ctx, "SELECT count() FROM "+w.s.qualifyTable(table.name)+
+			beyond, args...).Scan(&n); err != nil {
 			return fmt.Errorf("look for an interrupted build of %s: %w", table.name, err)
 		}
 		if n == 0 {

@@ -224,23 +224,21 @@ func (s *Store) KeepSamples(ctx context.Context, span spec.Span) error {
 func (s *Store) keepTable(ctx context.Context, table string, span spec.Span) error {
 	name, on := s.qualifyTable(table), ""
 	if s.opts.Layout.Cluster != "" {
-		name, on = s.qualifyTable(
-			table+localSuffix,
-		), " ON CLUSTER "+quoteName(
-			s.opts.Layout.Cluster,
-		)
+		name, on = s.qualifyTable(table+localSuffix), " ON CLUSTER "+
+			quoteName(s.opts.Layout.Cluster)
 	}
 	local := strings.TrimPrefix(name, quoteName(s.db)+".")
 	var have string
-	if err := s.conn.QueryRow(ctx, "SELECT any(create_table_query) FROM system.tables WHERE database = "+quoteText(s.db)+" AND name = "+quoteText(local)).Scan(&have); err != nil {
+	if err := s.conn.QueryRow(ctx, "SELECT any(create_table_query) FROM system.tables WHERE database = "+
+		quoteText(s.db)+" AND name = "+quoteText(local)).Scan(&have); err != nil {
 		return fmt.Errorf("read how long %s are kept: %w", table, err)
 	}
 	seconds := int64(span / spec.Second)
 	want := fmt.Sprintf("TTL at + toIntervalSecond(%d)", seconds)
 	sql := "ALTER TABLE " + name + on + " MODIFY " + want
 	switch {
-	case span == spec.Infinite && !strings.Contains(have, " TTL "),
-		strings.Contains(have, want+" "):
+	case span == spec.Infinite && !strings.Contains(have, " TTL "), strings.Contains(have, want+
+		" "):
 		return nil
 	case span == spec.Infinite:
 		sql = "ALTER TABLE " + name + on + " REMOVE TTL"

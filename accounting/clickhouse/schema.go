@@ -201,10 +201,8 @@ func viewsDDL(db string, layout Layout, rates *kpi.Rates) []string {
 	}
 	var out []string
 	for _, v := range query.StoredViews() {
-		out = append(
-			out,
-			"CREATE OR REPLACE VIEW "+quoteName(db)+"."+v.Name+on+" AS\n"+v.SQL(db, rates),
-		)
+		out = append(out, "CREATE OR REPLACE VIEW "+quoteName(db)+"."+v.Name+on+" AS\n"+
+			v.SQL(db, rates))
 	}
 	return out
 }

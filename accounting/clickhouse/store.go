@@ -177,9 +177,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	}
 	if err := s.makeViews(ctx); err != nil {
 		// The accounting itself does not need them.
-		cure := "GRANT CREATE VIEW, DROP VIEW ON " + quoteName(
-			s.db,
-		) + ".* to the login of the accounting service, and restart it"
+		cure := "GRANT CREATE VIEW, DROP VIEW ON " + quoteName(s.db) +
+			".* to the login of the accounting service, and restart it"
 		s.log.Warn(
 			"the stored views that Grafana's boards read are missing",
 			"error",
@@ -282,9 +281,8 @@ func (s *Store) readPhases(
 func (s *Store) setPhase(ctx context.Context, ledger [16]byte, phase string, row phaseRow) error {
 	err := s.conn.Exec(
 		ctx,
-		"INSERT INTO "+s.qualifyTable(
-			"ingest",
-		)+" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq, shift) "+
+		"INSERT INTO "+s.qualifyTable("ingest")+
+			" (ledger, phase, n, writer, first, last, at, gen, rolled_build, rolled_until, rolled_seq, shift) "+
 			"SELECT {ledger:UUID}, {phase:String}, {n:UInt64}, {writer:UUID}, {first:UInt64}, {last:UInt64}, fromUnixTimestamp64Micro({at:Int64}, 'UTC'), {gen:UInt32}, {build:UInt32}, fromUnixTimestamp64Micro({until:Int64}, 'UTC'), {rolled:UInt64}, {shift:UInt64}",
 		ch.Named("ledger", uuid.UUID(ledger).String()),
 		ch.Named("phase", phase),

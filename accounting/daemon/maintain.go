@@ -41,12 +41,8 @@ func (s Service) Maintain(
 	case "restore":
 		err = s.D.restoreStore(ctx, req.GetName())
 		if err == nil {
-			found = []query.Finding{
-				{
-					Name:   "restore",
-					Detail: "the store is that of backup " + req.GetName() + "; what happened since is counted again from the ledger",
-				},
-			}
+			found = []query.Finding{{Name: "restore", Detail: "the store is that of backup " +
+				req.GetName() + "; what happened since is counted again from the ledger"}}
 		}
 	case "archive", "purge", "discard", "unarchive":
 		found, err = s.D.careForMonth(ctx, req.GetVerb(), req.GetName())

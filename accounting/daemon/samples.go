@@ -117,10 +117,8 @@ func ReadSamples(req *apiv1.PutGpuSamplesRequest) (out SampleRows, err error) {
 }
 
 func badSamples(req *apiv1.PutGpuSamplesRequest, format string, args ...any) error {
-	return spec.Refuse(
-		spec.CodeBadRequest,
-		"samples of "+req.GetNode()+": "+fmt.Sprintf(format, args...),
-	)
+	return spec.Refuse(spec.CodeBadRequest, "samples of "+req.GetNode()+": "+
+		fmt.Sprintf(format, args...))
 }
 
 // aheadMost is how far a node's clock may be ahead of this host's. What is

@@ -48,10 +48,8 @@ func loadZone(name string) (*time.Location, error) {
 	}
 	loc, err := time.LoadLocation(name)
 	if err != nil {
-		return nil, spec.Refuse(
-			spec.CodeBadRequest,
-			"there is no time zone "+name+": give an IANA name like Europe/Berlin",
-		)
+		return nil, spec.Refuse(spec.CodeBadRequest, "there is no time zone "+name+
+			": give an IANA name like Europe/Berlin")
 	}
 	return loc, nil
 }

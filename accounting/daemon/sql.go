@@ -148,10 +148,8 @@ func (d *Daemon) passInPieces(
 		n, err := io.ReadFull(body, buf)
 		if n > 0 || first {
 			if at := strings.Index(string(buf[:n]), brokenAnswer); at >= 0 && err != nil {
-				return spec.Refuse(
-					spec.CodeBadRequest,
-					"the answer was broken off: "+sqlText(string(buf[at+len(brokenAnswer):n])),
-				)
+				return spec.Refuse(spec.CodeBadRequest, "the answer was broken off: "+
+					sqlText(string(buf[at+len(brokenAnswer):n])))
 			}
 			if err := send(&apiv1.SqlReply{Data: slices.Clone(buf[:n]), Behind: behind}); err != nil {
 				return err
@@ -272,7 +270,8 @@ func (s Service) explainCommand(
 			[]query.RunKey{{UID: 1}},
 			query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true},
 		)
-		return "-- the runs since midnight that are over\n" + over.Text() + ";\n\n-- those that are not\n" + live.Text() +
+		return "-- the runs since midnight that are over\n" + over.Text() +
+			";\n\n-- those that are not\n" + live.Text() +
 			";\n\n-- the steps of some of them\n" + steps.Text() + ";\n", nil
 	case "kpi":
 		reply, err := s.Report(ctx, &apiv1.ReportQuery{Report: name})

@@ -335,14 +335,8 @@ func (d *Daemon) examineStore(ctx context.Context) ([]query.Finding, error) {
 	}
 	more, err := d.cfg.Store.Examine(ctx, ledger)
 	if err != nil && ctx.Err() == nil {
-		more, err = append(
-			more,
-			query.Finding{
-				Name:   "store",
-				Detail: d.cfg.Store.Target() + ": " + d.cfg.Store.Explain(err).Error(),
-				Bad:    true,
-			},
-		), nil
+		more, err = append(more, query.Finding{Name: "store", Detail: d.cfg.Store.Target() +
+			": " + d.cfg.Store.Explain(err).Error(), Bad: true}), nil
 	}
 	return slices.Concat(out, more), err
 }

@@ -272,21 +272,15 @@ func parseExit(s string) (spec.ExitStatus, bool) {
 // parseLine reads one line. It is a job's, or, with a step's name, a step's.
 func (l *lines) parseLine(cells []string) (*job, string, error) {
 	if len(cells) != l.width {
-		return nil, "", reject(
-			"it has " + strconv.Itoa(
-				len(cells),
-			) + " columns, there must be " + strconv.Itoa(
-				l.width,
-			),
-		)
+		return nil, "", reject("it has " + strconv.Itoa(len(cells)) + " columns, there must be " +
+			strconv.Itoa(l.width))
 	}
 	r := reader{lines: l, cells: cells}
 	raw := r.text(fJobIDRaw)
 	i, ok := parseIDs(r.text(fJobID), raw)
 	if !ok {
-		return nil, "", reject(
-			"its job number " + strconv.Quote(r.text(fJobID)+r.text(fJobIDRaw)) + " cannot be read",
-		)
+		return nil, "", reject("its job number " +
+			strconv.Quote(r.text(fJobID)+r.text(fJobIDRaw)) + " cannot be read")
 	}
 	var j *job
 	if i.step == "" {

@@ -323,31 +323,18 @@ func (j *restJob) sacctLines() string {
 	)
 	for i := range j.Steps {
 		step := &j.Steps[i]
-		row(
-			map[string]string{
-				"JobIDRaw": raw + "." + string(step.Step.ID),
-				"JobID":    shown + "." + string(step.Step.ID),
-				"Cluster":  j.Cluster,
-				"State":    string(step.State),
-				"ExitCode": step.Exit.text(),
-				"Start": instantText(
-					step.Time.Start,
-				),
-				"End":       instantText(step.Time.End),
-				"AllocCPUS": tresCount(step.TRES.Allocated, "cpu"),
-				"AllocTRES": tresList(step.TRES.Allocated),
-				"NodeList":  step.Nodes.Range,
-				"NTasks":    step.Tasks.Count.text(),
-				"UserCPU":   step.Time.User.text(),
-				"SystemCPU": step.Time.System.text(),
-				"MaxRSS": tresCount(
-					step.TRES.Requested.Max,
-					"mem",
-				),
-				"ConsumedEnergyRaw": step.Statistics.Energy.Consumed.text(),
-				"JobName":           step.Step.Name,
-			},
-		)
+		row(map[string]string{"JobIDRaw": raw + "." + string(step.Step.ID), "JobID": shown + "." +
+			string(
+				step.Step.ID,
+			), "Cluster": j.Cluster, "State": string(step.State), "ExitCode": step.Exit.text(),
+			"Start": instantText(
+				step.Time.Start,
+			), "End": instantText(step.Time.End), "AllocCPUS": tresCount(step.TRES.Allocated, "cpu"), "AllocTRES": tresList(step.TRES.Allocated),
+			"NodeList": step.Nodes.Range, "NTasks": step.Tasks.Count.text(), "UserCPU": step.Time.User.text(), "SystemCPU": step.Time.System.text(),
+			"MaxRSS": tresCount(
+				step.TRES.Requested.Max,
+				"mem",
+			), "ConsumedEnergyRaw": step.Statistics.Energy.Consumed.text(), "JobName": step.Step.Name})
 	}
 	return out.String()
 }

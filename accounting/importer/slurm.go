@@ -149,14 +149,8 @@ func (s *Slurm) stretch(
 		return Import(ctx, config, in)
 	}
 	at := func(t time.Time) string { return t.In(time.Local).Format("2006-01-02T15:04:05") }
-	args := []string{
-		"--allusers",
-		"--parsable2",
-		"--duplicates",
-		"--format=" + strings.Join(columns, ","),
-		"--starttime=" + at(from),
-		"--endtime=" + at(to),
-	}
+	args := []string{"--allusers", "--parsable2", "--duplicates", "--format=" +
+		strings.Join(columns, ","), "--starttime=" + at(from), "--endtime=" + at(to)}
 	if s.Cluster != "" {
 		args = append(args, "--clusters="+s.Cluster)
 	}
@@ -272,7 +266,8 @@ func (s *Slurm) Allocated(ctx context.Context, from, to time.Time) (int64, error
 			"cpu",
 			"cluster",
 			"Utilization",
-			"start="+at(from),
+			"start="+
+				at(from),
 			"end="+at(to),
 			"format=Cluster,Allocated",
 		),

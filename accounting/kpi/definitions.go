@@ -171,31 +171,33 @@ func failed(class Class) []KPI {
 	of := "ended_in AND state IN " + states
 	return []KPI{
 		{
-			Name:    "failure_rate" + suffix,
-			Title:   "Failure rate" + title,
-			Unit:    Ratio,
-			Source:  Runs,
-			From:    fromRuns,
-			Metric:  metric,
-			Class:   class.Name,
-			Scale:   1,
-			Formula: words + ", divided by those that failed or completed, by the instant of their end",
-			Num:     "sumIf(count, " + of + ")",
-			Den:     "sumIf(count, " + judged + ")",
-			Edges:   edges,
+			Name:   "failure_rate" + suffix,
+			Title:  "Failure rate" + title,
+			Unit:   Ratio,
+			Source: Runs,
+			From:   fromRuns,
+			Metric: metric,
+			Class:  class.Name,
+			Scale:  1,
+			Formula: words +
+				", divided by those that failed or completed, by the instant of their end",
+			Num:   "sumIf(count, " + of + ")",
+			Den:   "sumIf(count, " + judged + ")",
+			Edges: edges,
 		},
 		{
-			Name:    "lost_gpu_hours" + suffix,
-			Title:   "GPU-hours lost to failures" + title,
-			Unit:    GPUHours,
-			Source:  Runs,
-			From:    fromRuns,
-			Metric:  lost,
-			Class:   class.Name,
-			Scale:   3600,
-			Formula: "GPUs allocated times time of the " + words + " in the window, from the window's beginning on",
-			Num:     "sumIf(alloc_gpus * overlap_s, " + of + ") / 3600",
-			Edges:   []string{"Failed as in failure_rate" + suffix + "."},
+			Name:   "lost_gpu_hours" + suffix,
+			Title:  "GPU-hours lost to failures" + title,
+			Unit:   GPUHours,
+			Source: Runs,
+			From:   fromRuns,
+			Metric: lost,
+			Class:  class.Name,
+			Scale:  3600,
+			Formula: "GPUs allocated times time of the " + words +
+				" in the window, from the window's beginning on",
+			Num:   "sumIf(alloc_gpus * overlap_s, " + of + ") / 3600",
+			Edges: []string{"Failed as in failure_rate" + suffix + "."},
 		},
 	}
 }
@@ -251,15 +253,17 @@ const waitLevels = "0.5, 0.95, 0.99"
 func wait(p, nth string) KPI {
 	name := "wait_p" + p
 	return KPI{
-		Name:    name,
-		Title:   waitTitle("Wait", p),
-		Unit:    Seconds,
-		Source:  Runs,
-		From:    fromRuns,
-		Metric:  "muster_kpi_" + name + "_seconds",
+		Name:   name,
+		Title:  waitTitle("Wait", p),
+		Unit:   Seconds,
+		Source: Runs,
+		From:   fromRuns,
+		Metric: "muster_kpi_" +
+			name + "_seconds",
 		Scale:   1,
 		Formula: "start - submit of the runs that started in the window: the smallest wait that more than this share of them did not exceed",
-		Num:     "if(countIf(started_in) = 0, NULL, quantilesExactIf(" + waitLevels + ")(wait_s, started_in)[" + nth + "])",
+		Num: "if(countIf(started_in) = 0, NULL, quantilesExactIf(" + waitLevels +
+			")(wait_s, started_in)[" + nth + "])",
 		Edges: []string{
 			"A run that is queued again waits from then on, not from the first submission.",
 			"Jobs that still wait are not in it, so it looks good while the queue stands still: see wait_eligible beside it.",
@@ -277,11 +281,13 @@ func eligibleWait(p, nth string) KPI {
 		Unit:   Seconds,
 		Source: Runs,
 		From:   fromRuns,
-		Metric: "muster_kpi_" + name + "_seconds",
-		Scale:  1,
+		Metric: "muster_kpi_" +
+			name + "_seconds",
+		Scale: 1,
 		Formula: "wait since a run was eligible, of those that started in the window, those that wait at its end (until then) and those that " +
 			"ended in it without a start: the smallest that at least this share of them did not exceed",
-		Num: "if(countIf(waits) = 0, NULL, quantilesExactWeightedIf(" + waitLevels + ")(eligible_wait_s, toUInt64(count), waits)[" + nth + "])",
+		Num: "if(countIf(waits) = 0, NULL, quantilesExactWeightedIf(" + waitLevels +
+			")(eligible_wait_s, toUInt64(count), waits)[" + nth + "])",
 		Edges: []string{
 			"Jobs that still wait count with their age, so a queue that stands still shows.",
 			"Time held, or waiting for a dependency or begin time, does not count: nobody could have started it.",

@@ -99,8 +99,9 @@ func goodputKPIs() []KPI {
 				Class:   s.Name,
 				Scale:   3600,
 				Formula: "GPU time " + s.Words,
-				Num:     "if(sum(bought_us) = 0, NULL, sum(" + s.Name + "_us)) / 3.6e9",
-				Edges:   []string{"As goodput."},
+				Num: "if(sum(bought_us) = 0, NULL, sum(" + s.Name +
+					"_us)) / 3.6e9",
+				Edges: []string{"As goodput."},
 			},
 		)
 	}

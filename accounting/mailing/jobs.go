@@ -109,13 +109,8 @@ func (m *JobMails) began(st *state.State, job *state.Job) {
 	if a := whole(st, job); a != nil && (a.Started != 1 || job.Attempt != 1) {
 		return // not the first of its tasks
 	}
-	m.put(
-		st,
-		job,
-		"BEGIN",
-		"Began",
-		"Queued time "+format.Duration(max(job.Started.Sub(job.Submitted), 0).Seconds()),
-	)
+	m.put(st, job, "BEGIN", "Began", "Queued time "+
+		format.Duration(max(job.Started.Sub(job.Submitted), 0).Seconds()))
 }
 
 func (m *JobMails) ended(st *state.State, job *state.Job) {
@@ -203,12 +198,12 @@ func (m *JobMails) put(st *state.State, job *state.Job, kind, verb, tail string)
 		return
 	}
 	mail := jobMail{program: program, to: to, subject: oneLine(subject), environ: []string{
-		"SLURM_JOB_ID=" + strconv.FormatUint(
-			uint64(job.ID),
-			10,
-		), "SLURM_JOB_NAME=" + oneLine(job.Spec.Name), "SLURM_JOB_USER=" + job.Spec.User,
-		"SLURM_JOB_PARTITION=" + job.Partition(), "SLURM_JOB_STATE=" + job.State.String(), "SLURM_JOB_MAIL_TYPE=" + kind,
-		"SLURM_CLUSTER_NAME=" + st.Config.ClusterName, "SLURM_JOB_WORK_DIR=" + oneLine(job.Spec.IO.WorkDir)}}
+		"SLURM_JOB_ID=" + strconv.FormatUint(uint64(job.ID), 10), "SLURM_JOB_NAME=" +
+			oneLine(job.Spec.Name), "SLURM_JOB_USER=" + job.Spec.User,
+		"SLURM_JOB_PARTITION=" + job.Partition(), "SLURM_JOB_STATE=" + job.State.String(), "SLURM_JOB_MAIL_TYPE=" +
+			kind,
+		"SLURM_CLUSTER_NAME=" + st.Config.ClusterName, "SLURM_JOB_WORK_DIR=" +
+			oneLine(job.Spec.IO.WorkDir)}}
 	select {
 	case m.queue <- mail:
 	default:

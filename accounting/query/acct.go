@@ -207,30 +207,14 @@ func (a *Acct) Runs(scope Scope, want func(RunPart) bool, unsorted bool) (over, 
 	}
 	const order = "\nORDER BY if(array_job_id = 0, job_id, array_job_id), array_task < 0, array_task, uid, restarts"
 	b := newBuilder(scope)
-	over = b.buildQuery(
-		"SELECT " + list(
-			ended,
-		) + "\nFROM " + b.qualifyTable(
-			"jobs",
-		) + "\n" + first + stored + a.whereClause(
-			b,
-			true,
-		),
-	)
+	over = b.buildQuery("SELECT " + list(ended) + "\nFROM " + b.qualifyTable("jobs") + "\n" +
+		first + stored + a.whereClause(b, true))
 	if !unsorted {
 		over.SQL += order
 	}
 	b = newBuilder(scope)
-	return over, b.buildQuery(
-		"SELECT " + list(
-			running,
-		) + "\nFROM " + b.qualifyTable(
-			"live",
-		) + " FINAL\nWHERE " + open + a.whereClause(
-			b,
-			false,
-		) + order,
-	)
+	return over, b.buildQuery("SELECT " + list(running) + "\nFROM " + b.qualifyTable("live") +
+		" FINAL\nWHERE " + open + a.whereClause(b, false) + order)
 }
 
 // first begins conditions that are looked at before other columns are read. The
@@ -258,15 +242,8 @@ func uidCondition(b *builder, runs []RunKey) string {
 			list = append(list, run.UID)
 		}
 	}
-	text := "uid BETWEEN " + b.bindValue(
-		"lo",
-		"UInt64",
-		lo,
-	) + " AND " + b.bindValue(
-		"hi",
-		"UInt64",
-		hi,
-	)
+	text := "uid BETWEEN " + b.bindValue("lo", "UInt64", lo) + " AND " +
+		b.bindValue("hi", "UInt64", hi)
 	if len(runs) <= stepKeys {
 		text += " AND uid IN " + b.bindValue("uids", "Array(UInt64)", list)
 	}
@@ -285,11 +262,8 @@ func (a *Acct) Steps(s Scope, runs []RunKey, parts StepParts) Query {
 
 // endedSteps asks for the ended steps that meet a condition.
 func (b *builder) endedSteps(where string, parts StepParts) Query {
-	columns := "uid, restarts, step, name, state, exit_code, exit_signal, " + asMicros(
-		"start",
-	) + " AS start_us, " + asMicros(
-		"end",
-	) + " AS end_us, alloc_cpus, alloc_nodes"
+	columns := "uid, restarts, step, name, state, exit_code, exit_signal, " + asMicros("start") +
+		" AS start_us, " + asMicros("end") + " AS end_us, alloc_cpus, alloc_nodes"
 	if parts.Amounts {
 		columns += ", alloc_mem_mib, alloc_gpus, alloc_billing, alloc_tres"
 	}
@@ -302,11 +276,8 @@ func (b *builder) endedSteps(where string, parts StepParts) Query {
 	if parts.Tasks {
 		columns += ", tasks"
 	}
-	return b.buildQuery(
-		"SELECT " + columns + "\nFROM " + b.qualifyTable(
-			"steps",
-		) + "\n" + first + stored + " AND " + where + "\nORDER BY uid, restarts, step",
-	)
+	return b.buildQuery("SELECT " + columns + "\nFROM " + b.qualifyTable("steps") + "\n" + first +
+		stored + " AND " + where + "\nORDER BY uid, restarts, step")
 }
 
 // StepsByNumber asks for the ended steps of jobs by their numbers, also of
@@ -319,16 +290,11 @@ func (a *Acct) StepsByNumber(s Scope, numbers []uint32, parts StepParts) Query {
 // LiveSteps asks for the numbered steps of runs that run now.
 func (a *Acct) LiveSteps(scope Scope, runs []RunKey) Query {
 	b := newBuilder(scope)
-	return b.buildQuery(
-		"SELECT uid, restarts, step_id, step_name, toUnixTimestamp64Micro(step_start) AS start_us, step_task, step_node" +
-			"\nFROM " + b.qualifyTable(
-			"live",
-		) + " FINAL\nARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, " +
-			"step_tasks AS step_task, step_nodes AS step_node\nWHERE " + open + " AND " + uidCondition(
-			b,
-			runs,
-		) + "\nORDER BY uid, restarts, step_id",
-	)
+	return b.buildQuery("SELECT uid, restarts, step_id, step_name, toUnixTimestamp64Micro(step_start) AS start_us, step_task, step_node" +
+		"\nFROM " + b.qualifyTable("live") +
+		" FINAL\nARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, " +
+		"step_tasks AS step_task, step_nodes AS step_node\nWHERE " + open + " AND " +
+		uidCondition(b, runs) + "\nORDER BY uid, restarts, step_id")
 }
 
 // Submission asks for a job as it was submitted: who, and the hashes of the
@@ -336,12 +302,9 @@ func (a *Acct) LiveSteps(scope Scope, runs []RunKey) Query {
 func Submission(scope Scope, uid uint64) Query {
 	b := newBuilder(scope)
 	p := b.bindValue("uid", "UInt64", uid)
-	return b.buildQuery(
-		"SELECT toUInt32(JSONExtractUInt(body, 'Spec', 'UID')), JSONExtractString(body, 'Spec', 'Script'), JSONExtractString(body, 'Spec', 'Env')" +
-			"\nFROM " + b.qualifyTable(
-			"events",
-		) + "\nWHERE " + stored + " AND uid = " + p + " AND kind = 'JobSubmitted'",
-	)
+	return b.buildQuery("SELECT toUInt32(JSONExtractUInt(body, 'Spec', 'UID')), JSONExtractString(body, 'Spec', 'Script'), JSONExtractString(body, 'Spec', 'Env')" +
+		"\nFROM " + b.qualifyTable("events") + "\nWHERE " + stored + " AND uid = " + p +
+		" AND kind = 'JobSubmitted'")
 }
 
 // whereClause are further conditions on a run; over: it is one of those that are
@@ -362,11 +325,8 @@ func (a *Acct) whereClause(b *builder, over bool) string {
 	if len(a.Users) > 0 {
 		user := "user IN " + b.bindValue("users", "Array(String)", a.Users)
 		if ids := userNumbers(a.Users); len(ids) > 0 {
-			user = "(" + user + " OR user_id IN " + b.bindValue(
-				"user_ids",
-				"Array(UInt32)",
-				ids,
-			) + ")"
+			user = "(" + user + " OR user_id IN " +
+				b.bindValue("user_ids", "Array(UInt32)", ids) + ")"
 		}
 		all = append(all, user)
 	}
@@ -377,14 +337,8 @@ func (a *Acct) whereClause(b *builder, over bool) string {
 	list("qos", "qos", a.QOS)
 	list("name", "names", a.Names)
 	if len(a.Partitions) > 0 {
-		all = append(
-			all,
-			"hasAny(splitByChar(',', toString(partition)), "+b.bindValue(
-				"partitions",
-				"Array(String)",
-				a.Partitions,
-			)+")",
-		)
+		all = append(all, "hasAny(splitByChar(',', toString(partition)), "+
+			b.bindValue("partitions", "Array(String)", a.Partitions)+")")
 	}
 	if len(a.Nodes) > 0 {
 		all = append(all, onNodes(b, a.Nodes))
@@ -406,12 +360,10 @@ func userNumbers(words []string) (out []uint64) {
 // onNodes keeps the runs that held a node.
 func onNodes(b *builder, nodes []string) string {
 	p := b.bindValue("nodes", "Array(String)", nodes)
-	return "(uid, restarts) IN (SELECT uid, restarts FROM " + b.qualifyTable(
-		"job_nodes",
-	) + " WHERE " + stored + " AND node IN " + p +
-		" UNION ALL SELECT uid, restarts FROM " + b.qualifyTable(
-		"live",
-	) + " FINAL WHERE " + open + " AND hasAny(held_nodes, " + p + "))"
+	return "(uid, restarts) IN (SELECT uid, restarts FROM " + b.qualifyTable("job_nodes") +
+		" WHERE " + stored + " AND node IN " + p +
+		" UNION ALL SELECT uid, restarts FROM " + b.qualifyTable("live") + " FINAL WHERE " +
+		open + " AND hasAny(held_nodes, " + p + "))"
 }
 
 // namedJobs keeps the jobs that are named. An array's number means all its tasks; a
@@ -422,18 +374,8 @@ func (a *Acct) namedJobs(b *builder) string {
 	for i, job := range a.Jobs {
 		if job.Het != 0 {
 			n := strconv.Itoa(i)
-			tasks = append(
-				tasks,
-				"(job_id = "+b.bindValue(
-					"part"+n,
-					"UInt32",
-					job.ID,
-				)+" AND het_job_id = "+b.bindValue(
-					"het"+n,
-					"UInt32",
-					job.Het,
-				)+")",
-			)
+			tasks = append(tasks, "(job_id = "+b.bindValue("part"+n, "UInt32", job.ID)+
+				" AND het_job_id = "+b.bindValue("het"+n, "UInt32", job.Het)+")")
 			taskIDs = append(taskIDs, uint64(job.ID))
 			continue
 		}
@@ -452,15 +394,8 @@ func (a *Acct) namedJobs(b *builder) string {
 	}
 	if len(tasks) > 0 {
 		// The first condition is what the index knows.
-		either = append(
-			either,
-			"("+keepNumbered(
-				b.bindValue("arrays", "Array(UInt32)", taskIDs),
-			)+" AND ("+strings.Join(
-				tasks,
-				" OR ",
-			)+"))",
-		)
+		either = append(either, "("+keepNumbered(b.bindValue("arrays", "Array(UInt32)", taskIDs))+
+			" AND ("+strings.Join(tasks, " OR ")+"))")
 	}
 	return "(" + strings.Join(either, " OR ") + ")"
 }
@@ -469,7 +404,8 @@ func (a *Acct) namedJobs(b *builder) string {
 // for the index that knows where numbers in a row lie, once for the one that
 // knows them wherever they lie.
 func keepNumbered(list string) string {
-	return "((job_id IN " + list + " OR if(array_job_id = 0, job_id, array_job_id) IN " + list + ") AND hasAny([job_id, array_job_id], " + list + "))"
+	return "((job_id IN " + list + " OR if(array_job_id = 0, job_id, array_job_id) IN " + list +
+		") AND hasAny([job_id, array_job_id], " + list + "))"
 }
 
 // windowClause keeps what lies in the window. Without states that is every run that
@@ -502,10 +438,8 @@ func (a *Acct) windowClause(b *builder, over bool) string {
 			ended = append(ended, "REQUEUED")
 		case code > uint32(spec.OutOfMemory):
 		case state == spec.Pending:
-			either = append(
-				either,
-				"(submit <= "+e+" AND (start >= "+s+" OR isNull(start)) AND "+alive+")",
-			)
+			either = append(either, "(submit <= "+e+" AND (start >= "+s+" OR isNull(start)) AND "+
+				alive+")")
 		case state == spec.Running:
 			either = append(either, "(start <= "+e+" AND "+alive+")")
 		case state == spec.Suspended:
@@ -515,14 +449,8 @@ func (a *Acct) windowClause(b *builder, over bool) string {
 		}
 	}
 	if len(ended) > 0 {
-		either = append(
-			either,
-			"(state IN "+b.bindValue(
-				"states",
-				"Array(String)",
-				ended,
-			)+" AND end >= "+s+" AND end <= "+e+")",
-		)
+		either = append(either, "(state IN "+b.bindValue("states", "Array(String)", ended)+
+			" AND end >= "+s+" AND end <= "+e+")")
 	}
 	if len(either) == 0 {
 		return "false"

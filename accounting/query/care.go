@@ -111,36 +111,16 @@ func (a Aged) Sums(scope Scope, month Month) Query {
 		}
 	}
 	b := &builder{scope: scope}
-	return b.buildQuery(
-		"SELECT [" + strings.Join(
-			list,
-			", ",
-		) + "]\nFROM " + b.qualifyTable(
-			a.Name,
-		) + "\nWHERE " + a.Rows(
-			scope,
-			month.From,
-			month.Until,
-		),
-	)
+	return b.buildQuery("SELECT [" + strings.Join(list, ", ") + "]\nFROM " +
+		b.qualifyTable(a.Name) + "\nWHERE " + a.Rows(scope, month.From, month.Until))
 }
 
 // RolledSums asks for what the runs of a month gave to the rollups, in the
 // order of RolledCheck, as texts.
 func RolledSums(s Scope, m Month) Query {
 	b := &builder{scope: s}
-	return b.buildQuery(
-		"SELECT [" + strings.Join(
-			rolledSums(),
-			", ",
-		) + "] FROM " + b.qualifyTable(
-			"jobs",
-		) + " WHERE " + AgedTables()[0].Rows(
-			s,
-			m.From,
-			m.Until,
-		),
-	)
+	return b.buildQuery("SELECT [" + strings.Join(rolledSums(), ", ") + "] FROM " +
+		b.qualifyTable("jobs") + " WHERE " + AgedTables()[0].Rows(s, m.From, m.Until))
 }
 
 // Purges asks for what was purged and not brought back: id, month (text), table,
@@ -149,9 +129,10 @@ func Purges(scope Scope) Query {
 	b := newBuilder(scope)
 	b.params = b.params[:1]
 	return b.buildQuery(
-		"SELECT toString(id), toString(any(month)), toString(any(`table`)), countIf(phase = 'done') > 0, any(sums), any(rolled)\nFROM " + b.qualifyTable(
-			"purges",
-		) +
+		"SELECT toString(id), toString(any(month)), toString(any(`table`)), countIf(phase = 'done') > 0, any(sums), any(rolled)\nFROM " +
+			b.qualifyTable(
+				"purges",
+			) +
 			"\nWHERE ledger = {ledger:UUID}\nGROUP BY id\nHAVING countIf(phase = 'restored') = 0\nORDER BY any(at)",
 	)
 }
@@ -160,13 +141,7 @@ func Purges(scope Scope) Query {
 // microseconds.
 func (a Aged) OldestMonth(s Scope) Query {
 	b := &builder{scope: s}
-	return b.buildQuery(
-		"SELECT count(), toUnixTimestamp64Micro(min(`" + a.Column + "`)) FROM " + b.qualifyTable(
-			a.Name,
-		) + " WHERE " + a.Rows(
-			s,
-			0,
-			int64(s.Now)/int64(spec.Microsecond),
-		),
-	)
+	return b.buildQuery("SELECT count(), toUnixTimestamp64Micro(min(`" + a.Column + "`)) FROM " +
+		b.qualifyTable(a.Name) + " WHERE " +
+		a.Rows(s, 0, int64(s.Now)/int64(spec.Microsecond)))
 }

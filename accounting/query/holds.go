@@ -8,7 +8,6 @@ func holdRows(b *builder) string {
 		"    arrayMap(g -> JSONExtractString(g, 'UUID'), JSONExtractArrayRaw(hold, 'GPUs')) AS gpu_uuids, JSONExtractInt(hold, 'Priority') AS priority\n" +
 		"  FROM (SELECT kind, at, node, JSONExtractRaw(body, 'Hold') AS hold, leadInFrame(toNullable(at)) OVER (PARTITION BY node, " +
 		"if(kind = 'ForeignHoldTaken', JSONExtractString(body, 'Hold', 'ID'), JSONExtractString(body, 'ID')) ORDER BY seq ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING) AS ended\n" +
-		"    FROM " + b.qualifyTable(
-		"events",
-	) + " WHERE " + stored + " AND kind IN ('ForeignHoldTaken', 'ForeignHoldReleased')) AS h\n  WHERE kind = 'ForeignHoldTaken'"
+		"    FROM " + b.qualifyTable("events") + " WHERE " + stored +
+		" AND kind IN ('ForeignHoldTaken', 'ForeignHoldReleased')) AS h\n  WHERE kind = 'ForeignHoldTaken'"
 }

@@ -63,9 +63,8 @@ func KPIs(
 			)
 		}
 	}
-	from := "\n  FROM " + rows + "\n  ARRAY JOIN " + dimensionPairs(
-		by,
-	) + " AS dim\n  GROUP BY scope, key\n)"
+	from := "\n  FROM " + rows + "\n  ARRAY JOIN " + dimensionPairs(by) +
+		" AS dim\n  GROUP BY scope, key\n)"
 	scope, key := "dim.1", "dim.2"
 	// With one dimension a row counts once, and is not made twice as wide for it.
 	// A job that may run in several partitions waits in each of them.
@@ -77,16 +76,12 @@ func KPIs(
 			from = "\n  FROM " + rows + "\n  GROUP BY " + string(by[0]) + "\n)"
 		}
 	}
-	sql := "SELECT scope, key,\n  " + strings.Join(
-		outer,
-		",\n  ",
-	) + "\nFROM (\n  SELECT " + scope + " AS scope, " + key + " AS key,\n    " +
-		strings.Join(
-			inner,
-			",\n    ",
-		) + from
+	sql := "SELECT scope, key,\n  " + strings.Join(outer, ",\n  ") + "\nFROM (\n  SELECT " +
+		scope + " AS scope, " + key + " AS key,\n    " +
+		strings.Join(inner, ",\n    ") + from
 	if capacity {
-		sql += " AS f\nLEFT JOIN " + b.clusterCapacity() + " AS c ON if(f.scope = 'partition', f.key, '') = c.part"
+		sql += " AS f\nLEFT JOIN " + b.clusterCapacity() +
+			" AS c ON if(f.scope = 'partition', f.key, '') = c.part"
 	}
 	return b.buildQuery(sql + "\nORDER BY scope, key"), names
 }
@@ -130,59 +125,45 @@ const (
 // kpiRuns are the rows of kpi.Runs, with more columns for who asks for them.
 func (b *builder) kpiRuns(report *Report, rates *kpi.Rates, more ...string) string {
 	within := func(column string) string {
-		return "ifNull(" + column + " >= " + windowFrom + " AND " + column + " < " + windowTo + ", false)"
+		return "ifNull(" + column + " >= " + windowFrom + " AND " + column + " < " + windowTo +
+			", false)"
 	}
 	// A run that ended in the window, started or not, or still ran in it, or
 	// waits at its end. None of these was over before the window: said first, that
 	// lets the store leave out months.
-	const waiting = "(isNotNull(eligible) AND eligible < " + windowTo + " AND ifNull(start >= " + windowTo + ", true) AND ifNull(end >= " + windowTo + ", true))"
-	where := "(end >= " + windowFrom + " OR isNull(end)) AND ((" + ran + ") OR (end >= " + windowFrom + " AND end < " + windowTo + ") OR " + waiting + ")"
-	wait := "ifNull(greatest(0, multiIf(started_in, toUnixTimestamp64Micro(start), " + waiting + ", {to:Int64}, toUnixTimestamp64Micro(end)) - toUnixTimestamp64Micro(eligible)), 0)"
+	const waiting = "(isNotNull(eligible) AND eligible < " + windowTo + " AND ifNull(start >= " +
+		windowTo + ", true) AND ifNull(end >= " + windowTo + ", true))"
+	where := "(end >= " + windowFrom + " OR isNull(end)) AND ((" + ran + ") OR (end >= " +
+		windowFrom + " AND end < " + windowTo + ") OR " + waiting + ")"
+	wait := "ifNull(greatest(0, multiIf(started_in, toUnixTimestamp64Micro(start), " + waiting +
+		", {to:Int64}, toUnixTimestamp64Micro(end)) - toUnixTimestamp64Micro(eligible)), 0)"
 	const run = "(ifNull(toUnixTimestamp64Micro(end), {to:Int64}) - toUnixTimestamp64Micro(start))"
 	// A run that is suspended now has used its CPUs until it was: what it ran for
 	// is its elapsed_us, while others that still run have none.
 	const stood = "(toUnixTimestamp64Micro(start) + suspended_us + elapsed_us)"
 	const now = "ifNull(state = 'SUSPENDED' AND isNull(end), false)"
-	const until = "ifNull(greatest(0, least(" + stood + ", {to:Int64}) - greatest(toUnixTimestamp64Micro(start), {from:Int64})) / 1e6 / overlap_s * " +
+	const until = "ifNull(greatest(0, least(" + stood +
+		", {to:Int64}) - greatest(toUnixTimestamp64Micro(start), {from:Int64})) / 1e6 / overlap_s * " +
 		"elapsed_us / greatest(elapsed_us + suspended_us, 1), 0)"
-	return b.allRuns(
-		strings.Join(
-			append(more, ""),
-			", ",
-		)+"partition, account, user, qos, state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
-			within(
-				"start",
-			)+" AS started_in, "+within(
-			"end",
-		)+" AS ended_in, "+
-			toSeconds(
-				"greatest(0, "+overlap+")",
-			)+" AS overlap_s, "+toSeconds(
-			"ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)",
-		)+" AS wait_s, "+
-			toSeconds(
-				"ifNull(greatest(0, "+run+"), 0)",
-			)+" AS run_s, multiIf("+now+", if(overlap_s > 0, "+until+", 0), run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+
-			"ifNull(isNotNull(eligible) AND (started_in OR (ended_in AND isNull(start)) OR "+waiting+"), false) AS waits, "+toSeconds(
-			wait,
-		)+" AS eligible_wait_s, "+
-			b.costColumn(
-				report,
-				rates,
-			),
-		where,
-	)
+	return b.allRuns(strings.Join(append(more, ""), ", ")+
+		"partition, account, user, qos, state, toInt64(count) AS count, alloc_cpus, alloc_gpus, alloc_nodes, isNotNull(start) AS ran, "+
+		within("start")+" AS started_in, "+within("end")+" AS ended_in, "+
+		toSeconds("greatest(0, "+overlap+")")+" AS overlap_s, "+
+		toSeconds("ifNull(toUnixTimestamp64Micro(start) - toUnixTimestamp64Micro(submit), 0)")+
+		" AS wait_s, "+
+		toSeconds("ifNull(greatest(0, "+run+"), 0)")+" AS run_s, multiIf("+now+
+		", if(overlap_s > 0, "+until+
+		", 0), run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+
+		"ifNull(isNotNull(eligible) AND (started_in OR (ended_in AND isNull(start)) OR "+waiting+
+		"), false) AS waits, "+toSeconds(wait)+" AS eligible_wait_s, "+
+		b.costColumn(report, rates), where)
 }
 
 // costColumn is the column cost of kpi.Runs.
 func (b *builder) costColumn(report *Report, rates *kpi.Rates) string {
 	if exact := b.exactCost(report, rates); exact != "" {
-		return "toNullable(toFloat64(" + exact + ") / " + strconv.FormatFloat(
-			kpi.CostScale,
-			'e',
-			-1,
-			64,
-		) + ") AS cost"
+		return "toNullable(toFloat64(" + exact + ") / " +
+			strconv.FormatFloat(kpi.CostScale, 'e', -1, 64) + ") AS cost"
 	}
 	return "CAST(NULL AS Nullable(Float64)) AS cost"
 }
@@ -222,18 +203,14 @@ func (b *builder) exactCost(report *Report, rates *kpi.Rates) string {
 			case "gres/gpu":
 				column = "alloc_gpus"
 			default:
-				column = "alloc_tres[" + b.bindValue(
-					fmt.Sprintf("%s%d_%d", priceParam, i, k),
-					"String",
-					price.TRES,
-				) + "]"
+				column = "alloc_tres[" +
+					b.bindValue(fmt.Sprintf("%s%d_%d", priceParam, i, k), "String", price.TRES) +
+					"]"
 			}
 			sum = append(sum, fmt.Sprintf("toInt128(%s) * %d", column, price.Micro*scale))
 		}
-		parts = append(
-			parts,
-			"("+strings.Join(sum, " + ")+") * "+partWithin("start", "end", from, until),
-		)
+		parts = append(parts, "("+strings.Join(sum, " + ")+") * "+
+			partWithin("start", "end", from, until))
 	}
 	if len(parts) == 0 {
 		return "toInt128(0)"
@@ -264,7 +241,8 @@ const shareWithin = " AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND
 
 // kpiNodes are the rows of kpi.Nodes.
 func (b *builder) kpiNodes() string {
-	const columns = "partition, account, user, qos, cpus, (user_cpu_us + system_cpu_us) / 1e6 AS cpu_s, mem_mib * 1048576 AS mem_bytes, peak_rss, " + share
+	const columns = "partition, account, user, qos, cpus, (user_cpu_us + system_cpu_us) / 1e6 AS cpu_s, mem_mib * 1048576 AS mem_bytes, peak_rss, " +
+		share
 	return "(\n    " + b.nodeRows(columns, " AND measured"+shareWithin, true) + "\n  )"
 }
 
@@ -312,18 +290,13 @@ func (b *builder) kpiEnergy(report *Report, rates *kpi.Rates) string {
 	}
 	columns := func(energy, part string) string {
 		return "partition, account, user, qos, " + energy + " / 1000 AS energy_j, " + part +
-			", toUnixTimestamp64Micro(from) AS from_us, toUnixTimestamp64Micro(least(to, end)) AS to_us, " + carbon + " AS carbon_g"
+			", toUnixTimestamp64Micro(from) AS from_us, toUnixTimestamp64Micro(least(to, end)) AS to_us, " +
+			carbon + " AS carbon_g"
 	}
-	nodes := b.nodeRows(
-		columns("assumeNotNull(energy_mj)", share),
-		" AND isNotNull(energy_mj)"+shareWithin,
-		true,
-	)
-	devices := b.deviceRows(
-		columns("energy_mj", share),
-		" AND measured AND energy_mj > 0"+shareWithin,
-		true,
-	)
+	nodes := b.nodeRows(columns("assumeNotNull(energy_mj)", share), " AND isNotNull(energy_mj)"+
+		shareWithin, true)
+	devices := b.deviceRows(columns("energy_mj", share), " AND measured AND energy_mj > 0"+
+		shareWithin, true)
 	return "(\n    " + nodes + "\n    UNION ALL\n    " + devices + "\n  )"
 }
 
@@ -339,13 +312,16 @@ func Demand(scope Scope, window spec.Span, n int) Query {
 	const began = "least(ifNull(toUnixTimestamp64Micro(eligible), toUnixTimestamp64Micro(start)), ifNull(toUnixTimestamp64Micro(start), toUnixTimestamp64Micro(eligible)))"
 	const over = "ifNull(toUnixTimestamp64Micro(end), {to:Int64})"
 	rows := b.allRuns(
-		"account, user, alloc_billing, toUnixTimestamp64Micro(start) AS start_us, assumeNotNull("+began+") AS a, "+
+		"account, user, alloc_billing, toUnixTimestamp64Micro(start) AS start_us, assumeNotNull("+
+			began+") AS a, "+
 			"greatest(a, least("+over+", {to:Int64})) AS z",
-		"(isNotNull(eligible) OR isNotNull(start)) AND "+began+" < {to:Int64} AND "+over+" >= {from:Int64}",
+		"(isNotNull(eligible) OR isNotNull(start)) AND "+began+" < {to:Int64} AND "+over+
+			" >= {from:Int64}",
 	)
 	return b.buildQuery(
 		"SELECT toInt64(part) AS part, account, user, sum(if(isNull(start_us), 0, toFloat64(alloc_billing) * " +
-			"greatest(0, least(z, {from:Int64} + (part + 1) * {size:Int64}) - greatest(assumeNotNull(start_us), {from:Int64} + part * {size:Int64})) / 1e6)) AS used\nFROM " + rows +
+			"greatest(0, least(z, {from:Int64} + (part + 1) * {size:Int64}) - greatest(assumeNotNull(start_us), {from:Int64} + part * {size:Int64})) / 1e6)) AS used\nFROM " +
+			rows +
 			"\nARRAY JOIN range(greatest(0, intDiv(a - {from:Int64}, {size:Int64})), " +
 			"least({parts:Int64}, greatest(intDiv(greatest(z - {from:Int64}, 1) - 1, {size:Int64}), intDiv(greatest(a - {from:Int64}, 0), {size:Int64})) + 1)) AS part" +
 			"\nGROUP BY part, account, user\nORDER BY part, account, user",
@@ -356,12 +332,9 @@ func Demand(scope Scope, window spec.Span, n int) Query {
 // user, shares.
 func Shares(s Scope) Query {
 	b := newBuilder(s)
-	return b.buildQuery(
-		"SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name, argMax(shares, seq) AS own" +
-			"\nFROM " + b.qualifyTable(
-			"associations",
-		) + "\nWHERE " + b.knownEvents() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id",
-	)
+	return b.buildQuery("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name, argMax(shares, seq) AS own" +
+		"\nFROM " + b.qualifyTable("associations") + "\nWHERE " + b.knownEvents() +
+		"\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
 }
 
 // clusterCapacity is a subquery over what the cluster (part = ”) and each partition
@@ -369,10 +342,7 @@ func Shares(s Scope) Query {
 func (b *builder) clusterCapacity() string {
 	return "(\n  SELECT part, sum(cpu) AS capacity_cpu_s, sum(gpu) AS capacity_gpu_s FROM (\n    SELECT arrayJoin(arrayConcat([''], partitions)) AS part, " +
 		"caps[1] * ((b - a) / 1e6) AS cpu, caps[2] * ((b - a) / 1e6) AS gpu\n    FROM " +
-		b.nodeIntervals(
-			"cpus, gpus",
-			"",
-		) + "\n    WHERE a < b\n  )\n  GROUP BY part\n)"
+		b.nodeIntervals("cpus, gpus", "") + "\n    WHERE a < b\n  )\n  GROUP BY part\n)"
 }
 
 // Charged lists the TRES whose use stands in a bill.
@@ -407,13 +377,9 @@ func (r *Report) Waits(scope Scope, named []QOSWait, rest *spec.Span) Query {
 	// A condition that never holds: multiIf wants one where no QOS is named.
 	limit += "false, toInt64(0), " + b.bindValue("others", "Int64", others) + ")"
 	const waited = "toInt64(round(assumeNotNull(wait_s) * 1e6))"
-	return b.buildQuery(
-		"SELECT toString(qos), sum(count), sumIf(count, " + waited + " <= " + limit + ")\nFROM " + b.kpiRuns(
-			r,
-			nil,
-		) +
-			"\nWHERE started_in AND " + limit + " >= 0\nGROUP BY qos\nORDER BY qos",
-	)
+	return b.buildQuery("SELECT toString(qos), sum(count), sumIf(count, " + waited + " <= " +
+		limit + ")\nFROM " + b.kpiRuns(r, nil) +
+		"\nWHERE started_in AND " + limit + " >= 0\nGROUP BY qos\nORDER BY qos")
 }
 
 // Charge asks what was used and what it cost: account, user, runs (UInt64),
@@ -438,11 +404,7 @@ func (r *Report) Charge(scope Scope, rates *kpi.Rates) Query {
 		columns += fmt.Sprintf(", toInt128(%s) * %s AS used_%d", alloc, within, i)
 		sums += fmt.Sprintf(", toString(sum(used_%d)) AS used_%d_us", i, i)
 	}
-	return b.buildQuery(
-		"SELECT account, user, toUInt64(count()) AS runs" + sums + ", toString(sum(cost_n)) AS cost\nFROM " + b.allRuns(
-			columns,
-			ran+r.filterClause(b),
-		) +
-			"\nGROUP BY account, user\nORDER BY account, user",
-	)
+	return b.buildQuery("SELECT account, user, toUInt64(count()) AS runs" + sums +
+		", toString(sum(cost_n)) AS cost\nFROM " + b.allRuns(columns, ran+r.filterClause(b)) +
+		"\nGROUP BY account, user\nORDER BY account, user")
 }

@@ -25,10 +25,8 @@ func (b *builder) goodputLadder() string {
 			state += fmt.Sprintf(", state IN ('%s'), '%s'", strings.Join(s.States, "', '"), s.Name)
 		}
 	}
-	outcome := b.allRuns(
-		"uid, restarts, multiIf(isNull(end), 'open'"+state+", 'preempted') AS outcome",
-		"(end > "+windowFrom+" OR isNull(end)) AND alloc_gpus > 0",
-	)
+	outcome := b.allRuns("uid, restarts, multiIf(isNull(end), 'open'"+state+
+		", 'preempted') AS outcome", "(end > "+windowFrom+" OR isNull(end)) AND alloc_gpus > 0")
 
 	slots := append(append([]kpi.Step{}, held...), free...)
 	var deltas, levels []string
@@ -93,61 +91,50 @@ func (b *builder) goodputLadder() string {
 		b.nodeIntervals(
 			"toInt64(gpus), toInt64(state = 'DRAIN')",
 			"",
-		) + " WHERE a < b AND amount > 0"
-	holds := "SELECT h.node AS node, h.a AS a, h.b AS b, h.amount AS amount, if(o.outcome = '', 'preempted', o.outcome) AS slot FROM (" + b.gpuHolds() + ") AS h LEFT JOIN " + outcome +
+		) +
+		" WHERE a < b AND amount > 0"
+	holds := "SELECT h.node AS node, h.a AS a, h.b AS b, h.amount AS amount, if(o.outcome = '', 'preempted', o.outcome) AS slot FROM (" +
+		b.gpuHolds() + ") AS h LEFT JOIN " + outcome +
 		" AS o USING (uid, restarts) WHERE a < b"
-	pieces := "SELECT node, e.1 AS t, " + strings.Join(
-		deltas,
-		", ",
-	) + " FROM (" + capacity + " UNION ALL " + holds + ") ARRAY JOIN [(toInt64(a), toInt64(1)), (toInt64(b), toInt64(-1))] AS e GROUP BY node, t"
+	pieces := "SELECT node, e.1 AS t, " + strings.Join(deltas, ", ") + " FROM (" + capacity +
+		" UNION ALL " + holds +
+		") ARRAY JOIN [(toInt64(a), toInt64(1)), (toInt64(b), toInt64(-1))] AS e GROUP BY node, t"
 	idle := "SELECT sumIf(idle, outcome = 'good') AS idle_good, sumIf(idle, outcome = 'open') AS idle_open FROM (" +
 		b.deviceRows(
 			"uid, restarts, toInt64(round((no_process_us + idle_us) * part)) AS idle, "+storedPart(),
 			" AND measured"+shareWithin,
 			true,
-		) + ") AS d INNER JOIN " + outcome + " AS o USING (uid, restarts)"
-	return "(\n  SELECT bought_us, " + strings.Join(
-		columns,
-		", ",
-	) + "\n  FROM (\n    SELECT sum(toInt128(cap) * dt) AS bought_us, " + strings.Join(
-		sums,
-		",\n      ",
-	) +
-		"\n    FROM (\n      SELECT leadInFrame(t, 1, t) OVER (PARTITION BY node ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) - t AS dt, " + strings.Join(
-		levels,
-		",\n        ",
-	) +
-		", " + strings.Join(
-		had,
-		" + ",
-	) + " AS cap\n      FROM (" + pieces + ")\n    )\n  ) AS l\n  CROSS JOIN (" + idle + ") AS i\n)"
+		) +
+		") AS d INNER JOIN " + outcome + " AS o USING (uid, restarts)"
+	return "(\n  SELECT bought_us, " + strings.Join(columns, ", ") +
+		"\n  FROM (\n    SELECT sum(toInt128(cap) * dt) AS bought_us, " +
+		strings.Join(sums, ",\n      ") +
+		"\n    FROM (\n      SELECT leadInFrame(t, 1, t) OVER (PARTITION BY node ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) - t AS dt, " +
+		strings.Join(levels, ",\n        ") +
+		", " + strings.Join(had, " + ") + " AS cap\n      FROM (" + pieces +
+		")\n    )\n  ) AS l\n  CROSS JOIN (" + idle + ") AS i\n)"
 }
 
 // gpuHolds is a query over the devices that runs hold on nodes, cut to the
 // window: node, uid, restarts, amount, a, b.
 func (b *builder) gpuHolds() string {
 	return "SELECT node, uid, restarts, toInt64(gpus) AS amount, greatest(toUnixTimestamp64Micro(from), {from:Int64}) AS a, least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " +
-		b.qualifyTable(
-			"job_nodes",
-		) + " WHERE " + stored + " AND gpus > 0 AND from < " + windowTo + " AND to > " + windowFrom +
+		b.qualifyTable("job_nodes") + " WHERE " + stored + " AND gpus > 0 AND from < " +
+		windowTo + " AND to > " + windowFrom +
 		" UNION ALL SELECT node, uid, restarts, toInt64(held_gpu) AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, " +
 		"least(if(toUnixTimestamp64Micro(given) = 0, {to:Int64}, toUnixTimestamp64Micro(given)), ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) AS b FROM " +
-		b.qualifyTable(
-			"live",
-		) + " FINAL ARRAY JOIN held_nodes AS node, held_gpus AS held_gpu, held_to AS given WHERE " + open + " AND isNotNull(start) AND held_gpu > 0"
+		b.qualifyTable("live") +
+		" FINAL ARRAY JOIN held_nodes AS node, held_gpus AS held_gpu, held_to AS given WHERE " +
+		open + " AND isNotNull(start) AND held_gpu > 0"
 }
 
 // storedLadder are the rows of goodput_within.
 func (b *builder) storedLadder() string {
 	var rows []string
 	for i, s := range kpi.Steps() {
-		rows = append(
-			rows,
-			fmt.Sprintf("(toUInt8(%d), '%s', '%s', %s_us)", i+1, s.Name, s.Words, s.Name),
-		)
+		rows = append(rows, fmt.Sprintf("(toUInt8(%d), '%s', '%s', %s_us)", i+1, s.Name, s.Words, s.Name))
 	}
-	return "(SELECT r.1 AS rank, r.2 AS step, r.3 AS what, toInt64(r.4) AS gpu_us, toInt64(bought_us) AS bought_gpu_us FROM " + b.goodputLadder() + " ARRAY JOIN [" + strings.Join(
-		rows,
-		", ",
-	) + "] AS r WHERE bought_us > 0)"
+	return "(SELECT r.1 AS rank, r.2 AS step, r.3 AS what, toInt64(r.4) AS gpu_us, toInt64(bought_us) AS bought_gpu_us FROM " +
+		b.goodputLadder() + " ARRAY JOIN [" + strings.Join(rows, ", ") +
+		"] AS r WHERE bought_us > 0)"
 }

@@ -12,15 +12,14 @@ package query
 // openRuns is a subquery over the runs that are not over and have started.
 func (b *builder) openRuns() string {
 	return "(SELECT uid, restarts, attempt, job_id, user, account, partition, qos, start, held_nodes, held_cpus, held_mem_mib, held_gpus FROM " +
-		b.qualifyTable(
-			"live",
-		) + " FINAL WHERE " + open + " AND isNotNull(start))"
+		b.qualifyTable("live") + " FINAL WHERE " + open + " AND isNotNull(start))"
 }
 
 // ofOpenRuns is the condition on samples of the open runs: all of them, or those
 // within the window that {from} and {to} bound.
 func (b *builder) ofOpenRuns(windowed bool) string {
-	where := readings + " AND uid != 0 AND (uid, attempt) IN (SELECT uid, attempt FROM " + b.openRuns() + ")"
+	where := readings + " AND uid != 0 AND (uid, attempt) IN (SELECT uid, attempt FROM " +
+		b.openRuns() + ")"
 	if windowed {
 		where += " AND at >= " + windowFrom + " AND at < " + windowTo
 	}
@@ -43,9 +42,11 @@ const (
 func (b *builder) sampledTimes() string {
 	stretch := b.qualifyTable("job_gpus") + " WHERE " + stored + " AND "
 	begun := "(SELECT toDateTime(max(to), 'UTC') FROM " + stretch + deviceFirst + ")"
-	left := "(SELECT if(count() = 0, toDateTime('2106-01-01', 'UTC'), toDateTime(min(since), 'UTC')) FROM (SELECT from AS since FROM " + stretch + deviceLast +
+	left := "(SELECT if(count() = 0, toDateTime('2106-01-01', 'UTC'), toDateTime(min(since), 'UTC')) FROM (SELECT from AS since FROM " +
+		stretch + deviceLast +
 		" UNION ALL SELECT assumeNotNull(start) AS since FROM " + b.openRuns() + "))"
-	return " AND at >= " + windowFrom + " AND at < " + windowTo + " AND (at <= " + begun + " OR at >= " + left + ")"
+	return " AND at >= " + windowFrom + " AND at < " + windowTo + " AND (at <= " + begun +
+		" OR at >= " + left + ")"
 }
 
 // sampledGPUs is a subquery of the columns of job_gpus, made from samples: of
@@ -62,14 +63,17 @@ func (b *builder) sampledGPUs(windowed bool) string {
 	if windowed {
 		cut := b.qualifyTable("job_gpus") + " WHERE " + stored + " AND " + deviceCut
 		holders += " UNION ALL SELECT DISTINCT " + owner + " FROM " + cut
-		where += "((uid, attempt) IN (SELECT uid, attempt FROM " + b.openRuns() + ") OR (uid, attempt, gpu_uuid) IN (SELECT uid, attempt, gpu_uuid FROM " + cut + "))" + b.sampledTimes()
+		where += "((uid, attempt) IN (SELECT uid, attempt FROM " + b.openRuns() +
+			") OR (uid, attempt, gpu_uuid) IN (SELECT uid, attempt, gpu_uuid FROM " + cut +
+			"))" + b.sampledTimes()
 	} else {
 		where += "(uid, attempt) IN (SELECT uid, attempt FROM " + b.openRuns() + ")"
 	}
 	return `(
     SELECT r.uid AS uid, r.restarts AS restarts, r.attempt AS attempt, r.job_id AS job_id,
       r.user AS user, r.account AS account, r.partition AS partition, r.qos AS qos,
-      s.node AS node, ` + fineInstant("s.first") + ` AS from, ` + fineInstant("s.until") + ` AS to, to AS end,
+      s.node AS node, ` + fineInstant("s.first") + ` AS from, ` + fineInstant("s.until") +
+		` AS to, to AS end,
       s.gpu_uuid AS gpu_uuid, s.gpu_index AS gpu_index, s.profile AS gpu_type, s.known_s > 0 AS measured,
       toInt64(s.absent_s * 1000000) AS no_process_us, toInt64(s.unused_s * 1000000) AS idle_us,
       toInt64((s.known_s - s.absent_s - s.unused_s) * 1000000) AS busy_us,
@@ -79,7 +83,8 @@ func (b *builder) sampledGPUs(windowed bool) string {
     FROM (
       SELECT uid, attempt, node, gpu_uuid, any(gpu_index) AS gpu_index, any(profile) AS profile,
         min(at) AS first, max(at + seconds) AS until, sumIf(seconds, ` + known + `) AS known_s,
-        sumIf(seconds, ` + absent + `) AS absent_s, sumIf(seconds, ` + unused + ` AND NOT ` + absent + `) AS unused_s,
+        sumIf(seconds, ` + absent + `) AS absent_s, sumIf(seconds, ` + unused + ` AND NOT ` +
+		absent + `) AS unused_s,
         sum(ifNull(` + utilisation + `, 0) * seconds) AS util_s,
         sum(ifNull(sm, 0) / 1000 * seconds) AS sm_s, sum(ifNull(tensor, 0) / 1000 * seconds) AS tensor_s,
         ifNull(max(memory_mib), 0) AS peak, sum(ifNull(memory_mib, 0) * seconds) AS mib_s,
@@ -100,13 +105,15 @@ func (b *builder) openNodes(windowed bool) string {
     SELECT r.uid AS uid, r.restarts AS restarts, r.attempt AS attempt, r.job_id AS job_id,
       r.user AS user, r.account AS account, r.partition AS partition, r.qos AS qos,
       r.node AS node, if(measured, ` + fineInstant("s.first") + `, assumeNotNull(r.start)) AS from,
-      if(measured, ` + fineInstant("s.until") + `, ` + microsToInstant(b.nowMicros()) + `) AS to, to AS end,
+      if(measured, ` + fineInstant("s.until") + `, ` + microsToInstant(b.nowMicros()) +
+		`) AS to, to AS end,
       toInt64(r.cpu) AS cpus, toInt64(r.mem) AS mem_mib, toInt64(r.gpu) AS gpus, toUInt32(0) AS tasks, false AS lost, s.known_s > 0 AS measured,
       toInt64(round(s.cpu_s * 1e6)) AS user_cpu_us, toInt64(0) AS system_cpu_us,
       if(measured, toNullable(toInt64(s.peak)), NULL) AS peak_rss, toInt64(s.mib_s) AS mem_mib_s,
       toInt64(0) AS read_bytes, toInt64(0) AS write_bytes, CAST(NULL AS Nullable(Int64)) AS energy_mj, toInt64(0) AS maj_faults
     FROM (
-      SELECT *, node, cpu, mem, gpu FROM ` + b.openRuns() + ` ARRAY JOIN held_nodes AS node, held_cpus AS cpu, held_mem_mib AS mem, held_gpus AS gpu
+      SELECT *, node, cpu, mem, gpu FROM ` + b.openRuns() +
+		` ARRAY JOIN held_nodes AS node, held_cpus AS cpu, held_mem_mib AS mem, held_gpus AS gpu
     ) AS r
     LEFT JOIN (
       SELECT uid, attempt, node, min(at) AS first, max(at + seconds) AS until, sum(seconds) AS known_s,
@@ -132,25 +139,21 @@ func (b *builder) openNodes(windowed bool) string {
 func (b *builder) deviceRows(columns, where string, windowed bool) string {
 	whole := ""
 	if windowed {
-		whole = " AND (" + deviceWithin + " OR (uid, attempt, gpu_uuid) NOT IN (SELECT uid, attempt, gpu_uuid FROM " + b.qualifyTable(
-			"gpu_samples",
-		) +
+		whole = " AND (" + deviceWithin +
+			" OR (uid, attempt, gpu_uuid) NOT IN (SELECT uid, attempt, gpu_uuid FROM " +
+			b.qualifyTable("gpu_samples") +
 			" WHERE " + readings + " AND uid != 0" + b.sampledTimes() + "))"
 	}
-	return "SELECT " + columns + "\n    FROM " + b.qualifyTable(
-		"job_gpus",
-	) + "\n    WHERE " + stored + where + whole +
-		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.sampledGPUs(
-		windowed,
-	) + "\n    WHERE true" + where
+	return "SELECT " + columns + "\n    FROM " + b.qualifyTable("job_gpus") + "\n    WHERE " +
+		stored + where + whole +
+		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.sampledGPUs(windowed) +
+		"\n    WHERE true" + where
 }
 
 // nodeRows is the same over job_nodes.
 func (b *builder) nodeRows(columns, where string, windowed bool) string {
-	return "SELECT " + columns + "\n    FROM " + b.qualifyTable(
-		"job_nodes",
-	) + "\n    WHERE " + stored + where +
-		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.openNodes(
-		windowed,
-	) + "\n    WHERE true" + where
+	return "SELECT " + columns + "\n    FROM " + b.qualifyTable("job_nodes") + "\n    WHERE " +
+		stored + where +
+		"\n    UNION ALL\n    SELECT " + columns + "\n    FROM " + b.openNodes(windowed) +
+		"\n    WHERE true" + where
 }

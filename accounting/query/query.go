@@ -162,12 +162,10 @@ func (b *builder) allRuns(columns, where string) string {
 	if where != "" {
 		where = " AND " + where
 	}
-	return "(\n  SELECT " + columns + "\n  FROM " + b.qualifyTable(
-		"jobs",
-	) + "\n  WHERE " + stored + where +
-		"\n  UNION ALL\n  SELECT " + columns + "\n  FROM " + b.qualifyTable(
-		"live",
-	) + " FINAL\n  WHERE " + open + where + "\n)"
+	return "(\n  SELECT " + columns + "\n  FROM " + b.qualifyTable("jobs") + "\n  WHERE " +
+		stored + where +
+		"\n  UNION ALL\n  SELECT " + columns + "\n  FROM " + b.qualifyTable("live") +
+		" FINAL\n  WHERE " + open + where + "\n)"
 }
 
 func (b *builder) buildQuery(sql string) Query { return Query{SQL: sql, Params: b.params} }

@@ -120,37 +120,19 @@ func (r *Report) Used(scope Scope, by ...Key) (Query, error) {
 	filters := r.filterClause(b)
 	var parts []string
 	if w.inner {
-		parts = append(
-			parts,
-			"SELECT "+keys+", toInt128("+rolledColumn(
-				r.TRES,
-			)+") AS part, toInt128(energy_mj) AS energy FROM "+b.qualifyTable(
-				"rollup_days",
-			)+
-				" WHERE "+b.rolledWithin(
-				"day",
-				"toDate(fromUnixTimestamp64Micro(%s, 'UTC'))",
-			)+filters,
-		)
+		parts = append(parts, "SELECT "+keys+", toInt128("+rolledColumn(r.TRES)+
+			") AS part, toInt128(energy_mj) AS energy FROM "+b.qualifyTable("rollup_days")+
+			" WHERE "+b.rolledWithin("day", "toDate(fromUnixTimestamp64Micro(%s, 'UTC'))")+filters)
 	}
 	for _, p := range w.rows {
-		parts = append(
-			parts,
-			"SELECT "+keys+", toInt128("+alloc+") * "+p.overlapMicros()+" AS part, "+p.energyWithin()+" AS energy FROM "+
-				b.pieceRuns(
-					p,
-					p.ranWithin()+filters,
-					keys+", "+alloc+", "+heldColumns+", energy_mj",
-				),
-		)
+		parts = append(parts, "SELECT "+keys+", toInt128("+alloc+") * "+p.overlapMicros()+
+			" AS part, "+p.energyWithin()+" AS energy FROM "+
+			b.pieceRuns(p, p.ranWithin()+filters, keys+", "+alloc+", "+heldColumns+", energy_mj"))
 	}
-	return b.buildQuery(
-		"SELECT " + keys + ", toString(sum(part)) AS used, toInt64(sum(energy)) AS energy_mj\nFROM (\n  " + strings.Join(
-			parts,
-			"\n  UNION ALL ",
-		) + "\n)" +
-			"\nGROUP BY " + keys + "\nORDER BY " + keys,
-	), nil
+	return b.buildQuery("SELECT " + keys +
+		", toString(sum(part)) AS used, toInt64(sum(energy)) AS energy_mj\nFROM (\n  " +
+		strings.Join(parts, "\n  UNION ALL ") + "\n)" +
+		"\nGROUP BY " + keys + "\nORDER BY " + keys), nil
 }
 
 // Sizes asks how much time runs of some sizes used, by some keys: these, the
@@ -178,82 +160,49 @@ func (r *Report) Sizes(scope Scope, groups []int64, by ...Key) (Query, error) {
 		if !w.left {
 			first = "if(day = toDate(fromUnixTimestamp64Micro({inner_from:Int64}, 'UTC')), began + carried, began)"
 		}
-		parts = append(
-			parts,
-			"SELECT "+keys+", toUInt32("+strings.ReplaceAll(
-				index,
-				"alloc_cpus",
-				"cpus",
-			)+") AS size, toInt128("+rolledColumn(
-				r.TRES,
-			)+") AS part, toInt64("+first+") AS n FROM "+
-				b.qualifyTable(
-					"rollup_days",
-				)+" WHERE "+b.rolledWithin(
-				"day",
-				"toDate(fromUnixTimestamp64Micro(%s, 'UTC'))",
-			)+filters,
-		)
+		parts = append(parts, "SELECT "+keys+", toUInt32("+
+			strings.ReplaceAll(index, "alloc_cpus", "cpus")+") AS size, toInt128("+
+			rolledColumn(r.TRES)+") AS part, toInt64("+first+") AS n FROM "+
+			b.qualifyTable("rollup_days")+" WHERE "+
+			b.rolledWithin("day", "toDate(fromUnixTimestamp64Micro(%s, 'UTC'))")+filters)
 	}
 	for _, p := range w.rows {
 		n := "1"
 		if p.later {
 			n = "ifNull(toUnixTimestamp64Micro(start) >= " + p.lo + ", false)"
 		}
-		parts = append(
-			parts,
-			"SELECT "+keys+", toUInt32("+index+") AS size, toInt128("+alloc+") * "+p.overlapMicros()+" AS part, toInt64("+n+") AS n FROM "+
-				b.pieceRuns(
-					p,
-					p.ranWithin()+filters,
-					keys+", alloc_cpus, "+alloc+", "+heldColumns,
-				),
-		)
+		parts = append(parts, "SELECT "+keys+", toUInt32("+index+") AS size, toInt128("+alloc+
+			") * "+p.overlapMicros()+" AS part, toInt64("+n+") AS n FROM "+
+			b.pieceRuns(p, p.ranWithin()+filters, keys+", alloc_cpus, "+alloc+", "+heldColumns))
 	}
-	return b.buildQuery(
-		"SELECT " + keys + ", size, toString(sum(part)) AS used, sum(n) AS jobs\nFROM (\n  " + strings.Join(
-			parts,
-			"\n  UNION ALL ",
-		) + "\n)" +
-			"\nGROUP BY " + keys + ", size\nORDER BY " + keys + ", size",
-	), nil
+	return b.buildQuery("SELECT " + keys +
+		", size, toString(sum(part)) AS used, sum(n) AS jobs\nFROM (\n  " +
+		strings.Join(parts, "\n  UNION ALL ") + "\n)" +
+		"\nGROUP BY " + keys + ", size\nORDER BY " + keys + ", size"), nil
 }
 
 // Tree asks for the associations as they are now: id, parent, account, user.
 func (r *Report) Tree(s Scope) Query {
 	b := newBuilder(s)
-	return b.buildQuery(
-		"SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name\nFROM " +
-			b.qualifyTable(
-				"associations",
-			) + "\nWHERE " + b.knownEvents() + "\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id",
-	)
+	return b.buildQuery("SELECT id, argMax(parent, seq) AS parent_id, argMax(account, seq) AS account_name, argMax(user, seq) AS user_name\nFROM " +
+		b.qualifyTable("associations") + "\nWHERE " + b.knownEvents() +
+		"\nGROUP BY id\nHAVING NOT argMax(removed, seq)\nORDER BY id")
 }
 
 // Reservations asks for everything that happened to reservations, in order: the event's instant
 // in microseconds, whether it ended one, and of it name, start, end (nanoseconds), TRES.
 func Reservations(scope Scope) Query {
 	b := newBuilder(scope)
-	of := func(name, typ string) string { return "JSONExtract" + typ + "(body, 'Reservation', '" + name + "')" }
-	return b.buildQuery(
-		"SELECT toUnixTimestamp64Micro(at) AS at_us, kind = 'ReservationRemoved' AS over, if(over, JSONExtractString(body, 'Name'), " + of(
-			"Name",
-			"String",
-		) + ") AS name, " +
-			of(
-				"Start",
-				"Int",
-			) + " AS start_ns, " + of(
-			"End",
-			"Int",
-		) + " AS end_ns, " + of(
-			"TRES",
-			"String",
-		) + " AS amounts\nFROM " + b.qualifyTable(
-			"events",
-		) + "\nWHERE " + stored +
-			" AND kind IN ('ReservationPut', 'ReservationRemoved')\nORDER BY seq",
-	)
+	of := func(name, typ string) string {
+		return "JSONExtract" + typ + "(body, 'Reservation', '" +
+			name + "')"
+	}
+	return b.buildQuery("SELECT toUnixTimestamp64Micro(at) AS at_us, kind = 'ReservationRemoved' AS over, if(over, JSONExtractString(body, 'Name'), " +
+		of("Name", "String") + ") AS name, " +
+		of("Start", "Int") + " AS start_ns, " + of("End", "Int") + " AS end_ns, " +
+		of("TRES", "String") + " AS amounts\nFROM " + b.qualifyTable("events") +
+		"\nWHERE " + stored +
+		" AND kind IN ('ReservationPut', 'ReservationRemoved')\nORDER BY seq")
 }
 
 // Fairshares asks how each user's association stood at the end of each day
@@ -271,17 +220,16 @@ func (r *Report) Fairshares(scope Scope) Query {
 			only += " AND " + f.column + " IN " + b.bindValue(f.name, "Array(String)", f.list)
 		}
 	}
-	return b.buildQuery(
-		"SELECT toString(toDate(at, 'UTC')) AS day, a.account AS account, a.user AS user, argMax(n.2, at) / 1e6 AS shares, argMax(n.3, at) / 1e6 AS used, argMax(n.4, at) / 1e6 AS factor\n" +
-			"FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', 'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.qualifyTable(
-			"events",
-		) +
-			" WHERE " + stored + " AND kind = 'SharesNoted' AND at >= " + windowFrom + " AND at < " + windowTo + ") AS s\n" +
-			"JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.qualifyTable(
-			"associations",
-		) + " WHERE " + b.knownEvents() + " GROUP BY id) AS a ON n.1 = a.id\n" +
-			"WHERE a.user != ''" + only + "\nGROUP BY day, n.1, account, user\nORDER BY account, user, n.1, day",
-	)
+	return b.buildQuery("SELECT toString(toDate(at, 'UTC')) AS day, a.account AS account, a.user AS user, argMax(n.2, at) / 1e6 AS shares, argMax(n.3, at) / 1e6 AS used, argMax(n.4, at) / 1e6 AS factor\n" +
+		"FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', 'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " +
+		b.qualifyTable("events") +
+		" WHERE " + stored + " AND kind = 'SharesNoted' AND at >= " + windowFrom + " AND at < " +
+		windowTo + ") AS s\n" +
+		"JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " +
+		b.qualifyTable("associations") + " WHERE " + b.knownEvents() +
+		" GROUP BY id) AS a ON n.1 = a.id\n" +
+		"WHERE a.user != ''" + only +
+		"\nGROUP BY day, n.1, account, user\nORDER BY account, user, n.1, day")
 }
 
 // InReservation asks how much the runs in a reservation used within the
@@ -293,16 +241,10 @@ func (r *Report) InReservation(scope Scope, name string) (Query, error) {
 	if err != nil {
 		return Query{}, err
 	}
-	return b.buildQuery(
-		"SELECT toString(sum(part))\nFROM " + b.allRuns(
-			"toInt128("+alloc+") * "+piece{
-				lo:  "{from:Int64}",
-				hi:  "{to:Int64}",
-				now: b.nowMicros(),
-			}.overlapMicros()+" AS part",
-			ran+" AND reservation = "+b.bindValue("reservation", "String", name),
-		),
-	), nil
+	return b.buildQuery("SELECT toString(sum(part))\nFROM " +
+		b.allRuns("toInt128("+alloc+") * "+
+			piece{lo: "{from:Int64}", hi: "{to:Int64}", now: b.nowMicros()}.overlapMicros()+
+			" AS part", ran+" AND reservation = "+b.bindValue("reservation", "String", name))), nil
 }
 
 // hour is a bucket in microseconds. Planned time is idle time while jobs
@@ -319,7 +261,8 @@ func (b *builder) nodeIntervals(columns, more string) string {
       leadInFrame(toUnixTimestamp64Micro(at), 1, {to:Int64}) OVER (PARTITION BY node ORDER BY at, seq ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) AS next_us
     FROM ` + b.qualifyTable("node_states") + `
     WHERE ` + stored + ` AND at < fromUnixTimestamp64Micro({to:Int64}, 'UTC')
-      AND at >= (SELECT max(at) FROM ` + b.qualifyTable("node_states") + ` WHERE ` + stored + ` AND restated AND at <= fromUnixTimestamp64Micro({from:Int64}, 'UTC'))` + more + `
+      AND at >= (SELECT max(at) FROM ` + b.qualifyTable("node_states") + ` WHERE ` + stored +
+		` AND restated AND at <= fromUnixTimestamp64Micro({from:Int64}, 'UTC'))` + more + `
   )
   WHERE next_us > at_us AND next_us > {from:Int64} AND class != 'gone'
 )`
@@ -331,10 +274,12 @@ func (r *Report) Kinds(scope Scope) Query {
 	b := newBuilder(scope)
 	r.bindWindow(b)
 	return b.buildQuery(
-		"SELECT DISTINCT arrayJoin(arrayConcat(mapKeys(tres), if(gpus > 0, ['gres/gpu'], []))) AS name FROM " + b.qualifyTable(
-			"node_states",
-		) +
-			" WHERE " + stored + " AND at < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND startsWith(name, 'gres/') ORDER BY name",
+		"SELECT DISTINCT arrayJoin(arrayConcat(mapKeys(tres), if(gpus > 0, ['gres/gpu'], []))) AS name FROM " +
+			b.qualifyTable(
+				"node_states",
+			) +
+			" WHERE " + stored +
+			" AND at < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND startsWith(name, 'gres/') ORDER BY name",
 	)
 }
 
@@ -390,52 +335,37 @@ func (r *Report) Utilization(scope Scope) (Query, error) {
 	w := r.cutWindow(b, hourUS)
 	var running, waiting []string
 	for _, p := range w.rows {
-		running = append(
-			running,
-			"SELECT toInt64("+alloc+") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), "+p.lo+") AS a, "+
-				"least("+heldUntil(
-				p.now,
-			)+", "+p.hi+") AS b FROM "+b.pieceRuns(
-				p,
-				"isNotNull(start) AND "+p.ranWithin(),
-				alloc+", "+heldColumns,
-			),
-		)
-		waiting = append(
-			waiting,
-			"SELECT toInt128("+req+") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), "+p.lo+") AS a, "+
-				"least(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), "+p.hi+")), "+p.hi+") AS b FROM "+
-				b.pieceRuns(
-					p,
-					"isNotNull(eligible) AND eligible < "+microsToInstant(
-						p.hi,
-					)+" AND (isNull(end) OR end > "+microsToInstant(
-						p.lo,
-					)+") AND (isNull(start) OR start > "+microsToInstant(
-						p.lo,
-					)+")",
-					req+", count, eligible, start, end",
-				),
-		)
+		running = append(running, "SELECT toInt64("+alloc+
+			") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), "+p.lo+
+			") AS a, "+
+			"least("+heldUntil(p.now)+", "+p.hi+") AS b FROM "+
+			b.pieceRuns(p, "isNotNull(start) AND "+p.ranWithin(), alloc+", "+heldColumns))
+		waiting = append(waiting, "SELECT toInt128("+req+
+			") * count AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(eligible)), "+
+			p.lo+") AS a, "+
+			"least(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), "+
+			p.hi+")), "+p.hi+") AS b FROM "+
+			b.pieceRuns(p, "isNotNull(eligible) AND eligible < "+microsToInstant(p.hi)+
+				" AND (isNull(end) OR end > "+microsToInstant(p.lo)+
+				") AND (isNull(start) OR start > "+microsToInstant(p.lo)+")",
+				req+", count, eligible, start, end"))
 	}
 	union := func(list []string) string { return "(" + strings.Join(list, " UNION ALL ") + ")" }
 	added := ""
 	if w.inner {
-		added = "\n    UNION ALL SELECT if(waiting, 'wait', 'alloc') AS kind, toUInt64(intDiv(toUnixTimestamp(at), 3600)) AS h, sum(toInt128(" + rolledColumn(
-			r.TRES,
-		) + ")) AS part FROM " +
-			b.qualifyTable(
-				"rollup_quarters",
-			) + " WHERE " + b.rolledWithin(
-			"at",
-			"toDateTime(fromUnixTimestamp64Micro(%s, 'UTC'))",
-		) + " GROUP BY kind, h"
+		added = "\n    UNION ALL SELECT if(waiting, 'wait', 'alloc') AS kind, toUInt64(intDiv(toUnixTimestamp(at), 3600)) AS h, sum(toInt128(" +
+			rolledColumn(r.TRES) + ")) AS part FROM " +
+			b.qualifyTable("rollup_quarters") + " WHERE " +
+			b.rolledWithin("at", "toDateTime(fromUnixTimestamp64Micro(%s, 'UTC'))") +
+			" GROUP BY kind, h"
 	}
 	// What jobs hold on a node that is out of service is allocated, not down.
 	held := `(
   SELECT d.class AS class, h.amount AS amount, greatest(h.a, d.a) AS a, least(h.b, d.b) AS b
   FROM (` + b.heldOn(r.heldAmount()) + `) AS h
-  INNER JOIN (SELECT node, class, a, b FROM ` + b.nodeIntervals("toInt64("+node+")", " AND "+b.outBeforeWindow()) + ` WHERE class != 'up') AS d ON h.node = d.node
+  INNER JOIN (SELECT node, class, a, b FROM ` +
+		b.nodeIntervals("toInt64("+node+")", " AND "+b.outBeforeWindow()) +
+		` WHERE class != 'up') AS d ON h.node = d.node
   WHERE h.a < d.b AND h.b > d.a
 )`
 	// Intervals that begin in one hour and end in another are put together
@@ -443,10 +373,13 @@ func (r *Report) Utilization(scope Scope) (Query, error) {
 	// each end of an interval the product fits in 64 bits.
 	split := func(kind, amount, from string) string {
 		return "SELECT kind, p.1 AS h, p.2 AS part FROM (" +
-			"SELECT " + kind + " AS kind, intDiv(a, " + hour + ") AS ha, intDiv(b - 1, " + hour + ") AS hb, sum(toInt128(" + amount + ")) AS amounts, " +
+			"SELECT " + kind + " AS kind, intDiv(a, " + hour + ") AS ha, intDiv(b - 1, " + hour +
+			") AS hb, sum(toInt128(" + amount + ")) AS amounts, " +
 			"sum(toInt128(" + amount + " * (least(b, (ha + 1) * " + hour + ") - a))) AS first, " +
-			"sum(toInt128(" + amount + " * (b - hb * " + hour + "))) AS last FROM " + from + " WHERE a < b GROUP BY kind, ha, hb" +
-			") ARRAY JOIN arrayMap(h -> (toUInt64(h), multiIf(h = ha, first, h = hb, last, amounts * toInt128(" + hour + "))), range(toUInt64(ha), toUInt64(hb) + 1)) AS p"
+			"sum(toInt128(" + amount + " * (b - hb * " + hour + "))) AS last FROM " + from +
+			" WHERE a < b GROUP BY kind, ha, hb" +
+			") ARRAY JOIN arrayMap(h -> (toUInt64(h), multiIf(h = ha, first, h = hb, last, amounts * toInt128(" +
+			hour + "))), range(toUInt64(ha), toUInt64(hb) + 1)) AS p"
 	}
 	return b.buildQuery(`SELECT
   toString(sum(allocated)) AS allocated_us, toString(sum(down)) AS down_us, toString(sum(planned_down)) AS planned_down_us,
@@ -489,25 +422,25 @@ func (r *Report) heldAmount() (stored, live string) {
 // heldOn is a query over what runs hold on nodes that were ever out of service
 // before the window's end, cut to the window: node, amount, a, b.
 func (b *builder) heldOn(kept, live string) string {
-	return "SELECT node, toInt64(" + kept + ") AS amount, greatest(toUnixTimestamp64Micro(from), {from:Int64}) AS a, " +
-		"least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " + b.qualifyTable(
-		"job_nodes",
-	) + " WHERE " + stored +
-		" AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to > fromUnixTimestamp64Micro({from:Int64}, 'UTC') AND " + b.outBeforeWindow() +
-		" UNION ALL SELECT node, toInt64(" + live + ") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, " +
+	return "SELECT node, toInt64(" + kept +
+		") AS amount, greatest(toUnixTimestamp64Micro(from), {from:Int64}) AS a, " +
+		"least(toUnixTimestamp64Micro(least(to, end)), {to:Int64}) AS b FROM " +
+		b.qualifyTable("job_nodes") + " WHERE " + stored +
+		" AND from < fromUnixTimestamp64Micro({to:Int64}, 'UTC') AND to > fromUnixTimestamp64Micro({from:Int64}, 'UTC') AND " +
+		b.outBeforeWindow() +
+		" UNION ALL SELECT node, toInt64(" + live +
+		") AS amount, greatest(toUnixTimestamp64Micro(assumeNotNull(start)), {from:Int64}) AS a, " +
 		"least(if(toUnixTimestamp64Micro(to) = 0, {to:Int64}, toUnixTimestamp64Micro(to)), ifNull(toUnixTimestamp64Micro(end), {to:Int64}), {to:Int64}) AS b FROM " +
-		b.qualifyTable(
-			"live",
-		) + " FINAL ARRAY JOIN held_nodes AS node, held_cpus AS held_cpu, held_mem_mib AS held_mem, held_gpus AS held_gpu, held_to AS to" +
+		b.qualifyTable("live") +
+		" FINAL ARRAY JOIN held_nodes AS node, held_cpus AS held_cpu, held_mem_mib AS held_mem, held_gpus AS held_gpu, held_to AS to" +
 		" WHERE " + open + " AND isNotNull(start)"
 }
 
 // outBeforeWindow is the condition that a node was out of service before the window's
 // end: few are, and only of these it matters when.
 func (b *builder) outBeforeWindow() string {
-	return "node IN (SELECT DISTINCT node FROM " + b.qualifyTable(
-		"node_states",
-	) + " WHERE " + stored + " AND class != 'up' AND at < " + windowTo + ")"
+	return "node IN (SELECT DISTINCT node FROM " + b.qualifyTable("node_states") + " WHERE " +
+		stored + " AND class != 'up' AND at < " + windowTo + ")"
 }
 
 // NodeEvents asks when nodes were not up: node, from, until (0 = still), state,

@@ -95,15 +95,8 @@ func (r *Report) cutWindow(b *builder, unit int64) pieces {
 	const covered = "end < " + until + " AND seq <= {rolled_seq:UInt64}"
 	out := pieces{
 		inner: true,
-		rows: []piece{
-			{
-				lo:   "{from:Int64}",
-				hi:   "{to:Int64}",
-				cond: "(end >= " + until + " OR seq > {rolled_seq:UInt64})",
-				live: true,
-				now:  now,
-			},
-		},
+		rows: []piece{{lo: "{from:Int64}", hi: "{to:Int64}", cond: "(end >= " +
+			until + " OR seq > {rolled_seq:UInt64})", live: true, now: now}},
 	}
 	if from < lo {
 		out.left = true
@@ -124,14 +117,9 @@ func (r *Report) cutWindow(b *builder, unit int64) pieces {
 // rolledWithin is the condition on rows of a rollup within the window; instant is
 // what its column makes of a number of microseconds.
 func (b *builder) rolledWithin(column, instant string) string {
-	return "ledger = {ledger:UUID} AND build <= {rolled_build:UInt32} AND " + column + " >= " + fmt.Sprintf(
-		instant,
-		"{inner_from:Int64}",
-	) +
-		" AND " + column + " < " + fmt.Sprintf(
-		instant,
-		"{inner_to:Int64}",
-	)
+	return "ledger = {ledger:UUID} AND build <= {rolled_build:UInt32} AND " + column + " >= " +
+		fmt.Sprintf(instant, "{inner_from:Int64}") +
+		" AND " + column + " < " + fmt.Sprintf(instant, "{inner_to:Int64}")
 }
 
 // microsToInstant is a number of microseconds as an instant.
@@ -140,13 +128,8 @@ func microsToInstant(us string) string { return "fromUnixTimestamp64Micro(" + us
 // ranWithin is the condition on runs that ran within a piece: one that began and
 // ended in one instant belongs where it began.
 func (p piece) ranWithin() string {
-	return "start < " + microsToInstant(
-		p.hi,
-	) + " AND (end > " + microsToInstant(
-		p.lo,
-	) + " OR isNull(end) OR start >= " + microsToInstant(
-		p.lo,
-	) + ")"
+	return "start < " + microsToInstant(p.hi) + " AND (end > " + microsToInstant(p.lo) +
+		" OR isNull(end) OR start >= " + microsToInstant(p.lo) + ")"
 }
 
 // ended is when a run that is over would have ended if it had never been
@@ -160,14 +143,14 @@ const heldColumns = "start, end, state, suspended_us, elapsed_us"
 // heldUntil is the same of any run, up to an instant in microseconds. Of one
 // that is suspended now elapsed_us is what it ran.
 func heldUntil(now string) string {
-	return "if(isNull(end) AND state = 'SUSPENDED', ifNull(toUnixTimestamp64Micro(start), 0) + elapsed_us, ifNull(toUnixTimestamp64Micro(end), " + now + ") - suspended_us)"
+	return "if(isNull(end) AND state = 'SUSPENDED', ifNull(toUnixTimestamp64Micro(start), 0) + elapsed_us, ifNull(toUnixTimestamp64Micro(end), " +
+		now + ") - suspended_us)"
 }
 
 // overlapMicros is the part of a run within the piece, in microseconds.
 func (p piece) overlapMicros() string {
-	return "greatest(0, least(" + heldUntil(
-		p.now,
-	) + ", " + p.hi + ") - greatest(ifNull(toUnixTimestamp64Micro(start), " + p.hi + "), " + p.lo + "))"
+	return "greatest(0, least(" + heldUntil(p.now) + ", " + p.hi +
+		") - greatest(ifNull(toUnixTimestamp64Micro(start), " + p.hi + "), " + p.lo + "))"
 }
 
 // energyWithin is what a run used within the piece, in millijoules: spread evenly
@@ -181,13 +164,11 @@ func (p piece) energyWithin() string {
 func energyBetween(from, to string) string {
 	const a = "ifNull(toUnixTimestamp64Micro(start), 0)"
 	until := func(t string) string {
-		return "least(toInt128(energy_mj), intDiv(toInt128(energy_mj) * greatest(0, " + t + " - " + a + "), if(elapsed_us > 0, elapsed_us, 1)))"
+		return "least(toInt128(energy_mj), intDiv(toInt128(energy_mj) * greatest(0, " + t +
+			" - " + a + "), if(elapsed_us > 0, elapsed_us, 1)))"
 	}
-	return "toInt128(if(ifNull(energy_mj, 0) = 0, 0, assumeNotNull(" + until(
-		to,
-	) + " - " + until(
-		from,
-	) + ")))"
+	return "toInt128(if(ifNull(energy_mj, 0) = 0, 0, assumeNotNull(" + until(to) + " - " +
+		until(from) + ")))"
 }
 
 // pieceRuns is a subquery over the runs of a piece. Columns are those that it is
@@ -200,15 +181,11 @@ func (b *builder) pieceRuns(p piece, where, columns string) string {
 	}
 	// No run that was over before the piece is in it. Said on its own, this lets
 	// the store leave out months; what where says of it is one of several ways.
-	sql := "(SELECT " + columns + " FROM " + b.qualifyTable(
-		"jobs",
-	) + " WHERE " + stored + " AND end >= " + microsToInstant(
-		p.lo,
-	) + " AND " + where + cond
+	sql := "(SELECT " + columns + " FROM " + b.qualifyTable("jobs") + " WHERE " + stored +
+		" AND end >= " + microsToInstant(p.lo) + " AND " + where + cond
 	if p.live {
-		sql += " UNION ALL SELECT " + columns + " FROM " + b.qualifyTable(
-			"live",
-		) + " FINAL WHERE " + open + " AND " + where
+		sql += " UNION ALL SELECT " + columns + " FROM " + b.qualifyTable("live") +
+			" FINAL WHERE " + open + " AND " + where
 	}
 	return sql + ")"
 }
@@ -240,34 +217,18 @@ func (u RollUp) begin(scope Scope) (b *builder, where string) {
 	b.bindValue("build", "UInt32", u.Build)
 	b.bindValue("cluster", "String", u.Cluster)
 	from, until := b.bindValue("first", "Int64", u.From), b.bindValue("until", "Int64", u.Until)
-	return b, stored + " AND ((end >= " + microsToInstant(
-		from,
-	) + " AND end < " + microsToInstant(
-		until,
-	) + ") OR (end < " + microsToInstant(
-		from,
-	) + " AND seq > " + b.bindValue(
-		"before",
-		"UInt64",
-		u.Seq,
-	) + "))"
+	return b, stored + " AND ((end >= " + microsToInstant(from) + " AND end < " +
+		microsToInstant(until) + ") OR (end < " + microsToInstant(from) + " AND seq > " +
+		b.bindValue("before", "UInt64", u.Seq) + "))"
 }
 
 // Days adds up what runs held, by UTC day and who held it.
 func (u RollUp) Days(s Scope) Query {
 	b, where := u.begin(s)
-	return b.buildQuery(
-		"INSERT INTO " + b.qualifyTable(
-			"rollup_days",
-		) + " (ledger, cluster, build, " + strings.Join(
-			RolledDayColumns(),
-			", ",
-		) + ")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
-			b.splitIntoDays(
-				b.qualifyTable("jobs")+" WHERE "+where,
-				ended,
-			) + ")",
-	)
+	return b.buildQuery("INSERT INTO " + b.qualifyTable("rollup_days") +
+		" (ledger, cluster, build, " + strings.Join(RolledDayColumns(), ", ") +
+		")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
+		b.splitIntoDays(b.qualifyTable("jobs")+" WHERE "+where, ended) + ")")
 }
 
 // RolledDayColumns are the columns of rollup_days, but those that say whose
@@ -302,30 +263,25 @@ func (b *builder) splitIntoDays(from, last string) string {
 	for _, c := range rolledAmounts() {
 		sums += ", sum(toInt128(" + c[0] + ") * " + held + ") AS " + c[1]
 	}
-	return "SELECT toDate(d) AS day, account, user, partition, qos, wckey, alloc_cpus AS cpus, toUInt64(countIf(a >= d * " + day + ")) AS began, toUInt64(countIf(a < d * " + day + ")) AS carried" + sums +
-		", toInt64(sum(" + energyBetween(
-		"x",
-		"y",
-	) + ")) AS energy_mj FROM (SELECT account, user, partition, qos, wckey, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, energy_mj, elapsed_us, start, " +
-		a + " AS a, " + last + " AS z, arrayJoin(range(toUInt16(intDiv(a, " + day + ")), toUInt16(intDiv(greatest(z - 1, a), " + day + ") + 1))) AS d, greatest(a, d * " + day + ") AS x, least(z, (d + 1) * " + day + ") AS y FROM " + from + " AND isNotNull(start)) GROUP BY day, account, user, partition, qos, wckey, cpus"
+	return "SELECT toDate(d) AS day, account, user, partition, qos, wckey, alloc_cpus AS cpus, toUInt64(countIf(a >= d * " +
+		day + ")) AS began, toUInt64(countIf(a < d * " + day + ")) AS carried" + sums +
+		", toInt64(sum(" + energyBetween("x", "y") +
+		")) AS energy_mj FROM (SELECT account, user, partition, qos, wckey, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, energy_mj, elapsed_us, start, " +
+		a + " AS a, " + last + " AS z, arrayJoin(range(toUInt16(intDiv(a, " + day +
+		")), toUInt16(intDiv(greatest(z - 1, a), " + day +
+		") + 1))) AS d, greatest(a, d * " + day + ") AS x, least(z, (d + 1) * " + day +
+		") AS y FROM " + from +
+		" AND isNotNull(start)) GROUP BY day, account, user, partition, qos, wckey, cpus"
 }
 
 // Quarters adds up what runs held and what they waited for, by quarter of an
 // hour.
 func (u RollUp) Quarters(s Scope) Query {
 	b, where := u.begin(s)
-	return b.buildQuery(
-		"INSERT INTO " + b.qualifyTable(
-			"rollup_quarters",
-		) + " (ledger, cluster, build, " + strings.Join(
-			RolledQuarterColumns(),
-			", ",
-		) + ")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
-			b.splitIntoQuarters(
-				b.qualifyTable("jobs")+" WHERE "+where,
-				ended,
-			) + ")",
-	)
+	return b.buildQuery("INSERT INTO " + b.qualifyTable("rollup_quarters") +
+		" (ledger, cluster, build, " + strings.Join(RolledQuarterColumns(), ", ") +
+		")\nSELECT {ledger:UUID}, {cluster:String}, {build:UInt32}, * FROM (" +
+		b.splitIntoQuarters(b.qualifyTable("jobs")+" WHERE "+where, ended) + ")")
 }
 
 // RolledQuarterColumns are the columns of rollup_quarters, but those that say
@@ -355,20 +311,23 @@ func (b *builder) splitIntoQuarters(from, last string) string {
 	const key = "account, partition, qos, waiting"
 	columns := RolledQuarterColumns()[5:]
 	half := func(waiting, prefix, times, a, z, cond string) string {
-		sql := "SELECT account, partition, qos, " + waiting + " AS waiting, " + a + " AS a, " + z + " AS z"
+		sql := "SELECT account, partition, qos, " + waiting + " AS waiting, " + a + " AS a, " +
+			z + " AS z"
 		for i, amount := range [...]string{"cpus", "mem_mib", "nodes", "gpus", "billing"} {
 			sql += fmt.Sprintf(", toInt128(%s%s)%s AS v%d", prefix, amount, times, i)
 		}
 		return sql + " FROM " + from + " AND " + cond
 	}
-	all := "(" + half(
-		"false",
-		"alloc_",
-		"",
-		"toUnixTimestamp64Micro(assumeNotNull(start))",
-		last,
-		"isNotNull(start)",
-	) + " UNION ALL " +
+	all := "(" +
+		half(
+			"false",
+			"alloc_",
+			"",
+			"toUnixTimestamp64Micro(assumeNotNull(start))",
+			last,
+			"isNotNull(start)",
+		) +
+		" UNION ALL " +
 		half(
 			"true",
 			"req_",
@@ -376,9 +335,12 @@ func (b *builder) splitIntoQuarters(from, last string) string {
 			"toUnixTimestamp64Micro(assumeNotNull(eligible))",
 			"ifNull(toUnixTimestamp64Micro(start), "+last+")",
 			"isNotNull(eligible)",
-		) + ")"
-	const until = "OVER (PARTITION BY " + key + " ORDER BY q ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-	const beyond = "OVER (PARTITION BY " + key + " ORDER BY q ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
+		) +
+		")"
+	const until = "OVER (PARTITION BY " + key +
+		" ORDER BY q ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+	const beyond = "OVER (PARTITION BY " + key +
+		" ORDER BY q ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)"
 	var sums, level, amounts string
 	for i, c := range columns {
 		sums += fmt.Sprintf(", sum(v%[1]d * e.2) AS d%[1]d, sum(v%[1]d * e.3) AS part%[1]d", i)
@@ -390,23 +352,24 @@ func (b *builder) splitIntoQuarters(from, last string) string {
 			c,
 		)
 	}
-	ends := "(SELECT " + key + ", e.1 AS q, sum(e.2) AS dn" + sums + " FROM (SELECT *, intDiv(a, " + quarter + ") AS qa, intDiv(z - 1, " + quarter + ") AS qb FROM " + all + " WHERE a < z) " +
-		"ARRAY JOIN [(qa, toInt8(1), qa * " + quarter + " - a), (qb, toInt8(-1), z - qb * " + quarter + ")] AS e GROUP BY " + key + ", q)"
-	levels := "(SELECT " + key + ", q, leadInFrame(q) " + beyond + " AS next, sum(dn) " + until + " AS n" + level + " FROM " + ends + ")"
-	return "SELECT toDateTime(at_q * 900, 'UTC') AS at, " + key + amounts + " FROM " + levels + " ARRAY JOIN range(toUInt64(q), if(n > 0, toUInt64(next), toUInt64(q) + 1)) AS at_q"
+	ends := "(SELECT " + key + ", e.1 AS q, sum(e.2) AS dn" + sums +
+		" FROM (SELECT *, intDiv(a, " + quarter + ") AS qa, intDiv(z - 1, " + quarter +
+		") AS qb FROM " + all + " WHERE a < z) " +
+		"ARRAY JOIN [(qa, toInt8(1), qa * " + quarter + " - a), (qb, toInt8(-1), z - qb * " +
+		quarter + ")] AS e GROUP BY " + key + ", q)"
+	levels := "(SELECT " + key + ", q, leadInFrame(q) " + beyond + " AS next, sum(dn) " + until +
+		" AS n" + level + " FROM " + ends + ")"
+	return "SELECT toDateTime(at_q * 900, 'UTC') AS at, " + key + amounts + " FROM " + levels +
+		" ARRAY JOIN range(toUInt64(q), if(n > 0, toUInt64(next), toUInt64(q) + 1)) AS at_q"
 }
 
 // notRolled is the condition on runs that are over which the rollups do not
 // have; without builds that is all of them.
 func (b *builder) notRolled() string {
 	b.bindOnce("rolled_build", "UInt32", b.scope.Rolled.Build)
-	return "(end >= " + microsToInstant(
-		b.bindOnce("rolled_until", "Int64", b.scope.Rolled.Until),
-	) + " OR seq > " + b.bindOnce(
-		"rolled_seq",
-		"UInt64",
-		b.scope.Rolled.Seq,
-	) + ")"
+	return "(end >= " +
+		microsToInstant(b.bindOnce("rolled_until", "Int64", b.scope.Rolled.Until)) +
+		" OR seq > " + b.bindOnce("rolled_seq", "UInt64", b.scope.Rolled.Seq) + ")"
 }
 
 // bindOnce binds a parameter that several parts of a question use.
@@ -433,17 +396,12 @@ func (b *builder) upToNow(
 	list := strings.Join(columns, ", ")
 	rest := b.notRolled()
 	now := b.nowMicros()
-	return "  SELECT " + list + "\n  FROM " + b.qualifyTable(
-		table,
-	) + "\n  WHERE ledger = {ledger:UUID} AND build <= {rolled_build:UInt32}" + who +
-		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(
-		b.qualifyTable("jobs")+" WHERE "+stored+" AND "+rest+who,
-		ended,
-	) + ")" +
-		"\n  UNION ALL\n  SELECT " + list + " FROM (" + add(
-		b.qualifyTable("live")+" FINAL WHERE "+open+who,
-		heldUntil(now),
-	) + ")"
+	return "  SELECT " + list + "\n  FROM " + b.qualifyTable(table) +
+		"\n  WHERE ledger = {ledger:UUID} AND build <= {rolled_build:UInt32}" + who +
+		"\n  UNION ALL\n  SELECT " + list + " FROM (" +
+		add(b.qualifyTable("jobs")+" WHERE "+stored+" AND "+rest+who, ended) + ")" +
+		"\n  UNION ALL\n  SELECT " + list + " FROM (" +
+		add(b.qualifyTable("live")+" FINAL WHERE "+open+who, heldUntil(now)) + ")"
 }
 
 // RolledCheck asks for what the rollups have and what the runs give that they
@@ -453,16 +411,10 @@ func RolledCheck(scope Scope) Query {
 	b := newBuilder(scope)
 	b.params = slices.DeleteFunc(b.params, func(p Param) bool { return p.Name == "gen" })
 	until := microsToInstant(b.bindValue("rolled_until", "Int64", scope.Rolled.Until))
-	covered := stored + " AND end < " + until + " AND seq <= " + b.bindValue(
-		"rolled_seq",
-		"UInt64",
-		scope.Rolled.Seq,
-	)
-	build := "ledger = {ledger:UUID} AND build <= " + b.bindValue(
-		"rolled_build",
-		"UInt32",
-		scope.Rolled.Build,
-	)
+	covered := stored + " AND end < " + until + " AND seq <= " +
+		b.bindValue("rolled_seq", "UInt64", scope.Rolled.Seq)
+	build := "ledger = {ledger:UUID} AND build <= " +
+		b.bindValue("rolled_build", "UInt32", scope.Rolled.Build)
 	sum := func(sql string) string { return "toString(sum(" + sql + "))" }
 	var days, quarters []string
 	for _, c := range rolledAmounts() {
@@ -476,22 +428,10 @@ func RolledCheck(scope Scope) Query {
 	)
 	runs := rolledSums()
 	list := func(l []string) string { return "[" + strings.Join(l, ", ") + "]" }
-	return b.buildQuery(
-		"SELECT (SELECT " + list(
-			days,
-		) + " FROM " + b.qualifyTable(
-			"rollup_days",
-		) + " WHERE " + build + "), (SELECT " + list(
-			quarters,
-		) + " FROM " + b.qualifyTable(
-			"rollup_quarters",
-		) + " WHERE " + build +
-			"), (SELECT " + list(
-			runs,
-		) + " FROM " + b.qualifyTable(
-			"jobs",
-		) + " WHERE " + covered + ")",
-	)
+	return b.buildQuery("SELECT (SELECT " + list(days) + " FROM " +
+		b.qualifyTable("rollup_days") + " WHERE " + build + "), (SELECT " + list(quarters) +
+		" FROM " + b.qualifyTable("rollup_quarters") + " WHERE " + build +
+		"), (SELECT " + list(runs) + " FROM " + b.qualifyTable("jobs") + " WHERE " + covered + ")")
 }
 
 // rolledSums are the sums over runs that the rollups have too.
@@ -505,6 +445,7 @@ func rolledSums() []string {
 	return append(
 		out,
 		"toString(sum(toInt128(req_cpus) * toInt128("+waited+")))",
-		"toString(sum(toInt128(req_gpus) * toInt128("+waited+")))",
+		"toString(sum(toInt128(req_gpus) * toInt128("+
+			waited+")))",
 	)
 }

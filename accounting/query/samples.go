@@ -13,25 +13,12 @@ const readings = "ledger = {ledger:UUID}"
 // theSamples is the condition on the samples of one start of a job, from the
 // second in which it began to that in which it ended.
 func (b *builder) theSamples(uid uint64, attempt uint32, from, to spec.Instant) string {
-	return readings + " AND uid = " + b.bindValue(
-		"uid",
-		"UInt64",
-		uid,
-	) + " AND attempt = " + b.bindValue(
-		"attempt",
-		"UInt32",
-		attempt,
-	) +
-		" AND at >= fromUnixTimestamp(" + b.bindValue(
-		"from",
-		"Int64",
-		int64(from)/int64(spec.Second),
-	) + ") AND at <= fromUnixTimestamp(" +
-		b.bindValue(
-			"to",
-			"Int64",
-			int64(to)/int64(spec.Second),
-		) + ")"
+	return readings + " AND uid = " + b.bindValue("uid", "UInt64", uid) + " AND attempt = " +
+		b.bindValue("attempt", "UInt32", attempt) +
+		" AND at >= fromUnixTimestamp(" +
+		b.bindValue("from", "Int64", int64(from)/int64(spec.Second)) +
+		") AND at <= fromUnixTimestamp(" +
+		b.bindValue("to", "Int64", int64(to)/int64(spec.Second)) + ")"
 }
 
 // SampleSpan asks between which times a job's GPUs were sampled, and how often:
@@ -47,17 +34,9 @@ func UsageSpan(s Scope, uid uint64, attempt uint32, from, to spec.Instant) Query
 
 func sampleSpan(s Scope, table string, uid uint64, attempt uint32, from, to spec.Instant) Query {
 	b := newBuilder(s)
-	return b.buildQuery(
-		"SELECT count(), toInt64(toUnixTimestamp(min(at))), toInt64(toUnixTimestamp(max(at))), toInt64(max(seconds))\nFROM " + b.qualifyTable(
-			table,
-		) +
-			"\nWHERE " + b.theSamples(
-			uid,
-			attempt,
-			from,
-			to,
-		),
-	)
+	return b.buildQuery("SELECT count(), toInt64(toUnixTimestamp(min(at))), toInt64(toUnixTimestamp(max(at))), toInt64(max(seconds))\nFROM " +
+		b.qualifyTable(table) +
+		"\nWHERE " + b.theSamples(uid, attempt, from, to))
 }
 
 // UsageHistory asks what a job used on each node in each stretch of some
@@ -78,10 +57,13 @@ func UsageHistory(
 				"step",
 				"Int64",
 				seconds,
-			) + ")) AS slot, count() AS n, avg(cpu) AS cpus, max(rss_kib) AS rss\n  FROM " + b.qualifyTable(
-			"usage_samples",
-		) +
-			"\n  WHERE " + where + "\n  GROUP BY node, step, slot)\nGROUP BY node, slot\nORDER BY node, slot",
+			) +
+			")) AS slot, count() AS n, avg(cpu) AS cpus, max(rss_kib) AS rss\n  FROM " +
+			b.qualifyTable(
+				"usage_samples",
+			) +
+			"\n  WHERE " + where +
+			"\n  GROUP BY node, step, slot)\nGROUP BY node, slot\nORDER BY node, slot",
 	)
 }
 
@@ -89,27 +71,16 @@ func UsageHistory(
 // since an instant: node, gpu_index, gpu_uuid, profile, slot, samples, util,
 // sm, tensor, memory_mib, power_w, temp_c, occupied; the last seven are NULL
 // where nothing was measured.
-func GPUHistory(
-	scope Scope,
-	uid uint64,
-	attempt uint32,
-	from, to spec.Instant,
-	seconds int64,
-) Query {
+func GPUHistory(scope Scope, uid uint64, attempt uint32, from, to spec.Instant, seconds int64) Query {
 	b := newBuilder(scope)
 	where := b.theSamples(uid, attempt, from, to)
-	return b.buildQuery(
-		"SELECT node, gpu_index, gpu_uuid, profile, toUInt32(intDiv(toInt64(toUnixTimestamp(at)) - {from:Int64}, " + b.bindValue(
-			"step",
-			"Int64",
-			seconds,
-		) + ")) AS slot, count(),\n" +
-			"  avg(util), avg(sm) / 1000, avg(tensor) / 1000, toFloat64(max(memory_mib)), avg(power_w), toFloat64(max(temp_c)),\n" +
-			"  countIf(processes > 0) / nullIf(countIf(isNotNull(processes)), 0)\nFROM " + b.qualifyTable(
-			"gpu_samples",
-		) +
-			"\nWHERE " + where + "\nGROUP BY node, gpu_index, gpu_uuid, profile, slot\nORDER BY node, gpu_index, gpu_uuid, slot",
-	)
+	return b.buildQuery("SELECT node, gpu_index, gpu_uuid, profile, toUInt32(intDiv(toInt64(toUnixTimestamp(at)) - {from:Int64}, " +
+		b.bindValue("step", "Int64", seconds) + ")) AS slot, count(),\n" +
+		"  avg(util), avg(sm) / 1000, avg(tensor) / 1000, toFloat64(max(memory_mib)), avg(power_w), toFloat64(max(temp_c)),\n" +
+		"  countIf(processes > 0) / nullIf(countIf(isNotNull(processes)), 0)\nFROM " +
+		b.qualifyTable("gpu_samples") +
+		"\nWHERE " + where +
+		"\nGROUP BY node, gpu_index, gpu_uuid, profile, slot\nORDER BY node, gpu_index, gpu_uuid, slot")
 }
 
 // Idle asks who held GPUs longest without using them in the window: user,
@@ -121,10 +92,12 @@ func (r *Report) Idle(scope Scope, limit int) Query {
 	r.bindWindow(b)
 	// The column share of job_gpus is the part of the device that the run had,
 	// which is in the times already.
-	columns := "user, (no_process_us + idle_us) / 1e6 AS idle, no_process_us / 1e6 AS absent, (no_process_us + idle_us + busy_us) / 1e6 AS held, " + share
+	columns := "user, (no_process_us + idle_us) / 1e6 AS idle, no_process_us / 1e6 AS absent, (no_process_us + idle_us + busy_us) / 1e6 AS held, " +
+		share
 	rows := b.deviceRows(columns, " AND measured"+shareWithin+r.filterClause(b), true)
 	return b.buildQuery(
-		"SELECT toString(user) AS who, sum(idle * share) AS idle_s, sum(absent * share) AS no_process_s, sum(held * share) AS held_s\nFROM (\n    " + rows +
+		"SELECT toString(user) AS who, sum(idle * share) AS idle_s, sum(absent * share) AS no_process_s, sum(held * share) AS held_s\nFROM (\n    " +
+			rows +
 			fmt.Sprintf(
 				"\n)\nGROUP BY who\nHAVING idle_s > 0\nORDER BY idle_s DESC, who\nLIMIT %d",
 				limit,

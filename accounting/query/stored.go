@@ -161,13 +161,8 @@ func (v Stored) SQL(database string, rates *kpi.Rates) string {
 		}
 	}
 	rows = strings.NewReplacer(known...).Replace(rows)
-	return "WITH " + strings.Join(
-		with,
-		", ",
-	) + "\nSELECT " + strings.Join(
-		names,
-		", ",
-	) + "\nFROM " + rows
+	return "WITH " + strings.Join(with, ", ") + "\nSELECT " + strings.Join(names, ", ") +
+		"\nFROM " + rows
 }
 
 // positionOfCluster asks which ledger a cluster's is, how far the store has it,
@@ -177,20 +172,12 @@ func (v Stored) SQL(database string, rates *kpi.Rates) string {
 func (b *builder) positionOfCluster() string {
 	var of []string
 	for _, table := range [...]string{"associations", "live", "rollup_days"} {
-		of = append(
-			of,
-			"SELECT DISTINCT ledger FROM "+b.qualifyTable(
-				table,
-			)+" WHERE cluster = {cluster:String}",
-		)
+		of = append(of, "SELECT DISTINCT ledger FROM "+b.qualifyTable(table)+
+			" WHERE cluster = {cluster:String}")
 	}
-	return "SELECT (argMax(ledger, written), argMax(last, written), argMax(gen, written), toUnixTimestamp64Micro(argMax(at, written))) FROM " + b.qualifyTable(
-		"ingest",
-	) +
-		" FINAL WHERE phase = 'done' AND ledger IN (" + strings.Join(
-		of,
-		" UNION ALL ",
-	) + ")"
+	return "SELECT (argMax(ledger, written), argMax(last, written), argMax(gen, written), toUnixTimestamp64Micro(argMax(at, written))) FROM " +
+		b.qualifyTable("ingest") +
+		" FINAL WHERE phase = 'done' AND ledger IN (" + strings.Join(of, " UNION ALL ") + ")"
 }
 
 // storedRun are the columns that are the same for a run that is over and for one
@@ -203,12 +190,11 @@ const storedRun = "uid, restarts, attempt, job_id, array_job_id, array_task, nam
 func (b *builder) storedRuns() string {
 	const more = "greatest(assumeNotNull(toUnixTimestamp64Micro(start)), {from:Int64}) AS held_from_us"
 	rows := b.kpiRuns(&Report{}, nil, storedRun, more)
-	return "(SELECT *, over_at AS end, ran_us AS elapsed_us, toInt64(round(assumeNotNull(overlap_s) * 1e6)) AS held_us, if(held_us > 0, " + microsToInstant(
-		"held_from_us",
-	) + ", NULL) AS held_from, " +
-		"if(held_us > 0, " + microsToInstant(
-		"held_from_us + held_us",
-	) + ", NULL) AS held_until, assumeNotNull(alloc_cpus * overlap_s * 1e6 * active) AS cpu_held_us, alloc_gpus * held_us AS gpu_held_us FROM " + rows + ")"
+	return "(SELECT *, over_at AS end, ran_us AS elapsed_us, toInt64(round(assumeNotNull(overlap_s) * 1e6)) AS held_us, if(held_us > 0, " +
+		microsToInstant("held_from_us") + ", NULL) AS held_from, " +
+		"if(held_us > 0, " + microsToInstant("held_from_us + held_us") +
+		", NULL) AS held_until, assumeNotNull(alloc_cpus * overlap_s * 1e6 * active) AS cpu_held_us, alloc_gpus * held_us AS gpu_held_us FROM " +
+		rows + ")"
 }
 
 // storedOf are the columns that say whose a row of a node or a device is.
@@ -227,14 +213,13 @@ func storedUse(share, seconds string) string {
 	}
 	return used + ", if(measured, cpus * " + seconds + ", NULL) AS cpu_held_s, " +
 		"if(" + peak + ", mem_mib * 1048576 * " + seconds + ", NULL) AS mem_held_byte_s, " +
-		"if(" + peak + ", greatest(mem_mib * 1048576 - assumeNotNull(peak_rss), 0) * " + seconds + ", NULL) AS mem_wasted_byte_s, energy_mj / 1000 * " + share + " AS energy_j"
+		"if(" + peak + ", greatest(mem_mib * 1048576 - assumeNotNull(peak_rss), 0) * " + seconds +
+		", NULL) AS mem_wasted_byte_s, energy_mj / 1000 * " + share + " AS energy_j"
 }
 
 func (b *builder) storedNodes() string {
-	columns := storedOf + ", cpus, gpus, mem_mib, lost, peak_rss, " + storedPart() + ", overlap_s AS held_s, " + storedUse(
-		"part",
-		"overlap_s",
-	)
+	columns := storedOf + ", cpus, gpus, mem_mib, lost, peak_rss, " + storedPart() +
+		", overlap_s AS held_s, " + storedUse("part", "overlap_s")
 	return "(\n    " + b.nodeRows(columns, shareWithin, true) + "\n  )"
 }
 
@@ -247,17 +232,15 @@ func deviceUse(share string) string {
 			fmt.Sprintf("if(measured, %[1]s_us / 1e6 * %[2]s, NULL) AS %[1]s_s", c, share),
 		)
 	}
-	return strings.Join(
-		out,
-		", ",
-	) + ", if(measured, energy_mj / 1000 * " + share + ", NULL) AS energy_j, xids, peak_mem"
+	return strings.Join(out, ", ") + ", if(measured, energy_mj / 1000 * " + share +
+		", NULL) AS energy_j, xids, peak_mem"
 }
 
 func (b *builder) storedGPUs() string {
-	columns := storedOf + ", gpu_uuid, gpu_index, gpu_type, " + storedPart() + ", if(measured, overlap_s, NULL) AS held_s, " +
-		"if(measured AND NOT (sm_us = 0 AND util_us > 0), sm_us / 1e6 * part, NULL) AS sm_s, " + deviceUse(
-		"part",
-	)
+	columns := storedOf + ", gpu_uuid, gpu_index, gpu_type, " + storedPart() +
+		", if(measured, overlap_s, NULL) AS held_s, " +
+		"if(measured AND NOT (sm_us = 0 AND util_us > 0), sm_us / 1e6 * part, NULL) AS sm_s, " +
+		deviceUse("part")
 	return "(\n    " + b.deviceRows(columns, shareWithin, true) + "\n  )"
 }
 
@@ -273,41 +256,29 @@ const (
 func (b *builder) storedGPUsNow() string {
 	const since = "toDateTime(intDiv({now_us:Int64}, 1000000) - %d, 'UTC')"
 	read := func(seconds int) string {
-		return b.qualifyTable(
-			"gpu_samples",
-		) + " WHERE " + readings + " AND at >= " + fmt.Sprintf(
-			since,
-			seconds,
-		)
+		return b.qualifyTable("gpu_samples") + " WHERE " + readings + " AND at >= " +
+			fmt.Sprintf(since, seconds)
 	}
 	// A node's state is said again at each midnight.
 	nodes := "(SELECT node, argMax(toString(class), (at, seq)) AS class, argMax(toString(state), (at, seq)) AS node_state, argMax(toString(reason), (at, seq)) AS node_reason FROM " +
-		b.qualifyTable(
-			"node_states",
-		) + " WHERE " + stored + " AND at >= " + fmt.Sprintf(
-		since,
-		2*knownFor,
-	) + " GROUP BY node)"
+		b.qualifyTable("node_states") + " WHERE " + stored + " AND at >= " +
+		fmt.Sprintf(since, 2*knownFor) + " GROUP BY node)"
 	const newest = "argMax(user, last) AS user, argMax(account, last) AS account, argMax(partition, last) AS partition, argMax(job_id, last) AS job_id, " +
 		"argMax(holder, last) AS holder, argMax(worked, last) AS worked, argMax(running, last) AS running, argMax(percent, last) AS util, max(last) AS read"
 	held := "(SELECT node, gpu_uuid, uid AS holder, max(at) AS last, argMax(gpu_samples.user, gpu_samples.at) AS user, argMax(gpu_samples.account, gpu_samples.at) AS account, " +
 		"argMax(gpu_samples.partition, gpu_samples.at) AS partition, argMax(gpu_samples.job_id, gpu_samples.at) AS job_id, argMax(tuple(ifNull(util, engine / 10)), gpu_samples.at).1 AS percent, " +
-		"max(ifNull(ifNull(util, engine), 1)) > 0 AS worked, argMax(ifNull(processes, 0), gpu_samples.at) > 0 AS running FROM " + read(
-		idleFor,
-	) + " GROUP BY node, gpu_uuid, uid)"
+		"max(ifNull(ifNull(util, engine), 1)) > 0 AS worked, argMax(ifNull(processes, 0), gpu_samples.at) > 0 AS running FROM " +
+		read(idleFor) + " GROUP BY node, gpu_uuid, uid)"
 	return "(\n  SELECT k.node AS node, k.gpu_uuid AS gpu_uuid, k.gpu_index AS gpu_index, k.profile AS profile, s.user AS user, s.account AS account, s.partition AS partition, " +
 		"if(state IN ('lost', 'down', 'off'), 0, s.job_id) AS job_id, s.util AS util, k.seen AS at, n.node_state AS node_state, n.node_reason AS node_reason,\n" +
-		"    s.read >= " + fmt.Sprintf(
-		since,
-		freshFor,
-	) + " AS fresh,\n" +
+		"    s.read >= " + fmt.Sprintf(since, freshFor) + " AS fresh,\n" +
 		"    multiIf(n.class = 'planned', 'off', NOT fresh AND n.class = 'up', 'lost', NOT fresh, 'down', s.holder != 0 AND NOT s.worked, 'idle', s.holder != 0, 'busy',\n" +
 		"      s.running, 'shared', n.class != 'up', 'drained', 'free') AS state\n" +
-		"  FROM (SELECT node, gpu_uuid, argMax(gpu_samples.gpu_index, gpu_samples.at) AS gpu_index, argMax(toString(gpu_samples.profile), gpu_samples.at) AS profile, max(gpu_samples.at) AS seen FROM " + read(
-		knownFor,
-	) + " GROUP BY node, gpu_uuid) AS k\n" +
+		"  FROM (SELECT node, gpu_uuid, argMax(gpu_samples.gpu_index, gpu_samples.at) AS gpu_index, argMax(toString(gpu_samples.profile), gpu_samples.at) AS profile, max(gpu_samples.at) AS seen FROM " +
+		read(knownFor) + " GROUP BY node, gpu_uuid) AS k\n" +
 		"  INNER JOIN " + nodes + " AS n ON k.node = n.node\n" +
-		"  LEFT JOIN (SELECT node, gpu_uuid, " + newest + " FROM " + held + " GROUP BY node, gpu_uuid) AS s ON k.node = s.node AND k.gpu_uuid = s.gpu_uuid\n" +
+		"  LEFT JOIN (SELECT node, gpu_uuid, " + newest + " FROM " + held +
+		" GROUP BY node, gpu_uuid) AS s ON k.node = s.node AND k.gpu_uuid = s.gpu_uuid\n" +
 		"  WHERE n.class != 'gone'\n)"
 }
 
@@ -322,55 +293,56 @@ func (b *builder) storedJobRuns() string {
 	const more = ", user, account, partition, qos, alloc_cpus, alloc_gpus, alloc_nodes, state, toInt64(count) AS count, " +
 		"constraint, reservation, licenses, priority, work_dir, stdout, comment, "
 	cost := b.costColumn(&Report{End: spec.FarFuture}, b.rates)
-	money := ", if(isNull(start), NULL, cost) AS cost, " + quoteLiteral(
-		currency,
-		"String",
-	) + " AS currency FROM "
-	return "(SELECT * EXCEPT (cost), over_at AS end, ran_us AS elapsed_us" + money + b.allRuns(
-		storedRun+more+cost,
-		ofJob,
-	) + ")"
+	money := ", if(isNull(start), NULL, cost) AS cost, " + quoteLiteral(currency, "String") +
+		" AS currency FROM "
+	return "(SELECT * EXCEPT (cost), over_at AS end, ran_us AS elapsed_us" + money +
+		b.allRuns(storedRun+more+cost, ofJob) + ")"
 }
 
 func (b *builder) storedJobNodes() string {
-	return "(\n    " + b.nodeRows(
-		storedOf+", cpus, gpus, mem_mib, lost, peak_rss, "+storedUse("1", ""),
-		" AND "+ofJob,
-		false,
-	) + "\n  )"
+	return "(\n    " +
+		b.nodeRows(
+			storedOf+", cpus, gpus, mem_mib, lost, peak_rss, "+storedUse("1", ""),
+			" AND "+ofJob,
+			false,
+		) +
+		"\n  )"
 }
 
 func (b *builder) storedJobGPUs() string {
-	return "(\n    " + b.deviceRows(
-		storedOf+", gpu_uuid, gpu_index, gpu_type, "+deviceUse("1"),
-		" AND "+ofJob,
-		false,
-	) + "\n  )"
+	return "(\n    " +
+		b.deviceRows(
+			storedOf+", gpu_uuid, gpu_index, gpu_type, "+deviceUse("1"),
+			" AND "+ofJob,
+			false,
+		) +
+		"\n  )"
 }
 
 func (b *builder) storedJobSteps() string {
 	const step = "uid, restarts, attempt, job_id, name, exit_code, exit_signal, tasks, node_list"
-	over := "SELECT uid, restarts, attempt, job_id, toString(name) AS name, toString(state) AS state, exit_code, exit_signal, start, toNullable(end) AS over_at, tasks, toString(node_list) AS node_list, " + stepName(
-		"steps.step",
-	) +
-		" AS step, if(measured, (user_cpu_us + system_cpu_us) / 1e6, NULL) AS cpu_s, peak_rss FROM " + b.qualifyTable(
-		"steps",
-	) + " WHERE " + stored + " AND " + ofJob
-	goesOn := "SELECT uid, restarts, attempt, job_id, step_name AS name, 'RUNNING' AS state, toInt32(0) AS exit_code, toInt32(0) AS exit_signal, step_start AS start, CAST(NULL AS Nullable(DateTime64(6, 'UTC'))) AS over_at, step_task AS tasks, step_node AS node_list, " + stepName(
-		"step_id",
-	) +
-		" AS step, CAST(NULL AS Nullable(Float64)) AS cpu_s, CAST(NULL AS Nullable(Int64)) AS peak_rss FROM " + b.qualifyTable(
-		"live",
-	) + " FINAL ARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, step_tasks AS step_task, step_nodes AS step_node WHERE " + open + " AND " + ofJob
+	over := "SELECT uid, restarts, attempt, job_id, toString(name) AS name, toString(state) AS state, exit_code, exit_signal, start, toNullable(end) AS over_at, tasks, toString(node_list) AS node_list, " +
+		stepName("steps.step") +
+		" AS step, if(measured, (user_cpu_us + system_cpu_us) / 1e6, NULL) AS cpu_s, peak_rss FROM " +
+		b.qualifyTable("steps") + " WHERE " + stored + " AND " + ofJob
+	goesOn := "SELECT uid, restarts, attempt, job_id, step_name AS name, 'RUNNING' AS state, toInt32(0) AS exit_code, toInt32(0) AS exit_signal, step_start AS start, CAST(NULL AS Nullable(DateTime64(6, 'UTC'))) AS over_at, step_task AS tasks, step_node AS node_list, " +
+		stepName("step_id") +
+		" AS step, CAST(NULL AS Nullable(Float64)) AS cpu_s, CAST(NULL AS Nullable(Int64)) AS peak_rss FROM " +
+		b.qualifyTable("live") +
+		" FINAL ARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, step_tasks AS step_task, step_nodes AS step_node WHERE " +
+		open + " AND " + ofJob
 	// The script of a run is a step, too; while it runs only the run tells of it.
 	script := "SELECT uid, restarts, attempt, job_id, 'batch' AS name, toString(live.state) AS state, toInt32(0) AS exit_code, toInt32(0) AS exit_signal, assumeNotNull(live.start) AS start, CAST(NULL AS Nullable(DateTime64(6, 'UTC'))) AS over_at, toUInt32(1) AS tasks, toString(live.node_list) AS node_list, 'batch' AS step, " +
-		"CAST(NULL AS Nullable(Float64)) AS cpu_s, CAST(NULL AS Nullable(Int64)) AS peak_rss FROM " + b.qualifyTable(
-		"live",
-	) + " AS live FINAL WHERE " + open + " AND batch AND isNotNull(live.start) AND isNull(live.end) AND " + ofJob
-	return "(SELECT " + step + ", state, start, over_at AS end, step, cpu_s, peak_rss FROM (\n    " + over + "\n    UNION ALL\n    " + goesOn + "\n    UNION ALL\n    " + script + "\n  ))"
+		"CAST(NULL AS Nullable(Float64)) AS cpu_s, CAST(NULL AS Nullable(Int64)) AS peak_rss FROM " +
+		b.qualifyTable("live") + " AS live FINAL WHERE " + open +
+		" AND batch AND isNotNull(live.start) AND isNull(live.end) AND " + ofJob
+	return "(SELECT " + step +
+		", state, start, over_at AS end, step, cpu_s, peak_rss FROM (\n    " + over +
+		"\n    UNION ALL\n    " + goesOn + "\n    UNION ALL\n    " + script + "\n  ))"
 }
 
 // stepName is a step's number as sacct writes it.
 func stepName(column string) string {
-	return "multiIf(" + column + " = -5, 'batch', " + column + " = -4, 'extern', " + column + " = -6, 'interactive', toString(" + column + "))"
+	return "multiIf(" + column + " = -5, 'batch', " + column + " = -4, 'extern', " + column +
+		" = -6, 'interactive', toString(" + column + "))"
 }

@@ -54,7 +54,6 @@ func Totals(scope Scope, table SumTable) Query {
 	if table.Name == "live" {
 		from, where = from+" FINAL", open
 	}
-	return b.buildQuery(
-		"SELECT [" + strings.Join(list, ", ") + "]\nFROM " + from + "\nWHERE " + where,
-	)
+	return b.buildQuery("SELECT [" + strings.Join(list, ", ") + "]\nFROM " + from + "\nWHERE " +
+		where)
 }

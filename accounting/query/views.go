@@ -388,15 +388,8 @@ func (w View) viewSQL(b *builder, viewer Viewer) string {
 				cols[i] = "toNullable(end) AS end"
 			}
 		}
-		parts = append(
-			parts,
-			"  SELECT "+strings.Join(
-				cols,
-				", ",
-			)+"\n  FROM "+b.qualifyTable(
-				table,
-			)+final+"\n  WHERE "+rows,
-		)
+		parts = append(parts, "  SELECT "+strings.Join(cols, ", ")+"\n  FROM "+
+			b.qualifyTable(table)+final+"\n  WHERE "+rows)
 	}
 	return strings.Join(parts, "\n  UNION ALL\n")
 }
@@ -419,13 +412,10 @@ func (b *builder) viewColumns(name string) string {
 // fromEvents is a view over events of some kinds that are about one thing by
 // name, in a field of the body where it is put and at its top where it goes.
 func (b *builder) fromEvents(kinds, field string, columns []string) string {
-	return "  SELECT at, if(JSONHas(body, '" + field + "'), JSONExtractString(body, '" + field + "', 'Name'), JSONExtractString(body, 'Name')) AS name, toString(actor) AS by, endsWith(kind, 'Removed') AS removed, " +
-		strings.Join(
-			columns,
-			", ",
-		) + "\n  FROM " + b.qualifyTable(
-		"events",
-	) + "\n  WHERE " + stored + " AND kind IN (" + kinds + ")"
+	return "  SELECT at, if(JSONHas(body, '" + field + "'), JSONExtractString(body, '" + field +
+		"', 'Name'), JSONExtractString(body, 'Name')) AS name, toString(actor) AS by, endsWith(kind, 'Removed') AS removed, " +
+		strings.Join(columns, ", ") + "\n  FROM " + b.qualifyTable("events") + "\n  WHERE " +
+		stored + " AND kind IN (" + kinds + ")"
 }
 
 // ViewsMarkdown is the page that describes the views.
@@ -480,21 +470,16 @@ func ViewsMarkdown() string {
 func Standing(scope Scope, user string) (level, accounts Query) {
 	b := newBuilder(scope)
 	p := b.bindValue("me", "String", user)
-	level = b.buildQuery(
-		"SELECT toString(kind), JSONExtractString(body, 'User', 'AdminLevel')\nFROM " + b.qualifyTable(
-			"events",
-		) + "\nWHERE " + b.knownEvents() +
-			" AND ((kind = 'UserPut' AND JSONExtractString(body, 'User', 'Name') = " + p + ") OR (kind = 'UserRemoved' AND JSONExtractString(body, 'Name') = " + p + "))" +
-			"\nORDER BY seq DESC\nLIMIT 1",
-	)
+	level = b.buildQuery("SELECT toString(kind), JSONExtractString(body, 'User', 'AdminLevel')\nFROM " +
+		b.qualifyTable("events") + "\nWHERE " + b.knownEvents() +
+		" AND ((kind = 'UserPut' AND JSONExtractString(body, 'User', 'Name') = " + p +
+		") OR (kind = 'UserRemoved' AND JSONExtractString(body, 'Name') = " + p + "))" +
+		"\nORDER BY seq DESC\nLIMIT 1")
 	b = newBuilder(scope)
-	accounts = b.buildQuery(
-		"SELECT if(kind = 'AccountPut', JSONExtractString(body, 'Account', 'Name'), JSONExtractString(body, 'Name')) AS name,\n" +
-			"  argMax(toString(kind), seq) AS last, argMax(JSONExtractString(body, 'Account', 'Parent'), seq) AS parent,\n" +
-			"  argMax(JSONExtract(body, 'Account', 'Coordinators', 'Array(String)'), seq) AS coordinators\nFROM " + b.qualifyTable(
-			"events",
-		) + "\nWHERE " + b.knownEvents() +
-			" AND kind IN ('AccountPut', 'AccountRemoved')\nGROUP BY name\nORDER BY name",
-	)
+	accounts = b.buildQuery("SELECT if(kind = 'AccountPut', JSONExtractString(body, 'Account', 'Name'), JSONExtractString(body, 'Name')) AS name,\n" +
+		"  argMax(toString(kind), seq) AS last, argMax(JSONExtractString(body, 'Account', 'Parent'), seq) AS parent,\n" +
+		"  argMax(JSONExtract(body, 'Account', 'Coordinators', 'Array(String)'), seq) AS coordinators\nFROM " +
+		b.qualifyTable("events") + "\nWHERE " + b.knownEvents() +
+		" AND kind IN ('AccountPut', 'AccountRemoved')\nGROUP BY name\nORDER BY name")
 	return level, accounts
 }

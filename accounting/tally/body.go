@@ -105,10 +105,8 @@ func (b *bodies) of(t reflect.Type) *writer {
 	case reflect.Struct:
 		for i := range t.NumField() {
 			if f := t.Field(i); f.IsExported() {
-				w.fields = append(
-					w.fields,
-					fieldWriter{index: i, name: strconv.Quote(f.Name) + ":", w: b.of(f.Type)},
-				)
+				w.fields = append(w.fields, fieldWriter{index: i, name: strconv.Quote(f.Name) +
+					":", w: b.of(f.Type)})
 			}
 		}
 	}

@@ -42,26 +42,8 @@ type Batch struct {
 
 // Rows is the number of rows of all tables.
 func (b *Batch) Rows() int {
-	return len(
-		b.Events,
-	) + len(
-		b.Jobs,
-	) + len(
-		b.Live,
-	) + len(
-		b.Steps,
-	) + len(
-		b.Nodes,
-	) + len(
-		b.GPUs,
-	) + len(
-		b.NodeStates,
-	) +
-		len(
-			b.Reasons,
-		) + len(
-		b.Associations,
-	)
+	return len(b.Events) + len(b.Jobs) + len(b.Live) + len(b.Steps) + len(b.Nodes) + len(b.GPUs) + len(b.NodeStates) +
+		len(b.Reasons) + len(b.Associations)
 }
 
 // Largest is the number of rows of the table that has most.

@@ -62,10 +62,8 @@ them with their formulas. A value that was not measured is shown as -, never as 
 
 func runKPI(call *tool.Call) error {
 	if len(call.Operands) > 0 {
-		return &opt.UsageError{
-			Command: "muster kpi",
-			Text:    "unexpected argument " + call.Operands[0],
-		}
+		return &opt.UsageError{Command: "muster kpi", Text: "unexpected argument " +
+			call.Operands[0]}
 	}
 	by := cmp.Or(call.Opts.Text("by"), "cluster")
 	if !slices.Contains([]string{"cluster", "partition", "account", "user", "qos"}, by) {

@@ -513,7 +513,8 @@ func (r *reporting) reportBudget() error {
 					Label: "Spent",
 					Share: &spent,
 					Text:  money(4),
-				}, {Label: "Time", Share: &elapsed, Text: ""}, {Label: "Forecast", Share: &forecast, Text: money(7) + " at its end, as in the last seven days"}},
+				}, {Label: "Time", Share: &elapsed, Text: ""}, {Label: "Forecast", Share: &forecast, Text: money(7) +
+					" at its end, as in the last seven days"}},
 		}
 		if !c[8].GetNull() {
 			p.list = append(p.list, "It runs out on "+day(8)+".")

@@ -82,10 +82,8 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 			),
 		)
 	default:
-		add(
-			"Waited",
-			format.Duration((run.GetEnd()-run.GetSubmit())/tool.Second)+", and never started",
-		)
+		add("Waited", format.Duration((run.GetEnd()-run.GetSubmit())/tool.Second)+
+			", and never started")
 	}
 	if rep.Cost != nil {
 		add("Cost", strings.TrimSpace(fmt.Sprintf("%.2f %s", rep.GetCost(), rep.GetCurrency())))
@@ -109,10 +107,8 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 		}
 		waits.pairs = append(
 			waits.pairs,
-			[2]string{
-				format.Duration((to - period.GetFrom()) / tool.Second),
-				"from " + k.Time(period.GetFrom()) + ": " + reasonWords(period.GetReason()),
-			},
+			[2]string{format.Duration((to - period.GetFrom()) / tool.Second), "from " +
+				k.Time(period.GetFrom()) + ": " + reasonWords(period.GetReason())},
 		)
 	}
 	r.page.parts = append(r.page.parts, waits)
@@ -153,10 +149,8 @@ func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
 	}
 	for _, n := range nodes {
 		if n.GetLost() {
-			all.list = append(
-				all.list,
-				"Node "+n.GetNode()+" was lost: what was used there is not known.",
-			)
+			all.list = append(all.list, "Node "+n.GetNode()+
+				" was lost: what was used there is not known.")
 		}
 	}
 	r.page.parts = append(r.page.parts, all)
@@ -168,7 +162,8 @@ func (r *reporting) useParts(rep *apiv1.JobReportReply, running bool) {
 		for _, gpu := range node.GetGpus() {
 			bar := render.Bar{
 				Label: fmt.Sprintf("GPU %d", gpu.GetIndex()),
-				Text:  strings.TrimSpace(gpu.GetType() + " " + gpu.GetUuid()),
+				Text: strings.TrimSpace(gpu.GetType() +
+					" " + gpu.GetUuid()),
 			}
 			if gpu.GetMeasured() {
 				held := render.HeldPart(gpu)

@@ -476,9 +476,8 @@ func acctWindow(call *tool.Call, ask *acctAsk) error {
 	if ask.req.GetStart()/tool.Second > end/tool.Second {
 		since := ""
 		if !call.Opts.On("starttime") {
-			since = " Without -S it is " + defaultStart(
-				call.Opts.On("state"),
-			) + ": say with -S since when."
+			since = " Without -S it is " + defaultStart(call.Opts.On("state")) +
+				": say with -S since when."
 		}
 		return call.Errorf(
 			"Start time (%s) requested is after end time (%s).%s",

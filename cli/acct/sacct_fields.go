@@ -132,12 +132,8 @@ func cpuTime(get func(u *apiv1.Usage) int64) func(*acctView, *apiv1.AcctRow) str
 // formatDisk writes bytes in MiB with two digits, as Slurm's disk columns.
 func formatDisk(n int64) string {
 	hundredths := (n*100 + 1<<19) >> 20
-	return strconv.FormatInt(
-		hundredths/100,
-		10,
-	) + "." + string(
-		[]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)},
-	) + "M"
+	return strconv.FormatInt(hundredths/100, 10) + "." +
+		string([]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)}) + "M"
 }
 
 func energy(usage *apiv1.Usage) string {
@@ -149,9 +145,8 @@ func energy(usage *apiv1.Usage) string {
 
 // usageTRES is a vector of what a step used.
 func usageTRES(view *acctView, usage *apiv1.Usage) string {
-	parts := []string{
-		"cpu=" + format.Duration((usage.GetUserCpu()+usage.GetSystemCpu())/tool.Second),
-	}
+	parts := []string{"cpu=" +
+		format.Duration((usage.GetUserCpu()+usage.GetSystemCpu())/tool.Second)}
 	if usage.GetHasEnergy() {
 		parts = append(parts, "energy="+energy(usage))
 	}

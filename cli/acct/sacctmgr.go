@@ -154,7 +154,8 @@ func pingAccounting(call *tool.Call) error {
 		return tool.Fail(
 			1,
 			fmt.Sprintf("slurmdbd(primary) at %s is DOWN", rep.GetStore()),
-			"sacctmgr: error: "+rep.GetError(),
+			"sacctmgr: error: "+
+				rep.GetError(),
 		)
 	}
 	return call.WriteOut([]byte(fmt.Sprintf("slurmdbd(primary) at %s is UP\n", rep.GetStore())))
@@ -186,7 +187,8 @@ func readWords(what string, args []string, setting bool) render.PolicyWords {
 			words.Bare = append(words.Bare, strings.ToLower(a))
 		case !ok:
 			words.Names = append(words.Names, tool.SplitList(a)...)
-		case slices.Contains(own, plain) && (condition || plain == "name" || plain == "names" || plain == what || plain == what+"s") && key == strings.TrimRight(key, "+-"):
+		case slices.Contains(own, plain) && (condition || plain == "name" || plain == "names" || plain == what || plain == what+
+			"s") && key == strings.TrimRight(key, "+-"):
 			words.Names = append(words.Names, tool.SplitList(val)...)
 		case condition:
 			words.Where = append(
@@ -294,19 +296,14 @@ func commitPolicy(call *tool.Call, verb string, req *apiv1.PolicyChangeRequest) 
 	if err := call.RPC(tool.MethodChangePolicy, req, &rep); err != nil {
 		refusal := tool.ExplainError(err)
 		if bad, ok := badQOSName(refusal.Detail); ok {
-			return tool.Fail(
-				1,
-				"sacctmgr: error: "+refusal.Detail,
-				"sacctmgr: error: "+refusal.Detail,
-				" Unknown option: "+optionNaming(req, bad),
-			)
+			return tool.Fail(1, "sacctmgr: error: "+refusal.Detail, "sacctmgr: error: "+
+				refusal.Detail, " Unknown option: "+optionNaming(req, bad))
 		}
 		if refusal.Detail != "" {
 			return tool.Fail(1, "sacctmgr: error: "+refusal.Detail)
 		}
-		return tool.Fail(
-			1,
-			append(refusal.Preamble("sacctmgr"), "sacctmgr: error: "+refusal.Text)...)
+		return tool.Fail(1, append(refusal.Preamble("sacctmgr"), "sacctmgr: error: "+
+			refusal.Text)...)
 	}
 	if len(rep.GetChanged()) == 0 {
 		return nothingChanged(call, nothing)

@@ -156,9 +156,8 @@ func showRunaway(call *tool.Call) error {
 	}
 	fetch.WarnBehind(call, behind)
 	if len(lost) == 0 {
-		return call.WriteOut(
-			[]byte("Runaway Jobs: No runaway jobs found on cluster " + cluster + "\n"),
-		)
+		return call.WriteOut([]byte("Runaway Jobs: No runaway jobs found on cluster " + cluster +
+			"\n"))
 	}
 	var rows []*render.PolicyRow
 	for _, r := range lost {

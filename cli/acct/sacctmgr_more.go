@@ -175,10 +175,8 @@ func dumpPolicy(call *tool.Call, args []string) error {
 		return err
 	}
 	if len(words.Names) > 0 && words.Names[0] != policy.GetCluster() {
-		return tool.Fail(
-			1,
-			"sacctmgr: error: Cluster '"+words.Names[0]+"' doesn't exist, can't dump to file",
-		)
+		return tool.Fail(1, "sacctmgr: error: Cluster '"+words.Names[0]+
+			"' doesn't exist, can't dump to file")
 	}
 	path, ok := render.PolicyWord(words.Where, "file")
 	if !ok {

@@ -125,10 +125,8 @@ func policyDocument(call *tool.Call, what string, s *render.PolicyView) error {
 	}
 	list, _ := members[0].Value.(tree.List)
 	if call.API != nil && len(s.Words.Names) > 0 && len(list) == 0 {
-		return tool.Unknown(
-			spec.CodeNothingFound,
-			what+" "+strings.Join(s.Words.Names, ",")+" does not exist",
-		)
+		return tool.Unknown(spec.CodeNothingFound, what+" "+strings.Join(s.Words.Names, ",")+
+			" does not exist")
 	}
 	return render.Answer(call, name, members...)
 }

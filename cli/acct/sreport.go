@@ -268,11 +268,8 @@ func reportQuery(call *tool.Call) (*reportAsk, error) {
 		if len(call.Operands) > 1 {
 			word = call.Operands[1]
 		}
-		return nil, tool.Fail(
-			1,
-			"Not valid report "+word,
-			"Valid "+section+" reports are, "+quotedList(valid),
-		)
+		return nil, tool.Fail(1, "Not valid report "+word, "Valid "+section+" reports are, "+
+			quotedList(valid))
 	}
 	ask.query.Report = ask.report.ask
 	if call.Opts.On("time-format") {

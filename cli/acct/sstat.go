@@ -38,10 +38,8 @@ empty, never zero.`,
 			for _, f := range sstatFields() {
 				names = append(names, f.name)
 			}
-			return "Fields of -o, each with %width if its own does not fit: " + strings.Join(
-				names,
-				", ",
-			) + "."
+			return "Fields of -o, each with %width if its own does not fit: " +
+				strings.Join(names, ", ") + "."
 		},
 		Options: []opt.Option{
 			{Long: "allsteps", Short: "a", Help: "show all steps of each job"},
@@ -151,20 +149,13 @@ func sstatPrint(
 	var problems []string
 	for _, job := range rep.GetJobs() {
 		if e := job.GetError(); e != nil {
-			problems = append(
-				problems,
-				"sstat: error: job "+job.GetJob()+": "+cmp.Or(e.GetText(), e.GetDetail()),
-			)
+			problems = append(problems, "sstat: error: job "+job.GetJob()+": "+
+				cmp.Or(e.GetText(), e.GetDetail()))
 			continue
 		}
 		if s := job.GetSilent(); len(s) > 0 {
-			problems = append(
-				problems,
-				"sstat: error: job "+job.GetJob()+": no answer from "+strings.Join(
-					s,
-					",",
-				)+": what runs there is missing",
-			)
+			problems = append(problems, "sstat: error: job "+job.GetJob()+": no answer from "+
+				strings.Join(s, ",")+": what runs there is missing")
 		}
 		steps := sstatSteps(call, job, wanted[job.GetJob()])
 		if len(steps) == 0 && len(job.GetSilent()) == 0 {
@@ -200,8 +191,8 @@ func sstatSteps(call *tool.Call, job *apiv1.JobSteps, wanted []string) []*liveSt
 			nodes: job.GetNodes(),
 			alloc: job.GetAlloc(),
 		}
-		if first == nil ||
-			(step.GetStep() >= 0 && strings.HasSuffix(first.id, "."+spec.StepBatch.String())) {
+		if first == nil || (step.GetStep() >= 0 && strings.HasSuffix(first.id, "."+
+			spec.StepBatch.String())) {
 			first = live
 		}
 		if slices.Contains(wanted, name) ||

@@ -14,7 +14,8 @@ func Reservations(call *tool.Call) (*apiv1.ReservationsReply, error) {
 		r := tool.ExplainError(err)
 		return nil, tool.Fail(
 			1,
-			append(r.Preamble(call.Command.Name), "slurm_load_reservations error: "+r.Text)...)
+			append(r.Preamble(call.Command.Name), "slurm_load_reservations error: "+
+				r.Text)...)
 	}
 	return &rep, nil
 }

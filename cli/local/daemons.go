@@ -192,10 +192,8 @@ func frontDoor(name, summary, program string, args ...string) *tool.Command {
 		},
 		Run: func(call *tool.Call) error {
 			if len(call.Operands) > 0 {
-				return &opt.UsageError{
-					Command: name,
-					Text:    "it takes no arguments: " + call.Operands[0],
-				}
+				return &opt.UsageError{Command: name, Text: "it takes no arguments: " +
+					call.Operands[0]}
 			}
 			if program == "" {
 				return call.Errorf(

@@ -226,7 +226,8 @@ func Top() *tool.Command {
 		Name:    "top",
 		Summary: "show the queue, nodes and GPUs on a full screen that updates itself",
 		Usage:   []string{"[OPTIONS] [FILTER...]"},
-		About:   `Runs muster-top. The screen is read again when the cluster has changed. ? lists the keys: / filters, s sorts, Enter opens a job with the figures of its GPUs over time, w explains why it waits, c cancels it after a question. A filter is words, or keys such as user:alice, state:pending, reason:priority and is:held; docs/console.md lists them. ` + "`muster top --help` lists the options.",
+		About: `Runs muster-top. The screen is read again when the cluster has changed. ? lists the keys: / filters, s sorts, Enter opens a job with the figures of its GPUs over time, w explains why it waits, c cancels it after a question. A filter is words, or keys such as user:alice, state:pending, reason:priority and is:held; docs/console.md lists them. ` +
+			"`muster top --help` lists the options.",
 		Example: []tool.Example{
 			{Line: "muster top", What: "watches the cluster"},
 			{Line: "muster top --me state:pending", What: "watches your jobs that wait"},

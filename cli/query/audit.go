@@ -94,10 +94,8 @@ For operators and administrators; tokens and certificates of machines are shown 
 
 func runAudit(call *tool.Call) error {
 	if len(call.Operands) > 0 {
-		return &opt.UsageError{
-			Command: "muster audit",
-			Text:    "unexpected argument " + strconv.Quote(call.Operands[0]),
-		}
+		return &opt.UsageError{Command: "muster audit", Text: "unexpected argument " +
+			strconv.Quote(call.Operands[0])}
 	}
 	req, err := eventsRequest(call)
 	if err != nil {

@@ -105,10 +105,8 @@ is about several jobs has a line for each.`,
 
 func runEvents(call *tool.Call) error {
 	if len(call.Operands) > 0 {
-		return &opt.UsageError{
-			Command: "muster events",
-			Text:    "unexpected argument " + strconv.Quote(call.Operands[0]),
-		}
+		return &opt.UsageError{Command: "muster events", Text: "unexpected argument " +
+			strconv.Quote(call.Operands[0])}
 	}
 	if call.Opts.On("list-kinds") {
 		for _, k := range event.Kinds() {

@@ -80,10 +80,8 @@ func runQstat(call *tool.Call) error {
 		return fetch.JobsError(err)
 	}
 	if len(rep.GetUnknown()) > 0 {
-		return tool.Unknown(
-			spec.CodeInvalidJobID,
-			"qstat: Unknown Job Id "+strings.Join(rep.GetUnknown(), ","),
-		)
+		return tool.Unknown(spec.CodeInvalidJobID, "qstat: Unknown Job Id "+
+			strings.Join(rep.GetUnknown(), ","))
 	}
 	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
 	view.Now = rep.GetNow()

@@ -231,11 +231,8 @@ func chooseJobs(call *tool.Call, req *apiv1.CancelRequest) error {
 		row := render.JobRow{JobInfo: job, Task: -1}
 		id := view.ID(row)
 		if row.IsArray() {
-			id = tool.Itoa(
-				job.GetArrayJobId(),
-			) + "_[" + format.Array{
-				Ranges: arrayRanges(job),
-			}.String() + "]"
+			id = tool.Itoa(job.GetArrayJobId()) + "_[" +
+				format.Array{Ranges: arrayRanges(job)}.String() + "]"
 		}
 		if key != "" && job.GetSpec().GetWckey() != key {
 			continue

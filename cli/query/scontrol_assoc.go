@@ -363,18 +363,10 @@ func (m *assocMgr) userRecords() []*apiv1.AccountingUser {
 func (m *assocMgr) userTexts() [][]string {
 	var out [][]string
 	for _, u := range m.userRecords() {
-		out = append(
-			out,
-			[]string{
-				"UserName=" + u.GetName() + "(" + m.uidOf(
-					u.GetName(),
-				) + ") DefAccount=" + u.GetDefaultAccount() +
-					" DefWckey=" + u.GetDefaultWckey() + " AdminLevel=" + cmp.Or(
-					u.GetAdminLevel(),
-					"None",
-				),
-			},
-		)
+		out = append(out, []string{"UserName=" + u.GetName() + "(" + m.uidOf(u.GetName()) +
+			") DefAccount=" + u.GetDefaultAccount() +
+			" DefWckey=" + u.GetDefaultWckey() + " AdminLevel=" +
+			cmp.Or(u.GetAdminLevel(), "None")})
 	}
 	return out
 }
@@ -462,27 +454,13 @@ func (m *assocMgr) assocTexts() [][]string {
 			isDefault = "Yes"
 		}
 		lines := []string{
-			"ClusterName=" + m.rep.GetPolicy().
-				GetCluster() +
-				" Account=" + assoc.GetAccount() + " UserName=" + user + " Partition=" + assoc.GetPartition() + " Priority=" + tool.Itoa(
-				assoc.GetPriority(),
-			) + " ID=" + tool.Itoa(
-				assoc.GetId(),
-			),
-			"    SharesRaw/Norm/Level/Factor=" + raw + "/" + two(
-				norm,
-			) + "/" + tool.Itoa(
-				share.GetLevelShares(),
-			) + "/" + two(
-				share.GetFactor(),
-			),
-			"    UsageRaw/Norm/Efctv=" + two(
-				usage.GetRaw(),
-			) + "/" + two(
-				share.GetNormUsage(),
-			) + "/" + two(
-				share.GetEffectiveUsage(),
-			),
+			"ClusterName=" + m.rep.GetPolicy().GetCluster() + " Account=" + assoc.GetAccount() +
+				" UserName=" + user + " Partition=" + assoc.GetPartition() + " Priority=" +
+				tool.Itoa(assoc.GetPriority()) + " ID=" + tool.Itoa(assoc.GetId()),
+			"    SharesRaw/Norm/Level/Factor=" + raw + "/" + two(norm) + "/" +
+				tool.Itoa(share.GetLevelShares()) + "/" + two(share.GetFactor()),
+			"    UsageRaw/Norm/Efctv=" + two(usage.GetRaw()) + "/" + two(share.GetNormUsage()) +
+				"/" + two(share.GetEffectiveUsage()),
 			"    ParentAccount=" + parent + " Lineage=" + lineage + " DefAssoc=" + isDefault,
 		}
 		lines = append(lines, m.assocLimits(assoc).text("    ")...)
@@ -636,21 +614,16 @@ func (m *assocMgr) qosTexts() [][]string {
 	for _, qos := range m.qosRecords() {
 		raw := m.usage[counterOf{apiv1.LimitUsage_QOS, qos.GetId(), 0}].GetRaw()
 		lines := append(
-			[]string{
-				"QOS=" + qos.GetName() + "(" + tool.Itoa(qos.GetId()) + ")",
-				"    UsageRaw=" + render.SixDigits(raw),
-			},
+			[]string{"QOS=" + qos.GetName() + "(" + tool.Itoa(qos.GetId()) + ")", "    UsageRaw=" +
+				render.SixDigits(raw)},
 			m.qosLimits(qos).text("    ")...)
 		for i, l := range lines {
 			if strings.HasPrefix(l, "    MinPrioThresh=") {
 				lines[i] += " "
 			}
 		}
-		lines = append(
-			lines,
-			"    PreemptMode="+preemptMode(qos),
-			"    Priority="+tool.Itoa(qos.GetPriority()),
-		)
+		lines = append(lines, "    PreemptMode="+preemptMode(qos), "    Priority="+
+			tool.Itoa(qos.GetPriority()))
 		for _, part := range []struct {
 			title, none string
 			list        []heldIn

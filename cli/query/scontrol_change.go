@@ -42,10 +42,8 @@ func requeueJobs(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []str
 		case key == "state" && (value == "specialexit" || value == "special_exit" || value == "se") && verb == apiv1.ControlJobsRequest_REQUEUE_HOLD:
 			req.SpecialExit = true
 		case key == "state":
-			return tool.Fail(
-				1,
-				"invalid state specified: "+word+" (requeuehold takes State=SpecialExit)",
-			)
+			return tool.Fail(1, "invalid state specified: "+word+
+				" (requeuehold takes State=SpecialExit)")
 		default:
 			rest = append(rest, word)
 		}
@@ -338,13 +336,8 @@ func sendNodes(call *tool.Call, req *apiv1.UpdateNodeRequest) error {
 		return nodeStateLine(err)
 	}
 	if len(rep.GetUnknown()) > 0 {
-		return tool.Fail(
-			1,
-			"slurm_update error: "+spec.CodeInvalidNodeName.String()+" ("+strings.Join(
-				rep.GetUnknown(),
-				",",
-			)+")",
-		)
+		return tool.Fail(1, "slurm_update error: "+spec.CodeInvalidNodeName.String()+" ("+
+			strings.Join(rep.GetUnknown(), ",")+")")
 	}
 	return nil
 }

@@ -24,10 +24,8 @@ func showJobs(call *tool.Call, name string) error {
 		return fetch.JobsError(err)
 	}
 	if len(rep.GetUnknown()) > 0 && len(rep.GetJobs()) == 0 {
-		return tool.Unknown(
-			spec.CodeInvalidJobID,
-			"slurm_load_jobs error: "+spec.CodeInvalidJobID.String(),
-		)
+		return tool.Unknown(spec.CodeInvalidJobID, "slurm_load_jobs error: "+
+			spec.CodeInvalidJobID.String())
 	}
 	if render.WantsDocument(call) {
 		return render.JobsAnswer(call, rep.GetJobs(), rep.GetNow())
@@ -184,12 +182,8 @@ func allocationLines(rec *render.Record, job *apiv1.JobInfo) {
 		rec.Line("JOB_GRES=" + strings.Join(parts, ","))
 	}
 	for _, n := range job.GetAllocation() {
-		rec.Line(
-			"  Nodes="+n.GetName(),
-			"CPU_IDs="+spec.Bitset(n.GetCpus()).Ranges(),
-			"Mem="+tool.Itoa(n.GetMem()),
-			"GRES="+render.GresOfNode(n),
-		)
+		rec.Line("  Nodes="+n.GetName(), "CPU_IDs="+spec.Bitset(n.GetCpus()).Ranges(), "Mem="+
+			tool.Itoa(n.GetMem()), "GRES="+render.GresOfNode(n))
 	}
 }
 
@@ -215,24 +209,16 @@ func showSteps(call *tool.Call, name string) error {
 			rec.Line(
 				"StepId="+view.ID(row)+"."+id,
 				"UserId="+tool.Itoa(j.GetUserId()),
-				"StartTime="+view.Time(st.GetStart()),
-				"TimeLimit="+render.Limit(
-					cmp.Or(st.GetTimeLimit(), j.GetTimeLimit()),
-					format.Duration,
-				),
+				"StartTime="+
+					view.Time(st.GetStart()),
+				"TimeLimit="+
+					render.Limit(cmp.Or(st.GetTimeLimit(), j.GetTimeLimit()), format.Duration),
 			)
-			rec.Line(
-				"State="+spec.JobState(st.GetState()).String(),
-				"Partition="+j.GetPartition(),
-				"NodeList="+strings.Join(st.GetNodes(), ","),
-			)
-			rec.Line(
-				"Nodes="+tool.Itoa(len(st.GetNodes())),
-				"CPUs="+tool.Itoa(st.GetTres().GetCpu()),
-				"Tasks="+tool.Itoa(st.GetTasks()),
-				"Name="+st.GetName(),
-				"Network=(null)",
-			)
+			rec.Line("State="+spec.JobState(st.GetState()).String(), "Partition="+
+				j.GetPartition(), "NodeList="+strings.Join(st.GetNodes(), ","))
+			rec.Line("Nodes="+tool.Itoa(len(st.GetNodes())), "CPUs="+
+				tool.Itoa(st.GetTres().GetCpu()), "Tasks="+tool.Itoa(st.GetTasks()), "Name="+
+				st.GetName(), "Network=(null)")
 			rec.Line("TRES=" + render.TRESText(st.GetTres()))
 			rec.Line("ResvPorts=(null)")
 			if err := call.WriteOut([]byte(rec.Text(call.Opts.On("oneliner"), "\n"))); err != nil {

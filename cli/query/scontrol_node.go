@@ -173,9 +173,8 @@ func showPartitions(call *tool.Call, name string) error {
 	var rep apiv1.ListPartitionsReply
 	if err := call.RPC(tool.MethodListPartitions, req, &rep); err != nil {
 		r := tool.ExplainError(err)
-		return tool.Fail(
-			1,
-			append(r.Preamble("scontrol"), "slurm_load_partitions error: "+r.Text)...)
+		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_partitions error: "+
+			r.Text)...)
 	}
 	shown := rep.GetPartitions()
 	if len(req.GetPartitions()) == 0 {

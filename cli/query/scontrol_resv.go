@@ -59,7 +59,8 @@ func deleteReservation(call *tool.Call, args []string) error {
 		return changePartition(
 			call,
 			&apiv1.PartitionChange{Delete: true},
-			[]string{"partitionname=" + name},
+			[]string{"partitionname=" +
+				name},
 		)
 	}
 	if !beginsKey("reservationname", strings.ToLower(what)) {
@@ -68,11 +69,8 @@ func deleteReservation(call *tool.Call, args []string) error {
 			what,
 		)
 	}
-	return changeReservation(
-		call,
-		apiv1.ReservationChange_DELETE,
-		[]string{"reservationname=" + name},
-	)
+	return changeReservation(call, apiv1.ReservationChange_DELETE, []string{"reservationname=" +
+		name})
 }
 
 // createNodes is scontrol create nodename=NODES KEY=VALUE….
@@ -138,11 +136,9 @@ func changeReservation(call *tool.Call, verb apiv1.ReservationChange_Verb, args 
 	for _, a := range args {
 		key, val, ok := strings.Cut(a, "=")
 		if !ok {
-			return tool.Fail(
-				1,
-				"Unknown parameter "+a,
-				"No reservation "+map[bool]string{true: "created", false: "update"}[verb == apiv1.ReservationChange_CREATE]+".",
-			)
+			return tool.Fail(1, "Unknown parameter "+a, "No reservation "+
+				map[bool]string{true: "created", false: "update"}[verb == apiv1.ReservationChange_CREATE]+
+				".")
 		}
 		val = strings.Trim(val, `"`)
 		key = resvKey(key)
@@ -262,28 +258,19 @@ func reservationRecord(reservation *apiv1.ReservationInfo, k render.Clock) *rend
 	}
 	flags := reservation.GetFlags()
 	if p := reservation.GetPurge(); p > 0 {
-		flags = strings.Replace(
-			flags,
-			"PURGE_COMP",
-			"PURGE_COMP="+format.Duration(p/tool.Second),
-			1,
-		)
+		flags = strings.Replace(flags, "PURGE_COMP", "PURGE_COMP="+
+			format.Duration(p/tool.Second), 1)
 	}
 	rec := &render.Record{}
-	rec.Line(
-		"ReservationName="+reservation.GetName(),
-		"StartTime="+k.Time(reservation.GetStart()),
-		"EndTime="+k.Time(reservation.GetEnd()),
-		"Duration="+format.Duration((reservation.GetEnd()-reservation.GetStart())/tool.Second),
-	)
-	rec.Line(
-		"Nodes="+cmp.Or(hostlist.FoldSorted(reservation.GetNodes()), render.Null),
-		"NodeCnt="+tool.Itoa(len(reservation.GetNodes())),
-		"CoreCnt="+tool.Itoa(reservation.GetCores()),
-		"Features="+cmp.Or(reservation.GetFeatures(), render.Null),
-		"PartitionName="+cmp.Or(reservation.GetPartition(), render.Null),
-		"Flags="+flags,
-	)
+	rec.Line("ReservationName="+reservation.GetName(), "StartTime="+
+		k.Time(reservation.GetStart()), "EndTime="+k.Time(reservation.GetEnd()), "Duration="+
+		format.Duration((reservation.GetEnd()-reservation.GetStart())/tool.Second))
+	rec.Line("Nodes="+cmp.Or(hostlist.FoldSorted(reservation.GetNodes()), render.Null), "NodeCnt="+
+		tool.Itoa(
+			len(reservation.GetNodes()),
+		), "CoreCnt="+tool.Itoa(reservation.GetCores()), "Features="+
+		cmp.Or(reservation.GetFeatures(), render.Null),
+		"PartitionName="+cmp.Or(reservation.GetPartition(), render.Null), "Flags="+flags)
 	tres := "TRES=cpu=" + tool.Itoa(reservation.GetTres().GetCpu())
 	if t := reservation.GetTres(); t.GetMem() == 0 { // of cores and GPUs, not of whole nodes
 		for _, o := range t.GetOther() {
@@ -294,9 +281,12 @@ func reservationRecord(reservation *apiv1.ReservationInfo, k render.Clock) *rend
 	rec.Line(
 		"Users="+list(reservation.GetUsers()),
 		"Groups="+list(reservation.GetGroups()),
-		"Accounts="+list(reservation.GetAccounts()),
-		"Licenses="+cmp.Or(render.CountsText(reservation.GetLicenses(), "", ":"), render.Null),
-		"State="+state,
+		"Accounts="+
+			list(reservation.GetAccounts()),
+		"Licenses="+
+			cmp.Or(render.CountsText(reservation.GetLicenses(), "", ":"), render.Null),
+		"State="+
+			state,
 		"BurstBuffer=(null)",
 		"Watts=n/a",
 	)

@@ -104,7 +104,8 @@ func showDaemons(call *tool.Call) error {
 	}
 	folder := controller[:strings.LastIndexByte(controller, '/')+1]
 	var names []string
-	for _, daemon := range []struct{ name, socket string }{{"slurmctld", controller}, {"slurmd", folder + "steps.sock"}} {
+	for _, daemon := range []struct{ name, socket string }{{"slurmctld", controller}, {"slurmd", folder +
+		"steps.sock"}} {
 		if _, err := os.Stat(daemon.socket); err == nil {
 			names = append(names, daemon.name)
 		}

@@ -26,10 +26,8 @@ func updateStep(call *tool.Call, name string, rest []setting) error {
 	if one {
 		n, err := strconv.ParseInt(step, 10, 32)
 		if err != nil || n < 0 {
-			return tool.Fail(
-				1,
-				"Invalid step id specified for "+name+": only numbered steps have a time limit of their own",
-			)
+			return tool.Fail(1, "Invalid step id specified for "+name+
+				": only numbered steps have a time limit of their own")
 		}
 		number := int32(n)
 		req.Step = &number
@@ -77,10 +75,7 @@ func notifyJob(call *tool.Call, args []string) error {
 
 // isResize tells a key of update that takes nodes from a running job.
 func isResize(key string) bool {
-	return pickWord(
-		[]string{"numnodes", "reqnodes", "nodelist", "reqnodelist"},
-		strings.ToLower(key),
-	) != ""
+	return pickWord([]string{"numnodes", "reqnodes", "nodelist", "reqnodelist"}, strings.ToLower(key)) != ""
 }
 
 // resizeScripts writes, for each of the jobs that run, two files into the working
@@ -104,7 +99,8 @@ func resizeScripts(call *tool.Call, jobs []string) error {
 			"unsetenv SLURM_NPROCS\nunsetenv SLURM_NTASKS\nunsetenv SLURM_TASKS_PER_NODE\n",
 		)
 		name := fmt.Sprintf("slurm_job_%d_resize", job.GetJobId())
-		for _, f := range [...]struct{ file, text string }{{name + ".sh", sh.String()}, {name + ".csh", csh.String()}} {
+		for _, f := range [...]struct{ file, text string }{{name + ".sh", sh.String()}, {name +
+			".csh", csh.String()}} {
 			if err := os.WriteFile(filepath.Join(call.Dir, f.file), []byte(f.text), 0o700); err != nil {
 				return call.Errorf(
 					"the job was changed, but the variables of its shell cannot be written: %v",

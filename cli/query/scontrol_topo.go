@@ -33,15 +33,8 @@ func showTopology(call *tool.Call, name string) error {
 			return whole || unit == name || slices.Contains(nodes, name)
 		})
 		if len(all) > 1 && (whole || len(lines) > 0) {
-			lines = append(
-				[]string{
-					"Topology=" + topology.GetName() + " Default=" + render.YesNo(
-						i == 0,
-					) + " Type=" + topologyType(
-						topology,
-					),
-				},
-				lines...)
+			lines = append([]string{"Topology=" + topology.GetName() + " Default=" +
+				render.YesNo(i == 0) + " Type=" + topologyType(topology)}, lines...)
 		}
 		found = found || len(lines) > 0
 		for _, line := range lines {
@@ -76,11 +69,8 @@ func topologyLines(
 		if !want(s.GetName(), s.GetNodes()) {
 			continue
 		}
-		line := "SwitchName=" + s.GetName() + " Level=" + tool.Itoa(
-			s.GetLevel(),
-		) + " LinkSpeed=1 Nodes=" + hostlist.Fold(
-			s.GetNodes(),
-		)
+		line := "SwitchName=" + s.GetName() + " Level=" + tool.Itoa(s.GetLevel()) +
+			" LinkSpeed=1 Nodes=" + hostlist.Fold(s.GetNodes())
 		if len(s.GetSwitches()) > 0 {
 			line += " Switches=" + hostlist.Fold(s.GetSwitches())
 		}
@@ -98,16 +88,8 @@ func topologyLines(
 				names, nodes = append(names, b.GetName()), append(nodes, b.GetNodes()...)
 			}
 			if name := hostlist.Fold(names); want(name, nodes) {
-				lines = append(
-					lines,
-					key+name+" BlockIndex="+strconv.Itoa(
-						from/per,
-					)+" Nodes="+hostlist.Fold(
-						nodes,
-					)+" BlockSize="+tool.Itoa(
-						size,
-					),
-				)
+				lines = append(lines, key+name+" BlockIndex="+strconv.Itoa(from/per)+" Nodes="+
+					hostlist.Fold(nodes)+" BlockSize="+tool.Itoa(size))
 			}
 		}
 	}

@@ -30,24 +30,8 @@ func sinfoReservations(call *tool.Call) error {
 	}
 	var b strings.Builder
 	row := func(name, state, start, end, length, nodes string) {
-		b.WriteString(
-			padText(
-				name,
-				-width,
-			) + " " + padText(
-				state,
-				9,
-			) + " " + padText(
-				start,
-				20,
-			) + " " + padText(
-				end,
-				20,
-			) + " " + padText(
-				length,
-				12,
-			) + "  " + nodes + "\n",
-		)
+		b.WriteString(padText(name, -width) + " " + padText(state, 9) + " " + padText(start, 20) +
+			" " + padText(end, 20) + " " + padText(length, 12) + "  " + nodes + "\n")
 	}
 	if !call.Opts.On("noheader") {
 		row("RESV_NAME", "STATE", "START_TIME", "END_TIME", "DURATION", "NODELIST")
@@ -300,9 +284,8 @@ func sinfoOnce(call *tool.Call, query *nodeQuery) error {
 	var parts apiv1.ListPartitionsReply
 	if err := call.RPCAll(tool.Request{Method: tool.MethodListPartitions, Req: &apiv1.ListPartitionsRequest{}, Resp: &parts}, tool.Request{Method: tool.MethodListNodes, Req: &apiv1.ListNodesRequest{Future: call.Opts.On("future")}, Resp: &nodes}); err != nil {
 		r := tool.ExplainError(err)
-		return tool.Fail(
-			1,
-			append(r.Preamble(call.Command.Name), "slurm_load_partitions: "+r.Text)...)
+		return tool.Fail(1, append(r.Preamble(call.Command.Name), "slurm_load_partitions: "+
+			r.Text)...)
 	}
 	keep, err := nodeFilter(call)
 	if err != nil {
@@ -369,14 +352,9 @@ func nodeFilter(call *tool.Call) (func(n *apiv1.NodeInfo) bool, error) {
 		words := strings.Split(alt, "&")
 		for _, w := range words {
 			if !slices.Contains(render.NodeStateWords(), w) {
-				return nil, tool.Fail(
-					1,
-					call.Command.Name+": error: Bad state string: \""+w+"\"",
-					call.Command.Name+": error: Valid node states include: "+strings.Join(
-						render.NodeStateWords(),
-						",",
-					),
-				)
+				return nil, tool.Fail(1, call.Command.Name+": error: Bad state string: \""+w+
+					"\"", call.Command.Name+": error: Valid node states include: "+
+					strings.Join(render.NodeStateWords(), ","))
 			}
 		}
 		states = append(states, words)

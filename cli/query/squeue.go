@@ -118,17 +118,8 @@ func runSqueue(call *tool.Call) error {
 	}
 	switch {
 	case call.Opts.On("helpformat"):
-		return call.WriteOut(
-			[]byte(
-				"Letters of -o: " + fieldList(
-					jobFields(),
-					true,
-				) + "\nNames of -O: " + fieldList(
-					jobFields(),
-					false,
-				) + "\n",
-			),
-		)
+		return call.WriteOut([]byte("Letters of -o: " + fieldList(jobFields(), true) +
+			"\nNames of -O: " + fieldList(jobFields(), false) + "\n"))
 	case call.Opts.On("helpstate"):
 		return call.WriteOut([]byte(stateList()))
 	}
@@ -290,7 +281,8 @@ func stateFilter(call *tool.Call, query *jobQuery) error {
 		return tool.Fail(
 			1,
 			call.Command.Name+": error: Invalid job state specified: "+bad,
-			call.Command.Name+": error: Valid job states include: "+stateWords(),
+			call.Command.Name+
+				": error: Valid job states include: "+stateWords(),
 		)
 	}
 	filter.AllStates, filter.Completing = all, completing
@@ -419,10 +411,8 @@ func squeueOnce(call *tool.Call, query *jobQuery) error {
 		return fetch.JobsError(err)
 	}
 	if asked := query.req.GetFilter().GetJobs(); len(asked) == 1 && len(rep.GetUnknown()) == 1 {
-		return tool.Unknown(
-			spec.CodeInvalidJobID,
-			"slurm_load_jobs error: "+spec.CodeInvalidJobID.String(),
-		)
+		return tool.Unknown(spec.CodeInvalidJobID, "slurm_load_jobs error: "+
+			spec.CodeInvalidJobID.String())
 	}
 	view := &render.JobView{
 		Clock:     render.NewClock(call.Env),
@@ -518,7 +508,8 @@ func (q *jobQuery) stepRows(out []render.JobRow, row render.JobRow) []render.Job
 		for _, id := range q.stepIDs {
 			job, step, one := strings.Cut(id, ".")
 			wanted = wanted ||
-				((job == tool.Itoa(row.GetJobId()) || strings.HasPrefix(job, tool.Itoa(row.GetArrayJobId())+"_")) && (!one || "."+step == name))
+				((job == tool.Itoa(row.GetJobId()) || strings.HasPrefix(job, tool.Itoa(row.GetArrayJobId())+
+					"_")) && (!one || "."+step == name))
 		}
 		if wanted {
 			row.Step = s

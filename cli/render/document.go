@@ -67,7 +67,8 @@ func meta(call *tool.Call, version schema.Version) tree.Object {
 		user = call.API.User
 		plugin = tree.Object{
 			{Key: "type", Value: "openapi/" + call.API.Plugin},
-			{Key: "name", Value: "Muster " + call.API.Plugin},
+			{Key: "name", Value: "Muster " +
+				call.API.Plugin},
 			{Key: "data_parser", Value: "data_parser/" + version.String()},
 			{Key: "accounting_storage", Value: "accounting_storage/muster"},
 		}

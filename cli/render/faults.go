@@ -51,9 +51,8 @@ func (v *WhyView) faultLines(rep *apiv1.WhyReply) []string {
 		switch {
 		case !fault.GetWarned():
 		case fault.GetCancel() > v.Now:
-			text += " Others wait for it: the job is cancelled in " + Span(
-				fault.GetCancel()-v.Now,
-			) + " unless it begins to use the GPU."
+			text += " Others wait for it: the job is cancelled in " +
+				Span(fault.GetCancel()-v.Now) + " unless it begins to use the GPU."
 		default:
 			text += " Others wait for it: use it, or end the job."
 		}

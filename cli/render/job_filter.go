@@ -261,11 +261,8 @@ func WhyLine(job *apiv1.JobInfo, text *JobView) (word, more, title string) {
 		title = Clean(strings.Join(sentences, " "))
 		more = title
 		if at := job.GetPlannedStart(); at > text.Now {
-			more = "planned in " + ShortSpan(
-				at-text.Now,
-			) + " on " + Clean(
-				cmp.Or(job.GetPlannedNodes(), "nodes not chosen yet"),
-			)
+			more = "planned in " + ShortSpan(at-text.Now) + " on " +
+				Clean(cmp.Or(job.GetPlannedNodes(), "nodes not chosen yet"))
 		}
 		return Clean(Reason(job)), more, title
 	case state.Terminal() && !job.GetCompleting():

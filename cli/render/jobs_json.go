@@ -76,13 +76,8 @@ func GresOfNode(node *apiv1.NodeAlloc) string {
 		text := CountsText([]*apiv1.Count{g}, "", ":")
 		if i := slices.IndexFunc(node.GetShares(), func(s *apiv1.GpuShare) bool { return s.GetName() == g.GetName() }); i >= 0 {
 			s := node.GetShares()[i]
-			text += "(IDX:" + tool.Itoa(
-				s.GetIndex(),
-			) + "," + CountText(
-				s.GetN(),
-			) + "/" + CountText(
-				s.GetOf(),
-			) + ")"
+			text += "(IDX:" + tool.Itoa(s.GetIndex()) + "," + CountText(s.GetN()) + "/" +
+				CountText(s.GetOf()) + ")"
 		}
 		parts = append(parts, text)
 	}

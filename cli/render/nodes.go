@@ -186,12 +186,8 @@ func NodeReason(node *apiv1.NodeInfo, k Clock) string {
 	if node.GetReason() == "" {
 		return ""
 	}
-	return node.GetReason() + " [" + cmp.Or(
-		node.GetReasonUser(),
-		"unknown",
-	) + "@" + k.Time(
-		node.GetReasonTime(),
-	) + "]"
+	return node.GetReason() + " [" + cmp.Or(node.GetReasonUser(), "unknown") + "@" +
+		k.Time(node.GetReasonTime()) + "]"
 }
 
 // Milli writes thousandths with two digits: 0.78.
@@ -200,11 +196,8 @@ func Milli(n int64) string {
 		return NotAvailable
 	}
 	hundredths := (n + 5) / 10
-	return tool.Itoa(
-		hundredths/100,
-	) + "." + string(
-		[]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)},
-	)
+	return tool.Itoa(hundredths/100) + "." +
+		string([]byte{byte('0' + hundredths/10%10), byte('0' + hundredths%10)})
 }
 
 // AvailableFeatures are all features that a node may have.

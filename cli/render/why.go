@@ -239,17 +239,11 @@ func (v *WhyView) startLines(rep *apiv1.WhyReply) []string {
 	var out []string
 	switch {
 	case at != 0 && at <= v.Now:
-		out = append(
-			out,
-			"planned for the next pass on "+cmp.Or(rep.GetPlannedNodes(), "free nodes"),
-		)
+		out = append(out, "planned for the next pass on "+
+			cmp.Or(rep.GetPlannedNodes(), "free nodes"))
 	case at != 0:
-		text := "planned for " + v.bold(
-			v.when(at),
-		) + " on " + cmp.Or(
-			rep.GetPlannedNodes(),
-			"nodes not chosen yet",
-		)
+		text := "planned for " + v.bold(v.when(at)) + " on " +
+			cmp.Or(rep.GetPlannedNodes(), "nodes not chosen yet")
 		if rep.GetPlannedEstimate() {
 			text += " (an estimate: jobs that end early or late move it)"
 		} else {
@@ -257,22 +251,16 @@ func (v *WhyView) startLines(rep *apiv1.WhyReply) []string {
 		}
 		out = append(out, text)
 	case rep.GetReason().GetUntil() > v.Now && len(rep.GetBlockers()) > 0:
-		out = append(
-			out,
-			"not planned: enough of the jobs in the way are over by "+v.when(
-				rep.GetReason().GetUntil(),
-			)+", at their limits",
-		)
+		out = append(out, "not planned: enough of the jobs in the way are over by "+
+			v.when(rep.GetReason().GetUntil())+", at their limits")
 	case rep.GetReason().GetUntil() > v.Now:
 		out = append(out, "not before "+v.when(rep.GetReason().GetUntil()))
 	default:
 		out = append(out, unplanned(rep))
 	}
 	if promised := rep.GetPromisedStart(); promised != 0 && at > promised {
-		out = append(
-			out,
-			"first promised for "+v.Time(promised)+", which it has missed by "+Span(at-promised),
-		)
+		out = append(out, "first promised for "+v.Time(promised)+", which it has missed by "+
+			Span(at-promised))
 	}
 	switch n := rep.GetAhead(); {
 	case n == 1:
@@ -404,7 +392,8 @@ func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
 				"on " + h.GetNode(),
 				"held",
 				holdText(h.GetMilliCpu(), h.GetMem(), int64(h.GetGpus())),
-				"since " + v.when(h.GetSince()),
+				"since " +
+					v.when(h.GetSince()),
 			},
 		)
 	}
@@ -630,10 +619,8 @@ func conditionText(kind, id string) string {
 	case "afternotok":
 		text = job + " has failed"
 	case "aftercorr":
-		text = "the task of the same index of job " + strings.TrimSuffix(
-			id,
-			"_*",
-		) + " has ended with success"
+		text = "the task of the same index of job " + strings.TrimSuffix(id, "_*") +
+			" has ended with success"
 	default:
 		return kind + ":" + id
 	}
@@ -691,21 +678,20 @@ func detail(reason *apiv1.Reason) string {
 // fencingText says what a job waits for whose earlier run may still live.
 func (v *WhyView) fencingText(reason *apiv1.Reason) []string {
 	where := reason.GetDetail()
-	first := "Its earlier run may still live on " + where + ", which does not answer. It starts again once that run is certainly gone"
+	first := "Its earlier run may still live on " + where +
+		", which does not answer. It starts again once that run is certainly gone"
 	if until := reason.GetUntil(); until != 0 {
 		first += ", at the latest " + v.when(until) + " when its lease is over"
 	}
 	text := []string{first + "."}
 	if program := reason.GetSubject(); program != "" {
-		text = append(
-			text,
-			"The controller asks "+program+" to switch "+where+" off; scontrol show node "+where+" shows what it says.",
-		)
+		text = append(text, "The controller asks "+program+" to switch "+where+
+			" off; scontrol show node "+where+" shows what it says.")
 	}
-	return append(
-		text,
-		"That is when "+where+" answers or has rebooted, or when an operator who knows that it is off says so: scontrol update nodename="+where+" state=fenced.",
-	)
+	return append(text,
+		"That is when "+where+
+			" answers or has rebooted, or when an operator who knows that it is off says so: scontrol update nodename="+
+			where+" state=fenced.")
 }
 
 // limitText explains the families of limits: per job, user, account, group.
@@ -749,9 +735,9 @@ func (v *WhyView) limitText(reason *apiv1.Reason, job *apiv1.JobInfo) []string {
 			" minutes",
 		)
 		if reason.GetLimit() == 0 {
-			return []string{
-				"The budget of account " + account + " is spent. muster report budget -A " + account + " shows it; it starts when there is money again.",
-			}
+			return []string{"The budget of account " + account +
+				" is spent. muster report budget -A " + account +
+				" shows it; it starts when there is money again."}
 		}
 		return []string{
 			fmt.Sprintf(
@@ -813,7 +799,8 @@ func (v *WhyView) limitText(reason *apiv1.Reason, job *apiv1.JobInfo) []string {
 	if reason.GetAsked() > reason.GetLimit() {
 		return append(
 			out,
-			"The job alone is over the limit, so waiting does not help: ask for at most "+limit+", or for another QOS.",
+			"The job alone is over the limit, so waiting does not help: ask for at most "+
+				limit+", or for another QOS.",
 		)
 	}
 	return append(

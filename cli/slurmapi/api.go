@@ -245,16 +245,8 @@ func (q *request) readQuery(obeyed []string) error {
 					param.Enum,
 					func(known string) bool { return strings.EqualFold(known, word) },
 				) {
-					wrong = append(
-						wrong,
-						schema.Problem{
-							Path: "?" + name,
-							Text: word + " is not known: expected one of " + strings.Join(
-								param.Enum,
-								", ",
-							),
-						},
-					)
+					wrong = append(wrong, schema.Problem{Path: "?" + name, Text: word +
+						" is not known: expected one of " + strings.Join(param.Enum, ", ")})
 				}
 			}
 		}
@@ -269,10 +261,8 @@ func (q *request) readQuery(obeyed []string) error {
 func (q *request) readBody(w http.ResponseWriter, r *http.Request) error {
 	if kind := r.Header.Get("Content-Type"); kind != "" {
 		if name, _, err := mime.ParseMediaType(kind); err != nil || name != "application/json" {
-			return spec.Refuse(
-				spec.CodeQueryInvalid,
-				"Content-Type "+kind+" is not supported: send application/json",
-			)
+			return spec.Refuse(spec.CodeQueryInvalid, "Content-Type "+kind+
+				" is not supported: send application/json")
 		}
 	}
 	text, err := q.api.host.Body(w, r)
@@ -280,10 +270,8 @@ func (q *request) readBody(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(bytes.TrimSpace(text)) == 0 {
-		return spec.Refuse(
-			spec.CodeQueryInvalid,
-			"the request has no body: send a JSON object, "+q.path.Request.Name,
-		)
+		return spec.Refuse(spec.CodeQueryInvalid, "the request has no body: send a JSON object, "+
+			q.path.Request.Name)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.UseNumber()
@@ -484,15 +472,12 @@ func (a *API) envelope(by asked, warnings []schema.Problem, wrong tree.List) tre
 	}
 	return tree.Object{
 		{Key: "meta", Value: tree.Object{
-			{
-				Key: "plugin",
-				Value: tree.Object{
-					{Key: "type", Value: "openapi/" + pluginOf(by.tag)},
-					{Key: "name", Value: "Muster " + pluginOf(by.tag)},
-					{Key: "data_parser", Value: "data_parser/" + by.version.String()},
-					{Key: "accounting_storage", Value: "accounting_storage/muster"},
-				},
-			},
+			{Key: "plugin", Value: tree.Object{{Key: "type", Value: "openapi/" +
+				pluginOf(
+					by.tag,
+				)}, {Key: "name", Value: "Muster " + pluginOf(by.tag)}, {Key: "data_parser", Value: "data_parser/" +
+				by.version.String()},
+				{Key: "accounting_storage", Value: "accounting_storage/muster"}}},
 			{
 				Key: "client",
 				Value: tree.Object{

@@ -381,7 +381,8 @@ func setUser(d *description, v any) string {
 	if v == d.env.API.User || v == strconv.FormatUint(uint64(d.env.UID), 10) {
 		return ""
 	}
-	return "the job would be " + d.env.API.User + "'s, who asks; X-SLURM-USER-NAME is how an administrator asks as another user"
+	return "the job would be " + d.env.API.User +
+		"'s, who asks; X-SLURM-USER-NAME is how an administrator asks as another user"
 }
 
 // gpuCounts reads a list such as gres/gpu:2 or gres:gpu:h100:2, of which it keeps

@@ -92,9 +92,8 @@ func (q *request) makeSubmission(
 	case len(places) == 0:
 		return nil, problems{{Path: "#/" + one, Text: "the job is not described"}}
 	case len(places) > 1 && q.body.Record(one) != nil:
-		return nil, problems{
-			{Path: "#/" + several, Text: one + " is given too: give one of the two"},
-		}
+		return nil, problems{{Path: "#/" + several, Text: one +
+			" is given too: give one of the two"}}
 	}
 	env := q.commandEnv([]string{"REST"})
 	shape := schema.Of(q.version).Type("job_desc_msg")
@@ -106,11 +105,8 @@ func (q *request) makeSubmission(
 			env:    env,
 			values: at.values,
 			path:   at.path,
-			spec: &apiv1.JobSpec{
-				SubmitHost: q.source,
-				SubmitLine: q.path.Method + " " + q.path.Path,
-				Umask:      env.Umask(),
-			},
+			spec: &apiv1.JobSpec{SubmitHost: q.source, SubmitLine: q.path.Method +
+				" " + q.path.Path, Umask: env.Umask()},
 		}
 		d.applyValues(shape)
 		if i == 0 {
@@ -289,12 +285,8 @@ func cancelSeveral(q *request) (tree.Object, error) {
 	for _, word := range q.body.Texts("job_state") {
 		state, ok := spec.ParseJobState(word)
 		if !ok || state.Terminal() {
-			return nil, problems{
-				{
-					Path: "#/job_state",
-					Text: word + ": only jobs that have not ended can be chosen by state",
-				},
-			}
+			return nil, problems{{Path: "#/job_state", Text: word +
+				": only jobs that have not ended can be chosen by state"}}
 		}
 		filter.States = append(filter.States, uint32(state))
 	}
@@ -314,26 +306,8 @@ func cancelSeveral(q *request) (tree.Object, error) {
 
 // countChoosing counts what a filter chooses by.
 func countChoosing(f *apiv1.JobFilter) int {
-	return len(
-		f.GetJobs(),
-	) + len(
-		f.GetUsers(),
-	) + len(
-		f.GetAccounts(),
-	) + len(
-		f.GetPartitions(),
-	) + len(
-		f.GetStates(),
-	) + len(
-		f.GetNames(),
-	) +
-		len(
-			f.GetQos(),
-		) + len(
-		f.GetNodes(),
-	) + len(
-		f.GetReservations(),
-	)
+	return len(f.GetJobs()) + len(f.GetUsers()) + len(f.GetAccounts()) + len(f.GetPartitions()) + len(f.GetStates()) + len(f.GetNames()) +
+		len(f.GetQos()) + len(f.GetNodes()) + len(f.GetReservations())
 }
 
 func (q *request) cancelJobs(

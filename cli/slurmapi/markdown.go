@@ -75,7 +75,8 @@ func Markdown() string {
 		fmt.Fprintf(&b, "| %s | %s |\n", name, strings.Join(how, "; "))
 	}
 	b.WriteString(
-		"\n## Paths that are refused\n\nThey answer with status 404 and the reason in `errors`.\n\n| method and path | why |\n|---|---|\n" + refused.String(),
+		"\n## Paths that are refused\n\nThey answer with status 404 and the reason in `errors`.\n\n| method and path | why |\n|---|---|\n" +
+			refused.String(),
 	)
 	b.WriteString(
 		"\n## Description of a job\n\nThe fields of `job_desc_msg`, for `job/submit`, `job/allocate` and an update. A field that is refused makes the request fail;\n" +

@@ -135,16 +135,8 @@ func operationID(v schema.Version, p *schema.Path) string {
 		strings.TrimPrefix(p.Plain, "/"+p.Tag+"/*"),
 		func(r rune) bool { return strings.ContainsRune("/{}", r) },
 	)
-	return p.Tag + "_" + strings.ReplaceAll(
-		v.String(),
-		".",
-		"",
-	) + "_" + strings.ToLower(
-		p.Method,
-	) + "_" + strings.Join(
-		words,
-		"_",
-	)
+	return p.Tag + "_" + strings.ReplaceAll(v.String(), ".", "") + "_" +
+		strings.ToLower(p.Method) + "_" + strings.Join(words, "_")
 }
 
 func describePath(version schema.Version, path *schema.Path, at route) tree.Object {
@@ -232,9 +224,8 @@ func typeReference(version schema.Version, t *schema.Type) tree.Object {
 	if t.Name == "" {
 		return describeBody(version, t)
 	}
-	return tree.Object{
-		{Key: "$ref", Value: "#/components/schemas/" + schemaPrefix(version) + t.Name},
-	}
+	return tree.Object{{Key: "$ref", Value: "#/components/schemas/" + schemaPrefix(version) +
+		t.Name}}
 }
 
 // describeBody is a type where it is defined.

@@ -596,10 +596,8 @@ func removeEntity(what, param, list string) func(q *request) (tree.Object, error
 			return nil, err
 		}
 		if len(removed) == 0 {
-			return nil, spec.Refuse(
-				spec.CodeNothingFound,
-				what+" "+q.given[param]+" does not exist",
-			)
+			return nil, spec.Refuse(spec.CodeNothingFound, what+" "+q.given[param]+
+				" does not exist")
 		}
 		return tree.Object{{Key: list, Value: tree.Strings(removed)}}, nil
 	}

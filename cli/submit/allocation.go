@@ -354,11 +354,8 @@ func (a *allocation) variablesOf(job *apiv1.JobInfo, cluster string) []string {
 	put(job.GetQos(), "SLURM_JOB_QOS")
 	put(s.GetName(), "SLURM_JOB_NAME")
 	put(job.GetUser(), "SLURM_JOB_USER")
-	out = append(
-		out,
-		"SLURM_JOB_UID="+tool.Itoa(job.GetUserId()),
-		"SLURM_JOB_GID="+tool.Itoa(job.GetGroupId()),
-	)
+	out = append(out, "SLURM_JOB_UID="+tool.Itoa(job.GetUserId()), "SLURM_JOB_GID="+
+		tool.Itoa(job.GetGroupId()))
 	put(job.GetGroup(), "SLURM_JOB_GROUP")
 	put(s.GetReservation(), "SLURM_JOB_RESERVATION")
 	put(tool.Itoa(uint32(job.GetStart()/int64(spec.Second))), "SLURM_JOB_START_TIME")

@@ -150,10 +150,10 @@ func boundEnv(call *tool.Call, cpus spec.Bitset) (env, told []string, err error)
 	for i, name := range visibleGPUs {
 		to := taskGPUs[i]
 		if v := narrowToPlaces(call, name, places); v != "" {
-			env = slices.DeleteFunc(
-				env,
-				func(e string) bool { return strings.HasPrefix(e, to+"=") },
-			)
+			env = slices.DeleteFunc(env, func(e string) bool {
+				return strings.HasPrefix(e, to+
+					"=")
+			})
 			env = append(env, to+"="+v)
 		}
 	}

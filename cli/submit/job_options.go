@@ -80,10 +80,8 @@ func countTo(long string, field func(s *apiv1.JobSpec) *uint32) applier {
 func applyAcctgFreq(request *jobRequest, value opt.Value) error {
 	every, err := acctgFreq(value.Text)
 	if err != nil {
-		return tool.Fail(
-			1,
-			request.name+": error: Invalid --acctg-freq specification: "+err.Error(),
-		)
+		return tool.Fail(1, request.name+": error: Invalid --acctg-freq specification: "+
+			err.Error())
 	}
 	request.spec.SampleEvery = every
 	return nil
@@ -604,10 +602,8 @@ func applyHint(request *jobRequest, value opt.Value) error {
 		request.spec.ThreadsPerCore = 1
 	case "multithread":
 	case "memory_bound":
-		return tool.Fail(
-			1,
-			request.name+": error: --hint=memory_bound asks for one core of each socket, and tasks are not bound to sockets here: request the memory with --mem, and fewer tasks on a node with --ntasks-per-node or --ntasks-per-socket",
-		)
+		return tool.Fail(1, request.name+
+			": error: --hint=memory_bound asks for one core of each socket, and tasks are not bound to sockets here: request the memory with --mem, and fewer tasks on a node with --ntasks-per-node or --ntasks-per-socket")
 	default:
 		return request.badOption("hint")
 	}

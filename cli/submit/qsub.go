@@ -88,11 +88,8 @@ func runQsub(call *tool.Call) error {
 		return call.Errorf("one script is submitted at a time: %s", strings.Join(operands, " "))
 	}
 	env := *call.Env
-	env.Environ = append(
-		slices.Clone(call.Environ),
-		"PBS_O_WORKDIR="+call.Dir,
-		"PBS_O_HOST="+call.Host,
-	)
+	env.Environ = append(slices.Clone(call.Environ), "PBS_O_WORKDIR="+call.Dir, "PBS_O_HOST="+
+		call.Host)
 	if call.Opts.On("interactive") {
 		env.Args = append([]string{"salloc"}, typed...)
 		return tool.Execute(call.Ctx, &env, Salloc(), env.Args[1:])
@@ -249,16 +246,14 @@ func pbsBegin(value string) ([]string, error) {
 	case 4:
 		return []string{"--begin=" + digits[:2] + ":" + digits[2:]}, nil
 	case 8:
-		return []string{
-			"--begin=" + digits[:2] + "/" + digits[2:4] + "-" + digits[4:6] + ":" + digits[6:] + ":" + seconds,
-		}, nil
+		return []string{"--begin=" + digits[:2] + "/" + digits[2:4] + "-" + digits[4:6] + ":" +
+			digits[6:] + ":" + seconds}, nil
 	case 10, 12:
 		if n == 10 {
 			digits = "20" + digits
 		}
-		return []string{
-			"--begin=" + digits[:4] + "-" + digits[4:6] + "-" + digits[6:8] + "T" + digits[8:10] + ":" + digits[10:] + ":" + seconds,
-		}, nil
+		return []string{"--begin=" + digits[:4] + "-" + digits[4:6] + "-" + digits[6:8] + "T" +
+			digits[8:10] + ":" + digits[10:] + ":" + seconds}, nil
 	}
 	return nil, fmt.Errorf("expected [[CC]YY]MMDDhhmm[.SS]")
 }

@@ -96,10 +96,8 @@ func submitFailed(call *tool.Call, err error, testOnly bool) error {
 			call.Command.Name+": error: "+refusal.Text,
 		) // Slurm finds this one before it submits
 	default:
-		lines = append(
-			lines,
-			call.Command.Name+": error: Batch job submission failed: "+refusal.Text,
-		)
+		lines = append(lines, call.Command.Name+": error: Batch job submission failed: "+
+			refusal.Text)
 	}
 	if refusal.Lost {
 		lines = append(lines, call.Command.Name+": error: "+unknownOutcome)

@@ -105,23 +105,11 @@ func stepLayout(made *apiv1.StepCreated) string {
 			for i, r := range node.GetRanks() {
 				ranks[i] = tool.Itoa(r)
 			}
-			fmt.Fprintf(
-				&b,
-				"  Node %d (%s), %d task(s): %s\n",
-				len(names),
-				node.GetName(),
-				len(ranks),
-				strings.Join(ranks, " "),
-			)
+			fmt.Fprintf(&b, "  Node %d (%s), %d task(s): %s\n", len(names), node.GetName(), len(ranks), strings.Join(ranks, " "))
 			names = append(names, node.GetName())
 		}
 	}
-	return fmt.Sprintf(
-		"Job step layout:\n  %d tasks, %d nodes (%s)\n\n",
-		tasks,
-		len(names),
-		strings.Join(names, ","),
-	) + b.String()
+	return fmt.Sprintf("Job step layout:\n  %d tasks, %d nodes (%s)\n\n", tasks, len(names), strings.Join(names, ",")) + b.String()
 }
 
 // attachStep shows a step until it is over.

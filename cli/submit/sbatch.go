@@ -253,10 +253,8 @@ func switchWait(call *tool.Call, jobSpec *apiv1.JobSpec) error {
 func readScript(call *tool.Call) (script []byte, command, name string, err error) {
 	switch {
 	case call.Opts.On("wrap") && len(call.Operands) > 0:
-		return nil, "", "", tool.Fail(
-			1,
-			call.Command.Name+": error: Script arguments not permitted with --wrap option",
-		)
+		return nil, "", "", tool.Fail(1, call.Command.Name+
+			": error: Script arguments not permitted with --wrap option")
 	case call.Opts.On("wrap"):
 		return wrapScript(call.Opts.Text("wrap")), "", "wrap", nil
 	case len(call.Operands) > 0:

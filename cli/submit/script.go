@@ -24,24 +24,15 @@ func checkScript(name string, data []byte) error {
 	case len(bytes.TrimSpace(data)) == 0:
 		return tool.Fail(1, e+"Batch script contains only whitespace!")
 	case !bytes.HasPrefix(data, []byte("#!")):
-		return tool.Fail(
-			1,
-			e+"This does not look like a batch script.  The first",
-			e+"line must start with #! followed by the path to an interpreter.",
-			e+"For instance: #!/bin/sh",
-		)
+		return tool.Fail(1, e+"This does not look like a batch script.  The first",
+			e+"line must start with #! followed by the path to an interpreter.", e+
+				"For instance: #!/bin/sh")
 	case bytes.IndexByte(data, 0) >= 0:
-		return tool.Fail(
-			1,
-			e+"The Slurm controller does not allow scripts that",
-			e+"contain a NULL character '\\0'.",
-		)
+		return tool.Fail(1, e+"The Slurm controller does not allow scripts that", e+
+			"contain a NULL character '\\0'.")
 	case bytes.Contains(data, []byte("\r\n")):
-		return tool.Fail(
-			1,
-			e+"Batch script contains DOS line breaks (\\r\\n)",
-			e+"instead of expected UNIX line breaks (\\n).",
-		)
+		return tool.Fail(1, e+"Batch script contains DOS line breaks (\\r\\n)", e+
+			"instead of expected UNIX line breaks (\\n).")
 	}
 	return nil
 }

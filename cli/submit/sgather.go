@@ -167,7 +167,8 @@ func onNode(call *tool.Call, node string, out io.Writer, argv ...string) error {
 			"--mpi=none",
 			"--nodes=1",
 			"--ntasks=1",
-			"--nodelist=" + node,
+			"--nodelist=" +
+				node,
 			"--",
 		},
 		argv...)

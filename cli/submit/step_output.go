@@ -259,8 +259,9 @@ func tasksText(ranks []int) string {
 	for i, r := range ranks {
 		names[i] = "t" + strconv.Itoa(r)
 	}
-	return "tasks " + strings.TrimSuffix(
-		strings.TrimPrefix(strings.TrimPrefix(hostlist.Fold(names), "t"), "["),
-		"]",
-	)
+	return "tasks " +
+		strings.TrimSuffix(
+			strings.TrimPrefix(strings.TrimPrefix(hostlist.Fold(names), "t"), "["),
+			"]",
+		)
 }

@@ -180,12 +180,8 @@ func (r *stepRun) watchStep(
 			}
 		case s := <-signals:
 			if r.created == nil && s != syscall.SIGCONT && s != syscall.SIGWINCH {
-				return 0, tool.Fail(
-					1,
-					"srun: Cancelled pending job step with signal "+fmt.Sprint(
-						int(s.(syscall.Signal)),
-					),
-				)
+				return 0, tool.Fail(1, "srun: Cancelled pending job step with signal "+
+					fmt.Sprint(int(s.(syscall.Signal))))
 			}
 			r.handleSignal(s)
 		case <-r.deadline:

@@ -26,12 +26,9 @@ func runStepScript(call *tool.Call, asks []stepAsk, option string) {
 		return
 	}
 	cmd := exec.CommandContext(call.Ctx, path) // in the folder where srun is
-	cmd.Env = append(
-		append(append([]string{}, call.Environ...), asks[0].vars...),
-		"SLURM_JOB_ID="+asks[0].job,
-		"SLURM_JOBID="+asks[0].job,
-		"SLURM_SCRIPT_CONTEXT="+option+"_srun",
-	)
+	cmd.Env = append(append(append([]string{}, call.Environ...), asks[0].vars...),
+		"SLURM_JOB_ID="+asks[0].job, "SLURM_JOBID="+asks[0].job, "SLURM_SCRIPT_CONTEXT="+option+
+			"_srun")
 	cmd.Stdout, cmd.Stderr = call.Stdout, call.Stderr
 	if err := cmd.Run(); err != nil {
 		fmt.Fprintf(call.Stderr, "srun: error: --%s %s: %v\n", option, path, err)

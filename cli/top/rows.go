@@ -165,20 +165,9 @@ func stateStyle(job *apiv1.JobInfo) string {
 }
 
 func (m *model) nodeList() []string {
-	columns := []column{
-		{" NODE", 14, false},
-		{"STATE", 11, false},
-		{"GPUS", 18, false},
-		{"CPUS", 20, false},
-	}
+	columns := []column{{" NODE", 14, false}, {"STATE", 11, false}, {"GPUS", 18, false}, {"CPUS", 20, false}}
 	if m.wide() {
-		columns = append(
-			columns,
-			column{"MEMORY", 18, true},
-			column{"LOAD", 7, true},
-			column{"JOBS", 5, true},
-			column{"PARTITIONS", 14, false},
-		)
+		columns = append(columns, column{"MEMORY", 18, true}, column{"LOAD", 7, true}, column{"JOBS", 5, true}, column{"PARTITIONS", 14, false})
 	}
 	columns = append(columns, column{"REASON", m.rest(columns), false})
 	nodes := m.shownNodes()
@@ -197,39 +186,17 @@ func (m *model) nodeList() []string {
 		if all := len(node.GetGpus()); all > 0 {
 			gpus = drawMeter(heldGPUs(node), all, 8) + fmt.Sprintf(" %d/%d", heldGPUs(node), all)
 		}
-		row := []cellText{
-			{" " + safeText(node.GetName()), plain},
-			{long + state.Suffix(), style},
-			{gpus, plain},
-			{
-				drawMeter(
-					int(node.GetCpusAlloc()),
-					int(node.GetCpus()),
-					8,
-				) + fmt.Sprintf(
-					" %d/%d",
-					node.GetCpusAlloc(),
-					node.GetCpus(),
-				),
-				plain,
-			},
-		}
+		row := []cellText{{" " + safeText(node.GetName()), plain}, {long + state.Suffix(), style}, {gpus, plain},
+			{drawMeter(int(node.GetCpusAlloc()), int(node.GetCpus()), 8) + fmt.Sprintf(" %d/%d", node.GetCpusAlloc(), node.GetCpus()), plain}}
 		if m.wide() {
 			load := "-"
 			if node.GetLoadMilli() >= 0 {
 				load = render.Milli(node.GetLoadMilli())
 			}
 			v := m.text()
-			row = append(
-				row,
-				cellText{v.Memory(node.GetMemAlloc()) + "/" + v.Memory(node.GetMem()), plain},
-				cellText{load, plain},
-				cellText{
-					strconv.FormatUint(uint64(node.GetJobsRunning()), 10),
-					plain,
-				},
-				cellText{safeText(strings.Join(node.GetPartitions(), ",")), plain},
-			)
+			row = append(row, cellText{v.Memory(node.GetMemAlloc()) + "/" +
+				v.Memory(node.GetMem()), plain}, cellText{load, plain},
+				cellText{strconv.FormatUint(uint64(node.GetJobsRunning()), 10), plain}, cellText{safeText(strings.Join(node.GetPartitions(), ",")), plain})
 		}
 		return append(row, cellText{safeText(node.GetReason()), dim})
 	})
@@ -347,20 +314,14 @@ func (m *model) jobText(
 	view := m.text()
 	view.Now = now
 	state, _ := render.StateNames(job)
-	lines := []string{
-		"",
-		"  " + m.paintText(
+	lines := []string{"", "  " +
+		m.paintText(
 			bold,
 			safeText(
 				"Job "+view.ID(render.JobRow{JobInfo: job, Task: -1})+" "+job.GetSpec().GetName(),
 			),
-		) + " of " + safeText(
-			job.GetUser(),
-		) + "  " + m.paintText(
-			stateStyle(job),
-			state,
-		),
-	}
+		) +
+		" of " + safeText(job.GetUser()) + "  " + m.paintText(stateStyle(job), state)}
 	add := func(name, value string) {
 		if value != "" {
 			lines = append(lines, "  "+fitColumn(name, 12, false)+" "+safeText(value))
@@ -393,10 +354,8 @@ func (m *model) jobText(
 	} else if word != "" {
 		add("reason", word+" "+more)
 	}
-	add(
-		"account",
-		job.GetSpec().GetAccount()+", partition "+job.GetPartition()+", QOS "+render.QOSOf(job),
-	)
+	add("account", job.GetSpec().GetAccount()+", partition "+job.GetPartition()+", QOS "+
+		render.QOSOf(job))
 	add("asked for", render.TRESText(job.GetReqTres()))
 	for _, node := range job.GetAllocation() {
 		var gpus []string
@@ -443,14 +402,9 @@ func (m *model) charts(history *apiv1.GpuHistoryReply) []string {
 				)
 			}
 		}
-		lines = append(
-			lines,
-			"",
-			"  "+m.paintText(
-				bold,
-				safeText(gpu.GetNode())+" GPU "+strconv.FormatUint(uint64(gpu.GetIndex()), 10),
-			),
-		)
+		lines = append(lines, "", "  "+
+			m.paintText(bold, safeText(gpu.GetNode())+" GPU "+
+				strconv.FormatUint(uint64(gpu.GetIndex()), 10)))
 		figure("utilisation", "%", 100, func(p *apiv1.GpuPoint) *float64 { return p.Util })
 		figure("memory", "MiB", 0, func(p *apiv1.GpuPoint) *float64 { return p.MemoryMib })
 		figure("power", "W", 0, func(p *apiv1.GpuPoint) *float64 { return p.Power })

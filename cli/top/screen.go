@@ -111,7 +111,8 @@ func (m *model) summary() string {
 	parts := []string{
 		m.paintText(bold, safeText(m.cluster)),
 		at,
-		m.paintText(green, fmt.Sprint(running)) + " running",
+		m.paintText(green, fmt.Sprint(running)) +
+			" running",
 		m.paintText(yellow, fmt.Sprint(pending)) + " pending",
 	}
 	if all > 0 {

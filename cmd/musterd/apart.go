@@ -452,10 +452,8 @@ func (a absentAccounting) away() error {
 	if _, err := os.Stat(a.socket); err == nil {
 		where = "ask it at " + a.socket
 	}
-	return spec.Refuse(
-		spec.CodeDatabaseUnreachable,
-		"accounting runs in a process of its own: "+where,
-	)
+	return spec.Refuse(spec.CodeDatabaseUnreachable, "accounting runs in a process of its own: "+
+		where)
 }
 
 // Jobs refuses.

@@ -256,7 +256,8 @@ func howToBegin(self string, first bool, list []answered) (begins, joins bool, w
 				return false, true, ""
 			}
 		}
-		return false, false, "controller " + lead.of.Name + " leads and has not taken this one in yet (muster controllers)"
+		return false, false, "controller " + lead.of.Name +
+			" leads and has not taken this one in yet (muster controllers)"
 	}
 	var silent, others []string
 	for _, a := range list {
@@ -271,10 +272,8 @@ func howToBegin(self string, first bool, list []answered) (begins, joins bool, w
 	case len(others) > 0:
 		return false, false, "the group of " + strings.Join(others, ", ") + " has no leader now"
 	case len(silent) > 0:
-		return false, false, "a new group begins when all its controllers have answered; silent: " + strings.Join(
-			silent,
-			", ",
-		)
+		return false, false, "a new group begins when all its controllers have answered; silent: " +
+			strings.Join(silent, ", ")
 	case !first:
 		return false, false, "the first controller of slurm.conf begins the group"
 	}
@@ -560,10 +559,8 @@ func (p *peers) Change(ctx context.Context, req *apiv1.ChangeControllersRequest)
 			p.durable.Group(),
 			func(m log.Member) bool { return m.ID == req.GetRemove() },
 		) {
-			return "", spec.Refuse(
-				spec.CodeBadRequest,
-				"there is no controller "+req.GetRemove()+" in the group",
-			)
+			return "", spec.Refuse(spec.CodeBadRequest, "there is no controller "+req.GetRemove()+
+				" in the group")
 		}
 		err = p.durable.Remove(ctx, req.GetRemove())
 	case req.GetHandOver():
@@ -604,10 +601,8 @@ func (p *peers) handOver(ctx context.Context, to string) (string, error) {
 		return to, nil
 	}
 	if p.group.IsWitness(to) {
-		return "", spec.Refuse(
-			spec.CodeBadRequest,
-			to+" is the witness: it votes and does not lead",
-		)
+		return "", spec.Refuse(spec.CodeBadRequest, to+
+			" is the witness: it votes and does not lead")
 	}
 	if to == "" {
 		to = p.successor(ctx)

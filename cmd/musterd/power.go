@@ -102,18 +102,8 @@ func (p *programs) Fence(ctx context.Context, file, node, reason string) error {
 	}
 	within, cancel := context.WithTimeout(ctx, maxFenceTime)
 	defer cancel()
-	err = program.Run(
-		within,
-		file,
-		[]string{
-			"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
-			"MUSTER_NODE=" + node,
-			"MUSTER_REASON=" + reason,
-		},
-		as,
-		node,
-		reason,
-	)
+	err = program.Run(within, file, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "MUSTER_NODE=" +
+		node, "MUSTER_REASON=" + reason}, as, node, reason)
 	if err != nil && within.Err() != nil && ctx.Err() == nil {
 		return fmt.Errorf("it did not end within %s and was killed: %w", maxFenceTime, err)
 	}

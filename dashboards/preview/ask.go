@@ -248,12 +248,8 @@ func tableOf(list []Series, heading string) Data {
 // sql asks the accounting store.
 func (s Source) sql(ctx context.Context, text string, series bool) (Data, error) {
 	to := strings.TrimRight(s.clickHouseEndpoint, "/") + "/?database=" + url.QueryEscape(s.Database)
-	req, err := http.NewRequestWithContext(
-		ctx,
-		http.MethodPost,
-		to,
-		strings.NewReader(text+" FORMAT JSONCompact"),
-	)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to, strings.NewReader(text+
+		" FORMAT JSONCompact"))
 	if err != nil {
 		return Data{}, err
 	}
@@ -343,12 +339,8 @@ func fetch(c *http.Client, req *http.Request) ([]byte, error) {
 
 // Values gives the values of a label in Prometheus, sorted.
 func (s Source) Values(ctx context.Context, match, label string) ([]string, error) {
-	to := strings.TrimRight(
-		s.Prometheus,
-		"/",
-	) + "/api/v1/label/" + label + "/values?match[]=" + url.QueryEscape(
-		match,
-	)
+	to := strings.TrimRight(s.Prometheus, "/") + "/api/v1/label/" + label + "/values?match[]=" +
+		url.QueryEscape(match)
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, to, http.NoBody)
 	if err != nil {
 		return nil, err

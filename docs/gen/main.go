@@ -51,7 +51,8 @@ func reasons() (string, error) {
 		fmt.Fprintf(to, "| `%s` | %s |\n", doc.Code, doc.Text)
 	}
 	b.WriteString(
-		"\n## Never given\n\nClients may know these names of Slurm; no job has them here.\n\n| reason | why not |\n|---|---|\n" + never.String(),
+		"\n## Never given\n\nClients may know these names of Slurm; no job has them here.\n\n| reason | why not |\n|---|---|\n" +
+			never.String(),
 	)
 	return b.String(), nil
 }

@@ -237,12 +237,8 @@ func (j *judge) fromTables(surface surfaceName) verdict {
 		if surface.command == "job" {
 			return found(j.updates[strings.ToLower(surface.name)])
 		}
-		return found(
-			slices.Contains(
-				j.commands["scontrol"].Entities(),
-				"update "+strings.ToLower(surface.name),
-			),
-		)
+		return found(slices.Contains(j.commands["scontrol"].Entities(), "update "+
+			strings.ToLower(surface.name)))
 	case "input":
 		return j.ofInput(command, surface.name)
 	case "output":
@@ -418,9 +414,8 @@ func compatibility() (string, error) {
 			"- **missing**: Muster does not know the name.\n\n" +
 			"The reasons for which jobs wait are in [reasons.md](reasons.md), the paths of the REST API in [rest.md](rest.md).\n\n",
 	)
-	b.WriteString(
-		"| names | works | differs | refused | missing |\n|---|---|---|---|---|\n" + counts.String() + "| **all** |",
-	)
+	b.WriteString("| names | works | differs | refused | missing |\n|---|---|---|---|---|\n" +
+		counts.String() + "| **all** |")
 	for _, status := range statuses() {
 		fmt.Fprintf(&b, " **%d** |", total[status])
 	}

@@ -263,13 +263,8 @@ func watch(c net.Conn, gone chan struct{}) {
 // message is a line in the form of RFC 5424. The structured data is empty: all
 // of it is in the line.
 func (t *Syslog) message(line string) string {
-	return "<" + t.priority + ">1 " + time.Now().
-		UTC().
-		Format("2006-01-02T15:04:05.000000Z") +
-		" " + headerWord(
-		t.cfg.Host,
-		255,
-	) + " muster " + t.pid + " audit - " + line
+	return "<" + t.priority + ">1 " + time.Now().UTC().Format("2006-01-02T15:04:05.000000Z") +
+		" " + headerWord(t.cfg.Host, 255) + " muster " + t.pid + " audit - " + line
 }
 
 // headerWord is a text that may stand in a header: printable ASCII without

@@ -37,16 +37,8 @@ func (c *Catalogue) Conform(endpoint string, seen []Seen, all bool) error {
 			add(s.Name, "is served with another help text than the catalogue's")
 		}
 		if len(s.Labels) > 0 && !sameSet(s.Labels, metric.Labels) {
-			add(
-				s.Name,
-				"is served with labels "+strings.Join(
-					s.Labels,
-					",",
-				)+", the catalogue says "+strings.Join(
-					metric.Labels,
-					",",
-				),
-			)
+			add(s.Name, "is served with labels "+strings.Join(s.Labels, ",")+
+				", the catalogue says "+strings.Join(metric.Labels, ","))
 		}
 	}
 	for _, m := range want {

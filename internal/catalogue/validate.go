@@ -227,11 +227,8 @@ func clashes(all []Metric) Problems {
 			if h, ok := first[spoken{metric.Dialect, base}]; cut && ok && h.Type == Histogram {
 				out = append(
 					out,
-					Problem{
-						metric.Name,
-						metric.Endpoint,
-						"is already a series of the histogram " + base,
-					},
+					Problem{metric.Name, metric.Endpoint, "is already a series of the histogram " +
+						base},
 				)
 			}
 		}

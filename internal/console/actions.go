@@ -95,9 +95,10 @@ func (c *Console) changeJob(v *visit) (answer, error) {
 		)
 	default:
 		return answer{
-			page:   "problem",
-			title:  "Not found",
-			data:   problem{Text: "there is no action " + verb},
+			page:  "problem",
+			title: "Not found",
+			data: problem{Text: "there is no action " +
+				verb},
 			status: http.StatusNotFound,
 		}, nil
 	}
@@ -128,23 +129,14 @@ func (v *visit) nodeActions(node *apiv1.NodeInfo) []action {
 	command := "scontrol update nodename=" + name + " state="
 	if strings.Contains(node.GetState(), "DRAIN") || strings.HasPrefix(node.GetState(), "DOWN") {
 		return []action{
-			{
-				Verb:    "resume",
-				Name:    "Resume",
-				To:      "/node/" + name + "/resume",
-				Command: command + "resume",
-			},
+			{Verb: "resume", Name: "Resume", To: "/node/" + name + "/resume", Command: command +
+				"resume"},
 		}
 	}
 	return []action{
-		{
-			Verb:    "drain",
-			Name:    "Drain",
-			To:      "/node/" + name + "/drain",
-			Command: command + "drain reason='…'",
-			Reason:  true,
-			Ask:     "Jobs on it go on; new ones go elsewhere.",
-		},
+		{Verb: "drain", Name: "Drain", To: "/node/" + name + "/drain", Command: command +
+			"drain reason='…'", Reason: true,
+			Ask: "Jobs on it go on; new ones go elsewhere."},
 	}
 }
 
@@ -158,9 +150,10 @@ func (c *Console) changeNode(v *visit) (answer, error) {
 	switch {
 	case verb != "drain" && verb != "resume":
 		return answer{
-			page:   "problem",
-			title:  "Not found",
-			data:   problem{Text: "there is no action " + verb},
+			page:  "problem",
+			title: "Not found",
+			data: problem{Text: "there is no action " +
+				verb},
 			status: http.StatusNotFound,
 		}, nil
 	case verb == "drain" && reason == "":

@@ -254,17 +254,8 @@ func runAgain(job *apiv1.JobInfo, id string) (lines, lost string) {
 			left = append(left, strings.ReplaceAll(name, "_", " "))
 		}
 	}
-	return "scontrol write batch_script " + quoted(
-			id,
-		) + " " + quoted(
-			file,
-		) + "\n" + strings.Join(
-			words,
-			" ",
-		), strings.Join(
-			left,
-			", ",
-		)
+	return "scontrol write batch_script " + quoted(id) + " " + quoted(file) + "\n" +
+		strings.Join(words, " "), strings.Join(left, ", ")
 }
 
 // set tells whether a field was chosen by somebody: an enumeration may be set

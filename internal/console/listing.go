@@ -136,15 +136,8 @@ func (v *visit) listNodes() (*apiv1.ListNodesReply, error) {
 // without its frame, which is the same for all who have the same role, may see
 // the same and did not ask for what is their own.
 func (c *Console) sharedPage(v *visit, f func(v *visit) (answer, error)) ([]byte, error) {
-	key := v.URL.RequestURI() + " as " + c.cfg.Door.Role(v.id).
-		String() +
-		", " + v.sharedKey(
-		"jobs",
-		"jobs",
-	) + ", " + v.sharedKey(
-		"nodes",
-		"nodes",
-	)
+	key := v.URL.RequestURI() + " as " + c.cfg.Door.Role(v.id).String() + ", " +
+		v.sharedKey("jobs", "jobs") + ", " + v.sharedKey("nodes", "nodes")
 	if strings.Contains(v.URL.Query().Get("q"), mine) {
 		key += " of " + v.id.Key()
 	}

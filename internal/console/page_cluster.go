@@ -289,11 +289,9 @@ func calendarOf(list []*apiv1.ReservationInfo, now int64) *calendar {
 				Width: max(int(to*planWidth/whole)-x, 3),
 				Y:     row*2*barHeight + barHeight - 4,
 				TextY: row*2*barHeight + 13,
-				Label: cutText(
-					name,
-					60,
-				),
-				Title:  name + ", " + nodeCount(len(reservation.GetNodes())),
+				Label: cutText(name, 60),
+				Title: name + ", " +
+					nodeCount(len(reservation.GetNodes())),
 				Active: reservation.GetActive(),
 			},
 		)

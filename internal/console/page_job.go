@@ -101,13 +101,8 @@ func (c *Console) jobPage(v *visit) (answer, error) {
 		return answer{
 			page:  "job",
 			title: "Job " + id,
-			data: jobData{
-				ID:         id,
-				Number:     id,
-				Remembered: true,
-				Over:       true,
-				Past:       "/job/" + id + "/past",
-			},
+			data: jobData{ID: id, Number: id, Remembered: true, Over: true, Past: "/job/" +
+				id + "/past"},
 		}, nil
 	}
 	job := reply.GetJobs()[0]

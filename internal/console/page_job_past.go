@@ -177,10 +177,8 @@ func (d *pastData) describeUse(report *apiv1.JobReportReply) {
 	if gpuHeld > 0 {
 		add("GPU utilisation", percent(gpuUsed, gpuHeld))
 		if gpuNone > 0 {
-			add(
-				"GPU time held without work",
-				render.Span(gpuNone)+" ("+percent(gpuNone, gpuHeld)+")",
-			)
+			add("GPU time held without work", render.Span(gpuNone)+" ("+percent(gpuNone, gpuHeld)+
+				")")
 		}
 	}
 	if report.Cost != nil {
@@ -222,40 +220,29 @@ func (d *pastData) chartGPUs(history *apiv1.GpuHistoryReply) {
 			}
 			return draw(name, unit, most, values)
 		}
-		d.GPUs = append(
-			d.GPUs,
-			gpuUse{
-				Name: render.Clean(gpu.GetNode()) + " GPU " + formatNumber(gpu.GetIndex()),
-				UUID: render.Clean(gpu.GetUuid()),
-				Charts: []chart{
-					line(
-						"utilisation",
-						"%",
-						100,
-						func(p *apiv1.GpuPoint) *float64 { return p.Util },
-					),
-					line(
-						"SM active",
-						"%",
-						100,
-						func(p *apiv1.GpuPoint) *float64 { return times(p.Sm, 100) },
-					),
-					line(
-						"tensor active",
-						"%",
-						100,
-						func(p *apiv1.GpuPoint) *float64 { return times(p.Tensor, 100) },
-					),
-					line(
-						"memory",
-						"GiB",
-						0,
-						func(p *apiv1.GpuPoint) *float64 { return times(p.MemoryMib, 1.0/1024) },
-					),
-					line("power", "W", 0, func(p *apiv1.GpuPoint) *float64 { return p.Power }),
-				},
-			},
-		)
+		d.GPUs = append(d.GPUs, gpuUse{Name: render.Clean(gpu.GetNode()) + " GPU " +
+			formatNumber(gpu.GetIndex()), UUID: render.Clean(gpu.GetUuid()), Charts: []chart{
+			line("utilisation", "%", 100, func(p *apiv1.GpuPoint) *float64 { return p.Util }),
+			line(
+				"SM active",
+				"%",
+				100,
+				func(p *apiv1.GpuPoint) *float64 { return times(p.Sm, 100) },
+			),
+			line(
+				"tensor active",
+				"%",
+				100,
+				func(p *apiv1.GpuPoint) *float64 { return times(p.Tensor, 100) },
+			),
+			line(
+				"memory",
+				"GiB",
+				0,
+				func(p *apiv1.GpuPoint) *float64 { return times(p.MemoryMib, 1.0/1024) },
+			),
+			line("power", "W", 0, func(p *apiv1.GpuPoint) *float64 { return p.Power }),
+		}})
 	}
 }
 

@@ -209,11 +209,8 @@ func mapOf(node *apiv1.NodeInfo, now int64) mapNode {
 	out.Cells = template.HTML(cells.String())
 	out.Title = out.Name + ": " + nodeState(node)
 	if len(node.GetGpus()) > 0 {
-		out.Title += ", " + strconv.Itoa(
-			used,
-		) + " of " + strconv.Itoa(
-			len(node.GetGpus()),
-		) + " GPUs in use"
+		out.Title += ", " + strconv.Itoa(used) + " of " + strconv.Itoa(len(node.GetGpus())) +
+			" GPUs in use"
 	}
 	if node.GetReason() != "" {
 		out.Title += ", " + render.Clean(node.GetReason())
@@ -235,27 +232,10 @@ func nodeRow(node *apiv1.NodeInfo, now int64) nodeLine {
 			used++
 		}
 	}
-	out := nodeLine{
-		Name:       render.Clean(node.GetName()),
-		Link:       "/node/" + node.GetName(),
-		State:      nodeState(node),
-		Class:      nodeClass(node),
-		Partitions: render.Clean(strings.Join(node.GetPartitions(), ", ")),
-		CPUs: formatNumber(
-			node.GetCpusAlloc(),
-		) + " / " + formatNumber(
-			node.GetCpus(),
-		),
-		CPUBar: inThousandths(node.GetCpusAlloc(), node.GetCpus()),
-		Memory: formatMemory(
-			node.GetMemAlloc(),
-		) + " / " + formatMemory(
-			node.GetMem(),
-		),
-		MemoryBar: inThousandths(node.GetMemAlloc(), node.GetMem()),
-		Jobs:      formatNumber(node.GetJobsRunning()),
-		Reason:    render.Clean(node.GetReason()),
-	}
+	out := nodeLine{Name: render.Clean(node.GetName()), Link: "/node/" + node.GetName(), State: nodeState(node), Class: nodeClass(node), Partitions: render.Clean(strings.Join(node.GetPartitions(), ", ")),
+		CPUs: formatNumber(node.GetCpusAlloc()) + " / " + formatNumber(node.GetCpus()), CPUBar: inThousandths(node.GetCpusAlloc(), node.GetCpus()),
+		Memory: formatMemory(node.GetMemAlloc()) + " / " + formatMemory(node.GetMem()), MemoryBar: inThousandths(node.GetMemAlloc(), node.GetMem()), Jobs: formatNumber(node.GetJobsRunning()),
+		Reason: render.Clean(node.GetReason())}
 	if all := int64(len(node.GetGpus())); all > 0 {
 		out.GPUs, out.GPUBar = formatNumber(used)+" / "+formatNumber(all), inThousandths(used, all)
 	}
@@ -360,14 +340,9 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 		Actions: v.nodeActions(node),
 	}
 	if node.GetReason() != "" {
-		data.Reason = render.Clean(
-			node.GetReason() + " (" + cmp.Or(
-				node.GetReasonUser(),
-				"unknown",
-			) + ", " + render.Span(
-				reply.GetNow()-node.GetReasonTime(),
-			) + " ago)",
-		)
+		data.Reason = render.Clean(node.GetReason() + " (" +
+			cmp.Or(node.GetReasonUser(), "unknown") + ", " +
+			render.Span(reply.GetNow()-node.GetReasonTime()) + " ago)")
 	}
 	data.Facts = nodeFacts(node)
 	jobs, err := callAPI[*apiv1.ListJobsReply](
@@ -406,9 +381,10 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 	}
 	for _, fault := range node.GetGpuFaults() {
 		line := faultLine{
-			At:   newMoment(fault.GetAt()),
-			GPU:  cmp.Or(byUUID[fault.GetUuid()], render.Clean(fault.GetUuid())),
-			Text: render.Clean(strings.TrimSpace(render.FaultText(fault) + " " + fault.GetText())),
+			At:  newMoment(fault.GetAt()),
+			GPU: cmp.Or(byUUID[fault.GetUuid()], render.Clean(fault.GetUuid())),
+			Text: render.Clean(strings.TrimSpace(render.FaultText(fault) +
+				" " + fault.GetText())),
 		}
 		if fault.GetJobId() != 0 {
 			line.Job = strconv.FormatUint(fault.GetJobId(), 10)
@@ -428,19 +404,9 @@ func nodeFacts(node *apiv1.NodeInfo) []fact {
 	}
 	add("partitions", strings.Join(node.GetPartitions(), ", "))
 	add("features", strings.Join(node.GetFeatures(), ", "))
-	add(
-		"sockets × cores × threads",
-		strconv.FormatInt(
-			node.GetSockets(),
-			10,
-		)+" × "+strconv.FormatInt(
-			node.GetCoresPerSocket(),
-			10,
-		)+" × "+strconv.FormatInt(
-			node.GetThreadsPerCore(),
-			10,
-		),
-	)
+	add("sockets × cores × threads", strconv.FormatInt(node.GetSockets(), 10)+" × "+
+		strconv.FormatInt(node.GetCoresPerSocket(), 10)+" × "+
+		strconv.FormatInt(node.GetThreadsPerCore(), 10))
 	add("GRES", node.GetGres())
 	add("weight", formatNumber(node.GetWeight()))
 	add("reservation", node.GetReservation())

@@ -102,10 +102,8 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 			if at := node.GetReasonTime(); at > 0 && why != "" {
 				why += ", since " + render.Span(text.Now-at)
 			}
-			d.Wrong = append(
-				d.Wrong,
-				wrong{class, render.Clean(node.GetName()) + " is " + nodeState(node), link, why},
-			)
+			d.Wrong = append(d.Wrong, wrong{class, render.Clean(node.GetName()) + " is " +
+				nodeState(node), link, why})
 		}
 		for _, gpu := range node.GetGpus() {
 			fault, idle := gpuTrouble(node, gpu.GetUuid(), text.Now)
@@ -114,14 +112,10 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 			case fault != "":
 				d.Wrong = append(d.Wrong, wrong{"bad", name, link, render.Clean(fault)})
 			case idle && gpu.GetAllocated():
-				d.Wrong = append(
-					d.Wrong,
-					wrong{"warn", name, "/job/" + strconv.FormatUint(uint64(gpu.GetJobId()), 10),
-						"held without a process by job " + strconv.FormatUint(
-							uint64(gpu.GetJobId()),
-							10,
-						)},
-				)
+				d.Wrong = append(d.Wrong, wrong{"warn", name, "/job/" +
+					strconv.FormatUint(uint64(gpu.GetJobId()), 10),
+					"held without a process by job " +
+						strconv.FormatUint(uint64(gpu.GetJobId()), 10)})
 			}
 		}
 	}
@@ -132,15 +126,8 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 			code == spec.ReasonBadConstraints,
 			code == spec.ReasonPartitionConfig:
 			l := newJobLine(job, text)
-			d.Wrong = append(
-				d.Wrong,
-				wrong{
-					"warn",
-					"job " + l.ID + " of " + l.User + " can never start",
-					l.Link,
-					l.Reason,
-				},
-			)
+			d.Wrong = append(d.Wrong, wrong{"warn", "job " + l.ID + " of " + l.User +
+				" can never start", l.Link, l.Reason})
 		}
 	}
 	slices.SortStableFunc(d.Wrong, func(a, b wrong) int { return cmp.Compare(a.Class, b.Class) })
@@ -252,10 +239,10 @@ func weighReasons(jobs []*apiv1.JobInfo) []weight {
 			sums[cmp.Or(j.GetReason().GetCode(), "None")] += countTasks(j)
 		}
 	}
-	return weights(
-		sums,
-		func(name string) string { return queueChoice{Query: "reason:" + strings.ToLower(name)}.queueLink() },
-	)
+	return weights(sums, func(name string) string {
+		return queueChoice{Query: "reason:" +
+			strings.ToLower(name)}.queueLink()
+	})
 }
 
 // weighHolders sums GPUs up by user, or CPUs where there are no GPUs.
@@ -268,9 +255,8 @@ func weighHolders(jobs []*apiv1.JobInfo) []weight {
 		}
 	}
 	link := func(name string) string {
-		return queueChoice{
-			Query: "state:running user:" + render.QuotedTerm(strings.ToLower(name)),
-		}.queueLink()
+		return queueChoice{Query: "state:running user:" +
+			render.QuotedTerm(strings.ToLower(name))}.queueLink()
 	}
 	if out := weights(byGPU, link); len(out) > 0 {
 		return out
@@ -327,20 +313,12 @@ func (d *nowData) services(v *visit) {
 	if diag, err := callAPI[*apiv1.DiagReply](v, tool.MethodDiag, &apiv1.DiagRequest{}); err == nil {
 		add("controller up for", render.Span(diag.GetNow()-diag.GetStartedAt()))
 		add("agents connected", formatNumber(diag.GetAgents()))
-		add(
-			"last pass",
-			strconv.FormatFloat(
-				float64(diag.GetPassLast())/1e6,
-				'f',
-				1,
-				64,
-			)+" ms, "+formatNumber(
-				diag.GetPassDepth(),
-			)+" jobs",
-		)
+		add("last pass", strconv.FormatFloat(float64(diag.GetPassLast())/1e6, 'f', 1, 64)+" ms, "+
+			formatNumber(diag.GetPassDepth())+" jobs")
 		add(
 			"last write to the ledger",
-			strconv.FormatFloat(float64(diag.GetAppendLast())/1e6, 'f', 1, 64)+" ms",
+			strconv.FormatFloat(float64(diag.GetAppendLast())/1e6, 'f', 1, 64)+
+				" ms",
 		)
 		add("events", formatNumber(diag.GetSeq()))
 	}
@@ -354,14 +332,8 @@ func (d *nowData) services(v *visit) {
 		add("accounting", "no answer: "+tool.ExplainError(err).Text)
 	case !status.GetUp():
 		d.Wrong = append(
-			[]wrong{
-				{
-					"bad",
-					"accounting is not up",
-					"",
-					render.Clean(status.GetError()) + " Nothing is lost: the ledger is the buffer.",
-				},
-			},
+			[]wrong{{"bad", "accounting is not up", "", render.Clean(status.GetError()) +
+				" Nothing is lost: the ledger is the buffer."}},
 			d.Wrong...)
 	default:
 		behind := status.GetHeadSeq() - min(status.GetSeq(), status.GetHeadSeq())

@@ -439,9 +439,10 @@ func (p *people) tree(query string, all bool) (rows []person, more int) {
 func (p *people) row(share *apiv1.Share) person {
 	percent := func(part float64) string { return strconv.FormatFloat(100*part, 'f', 1, 64) + " %" }
 	out := person{
-		Key:   strconv.FormatUint(uint64(share.GetAssoc()), 10),
-		Name:  render.Clean(share.GetAccount()),
-		Depth: "d" + strconv.Itoa(int(min(share.GetDepth(), 8))),
+		Key:  strconv.FormatUint(uint64(share.GetAssoc()), 10),
+		Name: render.Clean(share.GetAccount()),
+		Depth: "d" +
+			strconv.Itoa(int(min(share.GetDepth(), 8))),
 		Shares: formatNumber(
 			share.GetRawShares(),
 		),
@@ -556,23 +557,16 @@ func (c *Console) budgetPart(v *visit) (answer, error) {
 
 func newBudgetRow(cells []*apiv1.Cell, columns []*apiv1.ReportColumn) budgetRow {
 	money := func(i int) string {
-		return strings.TrimSpace(
-			strconv.FormatFloat(
-				cells[i].GetFloat(),
-				'f',
-				2,
-				64,
-			) + " " + render.Clean(
-				columns[i].GetUnit(),
-			),
-		)
+		return strings.TrimSpace(strconv.FormatFloat(cells[i].GetFloat(), 'f', 2, 64) + " " +
+			render.Clean(columns[i].GetUnit()))
 	}
 	share := cells[budgetShare].GetFloat()
 	out := budgetRow{
 		Account: render.Clean(cells[budgetAccount].GetText()),
 		Money:   money(budgetMoney),
 		Spent:   money(budgetSpent),
-		Share:   strconv.FormatFloat(100*share, 'f', 1, 64) + " %",
+		Share: strconv.FormatFloat(100*share, 'f', 1, 64) +
+			" %",
 		From: newMoment(
 			cells[budgetStart].GetInt() * tool.Second,
 		),

@@ -174,9 +174,8 @@ func columns(now int64) []column {
 
 func (c *Console) queuePage(v *visit) (answer, error) {
 	choice := readChoice(v.URL.Query())
-	wanted := render.ParseJobFilter(
-		strings.ReplaceAll(choice.Query, mine, "user:"+render.QuotedTerm(userName(v.id))),
-	)
+	wanted := render.ParseJobFilter(strings.ReplaceAll(choice.Query, mine, "user:"+
+		render.QuotedTerm(userName(v.id))))
 	reply, err := v.listJobs(wanted.Over)
 	if err != nil {
 		return answer{}, err

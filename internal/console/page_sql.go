@@ -122,12 +122,8 @@ func (c *Console) sqlPage(v *visit) (answer, error) {
 	for _, view := range query.Views() {
 		data.Views = append(
 			data.Views,
-			sqlView{
-				Name:    view.Name,
-				About:   view.About,
-				Example: "/sql?" + url.Values{"q": {view.Example}}.Encode(),
-				Columns: view.Columns,
-			},
+			sqlView{Name: view.Name, About: view.About, Example: "/sql?" +
+				url.Values{"q": {view.Example}}.Encode(), Columns: view.Columns},
 		)
 	}
 	slices.SortFunc(data.Views, func(a, b sqlView) int { return cmp.Compare(a.Name, b.Name) })
@@ -289,21 +285,13 @@ func (d *sqlData) chooseChart(chosen string) {
 	}
 	for i, h := range result.Heads {
 		if i > 0 && h.Number {
-			d.Charts = append(
-				d.Charts,
-				tab{
-					h.Name,
-					"/sql?" + url.Values{"q": {d.Query}, "chart": {h.Name}}.Encode(),
-					i == at,
-				},
-			)
+			d.Charts = append(d.Charts, tab{h.Name, "/sql?" +
+				url.Values{"q": {d.Query}, "chart": {h.Name}}.Encode(), i == at})
 		}
 	}
 	if len(d.Charts) > 0 {
-		d.Charts = append(
-			d.Charts,
-			tab{"none", "/sql?" + url.Values{"q": {d.Query}, "chart": {"none"}}.Encode(), at < 0},
-		)
+		d.Charts = append(d.Charts, tab{"none", "/sql?" +
+			url.Values{"q": {d.Query}, "chart": {"none"}}.Encode(), at < 0})
 	}
 	if at > 0 {
 		d.Chart = chartOf(result, at)

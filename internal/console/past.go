@@ -263,14 +263,8 @@ func (v *visit) fillSlider(bar *pastBar, now int64) (first int64) {
 		}
 		q := v.URL.Query()
 		q.Set(paramSpan, s.name)
-		bar.Spans = append(
-			bar.Spans,
-			tab{
-				Name:   s.name,
-				Link:   v.URL.EscapedPath() + "?" + q.Encode(),
-				Chosen: s.name == chosen,
-			},
-		)
+		bar.Spans = append(bar.Spans, tab{Name: s.name, Link: v.URL.EscapedPath() + "?" +
+			q.Encode(), Chosen: s.name == chosen})
 		if s.name == chosen {
 			bar.From = min(from, bar.Seconds)
 		}

@@ -80,15 +80,10 @@ func planOf(jobs []*apiv1.JobInfo, text *render.JobView) *plan {
 				render.Clean(id+" "+job.GetSpec().GetName()),
 				40,
 			),
-			Title: render.Clean(
-				id + " " + job.GetSpec().
-					GetName() +
-					" of " + job.GetUser() + ": in " + render.ShortSpan(
-					from,
-				) + " on " + job.GetPlannedNodes() + ", for up to " + limitText(
-					job.GetTimeLimit(),
-				),
-			),
+			Title: render.Clean(id +
+				" " + job.GetSpec().GetName() + " of " + job.GetUser() + ": in " +
+				render.ShortSpan(from) + " on " + job.GetPlannedNodes() + ", for up to " +
+				limitText(job.GetTimeLimit())),
 		}
 		b.place()
 		p.Bars = append(p.Bars, b)

@@ -16,12 +16,18 @@ import (
 // templateFunctions are what the templates call.
 func (c *Console) templateFunctions() template.FuncMap {
 	return template.FuncMap{
-		"asset":    func(name string) string { return "/static/" + name + "?" + c.assets[name].hash },
-		"when":     newMoment,
-		"span":     render.Span,
-		"permille": func(n int) string { return strconv.FormatFloat(float64(n)/10, 'f', 1, 64) + "%" },
-		"actions":  func(list []action, secret string) actionList { return actionList{list, secret} },
-		"count":    func(n any) string { return count(fmt.Sprint(n)) },
+		"asset": func(name string) string {
+			return "/static/" + name + "?" +
+				c.assets[name].hash
+		},
+		"when": newMoment,
+		"span": render.Span,
+		"permille": func(n int) string {
+			return strconv.FormatFloat(float64(n)/10, 'f', 1, 64) +
+				"%"
+		},
+		"actions": func(list []action, secret string) actionList { return actionList{list, secret} },
+		"count":   func(n any) string { return count(fmt.Sprint(n)) },
 	}
 }
 

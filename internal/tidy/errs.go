@@ -31,7 +31,8 @@ func wrongComparison(p *Package, n ast.Node) string {
 	switch n := n.(type) {
 	case *ast.BinaryExpr:
 		if (n.Op == token.EQL || n.Op == token.NEQ) && isError(p, n.X) && isError(p, n.Y) {
-			return "compares errors with " + n.Op.String() + ", which fails once one is wrapped: use errors.Is"
+			return "compares errors with " + n.Op.String() +
+				", which fails once one is wrapped: use errors.Is"
 		}
 	case *ast.SwitchStmt:
 		if n.Tag != nil && isError(p, n.Tag) {

@@ -32,25 +32,16 @@ func Invariants(tree *Tree, page string) []Breach {
 	var out []Breach
 	for _, n := range named {
 		if !slices.Contains(exist, n) {
-			out = append(
-				out,
-				Breach{
-					Rule: "invariants",
-					Path: where,
-					Text: "names state." + n + ", which does not exist",
-				},
-			)
+			out = append(out, Breach{Rule: "invariants", Path: where, Text: "names state." + n +
+				", which does not exist"})
 		}
 	}
 	for _, n := range exist {
 		if !slices.Contains(named, n) {
 			out = append(
 				out,
-				Breach{
-					Rule: "invariants",
-					Path: where,
-					Text: "does not say what state." + n + " checks",
-				},
+				Breach{Rule: "invariants", Path: where, Text: "does not say what state." +
+					n + " checks"},
 			)
 		}
 	}

@@ -158,14 +158,8 @@ func Decisions(tree *Tree, modules, decisions []string) []Breach {
 	var out []Breach
 	for _, m := range modules {
 		if used[m] != "" && !strings.Contains(text, "`"+m+"`") {
-			out = append(
-				out,
-				Breach{
-					Rule: "decisions",
-					Path: used[m],
-					Text: "imports " + m + ", which no file of docs/decisions explains",
-				},
-			)
+			out = append(out, Breach{Rule: "decisions", Path: used[m], Text: "imports " + m +
+				", which no file of docs/decisions explains"})
 		}
 	}
 	return out

@@ -196,10 +196,7 @@ func (a *Archive) readChunk(pos uint64) ([]byte, uint32, error) {
 func (s *segment) byteSpan(pos uint64) (from, to int64) {
 	i := int(pos - s.first)
 	from, to = s.offsets[i], s.size
-	j := i + sort.Search(
-		len(s.offsets)-i,
-		func(k int) bool { return s.offsets[i+k] >= from+blockBytes },
-	)
+	j := i + sort.Search(len(s.offsets)-i, func(k int) bool { return s.offsets[i+k] >= from+blockBytes })
 	if j < len(s.offsets) {
 		to = s.offsets[j]
 	}

@@ -296,13 +296,7 @@ func (s *segment) isComplete(tail []byte) bool {
 	kind := binary.LittleEndian.Uint32(head)
 	if kind != segCommit {
 		oneBit := bits.OnesCount32(kind^segCommit) == 1
-		return oneBit &&
-			crc32.Checksum(
-				tail[:len(tail)-segFrameHeader],
-				castagnoli,
-			) == binary.LittleEndian.Uint32(
-				head[4:],
-			)
+		return oneBit && crc32.Checksum(tail[:len(tail)-segFrameHeader], castagnoli) == binary.LittleEndian.Uint32(head[4:])
 	}
 	for from := s.bad; from < s.bad+int64(len(tail)); {
 		to := min((from/sector+1)*sector, s.bad+int64(len(tail)))

@@ -369,18 +369,8 @@ func readBlock(r io.Reader, buf []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if crc32.Update(
-		crc32.Checksum(h[:4], castagnoli()),
-		castagnoli(),
-		buf,
-	) != binary.BigEndian.Uint32(
-		h[4:],
-	) {
-		return nil, fmt.Errorf(
-			"the checksum of a block of %d bytes is wrong: %w",
-			want,
-			ErrSnapshot,
-		)
+	if crc32.Update(crc32.Checksum(h[:4], castagnoli()), castagnoli(), buf) != binary.BigEndian.Uint32(h[4:]) {
+		return nil, fmt.Errorf("the checksum of a block of %d bytes is wrong: %w", want, ErrSnapshot)
 	}
 	return buf, nil
 }

@@ -611,10 +611,8 @@ func (a *Agent) makeRegistration(ctx context.Context) (*apiv1.Registration, erro
 			return nil, ctx.Err()
 		}
 		if err != nil { // the node has more than GPUs
-			weak = append(
-				weak,
-				"this node's GPUs cannot be listed, the last list stands: "+err.Error(),
-			)
+			weak = append(weak, "this node's GPUs cannot be listed, the last list stands: "+
+				err.Error())
 			a.log.Warn("this node's GPUs cannot be listed; the last list stands", "error", err)
 		}
 		devices = a.noteGPUs(ctx, devices, err == nil)

@@ -21,7 +21,8 @@ func allocatableDevices(d *device.Device) []device.Device {
 	for i := range d.MIG {
 		m := &d.MIG[i]
 		out[i] = *d
-		out[i].UUID, out[i].MIG, out[i].Model, out[i].MemoryMiB = m.UUID, nil, d.Model+" MIG "+m.Profile, m.MemoryMiB
+		out[i].UUID, out[i].MIG, out[i].Model, out[i].MemoryMiB = m.UUID, nil, d.Model+" MIG "+
+			m.Profile, m.MemoryMiB
 		out[i].Type = m.Profile
 	}
 	return out
@@ -101,12 +102,8 @@ func (c *Core) Changed(list []device.Device) bool {
 		case was != is:
 			what = append(what, "GPU "+d.UUID+" is partitioned anew")
 			c.reportFault(
-				spec.GPUFault{
-					UUID: d.UUID,
-					Kind: spec.GPUMIGChanged,
-					At:   c.clock(),
-					Text: "now " + describeProfiles(d) + ", was " + describeProfiles(old),
-				},
+				spec.GPUFault{UUID: d.UUID, Kind: spec.GPUMIGChanged, At: c.clock(), Text: "now " +
+					describeProfiles(d) + ", was " + describeProfiles(old)},
 			)
 		}
 	}

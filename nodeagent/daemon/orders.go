@@ -337,9 +337,8 @@ func (c *Core) checkClaims(
 		{"launch", claims.Epoch == 0 || claims.Run == identityOf(launch).Launch},
 	} {
 		if !claim.ok {
-			return refusal{
-				text: "the job's credential is for another " + claim.what + " than the order",
-			}
+			return refusal{text: "the job's credential is for another " + claim.what +
+				" than the order"}
 		}
 	}
 	return refusal{}

@@ -140,10 +140,8 @@ func (c *Core) giveNodeBack(r *run, drain string) {
 	if exit != nil {
 		done.Batch = runEnded(exit)
 		if exit.Failure.NodeFault() {
-			text := strings.TrimSuffix(
-				"the batch script could not be started ("+exit.Failure.String()+"): "+exit.Message,
-				": ",
-			)
+			text := strings.TrimSuffix("the batch script could not be started ("+
+				exit.Failure.String()+"): "+exit.Message, ": ")
 			c.log.Error(
 				"a job's script could not be started",
 				"run",

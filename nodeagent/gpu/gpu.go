@@ -112,10 +112,8 @@ func Choose(ctx context.Context, candidates []Candidate) (Choice, error) {
 				)
 			}
 		case errors.Is(err, ErrUnavailable):
-			skipped = append(
-				skipped,
-				candidate.Name+": "+strings.TrimSuffix(err.Error(), ": "+ErrUnavailable.Error()),
-			)
+			skipped = append(skipped, candidate.Name+": "+
+				strings.TrimSuffix(err.Error(), ": "+ErrUnavailable.Error()))
 		default:
 			skipped = append(skipped, candidate.Name+" failed: "+err.Error())
 			choice.Failures = append(choice.Failures, fmt.Errorf("%s: %w", candidate.Name, err))

@@ -211,7 +211,8 @@ func jobEnvironment(user []string, job *Job, node *Node) []string {
 		},
 	)
 	env = append(env, hetVariables(job.Components)...)
-	for _, e := range [...]string{"USER=" + job.User, "LOGNAME=" + job.User, "HOME=" + job.Home, "SHELL=" + job.Shell, "PATH=" + defaultPath} {
+	for _, e := range [...]string{"USER=" + job.User, "LOGNAME=" + job.User, "HOME=" + job.Home, "SHELL=" +
+		job.Shell, "PATH=" + defaultPath} {
 		name, v, _ := strings.Cut(e, "=")
 		if v != "" && lookUpVariable(env, name) == "" {
 			env = append(env, e)

@@ -45,13 +45,8 @@ func containerOf(container *spec.Container, job *Job) *Container {
 		out.Mounts = append(out.Mounts, spec.ContainerMount{Source: home, Target: home})
 	}
 	uid, gid := formatNumber(uint64(job.UID)), formatNumber(uint64(job.GID))
-	out.Passwd = cmp.Or(
-		job.User,
-		"user"+uid,
-	) + ":x:" + uid + ":" + gid + "::" + cmp.Or(
-		home,
-		"/",
-	) + ":/bin/sh"
+	out.Passwd = cmp.Or(job.User, "user"+uid) + ":x:" + uid + ":" + gid + "::" +
+		cmp.Or(home, "/") + ":/bin/sh"
 	out.Group = cmp.Or(job.Group, "group"+gid) + ":x:" + gid + ":"
 	return out
 }

@@ -132,12 +132,8 @@ func (f *FileFacts) value(letter byte, pad int) (string, bool) {
 		if f.Step == StepBatch {
 			return num(f.JobID) // what sbatch's users expect, and scontrol shows
 		}
-		return zeroPad(
-				strconv.FormatUint(f.JobID, 10),
-				pad,
-			) + "." + spec.StepID(f.Step).
-				String(),
-			true
+		return zeroPad(strconv.FormatUint(f.JobID, 10), pad) + "." +
+			spec.StepID(f.Step).String(), true
 	case 'j':
 		return num(f.JobID)
 	case 'N':

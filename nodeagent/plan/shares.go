@@ -18,24 +18,15 @@ func ShareEnv(shares []spec.GPUShare, byDevice bool) []string {
 		share := &shares[i]
 		switch share.Name {
 		case "mps":
-			out = append(
-				out,
-				"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="+strconv.FormatInt(share.Percent(), 10),
-			)
+			out = append(out, "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE="+
+				strconv.FormatInt(share.Percent(), 10))
 			if byDevice {
 				out = append(out, "CUDA_MPS_PIPE_DIRECTORY="+MPSDirectory(share.Index))
 			}
 		case spec.VRAM:
-			out = append(
-				out,
-				"CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="+strconv.Itoa(
-					i,
-				)+"="+strconv.FormatInt(
-					share.N>>20,
-					10,
-				)+"M",
-				"MUSTER_VRAM_BYTES="+strconv.FormatInt(share.N, 10),
-			)
+			out = append(out, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT="+strconv.Itoa(i)+"="+
+				strconv.FormatInt(share.N>>20, 10)+"M",
+				"MUSTER_VRAM_BYTES="+strconv.FormatInt(share.N, 10))
 		}
 	}
 	return out

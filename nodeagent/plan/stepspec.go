@@ -101,12 +101,8 @@ func StepRun(
 			return RunSpec{}, warnings, err
 		}
 		if pmi != nil {
-			task.Env = append(
-				task.Env,
-				"PMI_RANK="+formatNumber(uint64(rank)),
-				"PMI_SIZE="+formatNumber(uint64(step.Tasks)),
-				"PMI_JOBID="+pmi.Job,
-			)
+			task.Env = append(task.Env, "PMI_RANK="+formatNumber(uint64(rank)), "PMI_SIZE="+
+				formatNumber(uint64(step.Tasks)), "PMI_JOBID="+pmi.Job)
 		}
 		tasks.List = append(tasks.List, task)
 	}
@@ -229,44 +225,31 @@ func (s *StepPart) commonEnv(user []string, node *Node, b *binding, served bool)
 	}
 	own := []string{
 		"SLURM_JOB_ID=" + formatNumber(s.Job.ID), "SLURM_JOBID=" + formatNumber(s.Job.ID),
-		"SLURM_STEP_ID=" + strconv.Itoa(
-			int(s.Key.Step),
-		), "SLURM_STEPID=" + strconv.Itoa(int(s.Key.Step)),
-		"SLURM_STEP_NODELIST=" + s.Nodes, "SLURM_STEP_NUM_NODES=" + strconv.Itoa(len(s.TasksOnNode)),
-		"SLURM_STEP_NUM_TASKS=" + formatNumber(
-			uint64(s.Tasks),
-		), "SLURM_STEP_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
-		"SLURM_NTASKS=" + formatNumber(
-			uint64(s.Tasks),
-		), "SLURM_NPROCS=" + formatNumber(uint64(s.Tasks)),
-		"SLURM_NNODES=" + strconv.Itoa(
-			len(s.TasksOnNode),
-		), "SLURM_TASKS_PER_NODE=" + Runs(s.TasksOnNode),
-		"SLURM_NODEID=" + strconv.Itoa(
-			s.Index,
-		), "SLURMD_NODENAME=" + node.Name, "SLURM_TOPOLOGY_ADDR=" + node.Name, "SLURM_TOPOLOGY_ADDR_PATTERN=node",
+		"SLURM_STEP_ID=" + strconv.Itoa(int(s.Key.Step)), "SLURM_STEPID=" +
+			strconv.Itoa(int(s.Key.Step)),
+		"SLURM_STEP_NODELIST=" + s.Nodes, "SLURM_STEP_NUM_NODES=" +
+			strconv.Itoa(len(s.TasksOnNode)),
+		"SLURM_STEP_NUM_TASKS=" + formatNumber(uint64(s.Tasks)), "SLURM_STEP_TASKS_PER_NODE=" +
+			Runs(s.TasksOnNode),
+		"SLURM_NTASKS=" + formatNumber(uint64(s.Tasks)), "SLURM_NPROCS=" +
+			formatNumber(uint64(s.Tasks)),
+		"SLURM_NNODES=" + strconv.Itoa(len(s.TasksOnNode)), "SLURM_TASKS_PER_NODE=" +
+			Runs(s.TasksOnNode),
+		"SLURM_NODEID=" + strconv.Itoa(s.Index), "SLURMD_NODENAME=" + node.Name, "SLURM_TOPOLOGY_ADDR=" +
+			node.Name, "SLURM_TOPOLOGY_ADDR_PATTERN=node",
 		"SLURM_SRUN_COMM_HOST=" + s.LaunchHost, "SLURM_LAUNCH_NODE_IPADDR=" + s.LaunchHost,
-		"SLURM_CPU_BIND=" + b.text, "SLURM_CPU_BIND_TYPE=" + b.kind, "SLURM_CPU_BIND_LIST=" + b.list, "SLURM_CPU_BIND_VERBOSE=" + b.verbose,
+		"SLURM_CPU_BIND=" + b.text, "SLURM_CPU_BIND_TYPE=" + b.kind, "SLURM_CPU_BIND_LIST=" +
+			b.list, "SLURM_CPU_BIND_VERBOSE=" + b.verbose,
 		"SLURM_CPUS_ON_NODE=" + strconv.Itoa(s.cpusHere()), "SLURM_PRIO_PROCESS=0",
-		"SLURM_GPUS_ON_NODE=" + formatPositive(
-			uint64(len(s.Here.GPUs)),
-		), "SLURM_SHARDS_ON_NODE=" + formatPositive(countShards(&s.Here)),
+		"SLURM_GPUS_ON_NODE=" + formatPositive(uint64(len(s.Here.GPUs))), "SLURM_SHARDS_ON_NODE=" +
+			formatPositive(countShards(&s.Here)),
 		"SLURM_STEP_GPUS=" + s.gpuNumbers(), "SLURM_MPI_TYPE=" + mpi,
 	}
 	if s.Spec.KeepSizes {
 		own = without(own, sizeVariables, user)
 	}
-	ours := map[string]bool{
-		"SLURM_PROCID":   true,
-		"SLURM_LOCALID":  true,
-		"SLURM_GTIDS":    true,
-		"SLURM_TASK_PID": true,
-		"PMI_FD":         true,
-		"PMI_RANK":       true,
-		"PMI_SIZE":       true,
-		"PMI_JOBID":      true,
-		"MUSTER_RUN":     true,
-	}
+	ours := map[string]bool{"SLURM_PROCID": true, "SLURM_LOCALID": true, "SLURM_GTIDS": true, "SLURM_TASK_PID": true, "PMI_FD": true, "PMI_RANK": true,
+		"PMI_SIZE": true, "PMI_JOBID": true, "MUSTER_RUN": true}
 	for _, e := range own {
 		name, _, _ := strings.Cut(e, "=")
 		ours[name] = true
@@ -305,8 +288,10 @@ var sizeVariables = []string{"SLURM_NNODES", "SLURM_NTASKS", "SLURM_NPROCS", "SL
 func without(own, names, user []string) []string {
 	theirs := func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
-		return slices.Contains(names, name) &&
-			slices.ContainsFunc(user, func(u string) bool { return strings.HasPrefix(u, name+"=") })
+		return slices.Contains(names, name) && slices.ContainsFunc(user, func(u string) bool {
+			return strings.HasPrefix(u, name+
+				"=")
+		})
 	}
 	return slices.DeleteFunc(own, theirs)
 }
@@ -338,11 +323,8 @@ func (s *StepPart) taskEnv(
 	for i, r := range s.Ranks {
 		ids[i] = formatNumber(uint64(r))
 	}
-	env := []string{
-		"SLURM_PROCID=" + formatNumber(uint64(task.Rank)),
-		"SLURM_LOCALID=" + strconv.Itoa(local),
-		"SLURM_GTIDS=" + strings.Join(ids, ","),
-	}
+	env := []string{"SLURM_PROCID=" + formatNumber(uint64(task.Rank)), "SLURM_LOCALID=" +
+		strconv.Itoa(local), "SLURM_GTIDS=" + strings.Join(ids, ",")}
 	places, err := s.gpusOf(local, task, node)
 	if err != nil {
 		return nil, err

@@ -234,17 +234,10 @@ func epilogEnv(st *state.State, job *state.Job, due *state.Epilog) []string {
 	if due.Until != spec.FarFuture {
 		was.Limit = due.Until.Sub(due.Started)
 	}
-	return append(
-		jobEnv(st, &was),
-		"SLURM_SCRIPT_CONTEXT=epilog_slurmctld",
-		"SLURM_JOB_EXIT_CODE="+waitStatus(due.Exit),
-		"SLURM_JOB_DERIVED_EC="+waitStatus(due.Derived),
-		"SLURM_JOB_EXIT_CODE2="+strconv.Itoa(
-			int(due.Exit.Code),
-		)+":"+strconv.Itoa(
-			int(due.Exit.Signal),
-		),
-	)
+	return append(jobEnv(st, &was), "SLURM_SCRIPT_CONTEXT=epilog_slurmctld", "SLURM_JOB_EXIT_CODE="+
+		waitStatus(due.Exit), "SLURM_JOB_DERIVED_EC="+waitStatus(due.Derived),
+		"SLURM_JOB_EXIT_CODE2="+strconv.Itoa(int(due.Exit.Code))+":"+
+			strconv.Itoa(int(due.Exit.Signal)))
 }
 
 // waitStatus is an exit as wait() gives it.

@@ -19,10 +19,8 @@ func nodeChanges(names []string, set []*apiv1.ConfigEntry) (scheduler.UpdateNode
 		case "weight":
 			n, err := strconv.ParseUint(v, 10, 31)
 			if err != nil {
-				return cmd, spec.Refuse(
-					spec.CodeBadRequest,
-					"weight="+v+": a weight is a number below 2147483648",
-				)
+				return cmd, spec.Refuse(spec.CodeBadRequest, "weight="+v+
+					": a weight is a number below 2147483648")
 			}
 			w := uint32(n)
 			cmd.Weight = &w
@@ -49,10 +47,8 @@ func nodeChanges(names []string, set []*apiv1.ConfigEntry) (scheduler.UpdateNode
 			}
 			cmd.ResumeAfter = span
 		default:
-			return cmd, spec.Refuse(
-				spec.CodeBadRequest,
-				entry.GetKey()+" of a node cannot be updated",
-			)
+			return cmd, spec.Refuse(spec.CodeBadRequest, entry.GetKey()+
+				" of a node cannot be updated")
 		}
 	}
 	return cmd, nil
@@ -65,10 +61,8 @@ func resumeAfter(v string) (spec.Span, error) {
 	}
 	seconds, err := format.ParseDuration(v)
 	if err != nil || seconds == format.Infinite {
-		return 0, spec.Refuse(
-			spec.CodeInvalidTime,
-			"resumeafter="+v+": expected seconds, or a time such as 2:00:00",
-		)
+		return 0, spec.Refuse(spec.CodeInvalidTime, "resumeafter="+v+
+			": expected seconds, or a time such as 2:00:00")
 	}
 	return spec.Seconds(seconds), nil
 }

@@ -79,10 +79,8 @@ func (c *Controller) notifyFollowers(job *state.Job, line string) *spec.Error {
 	host := job.Alloc.Nodes[0].Name
 	conn := c.hub.connOf(host)
 	if conn == nil {
-		return spec.Refuse(
-			spec.CodeNodesBusy,
-			"the agent of "+host+", where the script runs, is not connected: try again",
-		)
+		return spec.Refuse(spec.CodeNodesBusy, "the agent of "+host+
+			", where the script runs, is not connected: try again")
 	}
 	conn.queueOrder(
 		&apiv1.Order{

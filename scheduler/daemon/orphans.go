@@ -221,10 +221,8 @@ func (c *Controller) recallJobs(ctx context.Context, node string) {
 			job.Ending != nil {
 			continue
 		}
-		failed := &scheduler.LaunchFailed{
-			Text:  "node " + node + " has runs of a lost history (muster runs)",
-			Again: true,
-		}
+		failed := &scheduler.LaunchFailed{Text: "node " + node +
+			" has runs of a lost history (muster runs)", Again: true}
 		report := scheduler.Report{
 			Node:         node,
 			Run:          scheduler.Run{UID: uid, Attempt: job.Attempt},

@@ -289,16 +289,12 @@ func (s *ClusterService) Reconfigure(
 			return nil, rep.err
 		}
 		for i := range old.FileNodes {
-			warnings = append(
-				warnings,
-				"node "+old.FileNodes[i].Name+" was changed with scontrol update, and has its weight and features again as slurm.conf says",
-			)
+			warnings = append(warnings, "node "+old.FileNodes[i].Name+
+				" was changed with scontrol update, and has its weight and features again as slurm.conf says")
 		}
 		for i := range old.FileParts {
-			warnings = append(
-				warnings,
-				"partition "+old.FileParts[i].Name+" was changed with scontrol update, and is again as slurm.conf has it",
-			)
+			warnings = append(warnings, "partition "+old.FileParts[i].Name+
+				" was changed with scontrol update, and is again as slurm.conf has it")
 		}
 	}
 	return &apiv1.ReconfigureReply{Warnings: warnings}, nil

@@ -502,12 +502,8 @@ func (f *eventFilter) addKinds(word string) error {
 		}
 	}
 	if !found {
-		return spec.Refuse(
-			spec.CodeBadRequest,
-			"no kind of event has the name or beginning "+strconv.Quote(
-				word,
-			)+"; muster events --list-kinds lists them",
-		)
+		return spec.Refuse(spec.CodeBadRequest, "no kind of event has the name or beginning "+
+			strconv.Quote(word)+"; muster events --list-kinds lists them")
 	}
 	return nil
 }

@@ -159,10 +159,8 @@ func (s *ClusterService) content(who Caller, blob *apiv1.Blob) (spec.Hash, error
 	}
 	copy(hash[:], blob.GetSha256())
 	if !s.C.senders.knowsSender(who.UID, hash) || !s.C.deps.Blobs.Has(hash) {
-		return hash, spec.Refuse(
-			spec.CodeBadRequest,
-			"content "+hash.String()+" is not known here: send it whole",
-		)
+		return hash, spec.Refuse(spec.CodeBadRequest, "content "+hash.String()+
+			" is not known here: send it whole")
 	}
 	return hash, nil
 }

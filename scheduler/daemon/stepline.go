@@ -43,29 +43,8 @@ func newStepLines(c *Controller) *stepLines {
 // stepShape tells apart steps that ask for different things.
 func stepShape(c scheduler.StartStep) string {
 	s := c.Spec
-	out := fmt.Sprint(
-		s.MinNodes,
-		s.MaxNodes,
-		s.Tasks,
-		s.TasksPerNode,
-		s.CPUsPerTask,
-		s.Overlap,
-		s.Exact,
-		s.MemPerNode,
-		s.MemPerCPU,
-		s.PerNode,
-		s.PerStep,
-		s.PerTask,
-		s.NoGRES,
-		s.Relative,
-		s.Overcommit,
-		s.External,
-	) + fmt.Sprintf(
-		"%q%q%q",
-		s.Nodes,
-		s.Exclude,
-		s.Distribution,
-	)
+	out := fmt.Sprint(s.MinNodes, s.MaxNodes, s.Tasks, s.TasksPerNode, s.CPUsPerTask, s.Overlap, s.Exact, s.MemPerNode, s.MemPerCPU, s.PerNode, s.PerStep,
+		s.PerTask, s.NoGRES, s.Relative, s.Overcommit, s.External) + fmt.Sprintf("%q%q%q", s.Nodes, s.Exclude, s.Distribution)
 	for i := range c.Rest {
 		out += fmt.Sprintf(" %d:", c.Rest[i].UID) + stepShape(c.Rest[i])
 	}

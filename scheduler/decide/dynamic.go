@@ -27,10 +27,8 @@ func (d nodeCommands) createNodes(list []spec.NodeSpec) error {
 		name := list[i].Name
 		twice := slices.ContainsFunc(list[:i], func(n spec.NodeSpec) bool { return n.Name == name })
 		if n := d.t.Node(name); n != nil && n.Removed {
-			return spec.Refuse(
-				spec.CodeNodesBusy,
-				name+" was taken away, and a job is not done there yet",
-			)
+			return spec.Refuse(spec.CodeNodesBusy, name+
+				" was taken away, and a job is not done there yet")
 		} else if n != nil || twice {
 			return spec.Refuse(spec.CodeInvalidNodeName, name+" exists already")
 		}
@@ -52,22 +50,16 @@ func (d nodeCommands) deleteNodes(c DeleteNodes) error {
 		case n == nil || n.Removed:
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
 		case !n.Spec.Dynamic:
-			return spec.Refuse(
-				spec.CodeInvalidNodeState,
-				name+" is defined in slurm.conf; remove it there and run scontrol reconfigure",
-			)
+			return spec.Refuse(spec.CodeInvalidNodeState, name+
+				" is defined in slurm.conf; remove it there and run scontrol reconfigure")
 		case len(n.Jobs) > 0:
 			return spec.Refuse(spec.CodeNodesBusy, "jobs are on "+name+": drain it first")
 		case len(n.Holds) > 0:
-			return spec.Refuse(
-				spec.CodeNodesBusy,
-				n.Holds[0].Name()+" of another scheduler is on "+name+": drain the node there first",
-			)
+			return spec.Refuse(spec.CodeNodesBusy, n.Holds[0].Name()+
+				" of another scheduler is on "+name+": drain the node there first")
 		case len(n.Unfenced) > 0:
-			return spec.Refuse(
-				spec.CodeNodesBusy,
-				"runs that were given up may still live on "+name+": set it to state=fenced once it is off",
-			)
+			return spec.Refuse(spec.CodeNodesBusy, "runs that were given up may still live on "+
+				name+": set it to state=fenced once it is off")
 		}
 		for i := range d.t.Reservations {
 			if r := &d.t.Reservations[i]; slices.Contains(r.Nodes, name) {

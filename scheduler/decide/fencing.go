@@ -37,10 +37,8 @@ func (d nodeCommands) declareFenced(c DeclareFenced) error {
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
 		if len(node.Unfenced) == 0 {
-			return spec.Refuse(
-				spec.CodeInvalidNodeState,
-				name+" has no runs to fence: set it down first, or wait for SlurmdTimeout",
-			)
+			return spec.Refuse(spec.CodeInvalidNodeState, name+
+				" has no runs to fence: set it down first, or wait for SlurmdTimeout")
 		}
 	}
 	for _, name := range c.Nodes {

@@ -65,10 +65,8 @@ func (d nodeCommands) checkStates(c UpdateNodes) ([]string, error) {
 				"you must specify a reason when DOWNING or DRAINING a node",
 			)
 		case inService && node.Spec.State == "FUTURE" && node.Inv == nil:
-			return nil, spec.Refuse(
-				spec.CodeInvalidNodeState,
-				name+" is in state FUTURE; it becomes available once its agent has registered",
-			)
+			return nil, spec.Refuse(spec.CodeInvalidNodeState, name+
+				" is in state FUTURE; it becomes available once its agent has registered")
 		case inService && len(c.Nodes) == 1:
 			return nil, spec.Refuse(spec.CodeInvalidNodeState, "")
 		case !inService:

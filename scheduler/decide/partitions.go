@@ -26,10 +26,8 @@ func (d partitionCommands) updatePartition(c UpdatePartition) error {
 		now, old, next = now.WithoutNodes(), old.WithoutNodes(), next.WithoutNodes()
 	}
 	if !reflect.DeepEqual(now, old) {
-		return spec.Refuse(
-			spec.CodeBadRequest,
-			"partition "+c.New.Name+" was changed at the same time: look at it and try again",
-		)
+		return spec.Refuse(spec.CodeBadRequest, "partition "+c.New.Name+
+			" was changed at the same time: look at it and try again")
 	}
 	if reflect.DeepEqual(now, next) {
 		return nil // as it is already
@@ -70,10 +68,8 @@ func (d partitionCommands) deletePartition(c DeletePartition) error {
 	case partition == nil:
 		return spec.Refuse(spec.CodeInvalidPartition, c.Name)
 	case !partition.Spec.Dynamic:
-		return spec.Refuse(
-			spec.CodeInvalidPartition,
-			c.Name+" is defined in slurm.conf; remove it there and run scontrol reconfigure",
-		)
+		return spec.Refuse(spec.CodeInvalidPartition, c.Name+
+			" is defined in slurm.conf; remove it there and run scontrol reconfigure")
 	}
 	jobs := 0
 	d.t.Active.Range(func(uid uint64, _ struct{}) bool {

@@ -56,10 +56,8 @@ func nextPower(node *state.Node, how PowerHow) (event.PowerState, error) {
 	coming := node.Power == event.PowerUpWish || node.Power == event.PoweringUp
 	switch {
 	case how == PowerUp && node.Power == event.PoweringDown:
-		return 0, spec.Refuse(
-			spec.CodeInvalidNodeState,
-			node.Spec.Name+" is powering down; retry once it is down",
-		)
+		return 0, spec.Refuse(spec.CodeInvalidNodeState, node.Spec.Name+
+			" is powering down; retry once it is down")
 	case how == PowerUp && node.Power == event.PoweredDown:
 		return event.PowerUpWish, nil
 	case how == PowerUp && (node.Power == event.PowerDownWish || node.Power == event.PowerDownASAP):
@@ -67,19 +65,15 @@ func nextPower(node *state.Node, how PowerHow) (event.PowerState, error) {
 	case how == PowerUp || node.Power == event.PoweringDown || node.Power == event.PoweredDown:
 		return 0, nil
 	case how == PowerDownForce && len(node.Holds) > 0:
-		return 0, spec.Refuse(
-			spec.CodeNodesBusy,
-			node.Holds[0].Name()+" of another scheduler is on "+node.Spec.Name+": drain the node there first",
-		)
+		return 0, spec.Refuse(spec.CodeNodesBusy, node.Holds[0].Name()+
+			" of another scheduler is on "+node.Spec.Name+": drain the node there first")
 	case how == PowerDownForce:
 		return event.PoweringDown, nil
 	case node.Power == event.PowerUpWish && len(node.Jobs) == 0:
 		return event.PoweredDown, nil
 	case coming:
-		return 0, spec.Refuse(
-			spec.CodeInvalidNodeState,
-			node.Spec.Name+" is powering up; retry once it is up, or use power_down_force",
-		)
+		return 0, spec.Refuse(spec.CodeInvalidNodeState, node.Spec.Name+
+			" is powering up; retry once it is up, or use power_down_force")
 	case how == PowerDownASAP:
 		return event.PowerDownASAP, nil
 	case node.Power == event.PowerDownASAP:
@@ -94,7 +88,8 @@ func (d powerCommands) clearForPower(name string) error {
 	node := d.t.Node(name)
 	for _, uid := range node.Jobs {
 		if j := d.t.Job(uid); j.State.Active() && j.Ending == nil {
-			if err := d.RequestEnd(j, event.EndNodeLost, d.MayRequeue(j), spec.NotHeld, "node "+name+" is powered down"); err != nil {
+			if err := d.RequestEnd(j, event.EndNodeLost, d.MayRequeue(j), spec.NotHeld, "node "+
+				name+" is powered down"); err != nil {
 				return err
 			}
 		}
@@ -129,13 +124,8 @@ func (d powerCommands) beginWaiting(name string) error {
 		var err error
 		switch {
 		case why != "":
-			err = d.RequestEnd(
-				job,
-				event.EndBoot,
-				d.MayRequeue(job),
-				spec.NotHeld,
-				"node "+name+" came up unfit: "+why,
-			)
+			err = d.RequestEnd(job, event.EndBoot, d.MayRequeue(job), spec.NotHeld, "node "+name+
+				" came up unfit: "+why)
 		case d.t.Booting(job) == nil:
 			err = d.Emit(&event.JobReady{UID: job.UID, Attempt: job.Attempt})
 		}

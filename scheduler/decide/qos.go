@@ -50,10 +50,8 @@ func (d submission) resolveQOS(jobSpec *spec.JobSpec, assoc uint32) error {
 		case qos.HasFlag("RequiresReservation") && jobSpec.Place.Reservation == "":
 			return spec.Refuse(spec.CodeInvalidQOS, "QOS "+name+" is for jobs in a reservation")
 		case qos.HasFlag(limits.Relative) && limits.PartitionQOS(d.t.State, name):
-			return spec.Refuse(
-				spec.CodeInvalidQOS,
-				"QOS "+name+" is relative to the partition that has it: jobs cannot name it",
-			)
+			return spec.Refuse(spec.CodeInvalidQOS, "QOS "+name+
+				" is relative to the partition that has it: jobs cannot name it")
 		}
 	}
 	jobSpec.SetQOS(names)

@@ -128,8 +128,8 @@ func (d powerCommands) cameBack(node *state.Node, inv *spec.Inventory, before st
 		}
 	}
 	if reboot.Next == event.NodeDown {
-		return d.nodes().
-			loseJobs(node.Spec.Name, "node "+node.Spec.Name+" was to be down after its reboot")
+		return d.nodes().loseJobs(node.Spec.Name, "node "+node.Spec.Name+
+			" was to be down after its reboot")
 	}
 	return d.beginWaiting(node.Spec.Name)
 }

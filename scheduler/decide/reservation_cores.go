@@ -58,10 +58,8 @@ func (d reservationCommands) resvTRES(ask *resvAsk, v string) error {
 			}
 			ask.gpus, ask.gpuType = n, strings.TrimPrefix(gpu, ":")
 		case ask.perNode && name != "cpu":
-			return spec.Refuse(
-				spec.CodeBadRequest,
-				"TRESPerNode="+item+": cpu and gres/gpu are of a node",
-			)
+			return spec.Refuse(spec.CodeBadRequest, "TRESPerNode="+item+
+				": cpu and gres/gpu are of a node")
 		case name == "cpu":
 			n, err := strconv.ParseInt(num, 10, 32)
 			if err != nil || n <= 0 {
@@ -79,10 +77,8 @@ func (d reservationCommands) resvTRES(ask *resvAsk, v string) error {
 			}
 			ask.r.Licenses = append(slices.Clone(ask.r.Licenses), list...)
 		default:
-			return spec.Refuse(
-				spec.CodeDisabled,
-				"TRES="+item+" of a reservation is not implemented in this release: cpu, node, gres/gpu and license/name are",
-			)
+			return spec.Refuse(spec.CodeDisabled, "TRES="+item+
+				" of a reservation is not implemented in this release: cpu, node, gres/gpu and license/name are")
 		}
 	}
 	return nil
@@ -313,7 +309,8 @@ func (d reservationCommands) freeCores(
 	for i := range d.t.Parts.List {
 		if p := &d.t.Parts.List[i]; p.Nodes.Has(int(node.ID)) &&
 			p.Spec.Sharers(spec.Oversubscribe) > 1 {
-			return 0, "; partition " + p.Spec.Name + " shares its CPUs (OverSubscribe), so that only whole nodes can be reserved"
+			return 0, "; partition " + p.Spec.Name +
+				" shares its CPUs (OverSubscribe), so that only whole nodes can be reserved"
 		}
 	}
 	return max(node.CPUs-held.CPU, 0) / threads, who

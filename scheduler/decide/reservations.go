@@ -483,10 +483,8 @@ func (d reservationCommands) namedResvNodes(ask *resvAsk) error {
 	}
 	for _, name := range reservation.Nodes {
 		if !slices.Contains(before, name) && d.busyInto(reservation, d.t.Node(name)) {
-			return spec.Refuse(
-				spec.CodeNodesBusy,
-				name+": jobs run there into the reservation; add the flag IGNORE_JOBS, or begin later",
-			)
+			return spec.Refuse(spec.CodeNodesBusy, name+
+				": jobs run there into the reservation; add the flag IGNORE_JOBS, or begin later")
 		}
 	}
 	return nil

@@ -88,10 +88,8 @@ func stepNodes(job *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]ste
 	}
 	for _, name := range names {
 		if !slices.ContainsFunc(out, func(n stepNode) bool { return n.whole.Name == name }) {
-			return nil, spec.Refuse(
-				spec.CodeNodeConfigUnavailable,
-				"node "+name+" is not one of the job's, or is excluded",
-			)
+			return nil, spec.Refuse(spec.CodeNodeConfigUnavailable, "node "+name+
+				" is not one of the job's, or is excluded")
 		}
 	}
 	if len(out) == 0 {

@@ -160,10 +160,8 @@ func (d stepCommands) roomForStep(c *StartStep) (*event.StepStarted, *state.Job,
 	}
 	for i := range layout {
 		if n := d.t.NodeByID(layout[i].ID); n == nil || n.Inv == nil || n.Inv.Socket == "" {
-			return nil, nil, spec.Refuse(
-				spec.CodeDisabled,
-				"the agent of node "+layout[i].Name+" starts no steps: it is of an older release",
-			)
+			return nil, nil, spec.Refuse(spec.CodeDisabled, "the agent of node "+layout[i].Name+
+				" starts no steps: it is of an older release")
 		}
 	}
 	ev := &event.StepStarted{

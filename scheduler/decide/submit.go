@@ -213,8 +213,9 @@ func (d submission) resolvePartitions(jobSpec *spec.JobSpec) error {
 		partition := d.t.Parts.Find(name)
 		if partition == nil {
 			return &spec.Error{
-				Kind:   spec.CodeInvalidPartition,
-				Prefix: "invalid partition specified: " + name,
+				Kind: spec.CodeInvalidPartition,
+				Prefix: "invalid partition specified: " +
+					name,
 			}
 		}
 		switch partition.Spec.State {
@@ -443,24 +444,18 @@ func checkShares(jobSpec *spec.JobSpec) error {
 			case !spec.Shares(count.Name) || count.N == 0:
 				continue
 			case i > 1:
-				return spec.Refuse(
-					spec.CodeInvalidGRES,
-					count.Name+" is a part of one GPU of each node: ask for it with --gres",
-				)
+				return spec.Refuse(spec.CodeInvalidGRES, count.Name+
+					" is a part of one GPU of each node: ask for it with --gres")
 			case name != "":
-				return spec.Refuse(
-					spec.CodeInvalidGRES,
-					name+" and "+count.Name+" in one request: it is for a part of one GPU of each node",
-				)
+				return spec.Refuse(spec.CodeInvalidGRES, name+" and "+count.Name+
+					" in one request: it is for a part of one GPU of each node")
 			}
 			name = count.Name
 		}
 	}
 	if name != "" && jobSpec.GPUFreq != "" {
-		return spec.Refuse(
-			spec.CodeInvalidGRES,
-			"a part of a GPU ("+name+") has no clocks of its own: --gpu-freq is for whole GPUs",
-		)
+		return spec.Refuse(spec.CodeInvalidGRES, "a part of a GPU ("+name+
+			") has no clocks of its own: --gpu-freq is for whole GPUs")
 	}
 	demand := place.Demand{
 		PerNode: jobSpec.Size.PerNode,
@@ -469,10 +464,8 @@ func checkShares(jobSpec *spec.JobSpec) error {
 	}
 	if name != "" &&
 		(demand.WantsGPU() || jobSpec.Size.CPUsPerGPU > 0 || jobSpec.Size.MemPerGPU > 0 || jobSpec.Size.TasksPerGPU > 0) {
-		return spec.Refuse(
-			spec.CodeInvalidGRES,
-			"a job has whole GPUs or a part of one ("+name+"), not both",
-		)
+		return spec.Refuse(spec.CodeInvalidGRES, "a job has whole GPUs or a part of one ("+name+
+			"), not both")
 	}
 	return nil
 }
@@ -562,11 +555,12 @@ func (d submission) partitionFit(
 	}
 	e := spec.Refuse(spec.CodeNodeConfigUnavailable, "")
 	e.Reason = &spec.Reason{
-		Code:    spec.ReasonBadConstraints,
-		TRES:    worst.What,
-		Limit:   worst.Free,
-		Asked:   worst.Need,
-		Subject: "partition/" + partition.Spec.Name,
+		Code:  spec.ReasonBadConstraints,
+		TRES:  worst.What,
+		Limit: worst.Free,
+		Asked: worst.Need,
+		Subject: "partition/" +
+			partition.Spec.Name,
 	}
 	if name, ok := strings.CutPrefix(worst.What, "gres/"); ok && spec.Shares(name) {
 		e.Prefix = fmt.Sprintf(

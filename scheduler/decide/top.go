@@ -42,7 +42,8 @@ func (d jobCommands) topJob(c TopJob) error {
 	case !c.Admin && !slices.Contains(d.t.Config.Sched.Params, userTop):
 		return spec.Refuse(
 			spec.CodeAccessDenied,
-			"only an operator may do this without SchedulerParameters="+userTop,
+			"only an operator may do this without SchedulerParameters="+
+				userTop,
 		)
 	}
 	job, err = d.findTarget(c.Target, true)

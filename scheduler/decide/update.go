@@ -224,10 +224,8 @@ func findJobKey(typed string) *jobKey {
 func (d jobCommands) change(change *jobChange, kv spec.KeyValue) (string, error) {
 	key := findJobKey(kv.Key)
 	if key == nil {
-		return "", spec.Refuse(
-			spec.CodeBadRequest,
-			kv.Key+" is not a key of scontrol update job; `scontrol show job` prints most of them",
-		)
+		return "", spec.Refuse(spec.CodeBadRequest, kv.Key+
+			" is not a key of scontrol update job; `scontrol show job` prints most of them")
 	}
 	if change.job.State.Active() && !key.active {
 		return "", spec.Refuse(spec.CodeJobNotPending, kv.Key)
@@ -435,10 +433,8 @@ func (d jobCommands) changeNice(change *jobChange, value string) error {
 func (d jobCommands) changeSiteFactor(change *jobChange, value string) error {
 	n, err := strconv.ParseInt(value, 10, 32)
 	if err != nil || !change.admin {
-		return spec.Refuse(
-			spec.CodeAccessDenied,
-			"sitefactor="+value+": a whole number, set by an administrator",
-		)
+		return spec.Refuse(spec.CodeAccessDenied, "sitefactor="+value+
+			": a whole number, set by an administrator")
 	}
 	change.spec.Queue.SiteFactor = int32(n)
 	return nil
@@ -581,10 +577,8 @@ func (d jobCommands) changeSharing(change *jobChange, value string) error {
 	}
 	sharing, ok := words[strings.ToLower(value)]
 	if !ok {
-		return spec.Refuse(
-			spec.CodeBadRequest,
-			"oversubscribe="+value+": expected yes, no, user, mcs or topo",
-		)
+		return spec.Refuse(spec.CodeBadRequest, "oversubscribe="+value+
+			": expected yes, no, user, mcs or topo")
 	}
 	change.spec.Place.Sharing = sharing
 	return nil
@@ -683,10 +677,8 @@ func (d jobCommands) changeNodeList(change *jobChange, v string) error {
 	kept := nodesKept(change.job)
 	for _, name := range names {
 		if !slices.Contains(kept, name) {
-			return spec.Refuse(
-				spec.CodeInvalidNodeName,
-				"nodelist="+v+": "+name+" is not one of the job's nodes, and a running job can only give nodes back",
-			)
+			return spec.Refuse(spec.CodeInvalidNodeName, "nodelist="+v+": "+name+
+				" is not one of the job's nodes, and a running job can only give nodes back")
 		}
 	}
 	return change.giveBack(
@@ -713,10 +705,9 @@ func (c *jobChange) giveBack(nodes []string) error {
 	case len(nodes) == 0:
 		return nil
 	case slices.Contains(nodes, job.Alloc.Nodes[0].Name):
-		return spec.Refuse(
-			spec.CodeNodeConfigUnavailable,
-			"the job's first node, "+job.Alloc.Nodes[0].Name+", cannot be given back: its script or its salloc is there",
-		)
+		return spec.Refuse(spec.CodeNodeConfigUnavailable, "the job's first node, "+
+			job.Alloc.Nodes[0].Name+
+			", cannot be given back: its script or its salloc is there")
 	case job.State != spec.Running || job.Ending != nil || job.Configuring() || job.Prepares:
 		return spec.Refuse(spec.CodeJobNotRunning, "only a job that runs gives nodes back")
 	}

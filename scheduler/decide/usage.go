@@ -100,7 +100,8 @@ func (d usageClock) endExhausted() error {
 					UID:     job.UID,
 					Attempt: job.Attempt,
 					Cause:   event.EndTimeLimit,
-					Detail:  r.String() + " of " + r.Subject,
+					Detail: r.String() +
+						" of " + r.Subject,
 				},
 			)
 		}

@@ -256,10 +256,8 @@ func CheckStartable(st *state.State, p *state.Partition, job *state.Job) *spec.R
 	case p.Spec.State == spec.PartitionInactive:
 		return &spec.Reason{Code: spec.ReasonPartitionInactive, Subject: who}
 	case st.Config.Enforce.Associations && st.Policy.Assoc(job.Assoc) == nil:
-		return &spec.Reason{
-			Code:    spec.ReasonInvalidAccount,
-			Subject: "assoc/" + job.Spec.Account + "/" + job.Spec.User,
-		}
+		return &spec.Reason{Code: spec.ReasonInvalidAccount, Subject: "assoc/" +
+			job.Spec.Account + "/" + job.Spec.User}
 	case job.Spec.QOS != "" && st.Policy.FindQOS(job.Spec.QOS) == nil:
 		return &spec.Reason{Code: spec.ReasonInvalidQOS, Subject: "qos/" + job.Spec.QOS}
 	case st.Config.Enforce.QOS && job.Spec.QOS != "" && !slices.Contains(AllowedQOS(st.Policy, job.Assoc), job.Spec.QOS):

@@ -37,15 +37,7 @@ func (t *Tree) computeOblivious(dampening int64) {
 		default:
 			ratios[i] = never
 			if !share.Raw.IsZero() {
-				local := log2(
-					share.Raw,
-				) - log2(
-					t.Shares[share.Up].Raw,
-				) + log2(
-					fixed.Of(share.Siblings),
-				) - log2(
-					fixed.Of(share.Shares),
-				)
+				local := log2(share.Raw) - log2(t.Shares[share.Up].Raw) + log2(fixed.Of(share.Siblings)) - log2(fixed.Of(share.Shares))
 				ratios[i] = min(max(below(ratios[share.Up], local), -farthest), farthest)
 			}
 			share.Effect = fixed.One

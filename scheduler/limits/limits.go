@@ -296,7 +296,8 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 					l.N,
 					all,
 					spec.LimitReason(spec.ScopeAssocGrpMinutes, l.Name),
-					"budget/" + assoc.Account,
+					"budget/" +
+						assoc.Account,
 				},
 			)
 		}

@@ -128,10 +128,8 @@ func (x *Explorer) startIn(
 	}
 	slot, ok := p.line.Earliest(query, until, nil)
 	if !ok {
-		return slot, &spec.Reason{
-			Code:    spec.ReasonResources,
-			Subject: "partition/" + part.Spec.Name,
-		}
+		return slot, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" +
+			part.Spec.Name}
 	}
 	if startsTooLate(&job, p.now, &slot, demand.Limit) {
 		return slot, &spec.Reason{Code: spec.ReasonDeadLine, Until: slot.Start}
@@ -139,10 +137,8 @@ func (x *Explorer) startIn(
 	if slot.Start == p.now {
 		alloc := place.Allocate(p.onTrialNodes(slot.Parts), &demand, part.Spec.BillingWeights)
 		if alloc == nil {
-			return slot, &spec.Reason{
-				Code:    spec.ReasonResources,
-				Subject: "partition/" + part.Spec.Name,
-			}
+			return slot, &spec.Reason{Code: spec.ReasonResources, Subject: "partition/" +
+				part.Spec.Name}
 		}
 		if r := bound.After(alloc, demand.Limit); r != nil {
 			return slot, r
@@ -216,12 +212,7 @@ type Change struct {
 
 // Confirm runs a whole pass in which jobs ask for something else, and tells
 // when the first of them would start; false if that cannot be told.
-func Confirm(
-	st *state.State,
-	now spec.Instant,
-	changes []Change,
-	opt Options,
-) (spec.Instant, bool) {
+func Confirm(st *state.State, now spec.Instant, changes []Change, opt Options) (spec.Instant, bool) {
 	t := trial.On(st.Fork(), now, event.Actor{}, "explain")
 	for _, change := range changes {
 		job := t.Job(change.UID)
@@ -229,21 +220,11 @@ func Confirm(
 		if job == nil || part == nil {
 			return 0, false
 		}
-		bound := limits.Find(
-			t.State,
-			limits.Subject{Job: change.Spec, Part: part.Spec, Assoc: job.Assoc},
-		)
+		bound := limits.Find(t.State, limits.Subject{Job: change.Spec, Part: part.Spec, Assoc: job.Assoc})
 		demand := eligible.ResolveDemand(t.State, part, change.Spec, &bound)
 		changed := *change.Spec
 		changed.Queue.Hold, changed.Time.Begin = job.Hold, job.Begin
-		if t.Emit(
-			&event.JobUpdated{
-				UID:   change.UID,
-				Spec:  &changed,
-				Req:   eligible.MinimumTRES(&demand, part.Spec, change.Spec),
-				Assoc: job.Assoc,
-			},
-		) != nil {
+		if t.Emit(&event.JobUpdated{UID: change.UID, Spec: &changed, Req: eligible.MinimumTRES(&demand, part.Spec, change.Spec), Assoc: job.Assoc}) != nil {
 			return 0, false
 		}
 	}

@@ -375,7 +375,8 @@ func (p *het) startHet(parts []hetPart) error {
 		if reason != nil {
 			return spec.Refuse(
 				spec.CodeStale,
-				"a component could not start though it was allowed to: "+string(reason.Code),
+				"a component could not start though it was allowed to: "+
+					string(reason.Code),
 			)
 		}
 	}

@@ -663,11 +663,12 @@ func (p *pass) checkUsage(qos *spec.QOS, job *state.Job) *spec.Reason {
 		return nil
 	}
 	return &spec.Reason{
-		Code:    spec.ReasonQOSUsageThreshold,
-		TRES:    "fairshare",
-		Limit:   *qos.UsageThreshold,
-		Asked:   factor,
-		Subject: "qos/" + qos.Name,
+		Code:  spec.ReasonQOSUsageThreshold,
+		TRES:  "fairshare",
+		Limit: *qos.UsageThreshold,
+		Asked: factor,
+		Subject: "qos/" +
+			qos.Name,
 	}
 }
 

@@ -253,17 +253,11 @@ func (p *preemption) stillBlocked(
 
 // removeVictims takes victims, and those that end on the nodes of some parts anyway,
 // out of a state that is thrown away; false if that cannot be.
-func (p *preemption) removeVictims(
-	t *trial.Trial,
-	victims []preempt.Victim,
-	parts []place.Part,
-) bool {
+func (p *preemption) removeVictims(t *trial.Trial, victims []preempt.Victim, parts []place.Part) bool {
 	for _, victim := range victims {
 		for _, r := range componentsOf(t.State, victim.UID) {
 			if victim.Mode == preempt.Suspend {
-				if t.Emit(
-					&event.JobSuspended{UID: r.UID, Attempt: r.Attempt, Yields: true, Auto: true},
-				) != nil {
+				if t.Emit(&event.JobSuspended{UID: r.UID, Attempt: r.Attempt, Yields: true, Auto: true}) != nil {
 					return false
 				}
 			} else if removeJob(t, r) != nil {
@@ -273,8 +267,7 @@ func (p *preemption) removeVictims(
 	}
 	for i := range parts {
 		for _, uid := range slices.Clone(t.NodeByID(parts[i].Node.ID).Jobs) {
-			if r := t.Job(uid); (r.Ending != nil || r.Completing() || r.Deadline() <= p.line.NextTick()) &&
-				removeJob(t, r) != nil {
+			if r := t.Job(uid); (r.Ending != nil || r.Completing() || r.Deadline() <= p.line.NextTick()) && removeJob(t, r) != nil {
 				return false
 			}
 		}

@@ -74,11 +74,8 @@ func (p *pass) waitsForReservation(
 		return false
 	}
 	if at, later := view.Opens(p.now); later && planned >= at {
-		*reason = spec.Reason{
-			Code:    spec.ReasonReservation,
-			Subject: "reservation/" + view.Own.Name,
-			Until:   at,
-		}
+		*reason = spec.Reason{Code: spec.ReasonReservation, Subject: "reservation/" +
+			view.Own.Name, Until: at}
 		return true
 	}
 	if reason.Code != spec.ReasonResources || len(view.Bars.List) == 0 || view.Own != nil {

@@ -194,10 +194,7 @@ func (p *reasons) impossibleReason(class *jobClass, job *state.Job) *spec.Reason
 		case v.Own != nil:
 			return &spec.Reason{Code: "ReservationInvalid", Subject: "reservation/" + v.Own.Name}
 		case p.openOtherwise(class, nodes, spec.FarFuture):
-			return &spec.Reason{
-				Code:   spec.ReasonReqNodeNotAvail,
-				Detail: "May be reserved for other job",
-			}
+			return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "May be reserved for other job"}
 		}
 	}
 	shapes := place.Shapes{Caps: place.Caps(p.snapshot)}
@@ -214,31 +211,20 @@ func (p *reasons) impossibleReason(class *jobClass, job *state.Job) *spec.Reason
 			missing = append(missing, node.Spec.Name)
 		}
 	}
-	if place.Pick(
-		&class.demand,
-		cands,
-		nodes.Options(p.cfg, class.part.Spec, job.Spec, nil),
-	) == nil {
+	if place.Pick(&class.demand, cands, nodes.Options(p.cfg, class.part.Spec, job.Spec, nil)) == nil {
 		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who}
 	}
-	if opt := nodes.Options(p.cfg, class.part.Spec, job.Spec, nil); nodes.Switches != nil &&
-		!p.planner.waitedForSwitches(job) {
+	if opt := nodes.Options(p.cfg, class.part.Spec, job.Spec, nil); nodes.Switches != nil && !p.planner.waitedForSwitches(job) {
 		opt.OneOf = eligible.CombineSets(opt.OneOf, nodes.Switches)
 		if place.Pick(&class.demand, cands, opt) == nil {
-			return &spec.Reason{
-				Code:    spec.ReasonResources,
-				Subject: "switches",
-				Until:   p.planner.anySwitches(job),
-			}
+			return &spec.Reason{Code: spec.ReasonResources, Subject: "switches", Until: p.planner.anySwitches(job)}
 		}
 	}
 	if missing == nil {
 		return &spec.Reason{Code: spec.ReasonResources, Subject: who, Detail: ""}
 	}
-	return &spec.Reason{
-		Code:   spec.ReasonReqNodeNotAvail,
-		Detail: "UnavailableNodes:" + hostlist.Fold(missing),
-	}
+	return &spec.Reason{Code: spec.ReasonReqNodeNotAvail, Detail: "UnavailableNodes:" +
+		hostlist.Fold(missing)}
 }
 
 // promiseSlot reserves a start that was found, for an array's record as many

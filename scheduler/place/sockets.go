@@ -95,14 +95,7 @@ func nearSockets(
 // ForTasks are the CPUs of a job on a node that its tasks run on: all but those
 // that --core-spec or --thread-spec leaves to the system, the last.
 func ForTasks(node *state.Node, cpus spec.Bitset, jobSpec *spec.JobSpec) spec.Bitset {
-	spare := int64(
-		jobSpec.Size.CoreSpec,
-	)*max(
-		node.Spec.ThreadsPerCore,
-		1,
-	) + int64(
-		jobSpec.Size.ThreadSpec,
-	)
+	spare := int64(jobSpec.Size.CoreSpec)*max(node.Spec.ThreadsPerCore, 1) + int64(jobSpec.Size.ThreadSpec)
 	if spare == 0 {
 		return cpus
 	}

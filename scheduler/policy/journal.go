@@ -118,14 +118,8 @@ func assocInfo(assoc *spec.Association) string {
 	b := *assoc
 	b.QOS = nil
 	l.writeAssociation(nil, &b)
-	return fmt.Sprintf(
-		"acct='%s', user='%s', partition='%s'",
-		assoc.Account,
-		assoc.User,
-		assoc.Partition,
-	) + ", " + optionList(
-		"x"+l.b.String(),
-	)
+	return fmt.Sprintf("acct='%s', user='%s', partition='%s'", assoc.Account, assoc.User, assoc.Partition) +
+		", " + optionList("x"+l.b.String())
 }
 
 // optionList writes a line of a dump as a list, without its name.

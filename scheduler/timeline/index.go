@@ -52,9 +52,8 @@ func (t *Timeline) keyOf(demand *place.Demand, tasks int64) key {
 	var b strings.Builder
 	for i, list := range [...][]spec.Count{demand.PerNode, demand.PerTask, demand.PerJob} {
 		for _, c := range list {
-			b.WriteString(
-				strconv.Itoa(i) + c.Name + ":" + c.Type + ":" + strconv.FormatInt(c.N, 10) + ",",
-			)
+			b.WriteString(strconv.Itoa(i) + c.Name + ":" + c.Type + ":" +
+				strconv.FormatInt(c.N, 10) + ",")
 		}
 	}
 	k.gres = b.String()

@@ -160,10 +160,8 @@ func (v *ReservationView) findOwn(
 		}
 	}
 	if v.Own == nil {
-		return &spec.Reason{
-			Code:    "ReservationDeleted",
-			Subject: "reservation/" + jobSpec.Place.Reservation,
-		}
+		return &spec.Reason{Code: "ReservationDeleted", Subject: "reservation/" +
+			jobSpec.Place.Reservation}
 	}
 	if v.Own.Flags&(spec.ResvFlex|spec.ResvAnyNodes|spec.ResvLicenseOnly) == 0 {
 		v.Only = ReservedNodes(st, v.Own)

@@ -150,8 +150,8 @@ func (r *Record) request() *spec.JobSpec {
 
 // typed tells that of a GRES it is also known which types were asked for.
 func (r *Record) typed(name string) bool {
-	return slices.ContainsFunc(
-		r.Asked.Other,
-		func(o spec.TRESCount) bool { return strings.HasPrefix(o.Name, "gres/"+name+":") },
-	)
+	return slices.ContainsFunc(r.Asked.Other, func(o spec.TRESCount) bool {
+		return strings.HasPrefix(o.Name, "gres/"+
+			name+":")
+	})
 }

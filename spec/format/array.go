@@ -100,11 +100,8 @@ func parseRange(s string) (r Range, reason string) {
 	case s == "":
 		return r, "an index is missing"
 	case !ok1 || !ok2 || !ok3:
-		return r, strconv.Quote(
-			s,
-		) + " is not n, n-m or n-m:step with numbers up to " + strconv.Itoa(
-			MaxArrayIndex,
-		)
+		return r, strconv.Quote(s) + " is not n, n-m or n-m:step with numbers up to " +
+			strconv.Itoa(MaxArrayIndex)
 	case stepped && !ranged:
 		return r, strconv.Quote(s) + " has a step but no range"
 	case hi < lo:

@@ -204,11 +204,8 @@ func ChangePartition(
 	rec, can := make(Record, len(set)), changeableKeys()
 	for i, kv := range set {
 		if !slices.ContainsFunc(can, func(k string) bool { return strings.EqualFold(k, kv.Key) }) {
-			return partition, nil, errors.New(
-				quoteShort(
-					kv.Key,
-				) + " of a partition cannot be updated: change the configuration and reconfigure",
-			)
+			return partition, nil, errors.New(quoteShort(kv.Key) +
+				" of a partition cannot be updated: change the configuration and reconfigure")
 		}
 		if slices.ContainsFunc(
 			set[:i],

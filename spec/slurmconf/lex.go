@@ -247,9 +247,8 @@ func readSetting(text string, at int) (setting Setting, next int, reason string)
 		if p == end && p < len(text) { // a strange character inside the word
 			return Setting{}, p, "expected Key=value, found " + quoteShort(text[at:])
 		}
-		return Setting{}, p, quoteShort(
-			text[at:end],
-		) + " has no value; expected Key=value (put a value with blanks in double quotes)"
+		return Setting{}, p, quoteShort(text[at:end]) +
+			" has no value; expected Key=value (put a value with blanks in double quotes)"
 	}
 	p++
 	v := skip(text, p)
@@ -276,9 +275,8 @@ func readSetting(text string, at int) (setting Setting, next int, reason string)
 	setting.Value = text[v:next]
 	if k := keyEnd(setting.Value, 0); v > p && k > 0 && k < len(setting.Value) &&
 		setting.Value[k] == '=' {
-		return setting, next, "its value is missing: " + quoteShort(
-			setting.Value,
-		) + " is the next setting"
+		return setting, next, "its value is missing: " + quoteShort(setting.Value) +
+			" is the next setting"
 	}
 	return setting, next, ""
 }

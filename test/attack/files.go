@@ -55,7 +55,8 @@ func attackFiles(ctx context.Context, l *lab, r *report) error {
 func (l *lab) attackByOptions(ctx context.Context, r *report, others string) {
 	for _, file := range []string{l.rootFile, others, filepath.Join(l.dir, "state", "user-token.key"), filepath.Join(l.dir, "state", "tls", "ca.key"), "/etc/shadow", "/proc/1/environ"} {
 		for _, args := range [][]string{
-			{file}, {"--wrap", "true", "--export-file=" + file}, {"--wrap", "true", "-F", file}, {"--wrap", "true", "-w", file}, {"--wrap", "true", "-x", file}, {"--bb-file=" + file, "--wrap", "true"},
+			{file}, {"--wrap", "true", "--export-file=" + file}, {"--wrap", "true", "-F", file}, {"--wrap", "true", "-w", file}, {"--wrap", "true", "-x", file}, {"--bb-file=" +
+				file, "--wrap", "true"},
 			{"--bbf", file, "--wrap", "true"}, {"--container=" + file, "--wrap", "true"}, {"--multi-prog", file},
 		} {
 			for _, program := range []string{"muster", "muster-sbatch"} {
@@ -73,7 +74,8 @@ func (l *lab) attackByOptions(ctx context.Context, r *report, others string) {
 				)
 			}
 		}
-		for _, args := range [][]string{{"srun", "-i", file, "cat"}, {"srun", "--multi-prog", file}, {"srun", "--bcast=/tmp/x", file}, {"sql", file}, {"sacctmgr", "load", "file=" + file}, {"scontrol", "create", "file=" + file}} {
+		for _, args := range [][]string{{"srun", "-i", file, "cat"}, {"srun", "--multi-prog", file}, {"srun", "--bcast=/tmp/x", file}, {"sql", file}, {"sacctmgr", "load", "file=" +
+			file}, {"scontrol", "create", "file=" + file}} {
 			out := l.runAs(ctx, attacker, args...)
 			r.countTry(
 				strings.Contains(out.allText(), secret),
@@ -126,7 +128,8 @@ func (l *lab) attackByOutput(ctx context.Context, r *report) error {
 	script := []string{"--wrap", "cat; echo written"}
 	for _, args := range [][]string{
 		{"-o", l.rootFile}, {"-e", l.rootFile, "-o", "/dev/null"}, {"-o", "link-to-root"}, {"-o", "hard-link"}, {"-o", l.rootFile, "--open-mode=append"}, {"-o", "link-to-root", "--open-mode=append"},
-		{"-o", fresh}, {"-o", "../../" + filepath.Base(fresh)}, {"-o", filepath.Join(l.dir, "%x"), "-J", filepath.Base(fresh)}, {"-o", "%x", "-J", "../../" + filepath.Base(fresh)}, {"-o", "link-to-folder/" + filepath.Base(fresh)},
+		{"-o", fresh}, {"-o", "../../" + filepath.Base(fresh)}, {"-o", filepath.Join(l.dir, "%x"), "-J", filepath.Base(fresh)}, {"-o", "%x", "-J", "../../" +
+			filepath.Base(fresh)}, {"-o", "link-to-folder/" + filepath.Base(fresh)},
 		{"-D", filepath.Join(l.dir, "state", "tls"), "-o", filepath.Base(fresh)}, {"-D", l.dir, "-o", filepath.Base(fresh)}, {"-D", "/root", "-o", filepath.Base(fresh)},
 		{"-i", l.rootFile, "-o", "read-%j"}, {"-i", "link-to-root", "-o", "read-%j"}, {"-i", "hard-link", "-o", "read-%j"}, {"-i", filepath.Join(l.dir, "state", "tls", "ca.key"), "-o", "read-%j"},
 		{"-o", "/proc/self/environ"}, {"-o", "/proc/1/oom_score_adj"}, {"-o", "/dev/mem"}, {"-o", "/proc/self/fd/9"},
@@ -265,8 +268,11 @@ func (l *lab) attackByEnvironment(ctx context.Context, r *report) error {
 	if err := errors.Join(os.WriteFile(evil, []byte("id -u >> "+trace+"\n"), 0o755), os.WriteFile(trace, nil, 0o666), os.Chmod(trace, 0o666)); err != nil {
 		return err
 	}
-	for _, variable := range []string{"BASH_ENV=" + evil, "ENV=" + evil, "PROMPT_COMMAND=. " + evil, "BASH_FUNC_true%%=() { . " + evil + "; }", "SLURM_CONF=" + evil, "SLURM_JOB_USER=root", "SLURM_JOB_UID=0", "PATH=" + mine,
-		"LD_LIBRARY_PATH=" + mine, "LD_PRELOAD=" + filepath.Join(mine, "none.so"), "IFS=/", "SHELLOPTS=xtrace", "PS4=$(id -u >> " + trace + ")", "MUSTER_SOCKET=" + trace, "TMPDIR=/root"} {
+	for _, variable := range []string{"BASH_ENV=" + evil, "ENV=" + evil, "PROMPT_COMMAND=. " +
+		evil, "BASH_FUNC_true%%=() { . " + evil + "; }", "SLURM_CONF=" + evil, "SLURM_JOB_USER=root", "SLURM_JOB_UID=0", "PATH=" +
+		mine,
+		"LD_LIBRARY_PATH=" + mine, "LD_PRELOAD=" + filepath.Join(mine, "none.so"), "IFS=/", "SHELLOPTS=xtrace", "PS4=$(id -u >> " +
+			trace + ")", "MUSTER_SOCKET=" + trace, "TMPDIR=/root"} {
 		id, err := l.submitJob(
 			ctx,
 			attacker,
@@ -298,16 +304,8 @@ func (l *lab) attackByEnvironment(ctx context.Context, r *report) error {
 
 // attackOthersJob tries to look into a job of the victim, and to run in it.
 func (l *lab) attackOthersJob(ctx context.Context, r *report) error {
-	id, err := l.submitJob(
-		ctx,
-		victim,
-		"-J",
-		secret,
-		"-o",
-		"out",
-		"--wrap",
-		"echo "+secret+"; "+l.o.bin+"/muster srun --overlap sh -c 'echo "+secret+"; sleep 600'",
-	)
+	id, err := l.submitJob(ctx, victim, "-J", secret, "-o", "out", "--wrap", "echo "+secret+"; "+
+		l.o.bin+"/muster srun --overlap sh -c 'echo "+secret+"; sleep 600'")
 	if err != nil {
 		return err
 	}
@@ -316,7 +314,8 @@ func (l *lab) attackOthersJob(ctx context.Context, r *report) error {
 		return err
 	}
 	for _, args := range [][]string{
-		{"srun", "--jobid=" + id, "--overlap", "id"}, {"srun", "--jobid", id, "-w", "node1", "cat", filepath.Join(l.home[victim], "out")}, {"sattach", id + ".0"}, {"sattach", id + ".batch"},
+		{"srun", "--jobid=" + id, "--overlap", "id"}, {"srun", "--jobid", id, "-w", "node1", "cat", filepath.Join(l.home[victim], "out")}, {"sattach", id +
+			".0"}, {"sattach", id + ".batch"},
 		{"sacct", "-B", "-j", id}, {"sacct", "--env-vars", "-j", id}, {"sstat", "-j", id}, {"sbcast", "-j", id, filepath.Join(l.home[attacker], "evil.sh"), "/tmp/x"}, {"gpu", "job", id},
 		{"scontrol", "show", "job", id}, {"scontrol", "-dd", "show", "job", id},
 	} {

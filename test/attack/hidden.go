@@ -27,7 +27,8 @@ func attackHidden(ctx context.Context, l *lab, r *report) error {
 		secret,
 		"--gres=gpu:1",
 		"--wrap",
-		"sleep 600 # "+secret,
+		"sleep 600 # "+
+			secret,
 	)
 	if err != nil {
 		return err
@@ -64,7 +65,8 @@ func attackHidden(ctx context.Context, l *lab, r *report) error {
 	// The answer must not depend on what else is wrong with a request.
 	for _, command := range []string{"sbatch -p nosuch -d afterok:JOB --wrap true", "sbatch -N 99 -d afterok:JOB --wrap true", "sbatch --test-only -d afterok:JOB --wrap true",
 		"sbatch -d afterok:JOB:2 --wrap true", "sbatch -d singleton,afterok:JOB --wrap true", "srun -d afterok:JOB true", "sbatch -d aftercorr:JOB_1 --array=1-2 --wrap true",
-		"scontrol update jobid=JOB nosuch=1", "scontrol update jobid=JOB dependency=afterok:JOB", "scancel -s 99 JOB", "scancel -u " + strconv.Itoa(victim) + " JOB", "scancel -t PD JOB"} {
+		"scontrol update jobid=JOB nosuch=1", "scontrol update jobid=JOB dependency=afterok:JOB", "scancel -s 99 JOB", "scancel -u " +
+			strconv.Itoa(victim) + " JOB", "scancel -t PD JOB"} {
 		l.compare(ctx, r, command, array, absent)
 		l.compare(ctx, r, command, running, absent)
 	}
@@ -119,7 +121,8 @@ func questionsAboutJob(own string) []string {
 		"squeue -j JOB", "squeue -j JOB --json", "squeue -s JOB", "squeue -j JOB -t all", "squeue --start -j JOB", "scontrol show job JOB", "scontrol -d show job JOB", "scontrol show step JOB",
 		"sprio -j JOB", "sstat -j JOB", "sacct -j JOB", "sacct -j JOB --json", "sacct -B -j JOB", "sacct --env-vars -j JOB", "seff JOB", "why JOB", "gpu job JOB", "report job JOB",
 		"scancel JOB", "scancel -v JOB", "scancel -s USR1 JOB", "scancel -b JOB", "scontrol hold JOB", "scontrol uhold JOB", "scontrol release JOB", "scontrol requeue JOB", "scontrol requeuehold JOB",
-		"scontrol suspend JOB", "scontrol resume JOB", "scontrol update jobid=JOB name=x", "scontrol update jobid=JOB timelimit=1", "scontrol update jobid=" + own + " dependency=afterany:JOB",
+		"scontrol suspend JOB", "scontrol resume JOB", "scontrol update jobid=JOB name=x", "scontrol update jobid=JOB timelimit=1", "scontrol update jobid=" +
+			own + " dependency=afterany:JOB",
 		"sbatch -d afterok:JOB --wrap true", "sbatch -d after:JOB+5 --wrap true", "srun --jobid=JOB true", "srun --overlap --jobid=JOB true", "sattach JOB", "scontrol wait_job JOB", "scontrol listpids JOB",
 		"scontrol write batch_script JOB -",
 	}
@@ -128,10 +131,15 @@ func questionsAboutJob(own string) []string {
 // listings are the commands that show many things at once.
 func listings() []string {
 	return []string{
-		"squeue", "squeue -a -t all", "squeue --json", "squeue -o %all", "squeue -u " + strconv.Itoa(victim), "squeue -A default", "squeue -n " + secret, "squeue -w node1", "squeue -s", "squeue --start",
+		"squeue", "squeue -a -t all", "squeue --json", "squeue -o %all", "squeue -u " +
+			strconv.Itoa(
+				victim,
+			), "squeue -A default", "squeue -n " + secret, "squeue -w node1", "squeue -s", "squeue --start",
 		"scontrol show job", "scontrol show step", "scontrol show node", "scontrol -d show node", "scontrol show partition", "scontrol show reservation", "scontrol show assoc_mgr", "scontrol show config",
-		"sinfo -N -l", "sinfo -R", "sinfo -o %all", "sprio", "sprio -l", "sshare -a -l", "sdiag", "sstat -a", "sacct -a", "sacct -a -l", "sacct -a --json", "sacct -u " + strconv.Itoa(victim), "sacct -N node1",
-		"sreport cluster accountutilizationbyuser", "sreport user topusage", "sreport cluster userutilizationbyaccount", "sreport job sizesbyaccount", "gpu", "gpu top", "kpi", "report site", "report waste", "report idle", "report user " + strconv.Itoa(victim),
+		"sinfo -N -l", "sinfo -R", "sinfo -o %all", "sprio", "sprio -l", "sshare -a -l", "sdiag", "sstat -a", "sacct -a", "sacct -a -l", "sacct -a --json", "sacct -u " +
+			strconv.Itoa(victim), "sacct -N node1",
+		"sreport cluster accountutilizationbyuser", "sreport user topusage", "sreport cluster userutilizationbyaccount", "sreport job sizesbyaccount", "gpu", "gpu top", "kpi", "report site", "report waste", "report idle", "report user " +
+			strconv.Itoa(victim),
 		"report chargeback", "report fairshare", "report budget", "runs", "hosts", "why",
 	}
 }

@@ -117,7 +117,8 @@ func (l *lab) up(ctx context.Context) error {
 		"--port",
 		strconv.Itoa(l.port),
 	}
-	for _, line := range []string{"PrivateData=jobs,nodes,reservations,usage", fmt.Sprintf("MaxJobCount=%d", maxJobs), "KillWait=2", "MinJobAge=2", fmt.Sprintf("FirstJobId=%d", firstJob), "Prolog=" + prolog} {
+	for _, line := range []string{"PrivateData=jobs,nodes,reservations,usage", fmt.Sprintf("MaxJobCount=%d", maxJobs), "KillWait=2", "MinJobAge=2", fmt.Sprintf("FirstJobId=%d", firstJob), "Prolog=" +
+		prolog} {
 		init = append(init, "--conf", line)
 	}
 	for _, args := range [][]string{init, {"up", "--dir", l.dir}} {
@@ -192,11 +193,8 @@ func (l *lab) runProgram(ctx context.Context, uid int, stdin, name string, args 
 	ctx, cancel := context.WithTimeout(ctx, commandLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(
-		os.Environ(),
-		"MUSTER_SOCKET="+l.socketPath(),
-		"MUSTER_CONFIG="+filepath.Join(l.dir, "muster.yaml"),
-	)
+	cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+l.socketPath(), "MUSTER_CONFIG="+
+		filepath.Join(l.dir, "muster.yaml"))
 	if uid != 0 {
 		cmd.Dir = l.home[uid]
 		cmd.Env = append(cmd.Env, "HOME="+l.home[uid], "USER="+strconv.Itoa(uid))

@@ -138,7 +138,8 @@ func (l *lab) attackWithGenuine(
 		)
 	}
 	for _, path := range []string{"/v1/Cluster/../Cluster/Shutdown", "/v1//Cluster/Shutdown", "/v1/Cluster/Shutdown/", "/v1/Cluster/shutdown", "/v1/Ledger/Follow", "/v1/Agents/Connect", "/v1/Shell/Sbatch",
-		"/v1/Cluster/Shutdown%00", "/v1/Cluster%2fShutdown", "/muster.v1.Cluster/Shutdown", "/v1/Cluster/Shutdown?token=" + genuine, "//v1/Cluster/Shutdown", "/debug/pprof/", "/metrics", "/../../etc/passwd"} {
+		"/v1/Cluster/Shutdown%00", "/v1/Cluster%2fShutdown", "/muster.v1.Cluster/Shutdown", "/v1/Cluster/Shutdown?token=" +
+			genuine, "//v1/Cluster/Shutdown", "/debug/pprof/", "/metrics", "/../../etc/passwd"} {
 		got := l.rest(ctx, client, question{"X-SLURM-USER-TOKEN", genuine, path, "{}"})
 		r.countTry(got.status == http.StatusOK, "POST %s: %s", path, got.body)
 	}
@@ -182,15 +183,7 @@ func forgeries(genuine string) map[string]string {
 		panic(err) // the controller's own token
 	}
 	root := changed(said, claims{"sun": "root", "sub": "root", "uid": 0, "gid": 0})
-	other := changed(
-		said,
-		claims{
-			"sun": strconv.Itoa(victim),
-			"sub": strconv.Itoa(victim),
-			"uid": victim,
-			"gid": victim,
-		},
-	)
+	other := changed(said, claims{"sun": strconv.Itoa(victim), "sub": strconv.Itoa(victim), "uid": victim, "gid": victim})
 	out := map[string]string{
 		"no signature":                 header + "." + body + ".",
 		"two parts":                    header + "." + body,
@@ -204,25 +197,21 @@ func forgeries(genuine string) map[string]string {
 		"padding":                      header + "." + body + "." + signature + "=",
 		"root's claims, old signature": header + "." + encode(root) + "." + signature,
 		"another's claims, old one":    header + "." + encode(other) + "." + signature,
-		"a later end, old signature": header + "." + encode(
-			changed(said, claims{"exp": 4_000_000_000}),
-		) + "." + signature,
-		"a second uid, old signature": header + "." + encodeText(
-			strings.Replace(decodeText(body), `"uid"`, `"uid":0,"uid"`, 1),
-		) + "." + signature,
-		"a blank in the body":            header + ". " + body + "." + signature,
-		"a newline in the signature":     header + "." + body + "." + signature[:4] + "\t" + signature[4:],
+		"a later end, old signature": header + "." +
+			encode(changed(said, claims{"exp": 4_000_000_000})) + "." + signature,
+		"a second uid, old signature": header + "." +
+			encodeText(strings.Replace(decodeText(body), `"uid"`, `"uid":0,"uid"`, 1)) + "." +
+			signature,
+		"a blank in the body": header + ". " + body + "." + signature,
+		"a newline in the signature": header + "." + body + "." + signature[:4] + "\t" +
+			signature[4:],
 		"the last bits of the signature": header + "." + body + "." + otherLastBits(signature),
 	}
 	for _, algorithm := range []string{"none", "None", "NONE", "nOnE", "", "HS256 ", "hs256", "RS256", "ES256", "EdDSA"} {
-		out["algorithm "+strconv.Quote(algorithm)] = encode(
-			claims{"alg": algorithm, "typ": "JWT"},
-		) + "." + encode(
-			root,
-		) + "."
-		out["algorithm "+strconv.Quote(algorithm)+" and the old signature"] = encode(
-			claims{"alg": algorithm, "typ": "JWT"},
-		) + "." + body + "." + signature
+		out["algorithm "+strconv.Quote(algorithm)] = encode(claims{"alg": algorithm, "typ": "JWT"}) +
+			"." + encode(root) + "."
+		out["algorithm "+strconv.Quote(algorithm)+" and the old signature"] = encode(claims{"alg": algorithm, "typ": "JWT"}) +
+			"." + body + "." + signature
 	}
 	for name, key := range map[string][]byte{"an empty key": {}, "a key of zeros": make([]byte, 32), "a guessed key": []byte("secret"), "the cluster's name as key": []byte("attacked"),
 		"the audience as key": []byte("muster-rest"), "the signature as key": []byte(signature)} {
@@ -232,15 +221,9 @@ func forgeries(genuine string) map[string]string {
 	}
 	for name, extra := range map[string]claims{"a key id that is a path": {"kid": "../../../../dev/null"}, "a key id that is a statement": {"kid": "x' UNION SELECT 'k"}, "a key of its own": {"jwk": claims{"kty": "oct", "k": "AA"}},
 		"a place to get keys": {"jku": "http://127.0.0.1:1/keys"}, "critical extensions": {"crit": []string{"exp"}}, "compression": {"zip": "DEF"}, "a nested token": {"cty": "JWT"}} {
-		out[name] = sign(
-			changed(claims{"alg": "HS256", "typ": "JWT"}, extra),
-			root,
-			sha256.New,
-			nil,
-		)
-		out[name+" and the old signature"] = encode(
-			changed(claims{"alg": "HS256", "typ": "JWT"}, extra),
-		) + "." + body + "." + signature
+		out[name] = sign(changed(claims{"alg": "HS256", "typ": "JWT"}, extra), root, sha256.New, nil)
+		out[name+" and the old signature"] = encode(changed(claims{"alg": "HS256", "typ": "JWT"}, extra)) +
+			"." + body + "." + signature
 	}
 	return out
 }
@@ -322,12 +305,8 @@ type question struct{ header, token, path, body string }
 
 // rest asks the gateway over TLS.
 func (l *lab) rest(ctx context.Context, client *http.Client, q question, more ...[2]string) answer {
-	req, err := http.NewRequestWithContext(
-		ctx,
-		http.MethodPost,
-		"https://"+l.portAddress(portREST)+q.path,
-		strings.NewReader(q.body),
-	)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+
+		l.portAddress(portREST)+q.path, strings.NewReader(q.body))
 	if err != nil {
 		return answer{body: err.Error()} // a path or header that cannot be sent at all
 	}

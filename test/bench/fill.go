@@ -51,9 +51,11 @@ func (f *fill) common(from, n int) string {
 			fillFrom,
 			float64(f.months)*30*86400/float64(f.jobs),
 		),
-		"sub + cityHash64(number, 2) % 600 AS sta", "sta + 5 + toUInt64(-log(1 - " + dice(3) + " * 0.9999) * 1800) AS fin",
+		"sub + cityHash64(number, 2) % 600 AS sta", "sta + 5 + toUInt64(-log(1 - " + dice(3) +
+			" * 0.9999) * 1800) AS fin",
 		"toInt64(cityHash64(number, 1) % 100) AS whose", "concat('u', leftPad(toString(whose + 1), 3, '0')) AS user", "concat('acct', leftPad(toString(intDiv(whose, 10) + 1), 2, '0')) AS account",
-		"toInt64([1, 1, 2, 4, 8, 16][1 + cityHash64(number, 4) % 6]) AS cpus", "toInt64([0, 0, 1, 2, 8][1 + cityHash64(number, 5) % 5]) AS gpus", dice(6) + " AS r",
+		"toInt64([1, 1, 2, 4, 8, 16][1 + cityHash64(number, 4) % 6]) AS cpus", "toInt64([0, 0, 1, 2, 8][1 + cityHash64(number, 5) % 5]) AS gpus", dice(6) +
+			" AS r",
 		"multiIf(r < 0.85, 'COMPLETED', r < 0.93, 'FAILED', r < 0.97, 'CANCELLED', r < 0.99, 'TIMEOUT', 'OUT_OF_MEMORY') AS state",
 		"toInt32(r >= 0.85 AND r < 0.93) AS code", "toInt32(if(r >= 0.93 AND r < 0.97, 15, 0)) AS sig", "toInt64(fin - sta) AS d",
 		"number % 1000 AS nodenr", "concat('node', toString(1 + nodenr)) AS node",
@@ -63,7 +65,10 @@ func (f *fill) common(from, n int) string {
 
 // statements fill the tables with some of the jobs.
 func (f *fill) statements(db string, from, n int) []string {
-	at := func(c string) string { return "fromUnixTimestamp64Micro(toInt64(" + c + ") * 1000000, 'UTC')" }
+	at := func(c string) string {
+		return "fromUnixTimestamp64Micro(toInt64(" + c +
+			") * 1000000, 'UTC')"
+	}
 	src := "(" + f.common(from, n) + ")"
 	insert := func(table, columns, values, more string) string {
 		return fmt.Sprintf(
@@ -76,73 +81,53 @@ func (f *fill) statements(db string, from, n int) []string {
 			more,
 		)
 	}
-	packed := func(words ...string) string { return "concat(" + strings.Join(words, `, '\x1f', `) + ")" }
+	packed := func(words ...string) string {
+		return "concat(" +
+			strings.Join(words, `, '\x1f', `) + ")"
+	}
 	place := packed("user", "account", "'gpu'", "'normal'")
 	run := "ledger, cluster, seq, uid, restarts, attempt, job_id"
 	runV := "ledger, cluster, seq, uid, 0, 1, job_id"
 	return []string{
-		insert(
-			"jobs",
-			run+", array_task, count, name, owner, partition, qos, state, exit_code, exit_signal, reason, end_reason, "+
-				"submit, eligible_gap_us, start_gap_us, end, limit_us, req_cpus, req_mem_mib, req_nodes, req_gpus, req_billing, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, "+
-				"req_nodes_min, tasks, node_list, priority, batch, work_dir, submit_line, gpu_uuids, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
-			runV+", -1, 1, concat('train_', toString(uid % 977)), "+packed(
-				"user",
-				"user",
-				"account",
-				"toString(20001 + whose)",
-				"toString(20001 + whose)",
-				"toString(19 + whose)",
-			)+", 'gpu', 'normal', state, code, sig, 'None', 'None', "+
-				at(
-					"sub",
-				)+", 0, toInt64(sta - sub) * 1000000, "+at(
-				"fin",
-			)+", 7200000000, cpus, cpus * 4000, 1, gpus, cpus, cpus, cpus * 4000, 1, gpus, cpus, "+
+		insert("jobs", run+
+			", array_task, count, name, owner, partition, qos, state, exit_code, exit_signal, reason, end_reason, "+
+			"submit, eligible_gap_us, start_gap_us, end, limit_us, req_cpus, req_mem_mib, req_nodes, req_gpus, req_billing, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, "+
+			"req_nodes_min, tasks, node_list, priority, batch, work_dir, submit_line, gpu_uuids, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
+			runV+", -1, 1, concat('train_', toString(uid % 977)), "+
+				packed(
+					"user",
+					"user",
+					"account",
+					"toString(20001 + whose)",
+					"toString(20001 + whose)",
+					"toString(19 + whose)",
+				)+
+				", 'gpu', 'normal', state, code, sig, 'None', 'None', "+
+				at("sub")+", 0, toInt64(sta - sub) * 1000000, "+at("fin")+
+				", 7200000000, cpus, cpus * 4000, 1, gpus, cpus, cpus, cpus * 4000, 1, gpus, cpus, "+
 				"1, 1, node, 1000 + uid % 5000, true, concat('/home/u', toString(19 + whose), '/run', toString(uid % 1000)), concat('sbatch -n', toString(cpus), ' --gres=gpu:', toString(gpus), ' train.sh'), "+
-				"arrayMap(i -> concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i)), range(toUInt64(gpus))), true, d * 900000, 3000000, 334233600, 15107, 4, 0",
-			"",
-		),
-		insert(
-			"steps",
-			run+", step, name, who, state, exit_code, exit_signal, start, end, tasks, node_list, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, measured, "+
-				"user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
-			runV+", -5, 'batch', "+packed(
-				"user",
-				"account",
-			)+", state, code, sig, "+at(
-				"sta",
-			)+", "+at(
-				"fin",
-			)+", 1, node, cpus, cpus * 4000, 1, gpus, true, d * 900000, 3000000, 334233600, 15107, 4, 0",
-			"",
-		),
-		insert(
-			"job_nodes",
-			run+", who, node, from, to, end_gap_us, cpus, mem_mib, gpus, tasks, lost, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes",
-			runV+", "+place+", node, "+at(
-				"sta",
-			)+", "+at(
-				"fin",
-			)+", 0, cpus, cpus * 4000, gpus, 1, false, true, d * 900000, 3000000, 334233600, 15107, 4",
-			"",
-		),
-		insert(
-			"job_gpus",
-			run+", who, from, to, end_gap_us, device, measured, no_process_us, idle_us, rest_us, util_us, peak_mem",
-			runV+", "+place+", "+at(
-				"sta",
-			)+", "+at(
-				"fin",
-			)+", 0, "+packed(
-				"concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i))",
-				"node",
-				"toString(i)",
-				"'h100'",
-			)+", true, "+
-				"1000000, d * 100000, d * 100000 - 1000000, d * 600000, 8000000000",
-			"ARRAY JOIN range(toUInt64(gpus)) AS i",
-		),
+				"arrayMap(i -> concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i)), range(toUInt64(gpus))), true, d * 900000, 3000000, 334233600, 15107, 4, 0", ""),
+		insert("steps", run+
+			", step, name, who, state, exit_code, exit_signal, start, end, tasks, node_list, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, measured, "+
+			"user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
+			runV+", -5, 'batch', "+packed("user", "account")+", state, code, sig, "+at("sta")+
+				", "+at("fin")+
+				", 1, node, cpus, cpus * 4000, 1, gpus, true, d * 900000, 3000000, 334233600, 15107, 4, 0", ""),
+		insert("job_nodes", run+
+			", who, node, from, to, end_gap_us, cpus, mem_mib, gpus, tasks, lost, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes",
+			runV+", "+place+", node, "+at("sta")+", "+at("fin")+
+				", 0, cpus, cpus * 4000, gpus, 1, false, true, d * 900000, 3000000, 334233600, 15107, 4", ""),
+		insert("job_gpus", run+
+			", who, from, to, end_gap_us, device, measured, no_process_us, idle_us, rest_us, util_us, peak_mem",
+			runV+", "+place+", "+at("sta")+", "+at("fin")+", 0, "+
+				packed(
+					"concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i))",
+					"node",
+					"toString(i)",
+					"'h100'",
+				)+
+				", true, "+
+				"1000000, d * 100000, d * 100000 - 1000000, d * 600000, 8000000000", "ARRAY JOIN range(toUInt64(gpus)) AS i"),
 	}
 }
 
@@ -197,16 +182,13 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 
 // made tells how many jobs are there already, from a call that was told to stop.
 func (f *fill) made(ctx context.Context, store *clickhouse.Store) (n int, err error) {
-	err = store.Query(
-		ctx,
-		query.Query{SQL: "SELECT toInt64(count()) FROM `" + store.Database() + "`.jobs"},
-		func(scan func(...any) error) error {
-			var rows int64
-			err := scan(&rows)
-			n = int(rows)
-			return err
-		},
-	)
+	err = store.Query(ctx, query.Query{SQL: "SELECT toInt64(count()) FROM `" + store.Database() +
+		"`.jobs"}, func(scan func(...any) error) error {
+		var rows int64
+		err := scan(&rows)
+		n = int(rows)
+		return err
+	})
 	if err == nil && n%fillPart != 0 {
 		err = fmt.Errorf(
 			"the folder holds %d jobs, which no call that was told to stop has left: begin with an empty one",
@@ -224,11 +206,10 @@ func (f *fill) settle(ctx context.Context, store *clickhouse.Store, p *progress)
 	err := store.Query(
 		ctx,
 		query.Query{
-			SQL: "SELECT table, partition_id FROM system.parts WHERE active AND database = '" + store.Database() +
-				"' AND table IN ('" + strings.Join(
-				fillTables(),
-				"', '",
-			) + "') GROUP BY table, partition_id HAVING count() > 1 ORDER BY table, partition_id",
+			SQL: "SELECT table, partition_id FROM system.parts WHERE active AND database = '" +
+				store.Database() +
+				"' AND table IN ('" + strings.Join(fillTables(), "', '") +
+				"') GROUP BY table, partition_id HAVING count() > 1 ORDER BY table, partition_id",
 		},
 		func(scan func(...any) error) error {
 			var one place
@@ -242,13 +223,9 @@ func (f *fill) settle(ctx context.Context, store *clickhouse.Store, p *progress)
 			return err
 		}
 		p.say("merge %d of %d", i+1, len(all))
-		err = store.Query(
-			ctx,
-			query.Query{
-				SQL: "OPTIMIZE TABLE `" + store.Database() + "`." + one.table + " PARTITION ID '" + one.partition + "' FINAL",
-			},
-			func(func(...any) error) error { return nil },
-		)
+		err = store.Query(ctx, query.Query{SQL: "OPTIMIZE TABLE `" + store.Database() + "`." +
+			one.table + " PARTITION ID '" + one.partition + "' FINAL"},
+			func(func(...any) error) error { return nil })
 	}
 	return err
 }
@@ -267,30 +244,19 @@ func fillTables() []string {
 }
 
 // measureBytes tells what the tables take on disk, for each job.
-func (f *fill) measureBytes(
-	ctx context.Context,
-	store *clickhouse.Store,
-) (map[string]float64, error) {
+func (f *fill) measureBytes(ctx context.Context, store *clickhouse.Store) (map[string]float64, error) {
 	out := map[string]float64{}
-	err := store.Query(
-		ctx,
-		query.Query{
-			SQL: "SELECT table, toFloat64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database = '" + store.Database() +
-				"' AND table IN ('" + strings.Join(
-				fillTables(),
-				"', '",
-			) + "') GROUP BY table",
-		},
-		func(scan func(...any) error) error {
-			var table string
-			var n float64
-			if err := scan(&table, &n); err != nil {
-				return err
-			}
-			out[table] = n / float64(f.jobs)
-			return nil
-		},
-	)
+	err := store.Query(ctx, query.Query{SQL: "SELECT table, toFloat64(sum(bytes_on_disk)) FROM system.parts WHERE active AND database = '" +
+		store.Database() +
+		"' AND table IN ('" + strings.Join(fillTables(), "', '") + "') GROUP BY table"}, func(scan func(...any) error) error {
+		var table string
+		var n float64
+		if err := scan(&table, &n); err != nil {
+			return err
+		}
+		out[table] = n / float64(f.jobs)
+		return nil
+	})
 	return out, err
 }
 
@@ -340,11 +306,8 @@ func (f *fill) listQuestions() []question {
 			question{
 				"sreport " + r,
 				goal(100, 2000),
-				append(
-					append([]string{"sreport"}, strings.Fields(r)...),
-					"start="+stamp(month),
-					"end="+last,
-				),
+				append(append([]string{"sreport"}, strings.Fields(r)...), "start="+
+					stamp(month), "end="+last),
 			},
 		)
 	}
@@ -353,7 +316,8 @@ func (f *fill) listQuestions() []question {
 		question{
 			"sreport sizes of a day",
 			goal(100, 0),
-			[]string{"sreport", "job", "SizesByAccount", "start=" + day, "end=" + next},
+			[]string{"sreport", "job", "SizesByAccount", "start=" +
+				day, "end=" + next},
 		},
 		question{
 			"kpi all accounts, 30 days",

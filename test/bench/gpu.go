@@ -208,7 +208,8 @@ func (b *gpuBench) fill(ctx context.Context, store *clickhouse.Store, p *progres
 		}
 	}
 	p.say("merging")
-	if err := store.Exec(ctx, "OPTIMIZE TABLE "+table+" FINAL SETTINGS optimize_throw_if_noop = 0"); err != nil {
+	if err := store.Exec(ctx, "OPTIMIZE TABLE "+table+
+		" FINAL SETTINGS optimize_throw_if_noop = 0"); err != nil {
 		return err
 	}
 	return b.summarise(ctx, store)
@@ -218,14 +219,13 @@ func (b *gpuBench) fill(ctx context.Context, store *clickhouse.Store, p *progres
 // those that are over, with what each of their devices did in all.
 func (b *gpuBench) summarise(ctx context.Context, store *clickhouse.Store) error {
 	db := "`" + store.Database() + "`."
-	return store.Exec(
-		ctx,
-		"INSERT INTO "+db+"job_gpus (ledger, seq, cluster, uid, restarts, job_id, who, device, from, to, end_gap_us, measured, no_process_us, idle_us, rest_us)\n"+
-			"SELECT ledger, 0, cluster, uid, 0, job_id, concat(user, '\\x1f', account, '\\x1f', partition, '\\x1f', 'normal'), concat(gpu_uuid, '\\x1f', node, '\\x1f', toString(gpu_index), '\\x1fh100'),\n"+
-			"  toDateTime64(min(at), 6, 'UTC') AS from, toDateTime64(max(at), 6, 'UTC') + toIntervalSecond(any(seconds)) AS to, 0, true,\n"+
-			"  1000000 * toInt64(sumIf(seconds, processes = 0)), 1000000 * toInt64(sumIf(seconds, processes > 0 AND util = 0)), 0\n"+
-			"FROM "+db+"gpu_samples WHERE uid != 0 GROUP BY ledger, cluster, uid, job_id, user, account, partition, node, gpu_uuid, gpu_index",
-	)
+	return store.Exec(ctx, "INSERT INTO "+db+
+		"job_gpus (ledger, seq, cluster, uid, restarts, job_id, who, device, from, to, end_gap_us, measured, no_process_us, idle_us, rest_us)\n"+
+		"SELECT ledger, 0, cluster, uid, 0, job_id, concat(user, '\\x1f', account, '\\x1f', partition, '\\x1f', 'normal'), concat(gpu_uuid, '\\x1f', node, '\\x1f', toString(gpu_index), '\\x1fh100'),\n"+
+		"  toDateTime64(min(at), 6, 'UTC') AS from, toDateTime64(max(at), 6, 'UTC') + toIntervalSecond(any(seconds)) AS to, 0, true,\n"+
+		"  1000000 * toInt64(sumIf(seconds, processes = 0)), 1000000 * toInt64(sumIf(seconds, processes > 0 AND util = 0)), 0\n"+
+		"FROM "+db+
+		"gpu_samples WHERE uid != 0 GROUP BY ledger, cluster, uid, job_id, user, account, partition, node, gpu_uuid, gpu_index")
 }
 
 // sampleEvery is the time between two samples.
@@ -406,7 +406,8 @@ func (b *gpuBench) weigh(ctx context.Context, store *clickhouse.Store, res *gpuR
 	res.PerFigure = res.PerSample / gpuFigures
 	res.Large = res.PerSample * 10_000 * 8 * 8640 * 90 / (1 << 30)
 	return one(
-		"SELECT column, sum(column_data_compressed_bytes) / sum(rows) AS each FROM system.parts_columns"+where+" AND part_type = 'Wide' GROUP BY column ORDER BY each DESC LIMIT 12",
+		"SELECT column, sum(column_data_compressed_bytes) / sum(rows) AS each FROM system.parts_columns"+
+			where+" AND part_type = 'Wide' GROUP BY column ORDER BY each DESC LIMIT 12",
 		func(scan func(...any) error) error {
 			var c gpuColumn
 			err := scan(&c.Name, &c.Each)
@@ -417,25 +418,14 @@ func (b *gpuBench) weigh(ctx context.Context, store *clickhouse.Store, res *gpuR
 }
 
 // ask asks what people ask, some times each.
-func (b *gpuBench) ask(
-	ctx context.Context,
-	store *clickhouse.Store,
-	res *gpuResult,
-	p *progress,
-) error {
+func (b *gpuBench) ask(ctx context.Context, store *clickhouse.Store, res *gpuResult, p *progress) error {
 	end := spec.AtUnix(fillFrom).Add(spec.Span(b.hours) * spec.Hour)
-	scope := query.Scope{
-		Database: store.Database(),
-		Ledger:   newFill(0, 1).ledger,
-		Cluster:  "peer",
-		Now:      end,
-	}
+	scope := query.Scope{Database: store.Database(), Ledger: newFill(0, 1).ledger, Cluster: "peer", Now: end}
 	var uid uint64
 	var first, last int64
-	pick := "SELECT uid, toInt64(toUnixTimestamp(min(at))), toInt64(toUnixTimestamp(max(at))) FROM `" + store.Database() + "`.gpu_samples WHERE uid != 0 AND at >= fromUnixTimestamp(" +
-		fmt.Sprint(
-			fillFrom,
-		) + ") GROUP BY uid ORDER BY count() DESC, uid LIMIT 1"
+	pick := "SELECT uid, toInt64(toUnixTimestamp(min(at))), toInt64(toUnixTimestamp(max(at))) FROM `" +
+		store.Database() + "`.gpu_samples WHERE uid != 0 AND at >= fromUnixTimestamp(" +
+		fmt.Sprint(fillFrom) + ") GROUP BY uid ORDER BY count() DESC, uid LIMIT 1"
 	if err := store.Query(ctx, query.Query{SQL: pick}, func(scan func(...any) error) error { return scan(&uid, &first, &last) }); err != nil {
 		return err
 	}

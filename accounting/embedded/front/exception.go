@@ -166,11 +166,8 @@ func exceptionBlock(err error, tag string) []byte {
 		text = text[:maxBlockMessage]
 	}
 	text += "\n"
-	return []byte(
-		"\r\n__exception__\r\n" + tag + "\r\n" + text + strconv.Itoa(
-			len(text),
-		) + " " + tag + "\r\n__exception__\r\n",
-	)
+	return []byte("\r\n__exception__\r\n" + tag + "\r\n" + text + strconv.Itoa(len(text)) + " " +
+		tag + "\r\n__exception__\r\n")
 }
 
 // randomName is hexadecimal text of 2n characters for tags and query ids.

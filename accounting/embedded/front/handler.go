@@ -55,11 +55,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		plain(w, "Ok.\n")
 		return
 	case r.URL.Path != "/":
-		http.Error(
-			w,
-			"There is nothing at "+r.URL.Path+". Statements go to /, and /ping answers Ok.",
-			http.StatusNotFound,
-		)
+		http.Error(w, "There is nothing at "+r.URL.Path+
+			". Statements go to /, and /ping answers Ok.", http.StatusNotFound)
 		return
 	case r.Method == http.MethodGet && r.URL.RawQuery == "":
 		plain(w, "Ok.\n")

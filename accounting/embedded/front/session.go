@@ -377,7 +377,8 @@ func (p *Pool) killWhenOver(ctx context.Context, s *session) func() {
 		for {
 			// ASYNC: a failed statement stays listed until its session's next one, and SYNC
 			// would wait for it.
-			if _, err := p.ask("KILL QUERY WHERE startsWith(Settings['log_comment'], " + quoteText(s.tag) + ") ASYNC"); err != nil {
+			if _, err := p.ask("KILL QUERY WHERE startsWith(Settings['log_comment'], " +
+				quoteText(s.tag) + ") ASYNC"); err != nil {
 				p.options.Log.Warn(
 					"a statement whose client has gone could not be stopped",
 					"session",

@@ -22,40 +22,10 @@ func Random(t *rapid.T, steps int) *History {
 	w := &world{History: New(t, spec.AtUnix(1_790_812_800-40)), t: t}
 	w.Nodes(3, 4, 8000, 2)
 	w.Accounts([]string{"ml", "bio"}, map[string][]string{"ml": {"alice", "bob"}, "bio": {"eve"}})
-	ops := []func(){
-		w.submit,
-		w.submit,
-		w.start,
-		w.start,
-		w.start,
-		w.start,
-		w.nodeDone,
-		w.nodeDone,
-		w.nodeDone,
-		w.end,
-		w.end,
-		w.end,
-		w.requeue,
-		w.requeue,
-		w.split,
-		w.split,
-		w.purge,
-		w.reason,
-		w.hold,
-		w.step,
-		w.node,
-		w.update,
-		w.config,
-		w.suspend,
-	}
+	ops := []func(){w.submit, w.submit, w.start, w.start, w.start, w.start, w.nodeDone, w.nodeDone, w.nodeDone, w.end, w.end, w.end,
+		w.requeue, w.requeue, w.split, w.split, w.purge, w.reason, w.hold, w.step, w.node, w.update, w.config, w.suspend}
 	for range steps {
-		w.Now = w.Now.Add(
-			spec.Span(
-				rapid.IntRange(0, 40).Draw(t, "ms"),
-			)*spec.Millisecond + spec.Span(
-				rapid.IntRange(0, 5000).Draw(t, "ns"),
-			),
-		)
+		w.Now = w.Now.Add(spec.Span(rapid.IntRange(0, 40).Draw(t, "ms"))*spec.Millisecond + spec.Span(rapid.IntRange(0, 5000).Draw(t, "ns")))
 		if rapid.IntRange(0, 60).Draw(t, "jump") == 0 {
 			w.Wait(5 * spec.Hour)
 		}
@@ -83,24 +53,11 @@ func (w *world) some(cond func(j *state.Job) bool) *state.Job {
 }
 
 func (w *world) submit() {
-	who := [...]Ask{
-		{User: "alice", UID: 1001, Account: "ml"},
-		{User: "bob", UID: 1002, Account: "ml"},
-		{User: "eve", UID: 1003, Account: "bio"},
-	}
+	who := [...]Ask{{User: "alice", UID: 1001, Account: "ml"}, {User: "bob", UID: 1002, Account: "ml"}, {User: "eve", UID: 1003, Account: "bio"}}
 	ask := who[w.int(0, 2)]
 	ask.Name, ask.QOS = "job", [...]string{"normal", "high"}[w.int(0, 1)]
 	ask.Partition = [...]string{"batch", "gpu", "gpu,batch"}[w.int(0, 2)]
-	ask.CPUs, ask.Mem, ask.GPUs, ask.Held = int64(
-		w.int(1, 3),
-	), int64(
-		w.int(0, 3000),
-	), int64(
-		w.int(0, 2),
-	), w.int(
-		0,
-		5,
-	) == 0
+	ask.CPUs, ask.Mem, ask.GPUs, ask.Held = int64(w.int(1, 3)), int64(w.int(0, 3000)), int64(w.int(0, 2)), w.int(0, 5) == 0
 	if w.int(0, 3) == 0 {
 		ask.Array = spec.TaskSet{{First: 1, Last: int64(w.int(1, 5)), Step: 1}}
 	}

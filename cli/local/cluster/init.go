@@ -83,10 +83,8 @@ func (o *setup) unapplied() string {
 	if list == nil {
 		return ""
 	}
-	return "not applied: " + strings.Join(
-		list,
-		" ",
-	) + "; change the files that were kept, or remove them and run this again"
+	return "not applied: " + strings.Join(list, " ") +
+		"; change the files that were kept, or remove them and run this again"
 }
 
 // check refuses numbers that no cluster can have.

@@ -62,10 +62,8 @@ func (o Origin) LeftOut(at time.Time, n uint64) *Record {
 	record.Event.Action = "refusals-left-out"
 	record.Event.Outcome = "failure"
 	record.Muster = muster{Actor: "system", LeftOut: n}
-	record.Message = strconv.FormatUint(
-		n,
-		10,
-	) + " refusals have no record: they came faster than they are written"
+	record.Message = strconv.FormatUint(n, 10) +
+		" refusals have no record: they came faster than they are written"
 	return record
 }
 

@@ -108,11 +108,13 @@ func wrap(text string, width int) []string {
 
 const markdownHead = `# muster.yaml
 
-Generated from the comments in ` + "`internal/conffile/config.go` by `make generate`" + `; do not edit.
+Generated from the comments in ` + "`internal/conffile/config.go` by `make generate`" +
+	`; do not edit.
 
 The file is read strictly: an unknown key, a value of the wrong kind or two keys that contradict each other are
 errors, reported all at once with file and line. Relative paths start from the file's folder. Secrets come from files
-of mode 0600. Units are always written: ` + "`200ms`, `10s`, `5m`, `1h`, `7d`, `forever`; `256MiB`, `4GiB`" + `. An address is
+of mode 0600. Units are always written: ` +
+	"`200ms`, `10s`, `5m`, `1h`, `7d`, `forever`; `256MiB`, `4GiB`" + `. An address is
 a port, ` + "`host:port` or `off`" + `.
 `
 

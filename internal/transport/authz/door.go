@@ -45,18 +45,11 @@ func (d Door) Admit(id identity.Identity, method string) error {
 	}
 	switch grant := entry.grants[role]; {
 	case grant == None && role == RemoteRoot:
-		return spec.Refuse(
-			spec.CodeAccessDenied,
-			"root on "+id.Node+" has no privileges here: run as a regular user, or on the controller's host",
-		)
+		return spec.Refuse(spec.CodeAccessDenied, "root on "+id.Node+
+			" has no privileges here: run as a regular user, or on the controller's host")
 	case grant == None:
-		return spec.Refuse(
-			spec.CodeAccessDenied,
-			id.String()+" ("+role.String()+") may not call "+strings.TrimPrefix(
-				method,
-				servicePrefix,
-			),
-		)
+		return spec.Refuse(spec.CodeAccessDenied, id.String()+" ("+role.String()+
+			") may not call "+strings.TrimPrefix(method, servicePrefix))
 	case grant == Here && id.Kind == identity.AttestedUser:
 		return spec.Refuse(spec.CodeAccessDenied, strings.TrimPrefix(method, servicePrefix)+
 			" is for the controller's own host: run the command there, or use an administrator's certificate")

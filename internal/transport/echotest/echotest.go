@@ -135,7 +135,8 @@ func unary(name string, call unaryMethod) grpc.MethodDesc {
 		return interceptor(
 			ctx,
 			in,
-			&grpc.UnaryServerInfo{Server: srv, FullMethod: "/muster.test.Echo/" + name},
+			&grpc.UnaryServerInfo{Server: srv, FullMethod: "/muster.test.Echo/" +
+				name},
 			run,
 		)
 	}

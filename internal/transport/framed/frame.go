@@ -65,10 +65,8 @@ const HeaderAttest = "muster-attest"
 
 // Attest returns the attestation header for a user.
 func Attest(uid, gid uint32) Pair {
-	return Pair{
-		Key:   HeaderAttest,
-		Value: strconv.FormatUint(uint64(uid), 10) + ":" + strconv.FormatUint(uint64(gid), 10),
-	}
+	return Pair{Key: HeaderAttest, Value: strconv.FormatUint(uint64(uid), 10) + ":" +
+		strconv.FormatUint(uint64(gid), 10)}
 }
 
 // StatusError is the error of a call as the server sent it. Read it with errors.As.

@@ -97,7 +97,8 @@ func ParseToken(text string) (secret, pin Hash, err error) {
 		return Hash{}, Hash{}, fmt.Errorf(
 			"%w: it should begin with %q",
 			ErrTokenMalformed,
-			tokenPrefix+".",
+			tokenPrefix+
+				".",
 		)
 	}
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(parts[1])

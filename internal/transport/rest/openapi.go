@@ -31,7 +31,8 @@ func (g *Gateway) OpenAPI() []byte {
 			return object{
 				"tags": []string{
 					string(m.desc.Parent().Name()),
-				}, "operationId": string(m.desc.Parent().Name()) + "." + string(m.desc.Name()),
+				}, "operationId": string(m.desc.Parent().Name()) +
+					"." + string(m.desc.Name()),
 				"responses": object{
 					"200": object{
 						"description": "the answer",

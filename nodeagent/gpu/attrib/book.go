@@ -203,11 +203,7 @@ func Unmarshal(data []byte) (*Book, error) {
 			if account == nil || account.GPU != gpu.GPU {
 				return nil, fmt.Errorf("%w: account %d of %s is not its own", ErrState, j, gpu.GPU)
 			}
-			if j > 0 &&
-				cmp.Or(
-					cmp.Compare(gpu.Open[j-1].Job, account.Job),
-					cmp.Compare(gpu.Open[j-1].Attempt, account.Attempt),
-				) >= 0 {
+			if j > 0 && cmp.Or(cmp.Compare(gpu.Open[j-1].Job, account.Job), cmp.Compare(gpu.Open[j-1].Attempt, account.Attempt)) >= 0 {
 				return nil, fmt.Errorf("%w: account %d of %s is out of order", ErrState, j, gpu.GPU)
 			}
 			if err := account.Check(); err != nil {

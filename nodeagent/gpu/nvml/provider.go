@@ -311,7 +311,8 @@ func (p *Provider) drain(now spec.Instant) {
 				Kind: device.EventXID,
 				UUID: uuid,
 				XID:  xid,
-				Text: device.ClassifyXID(xid).String() + " error",
+				Text: device.ClassifyXID(xid).String() +
+					" error",
 			},
 		)
 	}

@@ -322,7 +322,8 @@ func (m *model) injectFault(uuid string, fault Fault) {
 				Kind: device.EventXID,
 				UUID: uuid,
 				XID:  fault.XID,
-				Text: device.ClassifyXID(fault.XID).String() + " error (simulated)",
+				Text: device.ClassifyXID(fault.XID).String() +
+					" error (simulated)",
 			},
 		)
 		switch fault.XID {

@@ -131,10 +131,8 @@ func (s *Server) init(local int, m message, out *Result) error {
 	default:
 		version, rc = "1", "-1"
 	}
-	out.addAnswer(
-		local,
-		"cmd=response_to_init rc="+rc+" pmi_version="+version+" pmi_subversion="+subversion+"\n",
-	)
+	out.addAnswer(local, "cmd=response_to_init rc="+rc+" pmi_version="+version+" pmi_subversion="+
+		subversion+"\n")
 	return nil
 }
 

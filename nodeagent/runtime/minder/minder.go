@@ -232,11 +232,8 @@ func (m *minder) recordResult(result Result) {
 		_, err = m.results.Write(b)
 	}
 	if err != nil {
-		m.out.addFrame(
-			plan.Frame{
-				Notice: m.spec.Prefix + "the end of the step cannot be written down: " + err.Error(),
-			},
-		)
+		m.out.addFrame(plan.Frame{Notice: m.spec.Prefix +
+			"the end of the step cannot be written down: " + err.Error()})
 	}
 }
 

@@ -82,7 +82,8 @@ func (s *Shepherd) runTaskEpilog(r *run) error {
 	env := append(
 		append(make([]string, 0, len(r.env)+2), r.env...),
 		"SLURM_SCRIPT_CONTEXT=epilog_task",
-		markName+"="+s.runMark(r.Key),
+		markName+
+			"="+s.runMark(r.Key),
 	)
 	req := &spawn.Request{
 		Paths:    []string{r.TaskEpilog},

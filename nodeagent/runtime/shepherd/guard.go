@@ -104,10 +104,8 @@ func (s *Shepherd) startGuard() error {
 // over, and ends when there have been none for a while.
 func guardMain(args []string, stderr io.Writer) int {
 	if len(args) != 1 {
-		fmt.Fprintln(
-			stderr,
-			"muster-shepherd: usage: muster-shepherd "+GuardVerb+" FOLDER (the shepherd starts it)",
-		)
+		fmt.Fprintln(stderr, "muster-shepherd: usage: muster-shepherd "+GuardVerb+
+			" FOLDER (the shepherd starts it)")
 		return exitUsage
 	}
 	signal.Ignore(unix.SIGHUP, unix.SIGPIPE)
@@ -220,7 +218,10 @@ func killLeased(mode cgroup.Mode, r *leasedRun) (bool, error) {
 		root = -1 // the number may have passed on
 	}
 	killed := false
-	for _, p := range proc.Tree(all, root, os.Getpid(), func(pid int) bool { return proc.HasEnv(pid, markName+"="+r.Mark) }) {
+	for _, p := range proc.Tree(all, root, os.Getpid(), func(pid int) bool {
+		return proc.HasEnv(pid, markName+
+			"="+r.Mark)
+	}) {
 		if p.State != 'Z' && p.State != 'X' {
 			killed = true
 			_ = unix.Kill(p.PID, unix.SIGKILL)

@@ -40,10 +40,8 @@ func (s *Shepherd) targetRuns(key plan.RunKey, scope plan.Scope) ([]*run, error)
 		}
 	}
 	if !found {
-		return nil, &protocol.Error{
-			Code: protocol.CodeNotFound,
-			Text: "no run " + key.String() + " on this node",
-		}
+		return nil, &protocol.Error{Code: protocol.CodeNotFound, Text: "no run " + key.String() +
+			" on this node"}
 	}
 	return slices.DeleteFunc(out, func(r *run) bool { return r.state == plan.Exited }), nil
 }

@@ -74,7 +74,8 @@ func (s *Shepherd) launchRuns(specs []plan.RunSpec) ([]plan.LaunchResult, func()
 
 func diskReason(err error) string {
 	if errors.Is(err, journal.ErrFull) {
-		return "the disk of the node agent's state folder is full; launches resume when there is room: " + err.Error()
+		return "the disk of the node agent's state folder is full; launches resume when there is room: " +
+			err.Error()
 	}
 	return err.Error()
 }
@@ -97,7 +98,8 @@ func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 		return plan.LaunchResult{
 			Key:    key,
 			Status: plan.Known,
-			Reason: "kept by the shepherd of release " + s.foreign[key],
+			Reason: "kept by the shepherd of release " +
+				s.foreign[key],
 		}, nil
 	case s.draining:
 		return refused(

@@ -220,18 +220,14 @@ func (s *Shepherd) prepareRun() error {
 // selfCheck adds to Degraded what jobs of other users will stumble over.
 func (s *Shepherd) selfCheck() {
 	if !s.root {
-		s.hello.Degraded = append(
-			s.hello.Degraded,
-			"not root: jobs run as "+fmt.Sprint(os.Geteuid())+", and only that user's",
-		)
+		s.hello.Degraded = append(s.hello.Degraded, "not root: jobs run as "+
+			fmt.Sprint(os.Geteuid())+", and only that user's")
 		return
 	}
 	for d := s.cfg.Spool; d != "/" && d != "."; d = filepath.Dir(d) {
 		if fi, err := os.Stat(d); err == nil && fi.Mode().Perm()&0o001 == 0 {
-			s.hello.Degraded = append(
-				s.hello.Degraded,
-				"users cannot reach the spool folder: "+d+" is closed to them (chmod o+x)",
-			)
+			s.hello.Degraded = append(s.hello.Degraded, "users cannot reach the spool folder: "+d+
+				" is closed to them (chmod o+x)")
 		}
 	}
 }

@@ -274,7 +274,8 @@ func (s *Shepherd) copyHistory(h *history) error {
 // removeFolder removes what an older shepherd left, but no spooled script that
 // still runs.
 func (s *Shepherd) removeFolder(dir string) error {
-	for _, f := range []string{SocketName, journalName, journalName + ".new", leaseName, leaseName + ".new"} {
+	for _, f := range []string{SocketName, journalName, journalName + ".new", leaseName, leaseName +
+		".new"} {
 		if err := os.Remove(filepath.Join(dir, f)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}

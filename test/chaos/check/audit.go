@@ -136,10 +136,8 @@ func auditFacts(f facts) verdict {
 		for _, key := range entry.Keys() {
 			v.acked++
 			if seen[key] {
-				v.lost = append(
-					v.lost,
-					key+": its number was acknowledged twice, so one of the two jobs is gone",
-				)
+				v.lost = append(v.lost, key+
+					": its number was acknowledged twice, so one of the two jobs is gone")
 				continue
 			}
 			seen[key] = true
@@ -149,12 +147,11 @@ func auditFacts(f facts) verdict {
 				v.queued = append(v.queued, fmt.Sprintf("%s: still %s", key, state))
 			case len(byKey[key]) == 0:
 				if !queued && len(runs[key]) == 0 {
-					v.lost = append(
-						v.lost,
-						key+": neither squeue nor sacct knows it, and it never ran",
-					)
+					v.lost = append(v.lost, key+
+						": neither squeue nor sacct knows it, and it never ran")
 				} else {
-					v.unaccounted = append(v.unaccounted, key+": it ran, but sacct has no record of it")
+					v.unaccounted = append(v.unaccounted, key+
+						": it ran, but sacct has no record of it")
 				}
 			default:
 				did := f.losses.attempts(runs[key])

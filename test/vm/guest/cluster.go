@@ -132,12 +132,8 @@ func (c *cluster) showLogs() {
 // muster runs a command as the user and returns what it printed.
 func (c *cluster) muster(args ...string) (string, error) {
 	cmd := exec.Command("/bin/muster", args...)
-	cmd.Env = []string{
-		"PATH=/bin",
-		"HOME=/tmp",
-		"USER=alice",
-		"MUSTER_SOCKET=" + filepath.Join(c.dir, "run", "muster.sock"),
-	}
+	cmd.Env = []string{"PATH=/bin", "HOME=/tmp", "USER=alice", "MUSTER_SOCKET=" +
+		filepath.Join(c.dir, "run", "muster.sock")}
 	cmd.Dir = "/tmp"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	var errOut bytes.Buffer

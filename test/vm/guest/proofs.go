@@ -144,12 +144,8 @@ func proveDevicesAfterRestart(c *cluster) error {
 	marker := "/tmp/restarted"
 	_ = os.Remove(marker)
 	const open = "/init open " + gpuFiles
-	job, err := c.runUntilOutput(
-		"waiting",
-		"echo waiting; while ! test -e "+marker+"; do sleep 0.1; done; "+open,
-		"-n1",
-		"--mem=50",
-	)
+	job, err := c.runUntilOutput("waiting", "echo waiting; while ! test -e "+marker+
+		"; do sleep 0.1; done; "+open, "-n1", "--mem=50")
 	if err != nil {
 		return err
 	}
