@@ -160,7 +160,7 @@ func reservations(of string) []Panel {
 		).empty(none),
 		lines(
 			"CPUs in use inside reservations",
-			"CPUs of jobs on the nodes of each active reservation, by the CPUs of those nodes. Near 0 for long: nodes are kept for nobody.",
+			"CPUs of jobs on the nodes of each active reservation, by the CPUs of those nodes. A value near 0 for long means that the reserved nodes are not used.",
 			Ratio,
 			Query{Expr: `muster_reservation_cpus{` + of +
 				`,state="allocated"} / on (cluster, reservation) (sum by (cluster, reservation) (muster_reservation_cpus{` +

@@ -141,8 +141,8 @@ func (s *session) finishBatch(ctx context.Context) {
 // while the store is far behind: counting waits for each.
 const lateTimes = 8
 
-// sendBatch cuts the batch and hands it over. Every so many events it takes a
-// snapshot of the state behind it.
+// sendBatch cuts the batch and hands it over. Behind every SnapshotEvery events
+// it takes a snapshot of the state.
 func (s *session) sendBatch(ctx context.Context) error {
 	every := s.d.cfg.SnapshotEvery
 	if s.countBehind(s.tally.Seq()) > s.d.cfg.BatchRows {

@@ -165,8 +165,8 @@ type countedAccess struct {
 
 func (a countedAccess) Keys() [][]byte { return [][]byte{{byte(a.key.Load())}} }
 
-// TestAgentsLearnOfKeys: a connected agent is told of the keys that sign credentials
-// when they change, and one that connects afterwards by its welcome.
+// TestAgentsLearnOfKeys: the controller sends changed signing keys to agents that are
+// connected, and its welcome has them for agents that connect later.
 func TestAgentsLearnOfKeys(t *testing.T) {
 	w := start(t)
 	var key atomic.Int32

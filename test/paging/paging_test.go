@@ -189,9 +189,9 @@ func watched(t *testing.T, tr *replay.Trace, m replay.Machine, minutes int, even
 	return s, s.notices(fired, minutes+1)
 }
 
-// TestPlantedFaultsPageOnce: after some hours of normal operation each planted
-// fault is told of once, by the alert that names it, in half the time that there is
-// for an answer, and nothing else pages.
+// TestPlantedFaultsPageOnce: after some hours of normal operation each planted fault
+// notifies once, by the alert that names it, within half of the time that its duty
+// allows for an answer, and nothing else pages.
 func TestPlantedFaultsPageOnce(t *testing.T) {
 	const quiet, apart = 2 * hour, 50
 	list := faults()

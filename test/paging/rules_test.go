@@ -139,7 +139,7 @@ func (s *shipped) inhibited(one model.LabelSet, all []model.LabelSet) bool {
 	return false
 }
 
-// question asks which alerts fire that somebody is told of within the day.
+// question selects the firing alerts whose severity notifies somebody within the day.
 const question = `ALERTS{alertstate="firing",severity=~"critical|warning"}`
 
 var (

@@ -1,7 +1,6 @@
 package whatif
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -18,7 +17,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/sim/replay"
 	"github.com/musterhpc/muster/sim/tune"
 	"github.com/musterhpc/muster/spec"
@@ -60,17 +58,16 @@ Options:
 // tuning is a parsed command line.
 type tuning struct {
 	source
-	from, to string
-	swf      string
-	procs    int64
-	inForce  string
-	try      []string
-	aim      string
-	bounds   tune.Bounds
-	seed     uint64
-	state    string
-	asJSON   bool
-	live     bool // errOut is a terminal
+	swf     string
+	procs   int64
+	inForce string
+	try     []string
+	aim     string
+	bounds  tune.Bounds
+	seed    uint64
+	state   string
+	asJSON  bool
+	live    bool // errOut is a terminal
 }
 
 // Tune is muster tune.
@@ -81,21 +78,7 @@ func Tune(args []string, out, errOut io.Writer) int {
 	fl := pflag.NewFlagSet("muster tune", pflag.ContinueOnError)
 	fl.SetOutput(errOut)
 	fl.SortFlags = false
-	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	fl.StringVar(
-		&w.config,
-		"config",
-		cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath),
-		"muster.yaml `file`, which names the archive (environment: MUSTER_CONFIG)",
-	)
-	fl.StringVar(
-		&w.archive,
-		"archive",
-		"",
-		"`folder` of an archive, instead of the one of muster.yaml",
-	)
-	fl.StringVar(&w.from, "from", "", "first moment of the history, as sacct -S takes it")
-	fl.StringVar(&w.to, "to", "now", "end of the history")
+	dir := w.addFlags(fl)
 	fl.StringVar(&w.old, "old", "", "the slurm.conf in force, instead of the one of the history")
 	fl.StringVar(
 		&w.cluster,

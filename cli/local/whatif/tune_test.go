@@ -92,7 +92,7 @@ func TestTune(t *testing.T) {
 // its last replay.
 func leaveBehind(t *testing.T, ask []string, path string) {
 	t.Helper()
-	w := &tuning{source: source{now: time.Now()}, swf: ask[1], procs: 32, inForce: ask[5], aim: "slowdown", to: "now", state: path}
+	w := &tuning{source: source{now: time.Now(), to: "now"}, swf: ask[1], procs: 32, inForce: ask[5], aim: "slowdown", state: path}
 	w.config = "/etc/muster/muster.yaml"
 	if named := os.Getenv("MUSTER_CONFIG"); named != "" {
 		w.config = named

@@ -65,14 +65,37 @@ type source struct {
 	archive string // instead of the one of muster.yaml
 	cluster string // an imported one
 	old     string // the slurm.conf that was in force
+	from    string // first moment of the history
+	to      string // its end
 	now     time.Time
 	errOut  io.Writer
+}
+
+// addFlags adds the options that say which history is meant, and returns the
+// value of --dir.
+func (s *source) addFlags(fl *pflag.FlagSet) *string {
+	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
+	fl.StringVar(
+		&s.config,
+		"config",
+		cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath),
+		"muster.yaml `file`, which names the archive (environment: MUSTER_CONFIG)",
+	)
+	fl.StringVar(
+		&s.archive,
+		"archive",
+		"",
+		"`folder` of an archive, instead of the one of muster.yaml",
+	)
+	fl.StringVar(&s.from, "from", "", "first moment of the history, as sacct -S takes it")
+	fl.StringVar(&s.to, "to", "now", "end of the history")
+	return dir
 }
 
 // whatif is a parsed command line.
 type whatif struct {
 	source
-	from, to, conf string
+	conf string
 
 	qos    []string
 	asJSON bool
@@ -83,21 +106,7 @@ func Run(args []string, out, errOut io.Writer) int {
 	fl := pflag.NewFlagSet("muster whatif", pflag.ContinueOnError)
 	fl.SetOutput(errOut)
 	fl.SortFlags = false
-	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	fl.StringVar(
-		&w.config,
-		"config",
-		cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath),
-		"muster.yaml `file`, which names the archive (environment: MUSTER_CONFIG)",
-	)
-	fl.StringVar(
-		&w.archive,
-		"archive",
-		"",
-		"`folder` of an archive, instead of the one of muster.yaml",
-	)
-	fl.StringVar(&w.from, "from", "", "first moment of the history, as sacct -S takes it")
-	fl.StringVar(&w.to, "to", "now", "end of the history")
+	dir := w.addFlags(fl)
 	fl.StringVar(&w.conf, "conf", "", "the other slurm.conf; gres.conf beside it counts")
 	fl.StringVar(
 		&w.old,
