@@ -104,8 +104,8 @@ mutants: ## plant known bugs one after the other and see that the simulation, or
 engine:
 	deploy/engine/fetch.sh
 
-e2e: build engine ## test the real programs together (RUN='TestA|TestB' for some)
-	$(GO) test -count=1 -timeout 30m -parallel 5 $(if $(RUN),-run '^($(RUN))$$') ./test/...
+e2e: build engine ## test the real programs together (RUN='TestA|TestB' for some, E2E_TIMEOUT=30m)
+	$(GO) test -count=1 -timeout $(or $(E2E_TIMEOUT),30m) -parallel 5 $(if $(RUN),-run '^($(RUN))$$') ./test/...
 
 test-vm: build ## prove the isolation on a kernel with cgroup v2 only, in a virtual machine (VM_LIMIT=900 seconds)
 	deploy/deps/install.sh vm
