@@ -233,7 +233,7 @@ func (m *model) gpuList() []string {
 		} else if render.StateOf(rows[i].node).Out() {
 			state, style = "out", dim
 		}
-		if fault := lastFault(rows[i].node, gpu.GetUuid()); fault != "" {
+		if fault := m.gpuTrouble(rows[i].node, gpu); fault != "" {
 			name, style = strings.TrimSpace(fault+" "+name), red
 		}
 		row := []cellText{
@@ -254,19 +254,16 @@ func (m *model) gpuList() []string {
 	})
 }
 
-// lastFault is the newest thing that is known to be wrong with a GPU.
-func lastFault(node *apiv1.NodeInfo, uuid string) string {
-	var last *apiv1.GpuFault
-	for _, f := range node.GetGpuFaults() {
-		if f.GetUuid() == uuid && (last == nil || f.GetAt() > last.GetAt()) {
-			last = f
-		}
+// gpuTrouble is what is known to be wrong with a GPU now.
+func (m *model) gpuTrouble(node *apiv1.NodeInfo, gpu *apiv1.GpuInfo) string {
+	trouble := render.TroubleOf(node, gpu, m.text().Now)
+	switch {
+	case trouble.Fault != nil:
+		return render.FaultText(trouble.Fault)
+	case trouble.Idle != nil:
+		return render.FaultText(trouble.Idle)
 	}
-	if last == nil || spec.GPUFaultKind(last.GetKind()) == spec.GPUReturned ||
-		spec.GPUFaultKind(last.GetKind()) == spec.GPUMIGChanged {
-		return ""
-	}
-	return render.FaultText(last)
+	return ""
 }
 
 // whyText is the explanation of a job, as muster why prints it.

@@ -9,8 +9,8 @@
 // console.go routes requests and writes answers, session.go knows who asks,
 // live.go tells open pages that the cluster has changed, listing.go keeps lists
 // that many pages ask for, past.go shows pages of the past, and each page has a file:
-// page_now.go, page_queue.go, page_job.go, page_nodes.go, page_people.go, page_cluster.go,
-// page_sql.go, page_reports.go. job_again.go has scripts, actions.go changes jobs and nodes.
+// page_now.go, page_queue.go, page_job.go, page_nodes.go, page_gpus.go, page_people.go,
+// page_cluster.go, page_sql.go, page_reports.go. job_again.go has scripts, actions.go changes jobs and nodes.
 //
 // Nothing is built: the templates, the style sheet and the script are embedded
 // as they are. Every page works without the script, except that it does not
@@ -199,6 +199,7 @@ func (c *Console) routes() {
 	c.mux.Handle("GET /people", c.page(c.peoplePage))
 	c.mux.Handle("GET /people/budgets", c.page(c.budgetPart))
 	c.mux.Handle("GET /nodes", c.overview(c.nodesPage))
+	c.mux.Handle("GET /gpus", c.overview(c.gpusPage))
 	c.mux.Handle("GET /node/{name}", c.page(c.nodePage))
 	c.mux.Handle("POST /node/{name}/{verb}", c.page(c.changeNode))
 }

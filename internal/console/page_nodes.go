@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/render"
@@ -145,38 +144,13 @@ func nodeState(n *apiv1.NodeInfo) string {
 	return long + state.Suffix()
 }
 
-// gpuTrouble is what is wrong with a GPU now; empty = nothing that is known. What
-// does not keep it from jobs is told for a day.
-func gpuTrouble(node *apiv1.NodeInfo, uuid string, now int64) (text string, idle bool) {
-	returned := int64(0)
-	for _, f := range node.GetGpuFaults() {
-		if f.GetUuid() == uuid && spec.GPUFaultKind(f.GetKind()) == spec.GPUReturned {
-			returned = f.GetAt()
-		}
-	}
-	for _, fault := range node.GetGpuFaults() {
-		kind := spec.GPUFaultKind(fault.GetKind())
-		if fault.GetUuid() != uuid || fault.GetAt() < returned || kind == spec.GPUReturned ||
-			kind == spec.GPUMIGChanged ||
-			now-fault.GetAt() > int64(24*time.Hour) {
-			continue
-		}
-		if kind == spec.GPUIdle {
-			idle = true
-			continue
-		}
-		return render.FaultText(fault), false
-	}
-	return "", idle
-}
-
 // gpuClass is what the map shows of a GPU.
 func gpuClass(node *apiv1.NodeInfo, gpu *apiv1.GpuInfo, now int64) string {
-	wrong, idle := gpuTrouble(node, gpu.GetUuid(), now)
+	trouble := render.TroubleOf(node, gpu, now)
 	switch {
-	case wrong != "":
+	case trouble.Fault != nil:
 		return "fault"
-	case gpu.GetAllocated() && idle:
+	case trouble.Idle != nil:
 		return "idle"
 	case gpu.GetAllocated() && gpu.GetShares() > 0 && gpu.GetSharesUsed() > 0 && gpu.GetSharesUsed() < gpu.GetShares():
 		return "part"
@@ -283,15 +257,20 @@ func nodeFigures(nodes []*apiv1.NodeInfo, now int64) []figure {
 			figure{
 				"of " + formatNumber(gpuAll) + " GPUs in use",
 				formatNumber(gpuUsed),
-				"",
+				"/gpus?state=used",
 				"running",
 			},
-			figure{"GPUs free", formatNumber(gpuAll - gpuUsed - gpuFault - gpuOff), "", ""},
+			figure{
+				"GPUs free",
+				formatNumber(gpuAll - gpuUsed - gpuFault - gpuOff),
+				"/gpus?state=free",
+				"",
+			},
 		)
 	}
-	add(gpuIdle, "held without a process", "", "pending")
-	add(gpuFault, "GPUs with faults", "", "failed")
-	add(gpuOff, "GPUs out of service", "", "pending")
+	add(gpuIdle, "held without a process", "/gpus?state=idle", "pending")
+	add(gpuFault, "GPUs with faults", "/gpus?state=fault", "failed")
+	add(gpuOff, "GPUs out of service", "/gpus?state=off", "pending")
 	return list
 }
 
@@ -362,7 +341,7 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 	}
 	byUUID := map[string]string{}
 	for _, gpu := range node.GetGpus() {
-		wrong, _ := gpuTrouble(node, gpu.GetUuid(), reply.GetNow())
+		wrong := troubleText(render.TroubleOf(node, gpu, reply.GetNow()))
 		class := gpuClass(node, gpu, reply.GetNow())
 		line := gpuLine{
 			Index:   formatNumber(gpu.GetIndex()),
@@ -370,7 +349,7 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 			Model:   render.Clean(cmp.Or(gpu.GetModel(), gpu.GetType())),
 			Class:   class,
 			Trouble: render.Clean(wrong),
-			State:   map[string]string{"free": "free", "used": "in use", "part": "partly in use", "idle": "held without a process", "fault": "fault", "off": "out of service"}[class],
+			State:   gpuStateName(class),
 		}
 		if id := gpu.GetJobId(); id != 0 {
 			line.JobLink = "/job/" + strconv.FormatUint(uint64(id), 10)

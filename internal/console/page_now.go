@@ -106,12 +106,12 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 				nodeState(node), link, why})
 		}
 		for _, gpu := range node.GetGpus() {
-			fault, idle := gpuTrouble(node, gpu.GetUuid(), text.Now)
+			trouble := render.TroubleOf(node, gpu, text.Now)
 			name := render.Clean(node.GetName()) + " GPU " + formatNumber(gpu.GetIndex())
 			switch {
-			case fault != "":
-				d.Wrong = append(d.Wrong, wrong{"bad", name, link, render.Clean(fault)})
-			case idle && gpu.GetAllocated():
+			case trouble.Fault != nil:
+				d.Wrong = append(d.Wrong, wrong{"bad", name, link, troubleText(trouble)})
+			case trouble.Idle != nil:
 				d.Wrong = append(d.Wrong, wrong{"warn", name, "/job/" +
 					strconv.FormatUint(uint64(gpu.GetJobId()), 10),
 					"held without a process by job " +

@@ -1,0 +1,104 @@
+package console
+
+import (
+	"strings"
+	"testing"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
+)
+
+// smallGPUs is a cluster in which something is the matter with most GPUs.
+func smallGPUs() (*apiv1.ListNodesReply, *apiv1.ListJobsReply) {
+	const now, minute = int64(1_800_000_000) * tool.Second, 60 * tool.Second
+	node := &apiv1.NodeInfo{Name: "n1", State: "MIXED", Registered: true, Partitions: []string{"deep"}, Degraded: "5 of 6 GPUs registered"}
+	for i, uuid := range []string{"GPU-a", "GPU-b", "GPU-c", "GPU-d", "MIG-e"} {
+		node.Gpus = append(node.Gpus, &apiv1.GpuInfo{Index: uint32(i), Uuid: uuid, Type: "h100"})
+	}
+	for _, held := range node.Gpus[:2] {
+		held.Allocated = true
+		held.JobUid = 70
+		held.JobId = 7
+	}
+	node.Gpus[4].Type, node.Gpus[4].Parent = "1g.10gb", "GPU-d"
+	node.GpuFaults = []*apiv1.GpuFault{
+		{Uuid: "GPU-a", Kind: uint32(spec.GPUIdle), At: now - 5*minute, Idle: 30 * minute, JobUid: 70, JobId: 7, Cancel: now + 25*minute, Warned: true},
+		{Uuid: "GPU-b", Kind: uint32(spec.GPUIdle), At: now - 5*minute, Idle: 90 * minute, JobUid: 60, JobId: 6},
+		{Uuid: "GPU-c", Kind: uint32(spec.GPUXID), Xid: 79, Class: "fatal", Text: "<b>off the bus</b>", At: now - minute, Count: 3, JobId: 5},
+		{Uuid: "GPU-d", Kind: uint32(spec.GPULost), At: now - 48*60*minute, Count: 1},
+		{Uuid: "GPU-gone", Kind: uint32(spec.GPUECC), At: now - 50*60*minute, Count: 1},
+	}
+	job := &apiv1.JobInfo{Uid: 70, JobId: 7, ArrayTask: -1, User: "ada", State: uint32(spec.Running), Start: now - 60*minute, Spec: &apiv1.JobSpec{Name: `<img src=x>`, Account: "physics"}}
+	return &apiv1.ListNodesReply{Now: now, Nodes: []*apiv1.NodeInfo{node}}, &apiv1.ListJobsReply{Now: now, Jobs: []*apiv1.JobInfo{job}}
+}
+
+// TestGPUsPage: the states, the holders of idle GPUs with since when, what happened,
+// and what a filter leaves.
+func TestGPUsPage(t *testing.T) {
+	nodes, jobs := smallGPUs()
+	classes := func(choice gpuChoice) string {
+		d := gpusData{Choice: choice}
+		choice.Page = 1
+		d.Choice.Page = 1
+		d.collect(nodes, jobs)
+		var out []string
+		for _, r := range d.Rows {
+			out = append(out, r.UUID+" "+r.Class)
+		}
+		return strings.Join(out, ", ")
+	}
+	for choice, want := range map[gpuChoice]string{
+		{}:                             "GPU-a idle, GPU-b used, GPU-c fault, GPU-d lost, MIG-e lost",
+		{State: "used"}:                "GPU-a idle, GPU-b used",
+		{State: "fault"}:               "GPU-c fault, GPU-d lost, MIG-e lost",
+		{State: "lost"}:                "GPU-d lost, MIG-e lost",
+		{State: "idle"}:                "GPU-a idle",
+		{Query: "PHYSICS"}:             "GPU-a idle, GPU-b used",
+		{Query: "gpu-d"}:               "GPU-d lost, MIG-e lost",
+		{Query: "deep h100 79"}:        "GPU-c fault",
+		{Query: "ada", State: "fault"}: "",
+		{Query: "nothing of the kind"}: "",
+	} {
+		if got := classes(choice); got != want {
+			t.Errorf("%+v: %s, want %s", choice, got, want)
+		}
+	}
+	d := gpusData{Choice: gpuChoice{Page: 1}}
+	d.collect(nodes, jobs)
+	if len(d.Idle) != 1 || d.Idle[0].Job.User != "ada" || d.Idle[0].For != "35 min" || !strings.HasPrefix(d.Idle[0].Then, "cancelled in 25 min") {
+		t.Errorf("idle: %+v", d.Idle)
+	}
+	if len(d.Types) != 2 || d.Types[0] != (gpuTypeLine{Name: "h100", Link: "/gpus?q=h100", All: 4, Used: 2, Idle: 1, Fault: 1, Lost: 1, Bar: 500}) {
+		t.Errorf("types: %+v", d.Types)
+	}
+	var events []string
+	for _, e := range d.Events {
+		events = append(events, e.GPU+" "+e.What+" "+e.Class+" "+e.Count)
+	}
+	if got := strings.Join(events, ", "); got != "2 XID 79 fatal bad 3, 3 lost bad 1, GPU-gone ECC bad 1" {
+		t.Errorf("events: %s", got)
+	}
+	if len(d.Missing) != 1 || d.Missing[0].Text != "5 of 6 GPUs registered" {
+		t.Errorf("missing: %+v", d.Missing)
+	}
+}
+
+// TestGPUsPageEscapes: what nodes and users say is text.
+func TestGPUsPageEscapes(t *testing.T) {
+	c := largeConsole(t)
+	api := newLargeAPI(0, 0)
+	api.nodes, api.jobs = smallGPUs()
+	c.cfg.API = api
+	page := readPlain(t, c, "/gpus")
+	for _, want := range []string{"&lt;img src=x&gt;", "&lt;b&gt;off the bus&lt;/b&gt;", "XID 79 fatal", "MIG of"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	for _, bad := range []string{"<img", "<b>off"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("the page holds %s", bad)
+		}
+	}
+}
