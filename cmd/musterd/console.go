@@ -21,8 +21,16 @@ func (s *server) openConsole(source *mtls.Source, gateway *rest.Gateway) (*conso
 	if s.cfg.Listen.Web.Off() {
 		return nil, nil
 	}
+	if address := s.cfg.Web.AlertmanagerURL; address != "" {
+		s.firing = &firingAlerts{url: address, cluster: s.cluster.ClusterName, log: s.log}
+	}
 	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
+	var firing func() console.Alerts
+	if s.firing != nil {
+		firing = s.firing.latest
+	}
 	return console.New(console.Config{
+		Alerts: firing,
 		API:    gateway,
 		Stream: gateway.CallStream,
 		Verify: func(token string) (identity.Identity, error) {
@@ -73,6 +81,9 @@ func (d doors) serveConsole(
 		return nil
 	})
 	g.spawnPart("console's live pages", d.console.Run)
+	if d.firing != nil {
+		g.spawnPart("console's alerts", d.firing.follow)
+	}
 	g.spawnPart("stop console", func(ctx context.Context) error {
 		<-ctx.Done()
 		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)

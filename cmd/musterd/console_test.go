@@ -1,6 +1,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"context"
 	"io"
 	"net/http"
@@ -42,10 +43,17 @@ type consoleServer struct {
 
 func newConsoleServer(t *testing.T, conf ...string) *consoleServer {
 	t.Helper()
+	return newConsoleServerOf(t, conffile.Web{}, conf...)
+}
+
+// newConsoleServerOf is one with settings of the console.
+func newConsoleServerOf(t *testing.T, web conffile.Web, conf ...string) *consoleServer {
+	t.Helper()
 	s, stop := openServer(t, t.TempDir(), conf...)
 	t.Cleanup(stop)
 	s.calls = &collector.Calls{}
 	s.limits = limit.New(limit.Config{}, time.Now)
+	s.cfg.Web = web
 	s.cfg.Listen.Web = conffile.Addr("127.0.0.1:1")
 	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
 	if err != nil {
@@ -62,14 +70,14 @@ func newConsoleServer(t *testing.T, conf ...string) *consoleServer {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- pages.Run(ctx) }()
-	web := httptest.NewServer(pages)
-	c.at = web.URL
+	served := httptest.NewServer(pages)
+	c.at = served.URL
 	t.Cleanup(func() {
 		cancel()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
-		web.Close()
+		served.Close()
 	})
 	return c
 }
@@ -106,6 +114,31 @@ func (b *browser) get(path string) (int, string) {
 		b.t.Fatal(err)
 	}
 	return b.read(answer)
+}
+
+// getLive is what an open page gets when it reads itself again.
+func (b *browser) getLive(path string) string {
+	b.t.Helper()
+	req, err := http.NewRequest(http.MethodGet, b.at+path, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	req.Header.Set("X-Console", "live")
+	req.Header.Set("Accept-Encoding", "gzip")
+	answer, err := b.http.Do(req)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	z, err := gzip.NewReader(answer.Body)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	page, err := io.ReadAll(z)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return string(page)
 }
 
 func (b *browser) post(path string, form url.Values) (int, string) {

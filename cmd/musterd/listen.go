@@ -82,6 +82,7 @@ func (s *server) openSockets(g *group) error {
 		web:        s.webOptions(),
 		log:        s.log,
 		console:    pages,
+		firing:     s.firing,
 		consoleAt:  s.cfg.Listen.Web,
 		rest:       s.cfg.Listen.REST,
 		restSocket: s.cfg.RESTSocket,
@@ -211,6 +212,7 @@ type doors struct {
 	gateway    http.Handler // nil = none
 	gatewayTLS *tls.Config
 	console    *console.Console // nil = none
+	firing     *firingAlerts    // of the console; nil = no Alertmanager
 	consoleAt  conffile.Addr
 	limits     *limit.Table      // of the gateway's connections
 	names      identity.Resolver // of those who come over restSocket

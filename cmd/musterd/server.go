@@ -57,9 +57,10 @@ type server struct {
 	stop     chan struct{} // closed when a caller ends the process
 	stopOnce *sync.Once
 	access   *access
-	peers    *peers     // nil = this is the only controller
-	passing  *gate.Gate // of a group: the way of this host's commands to the leader
-	local    *points    // of a group: the socket, whose connections go this way or that
+	firing   *firingAlerts // what the console shows of Alertmanager; nil = none is configured
+	peers    *peers        // nil = this is the only controller
+	passing  *gate.Gate    // of a group: the way of this host's commands to the leader
+	local    *points       // of a group: the socket, whose connections go this way or that
 
 	calls    *collector.Calls // of the API, for metrics
 	limits   *limit.Table     // what each caller may hold and do

@@ -38,6 +38,8 @@ type Config struct {
 	RESTSocket string `yaml:"rest_socket" kind:"path" example:"/run/muster/rest.sock"`
 	// Addresses to listen on: a port, host:port, or off.
 	Listen Listen `yaml:"listen"`
+	// The web console (listen.web).
+	Web Web `yaml:"web"`
 	// This controller, where slurm.conf names several.
 	Controller OneController `yaml:"controller"`
 	// Where accounting is stored.
@@ -90,6 +92,14 @@ type Listen struct {
 	AccountingAPI Addr `yaml:"accounting_api"`
 	// Accounting, where it runs apart: /metrics with the KPIs.
 	AccountingMetrics Addr `yaml:"accounting_metrics"`
+}
+
+// Web is the web console.
+type Web struct {
+	// Alertmanager whose firing alerts the first page shows: all of this cluster to
+	// operators, to others those about themselves. Empty shows what the controller
+	// judges from its own state, and says so.
+	AlertmanagerURL string `yaml:"alertmanager_url" example:"http://alertmanager:9093"`
 }
 
 // OneController is this controller among those that slurm.conf names.

@@ -129,6 +129,11 @@ func (c *Config) check(v *validator) {
 			v.add("telemetry.push_url", "%q is not the URL of a web server: such as http://vmagent:8429/api/v1/import/prometheus", text)
 		}
 	}
+	if text := c.Web.AlertmanagerURL; text != "" {
+		if u, err := url.Parse(text); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
+			v.add("web.alertmanager_url", "%q is not the URL of a web server: such as http://alertmanager:9093", text)
+		}
+	}
 	between(v, "accounting.batch_rows", c.Accounting.BatchRows, 1, 1_000_000, number)
 	between(v, "accounting.batch_interval", c.Accounting.BatchInterval, 10*spec.Millisecond, spec.Minute, formatSpan)
 	reserved := []string{"gpu", "UUID", "device", "modelName", "hostname", "user", "account", "partition", "job", "instance", "le", "quantile"}

@@ -10,7 +10,8 @@
 // live.go tells open pages that the cluster has changed, listing.go keeps lists
 // that many pages ask for, past.go shows pages of the past, and each page has a file:
 // page_now.go, page_queue.go, page_job.go, page_nodes.go, page_gpus.go, page_people.go,
-// page_cluster.go, page_sql.go, page_reports.go. job_again.go has scripts, actions.go changes jobs and nodes.
+// page_cluster.go, page_sql.go, page_reports.go. job_again.go has scripts, alerts.go alerts that
+// fire, actions.go changes jobs and nodes.
 //
 // Nothing is built: the templates, the style sheet and the script are embedded
 // as they are. Every page works without the script, except that it does not
@@ -68,6 +69,9 @@ type Config struct {
 	// Changed is the position of the published view, and a channel that closes
 	// when there is a newer one.
 	Changed func() (seq uint64, changed <-chan struct{})
+	// Alerts is what Alertmanager last said; nil = none is configured. It does not
+	// wait, and nobody changes its answer.
+	Alerts  func() Alerts
 	Cluster string
 	Version string
 	Log     *slog.Logger

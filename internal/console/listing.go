@@ -141,6 +141,7 @@ func (c *Console) sharedPage(v *visit, f func(v *visit) (answer, error)) ([]byte
 	if strings.Contains(v.URL.Query().Get("q"), mine) {
 		key += " of " + v.id.Key()
 	}
+	key += v.alertsKey()
 	one := c.lists.find(key)
 	one.mu.Lock()
 	defer one.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 // and what moves.
 type nowData struct {
 	Figures  []figure
+	Alerts   *alertsData // nil of a moment of the past
 	Wrong    []wrong
 	More     int // things that are wrong and not listed
 	Parts    []partLine
@@ -32,6 +33,62 @@ type nowData struct {
 // wrong is something that somebody should look at.
 type wrong struct {
 	Class, What, Link, Text string
+	// Rule is the alert whose condition holds; empty = there is no rule for it.
+	Rule string
+}
+
+// The rules of muster alerts whose condition the console sees in the state.
+const (
+	ruleNodeDown   = "MusterNodesDown"
+	ruleGPULost    = "MusterGPUOffTheBus"
+	ruleGPUMemory  = "MusterGPUMemoryErrors"
+	ruleGPUHeat    = "MusterGPUThrottled"
+	ruleXIDFatal   = "MusterGPUXID"
+	ruleXIDDevice  = "MusterGPUXIDOfDevice"
+	ruleXIDProgram = "MusterGPUXIDOfProgram"
+	ruleGPUWarned  = "MusterJobGPUWarned"
+	ruleAccounting = "MusterAccountingDown"
+)
+
+// JudgedRules names the rules that the console judges without an Alertmanager.
+func JudgedRules() []string {
+	return []string{
+		ruleNodeDown, ruleGPULost, ruleGPUMemory, ruleGPUHeat, ruleXIDFatal, ruleXIDDevice,
+		ruleXIDProgram, ruleGPUWarned, ruleAccounting,
+	}
+}
+
+// newsOfXID is how long the rules about driver errors hold.
+const newsOfXID = int64(time.Hour)
+
+// faultRule is the rule about a fault of a GPU.
+func faultRule(node *apiv1.NodeInfo, fault *apiv1.GpuFault, now int64) string {
+	switch spec.GPUFaultKind(fault.GetKind()) {
+	case spec.GPULost:
+		return ruleGPULost
+	case spec.GPUECC:
+		return ruleGPUMemory
+	case spec.GPUThermal:
+		return ruleGPUHeat
+	case spec.GPUXID:
+		return xidRule(node, fault, now)
+	case spec.GPUReturned, spec.GPUMIGChanged, spec.GPUIdle:
+	}
+	return ""
+}
+
+// xidRule is the rule about a driver error: by its class, and less urgent where
+// the node takes no more jobs.
+func xidRule(node *apiv1.NodeInfo, fault *apiv1.GpuFault, now int64) string {
+	switch {
+	case now-fault.GetAt() > newsOfXID:
+		return ""
+	case fault.GetClass() == "application":
+		return ruleXIDProgram
+	case fault.GetClass() == "fatal" && !render.StateOf(node).Out():
+		return ruleXIDFatal
+	}
+	return ruleXIDDevice
 }
 
 // partLine is a partition with what is given out of it.
@@ -87,6 +144,7 @@ func (c *Console) nowPage(v *visit) (answer, error) {
 	data.findMoves(jobs.GetJobs(), text)
 	if v.past == nil {
 		data.services(v)
+		data.Alerts = v.describeAlerts(jobs.GetNow())
 	}
 	return answer{page: "now", title: "Now", data: data}, nil
 }
@@ -102,20 +160,28 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 			if at := node.GetReasonTime(); at > 0 && why != "" {
 				why += ", since " + render.Span(text.Now-at)
 			}
+			rule := ""
+			if strings.HasPrefix(node.GetState(), "DOWN") || render.StateOf(node).Has("FAIL") {
+				rule = ruleNodeDown
+			}
 			d.Wrong = append(d.Wrong, wrong{class, render.Clean(node.GetName()) + " is " +
-				nodeState(node), link, why})
+				nodeState(node), link, why, rule})
 		}
 		for _, gpu := range node.GetGpus() {
 			trouble := render.TroubleOf(node, gpu, text.Now)
 			name := render.Clean(node.GetName()) + " GPU " + formatNumber(gpu.GetIndex())
 			switch {
 			case trouble.Fault != nil:
-				d.Wrong = append(d.Wrong, wrong{"bad", name, link, troubleText(trouble)})
+				d.Wrong = append(d.Wrong, wrong{"bad", name, link, troubleText(trouble),
+					faultRule(node, trouble.Fault, text.Now)})
 			case trouble.Idle != nil:
-				d.Wrong = append(d.Wrong, wrong{"warn", name, "/job/" +
-					strconv.FormatUint(uint64(gpu.GetJobId()), 10),
-					"held without a process by job " +
-						strconv.FormatUint(uint64(gpu.GetJobId()), 10)})
+				rule := ""
+				if trouble.Idle.GetWarned() {
+					rule = ruleGPUWarned
+				}
+				id := strconv.FormatUint(uint64(gpu.GetJobId()), 10)
+				d.Wrong = append(d.Wrong, wrong{"warn", name, "/job/" + id,
+					render.FaultText(trouble.Idle) + " by job " + id, rule})
 			}
 		}
 	}
@@ -127,7 +193,7 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 			code == spec.ReasonPartitionConfig:
 			l := newJobLine(job, text)
 			d.Wrong = append(d.Wrong, wrong{"warn", "job " + l.ID + " of " + l.User +
-				" can never start", l.Link, l.Reason})
+				" can never start", l.Link, l.Reason, ""})
 		}
 	}
 	slices.SortStableFunc(d.Wrong, func(a, b wrong) int { return cmp.Compare(a.Class, b.Class) })
@@ -333,7 +399,7 @@ func (d *nowData) services(v *visit) {
 	case !status.GetUp():
 		d.Wrong = append(
 			[]wrong{{"bad", "accounting is not up", "", render.Clean(status.GetError()) +
-				" Nothing is lost: the ledger is the buffer."}},
+				" Nothing is lost: the ledger is the buffer.", ruleAccounting}},
 			d.Wrong...)
 	default:
 		behind := status.GetHeadSeq() - min(status.GetSeq(), status.GetHeadSeq())
