@@ -27,6 +27,7 @@ func commandEntries() []tool.Entry {
 		{Name: "sattach", Make: submit.Sattach},
 		{Name: "sbcast", Make: submit.Sbcast},
 		{Name: "sgather", Make: submit.Sgather},
+		{Name: "scrontab", Make: submit.Scrontab},
 		{Name: "squeue", Make: query.Squeue},
 		{Name: "sinfo", Make: query.Sinfo},
 		{Name: "scancel", Make: query.Scancel},

@@ -379,7 +379,7 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"scrontab", "strigger"} {
+	for _, name := range []string{"strigger"} {
 		if notYet(name) == "" || findCommand(name) != nil {
 			t.Errorf("%s", name)
 		}

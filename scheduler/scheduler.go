@@ -70,6 +70,8 @@ type (
 type (
 	Submit     = decide.Submit
 	Cancel     = decide.Cancel
+	PutCrontab = decide.PutCrontab
+	CronJob    = decide.CronJob
 	Hold       = decide.Hold
 	Release    = decide.Release
 	Requeue    = decide.Requeue

@@ -52,7 +52,7 @@ type verb func(s *session, args []string) error
 // verbs are the commands of a transcript.
 func verbs() map[string]verb {
 	return map[string]verb{
-		"sbatch": sbatch, "squeue": squeue, "scancel": scancel, "sacctmgr": sacctmgr, "budget": budget, "sinfo": sinfo,
+		"sbatch": sbatch, "scrontab": scrontab, "squeue": squeue, "scancel": scancel, "sacctmgr": sacctmgr, "budget": budget, "sinfo": sinfo,
 		"hold": hold, "release": release, "requeue": requeue, "requeuehold": requeue, "update": update, "top": top,
 		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "power": power, "reboot": reboot, "node": changeNodes, "partition": changePartition, "lost": lost, "unready": unready, "fenced": fenced, "return": returned,
 		"pass": pass, "advance": advance, "tick": tick, "zone": zone, "exit": exit, "done": nodeDone, "launchfail": launchFailed, "prologctl": prologOver, "epilogctl": epilogOver, "batchover": batchOver,
@@ -149,6 +149,7 @@ func refusal(err error) string {
 // decide runs a command on the head. A refusal must leave nothing behind.
 func (s *session) decide(cmd scheduler.Command) (scheduler.Result, error) {
 	t := trial.On(s.head, s.now, s.actor(), "")
+	t.East = func(spec.Instant) spec.Span { return s.east }
 	res, err := scheduler.Decide(t, cmd)
 	if err != nil && spec.CodeOf(err) == 0 {
 		s.t.Fatalf("%T broke a rule: %v", cmd, err)

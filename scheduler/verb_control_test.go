@@ -89,6 +89,11 @@ func scancel(s *session, args []string) error {
 			c.Scope = event.SignalBatch
 		case "-f":
 			c.Scope = event.SignalFull
+		case "--cron":
+			c.Cron = true
+		case "--admin-comment":
+			i++
+			c.Comment = args[i]
 		default:
 			jobs = append(jobs, args[i])
 		}

@@ -76,6 +76,10 @@ type Config struct {
 	// MailDomain is that of recipients without one.
 	MailProg   string `cbor:"115,keyasint,omitempty"`
 	MailDomain string `cbor:"116,keyasint,omitempty"`
+	// Scrontab lets users have crontabs; with CronExplicit their jobs are cancelled only
+	// where that is asked for (scancel --cron).
+	Scrontab     bool `cbor:"117,keyasint,omitempty"`
+	CronExplicit bool `cbor:"118,keyasint,omitempty"`
 }
 
 // RateLimit gives each user a bucket of calls (rl_* of SlurmctldParameters). A

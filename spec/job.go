@@ -57,6 +57,9 @@ type JobSpec struct {
 	SampleEvery Span `cbor:"93,keyasint,omitempty"`
 	// Container is that of the batch script; nil where it runs in the node's files.
 	Container *Container `cbor:"94,keyasint,omitempty"`
+	// Cron is the time of the crontab's line that the job was made of, as written; empty
+	// where it is of none.
+	Cron string `cbor:"95,keyasint,omitempty"`
 }
 
 // InQOS is the job as it is in one of its QOS; an empty name is the one that it

@@ -156,7 +156,7 @@ func (x ControlJobsRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ControlJobsRequest_Verb.Descriptor instead.
 func (ControlJobsRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{26, 0}
+	return file_job_proto_rawDescGZIP(), []int{31, 0}
 }
 
 // Count is an amount of a GRES or a licence.
@@ -516,6 +516,7 @@ type JobSpec struct {
 	SystemComment    string                 `protobuf:"bytes,162,opt,name=system_comment,json=systemComment,proto3" json:"system_comment,omitempty"`
 	SampleEvery      int64                  `protobuf:"varint,163,opt,name=sample_every,json=sampleEvery,proto3" json:"sample_every,omitempty"` // ns between samples of what it uses; 0 = as configured, -1 = never
 	Container        *Container             `protobuf:"bytes,164,opt,name=container,proto3" json:"container,omitempty"`                         // of the batch script
+	Cron             string                 `protobuf:"bytes,165,opt,name=cron,proto3" json:"cron,omitempty"`                                   // the time of its line in a crontab; set by the controller
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1173,6 +1174,13 @@ func (x *JobSpec) GetContainer() *Container {
 		return x.Container
 	}
 	return nil
+}
+
+func (x *JobSpec) GetCron() string {
+	if x != nil {
+		return x.Cron
+	}
+	return ""
 }
 
 // Container is the file tree in which a batch script or a step runs.
@@ -3233,6 +3241,8 @@ type CancelRequest struct {
 	Batch         bool                   `protobuf:"varint,3,opt,name=batch,proto3" json:"batch,omitempty"`   // -b
 	Full          bool                   `protobuf:"varint,4,opt,name=full,proto3" json:"full,omitempty"`     // -f
 	Hurry         bool                   `protobuf:"varint,5,opt,name=hurry,proto3" json:"hurry,omitempty"`
+	Cron          bool                   `protobuf:"varint,6,opt,name=cron,proto3" json:"cron,omitempty"`                                    // also jobs of a crontab, whatever the site asks for
+	AdminComment  string                 `protobuf:"bytes,7,opt,name=admin_comment,json=adminComment,proto3" json:"admin_comment,omitempty"` // for the jobs that are ended; operators only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3304,6 +3314,316 @@ func (x *CancelRequest) GetHurry() bool {
 	return false
 }
 
+func (x *CancelRequest) GetCron() bool {
+	if x != nil {
+		return x.Cron
+	}
+	return false
+}
+
+func (x *CancelRequest) GetAdminComment() string {
+	if x != nil {
+		return x.AdminComment
+	}
+	return ""
+}
+
+// CrontabLine is a line of a crontab as a job that comes back by the clock.
+type CrontabLine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	When          string                 `protobuf:"bytes,1,opt,name=when,proto3" json:"when,omitempty"`    // five fields, or @hourly and the like
+	First         uint32                 `protobuf:"varint,2,opt,name=first,proto3" json:"first,omitempty"` // its lines in the text, from 1, its options included
+	Last          uint32                 `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`
+	Spec          *JobSpec               `protobuf:"bytes,4,opt,name=spec,proto3" json:"spec,omitempty"`
+	Script        []byte                 `protobuf:"bytes,5,opt,name=script,proto3" json:"script,omitempty"`
+	Environment   []byte                 `protobuf:"bytes,6,opt,name=environment,proto3" json:"environment,omitempty"` // NUL-separated NAME=value
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CrontabLine) Reset() {
+	*x = CrontabLine{}
+	mi := &file_job_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CrontabLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CrontabLine) ProtoMessage() {}
+
+func (x *CrontabLine) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CrontabLine.ProtoReflect.Descriptor instead.
+func (*CrontabLine) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *CrontabLine) GetWhen() string {
+	if x != nil {
+		return x.When
+	}
+	return ""
+}
+
+func (x *CrontabLine) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *CrontabLine) GetLast() uint32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *CrontabLine) GetSpec() *JobSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+func (x *CrontabLine) GetScript() []byte {
+	if x != nil {
+		return x.Script
+	}
+	return nil
+}
+
+func (x *CrontabLine) GetEnvironment() []byte {
+	if x != nil {
+		return x.Environment
+	}
+	return nil
+}
+
+// PutCrontabRequest replaces a crontab, all of it or nothing; without text it is removed.
+type PutCrontabRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // empty = the caller's own
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	Lines         []*CrontabLine         `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutCrontabRequest) Reset() {
+	*x = PutCrontabRequest{}
+	mi := &file_job_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutCrontabRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutCrontabRequest) ProtoMessage() {}
+
+func (x *PutCrontabRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutCrontabRequest.ProtoReflect.Descriptor instead.
+func (*PutCrontabRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PutCrontabRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *PutCrontabRequest) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *PutCrontabRequest) GetLines() []*CrontabLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+type PutCrontabReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	JobIds        []uint32               `protobuf:"varint,1,rep,packed,name=job_ids,json=jobIds,proto3" json:"job_ids,omitempty"` // of the lines, in order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PutCrontabReply) Reset() {
+	*x = PutCrontabReply{}
+	mi := &file_job_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PutCrontabReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PutCrontabReply) ProtoMessage() {}
+
+func (x *PutCrontabReply) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PutCrontabReply.ProtoReflect.Descriptor instead.
+func (*PutCrontabReply) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PutCrontabReply) GetJobIds() []uint32 {
+	if x != nil {
+		return x.JobIds
+	}
+	return nil
+}
+
+type GetCrontabRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // empty = the caller's own
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCrontabRequest) Reset() {
+	*x = GetCrontabRequest{}
+	mi := &file_job_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCrontabRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCrontabRequest) ProtoMessage() {}
+
+func (x *GetCrontabRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCrontabRequest.ProtoReflect.Descriptor instead.
+func (*GetCrontabRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *GetCrontabRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type GetCrontabReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"` // empty = there is none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCrontabReply) Reset() {
+	*x = GetCrontabReply{}
+	mi := &file_job_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCrontabReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCrontabReply) ProtoMessage() {}
+
+func (x *GetCrontabReply) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCrontabReply.ProtoReflect.Descriptor instead.
+func (*GetCrontabReply) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *GetCrontabReply) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *GetCrontabReply) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type JobResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // as asked
@@ -3315,7 +3635,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +3648,7 @@ func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3342,7 +3662,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{24}
+	return file_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *JobResult) GetJob() string {
@@ -3375,7 +3695,7 @@ type JobResults struct {
 
 func (x *JobResults) Reset() {
 	*x = JobResults{}
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3388,7 +3708,7 @@ func (*JobResults) ProtoMessage() {}
 
 func (x *JobResults) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3402,7 +3722,7 @@ func (x *JobResults) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResults.ProtoReflect.Descriptor instead.
 func (*JobResults) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{25}
+	return file_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *JobResults) GetResults() []*JobResult {
@@ -3427,7 +3747,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3760,7 @@ func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3774,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{26}
+	return file_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ControlJobsRequest) GetVerb() ControlJobsRequest_Verb {
@@ -3516,7 +3836,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3529,7 +3849,7 @@ func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3543,7 +3863,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{27}
+	return file_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *WhyRequest) GetJob() string {
@@ -3584,7 +3904,7 @@ type GpuFault struct {
 
 func (x *GpuFault) Reset() {
 	*x = GpuFault{}
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3597,7 +3917,7 @@ func (*GpuFault) ProtoMessage() {}
 
 func (x *GpuFault) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3931,7 @@ func (x *GpuFault) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuFault.ProtoReflect.Descriptor instead.
 func (*GpuFault) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{28}
+	return file_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GpuFault) GetUuid() string {
@@ -3739,7 +4059,7 @@ type WhyReply struct {
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3752,7 +4072,7 @@ func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +4086,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{29}
+	return file_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -3903,7 +4223,7 @@ type RunPrediction struct {
 
 func (x *RunPrediction) Reset() {
 	*x = RunPrediction{}
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3916,7 +4236,7 @@ func (*RunPrediction) ProtoMessage() {}
 
 func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3930,7 +4250,7 @@ func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunPrediction.ProtoReflect.Descriptor instead.
 func (*RunPrediction) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{30}
+	return file_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RunPrediction) GetLength() int64 {
@@ -3983,7 +4303,7 @@ type WaitedHold struct {
 
 func (x *WaitedHold) Reset() {
 	*x = WaitedHold{}
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3996,7 +4316,7 @@ func (*WaitedHold) ProtoMessage() {}
 
 func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4010,7 +4330,7 @@ func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WaitedHold.ProtoReflect.Descriptor instead.
 func (*WaitedHold) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{31}
+	return file_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WaitedHold) GetNode() string {
@@ -4069,7 +4389,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4082,7 +4402,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4096,7 +4416,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{32}
+	return file_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -4146,7 +4466,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4159,7 +4479,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4173,7 +4493,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{33}
+	return file_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Advice) GetChange() string {
@@ -4209,7 +4529,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4222,7 +4542,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4236,7 +4556,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{34}
+	return file_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -4279,7 +4599,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4612,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4306,7 +4626,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{35}
+	return file_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -4360,7 +4680,7 @@ const file_job_proto_rawDesc = "" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\xb2\x16\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\xc7\x16\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
@@ -4472,7 +4792,8 @@ const file_job_proto_rawDesc = "" +
 	"\radmin_comment\x18\xa1\x01 \x01(\tR\fadminComment\x12&\n" +
 	"\x0esystem_comment\x18\xa2\x01 \x01(\tR\rsystemComment\x12\"\n" +
 	"\fsample_every\x18\xa3\x01 \x01(\x03R\vsampleEvery\x123\n" +
-	"\tcontainer\x18\xa4\x01 \x01(\v2\x14.muster.v1.ContainerR\tcontainer\"\xb4\x01\n" +
+	"\tcontainer\x18\xa4\x01 \x01(\v2\x14.muster.v1.ContainerR\tcontainer\x12\x13\n" +
+	"\x04cron\x18\xa5\x01 \x01(\tR\x04cron\"\xb4\x01\n" +
 	"\tContainer\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x121\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x19.muster.v1.ContainerMountR\x06mounts\x12\x19\n" +
@@ -4688,13 +5009,33 @@ const file_job_proto_rawDesc = "" +
 	"\x04jobs\x18\x01 \x03(\v2\x12.muster.v1.JobInfoR\x04jobs\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\x12\x18\n" +
-	"\aunknown\x18\x04 \x03(\tR\aunknown\"\x95\x01\n" +
+	"\aunknown\x18\x04 \x03(\tR\aunknown\"\xce\x01\n" +
 	"\rCancelRequest\x12,\n" +
 	"\x06filter\x18\x01 \x01(\v2\x14.muster.v1.JobFilterR\x06filter\x12\x16\n" +
 	"\x06signal\x18\x02 \x01(\x05R\x06signal\x12\x14\n" +
 	"\x05batch\x18\x03 \x01(\bR\x05batch\x12\x12\n" +
 	"\x04full\x18\x04 \x01(\bR\x04full\x12\x14\n" +
-	"\x05hurry\x18\x05 \x01(\bR\x05hurry\"\\\n" +
+	"\x05hurry\x18\x05 \x01(\bR\x05hurry\x12\x12\n" +
+	"\x04cron\x18\x06 \x01(\bR\x04cron\x12#\n" +
+	"\radmin_comment\x18\a \x01(\tR\fadminComment\"\xad\x01\n" +
+	"\vCrontabLine\x12\x12\n" +
+	"\x04when\x18\x01 \x01(\tR\x04when\x12\x14\n" +
+	"\x05first\x18\x02 \x01(\rR\x05first\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\rR\x04last\x12&\n" +
+	"\x04spec\x18\x04 \x01(\v2\x12.muster.v1.JobSpecR\x04spec\x12\x16\n" +
+	"\x06script\x18\x05 \x01(\fR\x06script\x12 \n" +
+	"\venvironment\x18\x06 \x01(\fR\venvironment\"i\n" +
+	"\x11PutCrontabRequest\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12,\n" +
+	"\x05lines\x18\x03 \x03(\v2\x16.muster.v1.CrontabLineR\x05lines\"*\n" +
+	"\x0fPutCrontabReply\x12\x17\n" +
+	"\ajob_ids\x18\x01 \x03(\rR\x06jobIds\"'\n" +
+	"\x11GetCrontabRequest\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\"9\n" +
+	"\x0fGetCrontabReply\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\\\n" +
 	"\tJobResult\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12&\n" +
@@ -4829,7 +5170,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -4857,19 +5198,24 @@ var file_job_proto_goTypes = []any{
 	(*ListJobsRequest)(nil),      // 23: muster.v1.ListJobsRequest
 	(*ListJobsReply)(nil),        // 24: muster.v1.ListJobsReply
 	(*CancelRequest)(nil),        // 25: muster.v1.CancelRequest
-	(*JobResult)(nil),            // 26: muster.v1.JobResult
-	(*JobResults)(nil),           // 27: muster.v1.JobResults
-	(*ControlJobsRequest)(nil),   // 28: muster.v1.ControlJobsRequest
-	(*WhyRequest)(nil),           // 29: muster.v1.WhyRequest
-	(*GpuFault)(nil),             // 30: muster.v1.GpuFault
-	(*WhyReply)(nil),             // 31: muster.v1.WhyReply
-	(*RunPrediction)(nil),        // 32: muster.v1.RunPrediction
-	(*WaitedHold)(nil),           // 33: muster.v1.WaitedHold
-	(*NodeVerdict)(nil),          // 34: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 35: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 36: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 37: muster.v1.WatchJobRequest
-	nil,                          // 38: muster.v1.ControlJobsRequest.ChangesEntry
+	(*CrontabLine)(nil),          // 26: muster.v1.CrontabLine
+	(*PutCrontabRequest)(nil),    // 27: muster.v1.PutCrontabRequest
+	(*PutCrontabReply)(nil),      // 28: muster.v1.PutCrontabReply
+	(*GetCrontabRequest)(nil),    // 29: muster.v1.GetCrontabRequest
+	(*GetCrontabReply)(nil),      // 30: muster.v1.GetCrontabReply
+	(*JobResult)(nil),            // 31: muster.v1.JobResult
+	(*JobResults)(nil),           // 32: muster.v1.JobResults
+	(*ControlJobsRequest)(nil),   // 33: muster.v1.ControlJobsRequest
+	(*WhyRequest)(nil),           // 34: muster.v1.WhyRequest
+	(*GpuFault)(nil),             // 35: muster.v1.GpuFault
+	(*WhyReply)(nil),             // 36: muster.v1.WhyReply
+	(*RunPrediction)(nil),        // 37: muster.v1.RunPrediction
+	(*WaitedHold)(nil),           // 38: muster.v1.WaitedHold
+	(*NodeVerdict)(nil),          // 39: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 40: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 41: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 42: muster.v1.WatchJobRequest
+	nil,                          // 43: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -4907,26 +5253,28 @@ var file_job_proto_depIdxs = []int32{
 	22, // 32: muster.v1.ListJobsRequest.moment:type_name -> muster.v1.Moment
 	19, // 33: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
 	21, // 34: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
-	14, // 35: muster.v1.JobResult.error:type_name -> muster.v1.Error
-	26, // 36: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
-	1,  // 37: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	38, // 38: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
-	22, // 39: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
-	19, // 40: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
-	15, // 41: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	34, // 42: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
-	19, // 43: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	35, // 44: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	36, // 45: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	30, // 46: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	32, // 47: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
-	33, // 48: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
-	15, // 49: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	50, // [50:50] is the sub-list for method output_type
-	50, // [50:50] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	6,  // 35: muster.v1.CrontabLine.spec:type_name -> muster.v1.JobSpec
+	26, // 36: muster.v1.PutCrontabRequest.lines:type_name -> muster.v1.CrontabLine
+	14, // 37: muster.v1.JobResult.error:type_name -> muster.v1.Error
+	31, // 38: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
+	1,  // 39: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
+	43, // 40: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	22, // 41: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
+	19, // 42: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
+	15, // 43: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
+	39, // 44: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	19, // 45: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
+	40, // 46: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	41, // 47: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	35, // 48: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	37, // 49: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
+	38, // 50: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
+	15, // 51: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	52, // [52:52] is the sub-list for method output_type
+	52, // [52:52] is the sub-list for method input_type
+	52, // [52:52] is the sub-list for extension type_name
+	52, // [52:52] is the sub-list for extension extendee
+	0,  // [0:52] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -4936,14 +5284,14 @@ func file_job_proto_init() {
 	if File_job_proto != nil {
 		return
 	}
-	file_job_proto_msgTypes[26].OneofWrappers = []any{}
+	file_job_proto_msgTypes[31].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   37,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

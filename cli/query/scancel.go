@@ -30,10 +30,10 @@ select from the jobs given, or from all pending and running jobs. It is not an e
 or has ended.`,
 		Options: []opt.Option{
 			{Long: "account", Short: "A", Arg: "<account>", Env: "SCANCEL_ACCOUNT", Help: "only jobs of this account"},
-			{Long: "admin-comment", Arg: "<comment>", Refused: "use scontrol update JobId=JOB AdminComment=TEXT"},
+			{Long: "admin-comment", Arg: "<comment>", Help: "comment of an administrator on the jobs that are ended"},
 			{Long: "batch", Short: "b", Env: "SCANCEL_BATCH", Help: "signal the batch script only"},
 			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name"},
-			{Long: "cron", Short: "c", Env: "SCANCEL_CRON", Refused: "Muster has no cron jobs"},
+			{Long: "cron", Short: "c", Env: "SCANCEL_CRON", Help: "also end jobs of a crontab where ScronParameters=explicit_scancel asks for it"},
 			{Long: "ctld", Env: "SCANCEL_CTLD", Help: "deliver the signal through the controller", Always: "it always does"},
 			{Long: "full", Short: "f", Env: "SCANCEL_FULL", Help: "signal the batch script and all its steps"},
 			{Long: "hurry", Short: "H", Env: "SCANCEL_HURRY", Help: "do not wait until burst buffers are staged out", Always: "Muster has no burst buffers"},
@@ -68,6 +68,11 @@ func runScancel(call *tool.Call) error {
 		Filter: &apiv1.JobFilter{},
 		Batch:  call.Opts.On("batch"),
 		Full:   call.Opts.On("full"),
+		Cron:   call.Opts.On("cron"),
+	}
+	req.AdminComment = call.Opts.Text("admin-comment")
+	if req.GetAdminComment() != "" && call.Opts.On("signal") {
+		return call.Errorf("--admin-comment is for jobs that are ended, not for a --signal")
 	}
 	steps, err := cancelFilter(call, req.GetFilter())
 	if err != nil {

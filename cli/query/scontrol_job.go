@@ -3,6 +3,7 @@ package query
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -110,6 +111,9 @@ func jobRecord(view *render.JobView, row render.JobRow, details bool) *render.Re
 	rec.Line("SubmitTime="+view.Time(job.GetSubmit()), "EligibleTime="+eligible)
 	rec.Line("AccrueTime=" + eligible)
 	rec.Line("StartTime="+view.Time(render.Start(job)), "EndTime="+view.Time(render.End(job)), "Deadline="+view.TimeOr(s.GetDeadline(), render.NotAvailable))
+	if s.GetCron() != "" {
+		rec.Line("CronJob=Yes CrontabSpec=" + strconv.Quote(s.GetCron()))
+	}
 	scheduler := "Main"
 	if job.GetBackfilled() {
 		scheduler = "Backfill"

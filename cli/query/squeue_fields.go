@@ -90,7 +90,12 @@ func jobFields() []jobField {
 			}
 			return render.NotAvailable
 		}),
-		none("CronJob", "CRON_JOB", "No"),
+		f("", "CronJob", "CRON_JOB", func(j *apiv1.JobInfo) string {
+			if j.GetSpec().GetCron() != "" {
+				return "Yes"
+			}
+			return "No"
+		}),
 		{"", "Deadline", "DEADLINE", func(v *render.JobView, r render.JobRow) string {
 			return v.TimeOr(r.GetSpec().GetDeadline(), render.NotAvailable)
 		}},

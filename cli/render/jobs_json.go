@@ -170,7 +170,7 @@ func JobTree(call *tool.Call, job *apiv1.JobInfo) tree.Object {
 		{Key: "cores_per_socket", Value: Number(0, false, false)}, {Key: "billable_tres", Value: Some(job.GetAllocTres().GetBilling())},
 		{Key: "cpus_per_task", Value: Some(s.GetCpusPerTask())}, {Key: "cpu_frequency_minimum", Value: Number(0, false, false)},
 		{Key: "cpu_frequency_maximum", Value: Number(0, false, false)}, {Key: "cpu_frequency_governor", Value: Number(0, false, false)}, {Key: "cpus_per_tres", Value: ""},
-		{Key: "cron", Value: ""}, {Key: "deadline", Value: Instant(s.GetDeadline())}, {Key: "delay_boot", Value: Instant(0)}, {Key: "dependency", Value: job.GetDependency()},
+		{Key: "cron", Value: s.GetCron()}, {Key: "deadline", Value: Instant(s.GetDeadline())}, {Key: "delay_boot", Value: Instant(0)}, {Key: "dependency", Value: job.GetDependency()},
 		{Key: "derived_exit_code", Value: ExitTree(job.GetDerivedCode(), job.GetDerivedSignal())}, {Key: "eligible_time", Value: Instant(job.GetEligible())},
 		{Key: "end_time", Value: Instant(End(job))}, {Key: "excluded_nodes", Value: s.GetExclude()}, {Key: "exit_code", Value: ExitTree(job.GetExitCode(), job.GetExitSignal())},
 		{Key: "extra", Value: s.GetExtra()}, {Key: "failed_node", Value: ""}, {Key: "features", Value: s.GetConstraint()}, {Key: "federation_origin", Value: ""},

@@ -82,7 +82,7 @@ func descriptionAspects() map[string]aspect {
 		"cpu_binding_flags":         ignore(noBinding),
 		"cpu_frequency":             option("cpu-freq", ""),
 		"cpus_per_tres":             {set: setPerGPU("cpus-per-gpu")},
-		"crontab":                   refuse("Muster has no scrontab"),
+		"crontab":                   refuse("a crontab is installed with scrontab, all of its jobs together"),
 		"deadline":                  {set: setDeadline},
 		"delay_boot":                option("delay-boot", ""),
 		"dependency":                option("dependency", "dependency"),

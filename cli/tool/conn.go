@@ -45,6 +45,8 @@ const (
 	MethodListJobs        = "/muster.v1.Cluster/ListJobs"
 	MethodStreamJobs      = "/muster.v1.Cluster/StreamJobs"
 	MethodWatchJob        = "/muster.v1.Cluster/WatchJob"
+	MethodPutCrontab      = "/muster.v1.Cluster/PutCrontab"
+	MethodGetCrontab      = "/muster.v1.Cluster/GetCrontab"
 	MethodCancel          = "/muster.v1.Cluster/Cancel"
 	MethodControlJobs     = "/muster.v1.Cluster/ControlJobs"
 	MethodWhy             = "/muster.v1.Cluster/Why"

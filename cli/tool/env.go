@@ -159,6 +159,15 @@ func FullName(login string) string {
 	return u.Name
 }
 
+// HomeOf is the home of a user as this host knows it; "" when it does not.
+func HomeOf(login string) string {
+	u, err := user.Lookup(login)
+	if err != nil {
+		return ""
+	}
+	return u.HomeDir
+}
+
 func umask() uint32 {
 	old := syscall.Umask(0o22)
 	syscall.Umask(old)

@@ -42,6 +42,8 @@ func TopicOf(kind event.Kind) EventTopic {
 		event.KindAssociationPut, event.KindAssociationRemoved, event.KindWCKeyPut, event.KindWCKeyRemoved,
 		event.KindResourcePut, event.KindResourceRemoved, event.KindUsageCleared:
 		return TopicPolicy
+	case event.KindCrontabPut: // its commands are its user's affair, as scripts are
+		return TopicSecret
 	case event.KindUsageAged, event.KindSharesNoted:
 		return TopicUse
 	case event.KindReservationPut, event.KindReservationRemoved:
@@ -535,6 +537,10 @@ func clusterPart(e event.Event) EventPart {
 		part.Reservation = e.Name
 		f.text("reservation", e.Name)
 		f.text("why", e.Why)
+	case *event.CrontabPut:
+		f.text("user", e.Crontab.User)
+		f.number("jobs", int64(len(e.Crontab.Entries)))
+		f.yes("removed", e.Crontab.Text == "")
 	case *event.UsageAged:
 		f.yes("reset", e.Reset)
 	case *event.SharesNoted:

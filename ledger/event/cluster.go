@@ -159,6 +159,12 @@ type ReservationPut struct {
 	Reservation spec.Reservation `cbor:"1,keyasint"`
 }
 
+// CrontabPut replaces a user's crontab; one without text removes it. The jobs of its
+// lines were submitted before.
+type CrontabPut struct {
+	Crontab spec.Crontab `cbor:"1,keyasint"`
+}
+
 // ReservationRemoved ends a reservation. Why says what ended it: its time,
 // PURGE_COMP, or nothing for somebody who deleted it.
 type ReservationRemoved struct {

@@ -35,6 +35,7 @@ const (
 	KindSharesNoted        Kind = 34
 	KindReservationPut     Kind = 36
 	KindReservationRemoved Kind = 37
+	KindCrontabPut         Kind = 38
 
 	KindJobSubmitted     Kind = 40
 	KindJobEligible      Kind = 41

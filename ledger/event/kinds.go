@@ -84,6 +84,9 @@ func (*ReservationPut) Kind() Kind { return KindReservationPut }
 func (*ReservationRemoved) Kind() Kind { return KindReservationRemoved }
 
 // Kind implements Event.
+func (*CrontabPut) Kind() Kind { return KindCrontabPut }
+
+// Kind implements Event.
 func (*JobSubmitted) Kind() Kind { return KindJobSubmitted }
 
 // Kind implements Event.
@@ -242,6 +245,7 @@ func (*UsageCleared) sealed()         {}
 func (*SharesNoted) sealed()          {}
 func (*ReservationPut) sealed()       {}
 func (*ReservationRemoved) sealed()   {}
+func (*CrontabPut) sealed()           {}
 func (*JobSubmitted) sealed()         {}
 func (*JobEligible) sealed()          {}
 func (*ReasonsChanged) sealed()       {}
@@ -349,6 +353,8 @@ func newEvent(kind Kind) Event {
 		return new(ReservationPut)
 	case KindReservationRemoved:
 		return new(ReservationRemoved)
+	case KindCrontabPut:
+		return new(CrontabPut)
 	case KindJobSubmitted:
 		return new(JobSubmitted)
 	case KindJobEligible:
@@ -473,6 +479,7 @@ func Kinds() []Kind {
 		KindSharesNoted,
 		KindReservationPut,
 		KindReservationRemoved,
+		KindCrontabPut,
 		KindJobSubmitted,
 		KindJobEligible,
 		KindReasonsChanged,
@@ -579,6 +586,8 @@ func (k Kind) String() string {
 		return "ReservationPut"
 	case KindReservationRemoved:
 		return "ReservationRemoved"
+	case KindCrontabPut:
+		return "CrontabPut"
 	case KindJobSubmitted:
 		return "JobSubmitted"
 	case KindJobEligible:

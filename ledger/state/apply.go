@@ -67,6 +67,8 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyReservationPut(e)
 	case *event.ReservationRemoved:
 		err = s.applyReservationRemoved(e)
+	case *event.CrontabPut:
+		err = s.applyCrontabPut(&e.Crontab)
 	case *event.AssociationRemoved:
 		s.applyAssocRemoved(e)
 	case *event.WCKeyPut:

@@ -63,6 +63,7 @@ type metaRecord struct {
 	Reservations []spec.Reservation `cbor:"20,keyasint,omitempty"`
 	Epochs       []Epoch            `cbor:"21,keyasint,omitempty"`
 	Lost         *LostHistory       `cbor:"22,keyasint,omitempty"`
+	Crontabs     []spec.Crontab     `cbor:"23,keyasint,omitempty"`
 }
 
 // arrayRecord holds what cannot be counted from the jobs that are left.
@@ -212,6 +213,7 @@ func (s *State) encodeSnapshot(emit func(block []byte) error) error {
 			Reservations: s.Reservations,
 			Epochs:       s.Epochs,
 			Lost:         s.Lost,
+			Crontabs:     s.Crontabs,
 		},
 	)
 	e.putRecord(snapConfig, s.Config)

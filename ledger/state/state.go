@@ -55,6 +55,7 @@ type State struct {
 	Totals       Totals
 	Access       *Access            // enrolment tokens and certificates; replaced on write
 	Reservations []spec.Reservation // by name; replaced on write
+	Crontabs     []spec.Crontab     // by uid; replaced on write
 }
 
 // Set is a persistent set of JobUIDs.

@@ -679,8 +679,27 @@ func (w *world) access() {
 	}
 }
 
+// crontab makes, changes or removes a user's crontab.
+func (w *world) crontab() {
+	table := spec.Crontab{UID: uint32(w.int(1000, 1003)), User: "alice"}
+	if w.s.Crontab(table.UID) == nil || w.coin() {
+		table.Text = fmt.Sprintln("@daily", w.int(0, 9))
+		w.s.Jobs.Range(func(uid uint64, job *Job) bool {
+			if job.Spec.UID == table.UID && job.Spec.Cron != "" {
+				table.Entries = append(table.Entries, spec.CronLine{Job: spec.JobUID(uid), First: 1, Last: 1})
+			}
+			return len(table.Entries) < 2
+		})
+	}
+	w.put(&event.CrontabPut{Crontab: table})
+}
+
 // reserve makes, changes or ends a reservation.
 func (w *world) reserve() {
+	if w.int(0, 3) == 0 {
+		w.crontab()
+		return
+	}
 	name := pick(w, []string{"a", "b", "c"})
 	if w.s.Reservation(name) != nil && w.coin() {
 		w.put(&event.ReservationRemoved{Name: name, Why: "over"})

@@ -1,12 +1,14 @@
 package commit
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/cron"
 )
 
 // RequestEnd decides that an attempt must end.
@@ -123,7 +125,28 @@ func (d Changes) FinishNode(job *state.Job, node string, done *NodeDone, lost bo
 		closedAs, counts := requeuedAs(job.Ending.Cause)
 		return d.RequeueJob(job, closedAs, job.Ending.Hold, counts)
 	}
+	if !job.HoldsNodes() && job.State.Terminal() && d.t.ComesBack(job) {
+		return d.waitForClock(job)
+	}
 	return nil
+}
+
+// waitForClock queues a job of a crontab again, for the next time of its line. How it
+// ended stands in the verdict of its attempt.
+func (d Changes) waitForClock(job *state.Job) error {
+	when, problems := cron.Parse(job.Spec.Cron)
+	if len(problems) > 0 {
+		return fmt.Errorf("job uid %d: time %q: %s", job.UID, job.Spec.Cron, problems[0])
+	}
+	begin := when.Next(d.t.Now, d.t.East)
+	return d.Emit(&event.JobRequeued{
+		UID:     job.UID,
+		Attempt: job.Attempt,
+		State:   spec.Pending,
+		Exit:    job.Exit,
+		Begin:   begin,
+		Reason:  spec.Reason{Code: spec.ReasonBeginTime, Until: begin},
+	})
 }
 
 // restWithout is what an attempt holds that goes on without a node that it was told

@@ -597,6 +597,12 @@ func (s *ClusterService) Cancel(
 	if err != nil {
 		return nil, err
 	}
+	if req.GetAdminComment() != "" && !s.isOperator(who) {
+		return nil, spec.Refuse(
+			spec.CodeAccessDenied,
+			"only an operator may write an administrator's comment",
+		)
+	}
 	v := s.C.View()
 	out := &apiv1.JobResults{}
 	sel, unknown, err := newSelection(v.State, req.GetFilter(), s.visibleTo(who))
@@ -633,7 +639,13 @@ func (s *ClusterService) Cancel(
 		reqs = append(
 			reqs,
 			&request{
-				cmd:   scheduler.Cancel{Target: t, Signal: req.GetSignal(), Scope: scope},
+				cmd: scheduler.Cancel{
+					Target:  t,
+					Signal:  req.GetSignal(),
+					Scope:   scope,
+					Cron:    req.GetCron(),
+					Comment: req.GetAdminComment(),
+				},
 				actor: actor,
 			},
 		)

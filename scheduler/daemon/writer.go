@@ -229,6 +229,7 @@ func (w *writer) decideCommands(
 	now spec.Instant,
 ) (f *flight, blobs [][]byte, bad int, err error) {
 	t := trial.On(w.head, now, event.Actor{}, "")
+	t.East = w.c.deps.East
 	f = &flight{requests: reqs, results: make([]reply, len(reqs)), appended: now}
 	sent := map[spec.Hash]bool{}
 	for i, r := range reqs {
@@ -264,7 +265,12 @@ func decideOne(t *trial.Trial, cmd scheduler.Command) (res scheduler.Result, err
 // refuseOnFullDisk stops submissions while the disk's reserve is reached; ends and
 // cancels go on.
 func (w *writer) refuseOnFullDisk(r *request) error {
-	if _, submit := r.cmd.(scheduler.Submit); submit && w.low.Load() {
+	switch r.cmd.(type) {
+	case scheduler.Submit, scheduler.PutCrontab:
+	default:
+		return nil
+	}
+	if w.low.Load() {
 		return spec.Refuse(spec.CodeDiskReserve, "")
 	}
 	return nil

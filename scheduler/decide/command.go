@@ -37,6 +37,10 @@ type Cancel struct {
 	Target Target
 	Signal int32 // 0 ends the job
 	Scope  event.SignalScope
+	// Cron ends a job of a crontab too where the site wants to be asked for it by name.
+	Cron bool
+	// Comment is an administrator's, for a job that is ended; empty leaves it.
+	Comment string
 }
 
 // Hold keeps a pending job from starting.
@@ -335,7 +339,8 @@ type Result struct {
 	// Started counts the proposals that were committed.
 	Started   int
 	Preempted int
-	Step      spec.StepID // of StartStep
+	Step      spec.StepID  // of StartStep
+	Jobs      []spec.JobID // of PutCrontab, in the order of its lines
 }
 
 // findTarget finds the record of a job command; a task inside an array's record

@@ -74,6 +74,8 @@ func (d *decision) dispatchCommand(cmd Command) error {
 		return d.submission().submitJob(c.Spec, c.Request)
 	case Cancel:
 		return d.jobs().cancelJob(c)
+	case PutCrontab:
+		return d.crontabs().put(c)
 	case Hold:
 		return d.jobs().holdJob(c)
 	case Release:

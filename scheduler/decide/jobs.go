@@ -30,8 +30,14 @@ func (d jobCommands) cancelJob(cancel Cancel) error {
 			cancel.Signal != commit.SigTerm {
 			return spec.Refuse(spec.CodeJobPending, "")
 		}
+		if err := d.crontabs().mayCancel(j, cancel); err != nil {
+			return err
+		}
 		job, err := d.findTarget(cancel.Target, true)
 		if err != nil {
+			return err
+		}
+		if err := d.noteCancel(job, cancel); err != nil {
 			return err
 		}
 		return d.Emit(&event.JobEnded{UID: job.UID, Attempt: job.Attempt, State: spec.Cancelled,
@@ -53,7 +59,27 @@ func (d jobCommands) cancelJob(cancel Cancel) error {
 	if j.Ending != nil && !j.Ending.Requeue {
 		return nil // it is ending already and will not run again
 	}
+	if err := d.crontabs().mayCancel(j, cancel); err != nil {
+		return err
+	}
+	if err := d.noteCancel(j, cancel); err != nil {
+		return err
+	}
 	return d.RequestEnd(j, event.EndCancel, false, spec.NotHeld, "")
+}
+
+// noteCancel writes what stays of a cancellation beside the end of the job: the comment of
+// who cancelled it, and that its crontab does not bring it back.
+func (d jobCommands) noteCancel(job *state.Job, cancel Cancel) error {
+	if cancel.Comment != "" {
+		commented := commit.CurrentSpec(job)
+		commented.AdminComment = cancel.Comment
+		if err := d.Emit(&event.JobUpdated{UID: job.UID, Spec: &commented, Req: job.Req,
+			Assoc: job.Assoc, Changed: []string{"AdminComment"}}); err != nil {
+			return err
+		}
+	}
+	return d.crontabs().disable(job)
 }
 
 func (d jobCommands) holdJob(c Hold) error {

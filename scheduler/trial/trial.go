@@ -17,6 +17,9 @@ type Trial struct {
 	Now   spec.Instant
 	Actor event.Actor
 	Cause event.Cause
+	// East is how far the clocks of the cluster's zone are ahead of UTC at an instant;
+	// nil = it keeps UTC.
+	East func(spec.Instant) spec.Span
 	// Events is what was emitted, in order, already folded into the state.
 	Events []event.Envelope
 }

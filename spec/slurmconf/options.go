@@ -92,6 +92,11 @@ func priorityFlags() []option {
 	}
 }
 
+// cronParams are the options of ScronParameters.
+func cronParams() []option {
+	return []option{{"enable", implemented, ""}, {"explicit_scancel", implemented, ""}}
+}
+
 func controllerParams() []option {
 	const (
 		rpc  = "gRPC has its own limits"

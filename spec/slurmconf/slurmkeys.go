@@ -253,7 +253,16 @@ func topKeys() []key[File] {
 				f.Config.Sched.Backfill = w == "sched/backfill"
 			}
 		}},
-		{"ScronParameters", unsupported, "none", "there is no scrontab", nil},
+		{"ScronParameters", implemented, "", "", func(f *File, v value) {
+			v.checkOptions(cronParams(), func(name string, _ value) {
+				switch name {
+				case "enable":
+					f.Config.Scrontab = true
+				case "explicit_scancel":
+					f.Config.CronExplicit = true
+				}
+			})
+		}},
 		{"SelectType", implemented, "", "", setSelectType},
 		{"SelectTypeParameters", implemented, "", "", setSelectParameters},
 		{"SlurmSchedLogFile", meaningless, "", whyLogs, nil},

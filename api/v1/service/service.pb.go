@@ -29,14 +29,18 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\xfe\x18\n" +
+	"step.proto\x1a\x10accounting.proto2\x93\x1a\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
 	"\bListJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply\"\x03\x90\x02\x01\x12I\n" +
 	"\n" +
 	"StreamJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply\"\x03\x90\x02\x010\x01\x12A\n" +
-	"\bWatchJob\x12\x1a.muster.v1.WatchJobRequest\x1a\x12.muster.v1.JobInfo\"\x03\x90\x02\x010\x01\x129\n" +
+	"\bWatchJob\x12\x1a.muster.v1.WatchJobRequest\x1a\x12.muster.v1.JobInfo\"\x03\x90\x02\x010\x01\x12F\n" +
+	"\n" +
+	"PutCrontab\x12\x1c.muster.v1.PutCrontabRequest\x1a\x1a.muster.v1.PutCrontabReply\x12K\n" +
+	"\n" +
+	"GetCrontab\x12\x1c.muster.v1.GetCrontabRequest\x1a\x1a.muster.v1.GetCrontabReply\"\x03\x90\x02\x01\x129\n" +
 	"\x06Cancel\x12\x18.muster.v1.CancelRequest\x1a\x15.muster.v1.JobResults\x12C\n" +
 	"\vControlJobs\x12\x1d.muster.v1.ControlJobsRequest\x1a\x15.muster.v1.JobResults\x126\n" +
 	"\x03Why\x12\x15.muster.v1.WhyRequest\x1a\x13.muster.v1.WhyReply\"\x03\x90\x02\x01\x12H\n" +
@@ -114,125 +118,129 @@ var file_service_proto_goTypes = []any{
 	(*v1.SubmitRequest)(nil),            // 0: muster.v1.SubmitRequest
 	(*v1.ListJobsRequest)(nil),          // 1: muster.v1.ListJobsRequest
 	(*v1.WatchJobRequest)(nil),          // 2: muster.v1.WatchJobRequest
-	(*v1.CancelRequest)(nil),            // 3: muster.v1.CancelRequest
-	(*v1.ControlJobsRequest)(nil),       // 4: muster.v1.ControlJobsRequest
-	(*v1.WhyRequest)(nil),               // 5: muster.v1.WhyRequest
-	(*v1.ListNodesRequest)(nil),         // 6: muster.v1.ListNodesRequest
-	(*v1.UpdateNodeRequest)(nil),        // 7: muster.v1.UpdateNodeRequest
-	(*v1.ListPartitionsRequest)(nil),    // 8: muster.v1.ListPartitionsRequest
-	(*v1.GetConfigRequest)(nil),         // 9: muster.v1.GetConfigRequest
-	(*v1.ReconfigureRequest)(nil),       // 10: muster.v1.ReconfigureRequest
-	(*v1.PolicyChangeRequest)(nil),      // 11: muster.v1.PolicyChangeRequest
-	(*v1.PolicyRequest)(nil),            // 12: muster.v1.PolicyRequest
-	(*v1.TransactionsRequest)(nil),      // 13: muster.v1.TransactionsRequest
-	(*v1.SharesRequest)(nil),            // 14: muster.v1.SharesRequest
-	(*v1.LimitUsageRequest)(nil),        // 15: muster.v1.LimitUsageRequest
-	(*v1.PrioritiesRequest)(nil),        // 16: muster.v1.PrioritiesRequest
-	(*v1.DiagRequest)(nil),              // 17: muster.v1.DiagRequest
-	(*v1.PingRequest)(nil),              // 18: muster.v1.PingRequest
-	(*v1.CreateTokenRequest)(nil),       // 19: muster.v1.CreateTokenRequest
-	(*v1.ListHostsRequest)(nil),         // 20: muster.v1.ListHostsRequest
-	(*v1.RevokeHostRequest)(nil),        // 21: muster.v1.RevokeHostRequest
-	(*v1.ListOrphansRequest)(nil),       // 22: muster.v1.ListOrphansRequest
-	(*v1.KillOrphansRequest)(nil),       // 23: muster.v1.KillOrphansRequest
-	(*v1.CreateUserTokenRequest)(nil),   // 24: muster.v1.CreateUserTokenRequest
-	(*v1.ShutdownRequest)(nil),          // 25: muster.v1.ShutdownRequest
-	(*v1.StepUsageRequest)(nil),         // 26: muster.v1.StepUsageRequest
-	(*v1.ReservationsRequest)(nil),      // 27: muster.v1.ReservationsRequest
-	(*v1.ReservationChange)(nil),        // 28: muster.v1.ReservationChange
-	(*v1.RunStepRequest)(nil),           // 29: muster.v1.RunStepRequest
-	(*v1.EndStepRequest)(nil),           // 30: muster.v1.EndStepRequest
-	(*v1.AttachStepRequest)(nil),        // 31: muster.v1.AttachStepRequest
-	(*v1.EndJobRequest)(nil),            // 32: muster.v1.EndJobRequest
-	(*v1.NodeChange)(nil),               // 33: muster.v1.NodeChange
-	(*v1.PartitionChange)(nil),          // 34: muster.v1.PartitionChange
-	(*v1.ControllersRequest)(nil),       // 35: muster.v1.ControllersRequest
-	(*v1.ChangeControllersRequest)(nil), // 36: muster.v1.ChangeControllersRequest
-	(*v1.HoldNodeRequest)(nil),          // 37: muster.v1.HoldNodeRequest
-	(*v1.ReleaseHoldRequest)(nil),       // 38: muster.v1.ReleaseHoldRequest
-	(*v1.ListHoldsRequest)(nil),         // 39: muster.v1.ListHoldsRequest
-	(*v1.WatchHoldsRequest)(nil),        // 40: muster.v1.WatchHoldsRequest
-	(*v1.EventsRequest)(nil),            // 41: muster.v1.EventsRequest
-	(*v1.TypedCommand)(nil),             // 42: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),             // 43: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),             // 44: muster.v1.RenewRequest
-	(*v1.ConfigurationRequest)(nil),     // 45: muster.v1.ConfigurationRequest
-	(*v1.AgentMessage)(nil),             // 46: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),         // 47: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),           // 48: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),           // 49: muster.v1.ConfirmRequest
-	(*v1.LedgerStateRequest)(nil),       // 50: muster.v1.LedgerStateRequest
-	(*v1.AcctQuery)(nil),                // 51: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),          // 52: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                 // 53: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),          // 54: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),              // 55: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),             // 56: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),           // 57: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),     // 58: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),          // 59: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),              // 60: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil),  // 61: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),              // 62: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),            // 63: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                  // 64: muster.v1.JobInfo
-	(*v1.JobResults)(nil),               // 65: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                 // 66: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),           // 67: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),          // 68: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),      // 69: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),           // 70: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),         // 71: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),        // 72: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),              // 73: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),        // 74: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),              // 75: muster.v1.SharesReply
-	(*v1.LimitUsageReply)(nil),          // 76: muster.v1.LimitUsageReply
-	(*v1.PrioritiesReply)(nil),          // 77: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),                // 78: muster.v1.DiagReply
-	(*v1.PingReply)(nil),                // 79: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),         // 80: muster.v1.CreateTokenReply
-	(*v1.ListHostsReply)(nil),           // 81: muster.v1.ListHostsReply
-	(*v1.RevokeHostReply)(nil),          // 82: muster.v1.RevokeHostReply
-	(*v1.ListOrphansReply)(nil),         // 83: muster.v1.ListOrphansReply
-	(*v1.KillOrphansReply)(nil),         // 84: muster.v1.KillOrphansReply
-	(*v1.CreateUserTokenReply)(nil),     // 85: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),            // 86: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),           // 87: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),        // 88: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),   // 89: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                 // 90: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),             // 91: muster.v1.EndStepReply
-	(*v1.StepCreated)(nil),              // 92: muster.v1.StepCreated
-	(*v1.EndJobReply)(nil),              // 93: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),          // 94: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),     // 95: muster.v1.PartitionChangeReply
-	(*v1.ControllersReply)(nil),         // 96: muster.v1.ControllersReply
-	(*v1.ChangeControllersReply)(nil),   // 97: muster.v1.ChangeControllersReply
-	(*v1.HoldNodeReply)(nil),            // 98: muster.v1.HoldNodeReply
-	(*v1.ReleaseHoldReply)(nil),         // 99: muster.v1.ReleaseHoldReply
-	(*v1.ListHoldsReply)(nil),           // 100: muster.v1.ListHoldsReply
-	(*v1.WatchHoldsReply)(nil),          // 101: muster.v1.WatchHoldsReply
-	(*v1.EventsReply)(nil),              // 102: muster.v1.EventsReply
-	(*v1.TypedAnswer)(nil),              // 103: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),               // 104: muster.v1.EnrolReply
-	(*v1.ConfigurationReply)(nil),       // 105: muster.v1.ConfigurationReply
-	(*v1.ControllerMessage)(nil),        // 106: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),              // 107: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),             // 108: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),             // 109: muster.v1.ConfirmReply
-	(*v1.LedgerStateReply)(nil),         // 110: muster.v1.LedgerStateReply
-	(*v1.AcctReply)(nil),                // 111: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),          // 112: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                 // 113: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),            // 114: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),              // 115: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),             // 116: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),           // 117: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),       // 118: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),          // 119: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),              // 120: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),    // 121: muster.v1.AccountingStatusReply
+	(*v1.PutCrontabRequest)(nil),        // 3: muster.v1.PutCrontabRequest
+	(*v1.GetCrontabRequest)(nil),        // 4: muster.v1.GetCrontabRequest
+	(*v1.CancelRequest)(nil),            // 5: muster.v1.CancelRequest
+	(*v1.ControlJobsRequest)(nil),       // 6: muster.v1.ControlJobsRequest
+	(*v1.WhyRequest)(nil),               // 7: muster.v1.WhyRequest
+	(*v1.ListNodesRequest)(nil),         // 8: muster.v1.ListNodesRequest
+	(*v1.UpdateNodeRequest)(nil),        // 9: muster.v1.UpdateNodeRequest
+	(*v1.ListPartitionsRequest)(nil),    // 10: muster.v1.ListPartitionsRequest
+	(*v1.GetConfigRequest)(nil),         // 11: muster.v1.GetConfigRequest
+	(*v1.ReconfigureRequest)(nil),       // 12: muster.v1.ReconfigureRequest
+	(*v1.PolicyChangeRequest)(nil),      // 13: muster.v1.PolicyChangeRequest
+	(*v1.PolicyRequest)(nil),            // 14: muster.v1.PolicyRequest
+	(*v1.TransactionsRequest)(nil),      // 15: muster.v1.TransactionsRequest
+	(*v1.SharesRequest)(nil),            // 16: muster.v1.SharesRequest
+	(*v1.LimitUsageRequest)(nil),        // 17: muster.v1.LimitUsageRequest
+	(*v1.PrioritiesRequest)(nil),        // 18: muster.v1.PrioritiesRequest
+	(*v1.DiagRequest)(nil),              // 19: muster.v1.DiagRequest
+	(*v1.PingRequest)(nil),              // 20: muster.v1.PingRequest
+	(*v1.CreateTokenRequest)(nil),       // 21: muster.v1.CreateTokenRequest
+	(*v1.ListHostsRequest)(nil),         // 22: muster.v1.ListHostsRequest
+	(*v1.RevokeHostRequest)(nil),        // 23: muster.v1.RevokeHostRequest
+	(*v1.ListOrphansRequest)(nil),       // 24: muster.v1.ListOrphansRequest
+	(*v1.KillOrphansRequest)(nil),       // 25: muster.v1.KillOrphansRequest
+	(*v1.CreateUserTokenRequest)(nil),   // 26: muster.v1.CreateUserTokenRequest
+	(*v1.ShutdownRequest)(nil),          // 27: muster.v1.ShutdownRequest
+	(*v1.StepUsageRequest)(nil),         // 28: muster.v1.StepUsageRequest
+	(*v1.ReservationsRequest)(nil),      // 29: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),        // 30: muster.v1.ReservationChange
+	(*v1.RunStepRequest)(nil),           // 31: muster.v1.RunStepRequest
+	(*v1.EndStepRequest)(nil),           // 32: muster.v1.EndStepRequest
+	(*v1.AttachStepRequest)(nil),        // 33: muster.v1.AttachStepRequest
+	(*v1.EndJobRequest)(nil),            // 34: muster.v1.EndJobRequest
+	(*v1.NodeChange)(nil),               // 35: muster.v1.NodeChange
+	(*v1.PartitionChange)(nil),          // 36: muster.v1.PartitionChange
+	(*v1.ControllersRequest)(nil),       // 37: muster.v1.ControllersRequest
+	(*v1.ChangeControllersRequest)(nil), // 38: muster.v1.ChangeControllersRequest
+	(*v1.HoldNodeRequest)(nil),          // 39: muster.v1.HoldNodeRequest
+	(*v1.ReleaseHoldRequest)(nil),       // 40: muster.v1.ReleaseHoldRequest
+	(*v1.ListHoldsRequest)(nil),         // 41: muster.v1.ListHoldsRequest
+	(*v1.WatchHoldsRequest)(nil),        // 42: muster.v1.WatchHoldsRequest
+	(*v1.EventsRequest)(nil),            // 43: muster.v1.EventsRequest
+	(*v1.TypedCommand)(nil),             // 44: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),             // 45: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),             // 46: muster.v1.RenewRequest
+	(*v1.ConfigurationRequest)(nil),     // 47: muster.v1.ConfigurationRequest
+	(*v1.AgentMessage)(nil),             // 48: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),         // 49: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),           // 50: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),           // 51: muster.v1.ConfirmRequest
+	(*v1.LedgerStateRequest)(nil),       // 52: muster.v1.LedgerStateRequest
+	(*v1.AcctQuery)(nil),                // 53: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),          // 54: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                 // 55: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),          // 56: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),              // 57: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),             // 58: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),           // 59: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),     // 60: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),          // 61: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),              // 62: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil),  // 63: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),              // 64: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),            // 65: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                  // 66: muster.v1.JobInfo
+	(*v1.PutCrontabReply)(nil),          // 67: muster.v1.PutCrontabReply
+	(*v1.GetCrontabReply)(nil),          // 68: muster.v1.GetCrontabReply
+	(*v1.JobResults)(nil),               // 69: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                 // 70: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),           // 71: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),          // 72: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),      // 73: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),           // 74: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),         // 75: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),        // 76: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),              // 77: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),        // 78: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),              // 79: muster.v1.SharesReply
+	(*v1.LimitUsageReply)(nil),          // 80: muster.v1.LimitUsageReply
+	(*v1.PrioritiesReply)(nil),          // 81: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),                // 82: muster.v1.DiagReply
+	(*v1.PingReply)(nil),                // 83: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),         // 84: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),           // 85: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),          // 86: muster.v1.RevokeHostReply
+	(*v1.ListOrphansReply)(nil),         // 87: muster.v1.ListOrphansReply
+	(*v1.KillOrphansReply)(nil),         // 88: muster.v1.KillOrphansReply
+	(*v1.CreateUserTokenReply)(nil),     // 89: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),            // 90: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),           // 91: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),        // 92: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),   // 93: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                 // 94: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),             // 95: muster.v1.EndStepReply
+	(*v1.StepCreated)(nil),              // 96: muster.v1.StepCreated
+	(*v1.EndJobReply)(nil),              // 97: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),          // 98: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),     // 99: muster.v1.PartitionChangeReply
+	(*v1.ControllersReply)(nil),         // 100: muster.v1.ControllersReply
+	(*v1.ChangeControllersReply)(nil),   // 101: muster.v1.ChangeControllersReply
+	(*v1.HoldNodeReply)(nil),            // 102: muster.v1.HoldNodeReply
+	(*v1.ReleaseHoldReply)(nil),         // 103: muster.v1.ReleaseHoldReply
+	(*v1.ListHoldsReply)(nil),           // 104: muster.v1.ListHoldsReply
+	(*v1.WatchHoldsReply)(nil),          // 105: muster.v1.WatchHoldsReply
+	(*v1.EventsReply)(nil),              // 106: muster.v1.EventsReply
+	(*v1.TypedAnswer)(nil),              // 107: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),               // 108: muster.v1.EnrolReply
+	(*v1.ConfigurationReply)(nil),       // 109: muster.v1.ConfigurationReply
+	(*v1.ControllerMessage)(nil),        // 110: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),              // 111: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),             // 112: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),             // 113: muster.v1.ConfirmReply
+	(*v1.LedgerStateReply)(nil),         // 114: muster.v1.LedgerStateReply
+	(*v1.AcctReply)(nil),                // 115: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),          // 116: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                 // 117: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),            // 118: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),              // 119: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),             // 120: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),           // 121: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),       // 122: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),          // 123: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),              // 124: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),    // 125: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,   // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -240,133 +248,137 @@ var file_service_proto_depIdxs = []int32{
 	1,   // 2: muster.v1.Cluster.ListJobs:input_type -> muster.v1.ListJobsRequest
 	1,   // 3: muster.v1.Cluster.StreamJobs:input_type -> muster.v1.ListJobsRequest
 	2,   // 4: muster.v1.Cluster.WatchJob:input_type -> muster.v1.WatchJobRequest
-	3,   // 5: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
-	4,   // 6: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
-	5,   // 7: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
-	6,   // 8: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
-	7,   // 9: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
-	8,   // 10: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
-	9,   // 11: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
-	10,  // 12: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
-	11,  // 13: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
-	12,  // 14: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
-	13,  // 15: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
-	14,  // 16: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
-	15,  // 17: muster.v1.Cluster.LimitUsage:input_type -> muster.v1.LimitUsageRequest
-	16,  // 18: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
-	17,  // 19: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
-	18,  // 20: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
-	19,  // 21: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
-	20,  // 22: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
-	21,  // 23: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
-	22,  // 24: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
-	23,  // 25: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
-	24,  // 26: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
-	25,  // 27: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	26,  // 28: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
-	27,  // 29: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	28,  // 30: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	29,  // 31: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
-	30,  // 32: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
-	31,  // 33: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
-	32,  // 34: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
-	33,  // 35: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
-	34,  // 36: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
-	35,  // 37: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
-	36,  // 38: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
-	37,  // 39: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
-	38,  // 40: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
-	39,  // 41: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
-	40,  // 42: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
-	41,  // 43: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
-	42,  // 44: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	43,  // 45: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	44,  // 46: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	45,  // 47: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
-	46,  // 48: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	47,  // 49: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	48,  // 50: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	49,  // 51: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	50,  // 52: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
-	51,  // 53: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	51,  // 54: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	52,  // 55: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	53,  // 56: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	54,  // 57: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	55,  // 58: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	56,  // 59: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	57,  // 60: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	58,  // 61: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	59,  // 62: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	60,  // 63: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	61,  // 64: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	62,  // 65: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	62,  // 66: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	63,  // 67: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	63,  // 68: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	64,  // 69: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	65,  // 70: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	65,  // 71: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	66,  // 72: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	67,  // 73: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	68,  // 74: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	69,  // 75: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	70,  // 76: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	71,  // 77: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	72,  // 78: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	73,  // 79: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	74,  // 80: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	75,  // 81: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	76,  // 82: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
-	77,  // 83: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	78,  // 84: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	79,  // 85: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	80,  // 86: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	81,  // 87: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
-	82,  // 88: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
-	83,  // 89: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
-	84,  // 90: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
-	85,  // 91: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	86,  // 92: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	87,  // 93: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	88,  // 94: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	89,  // 95: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	90,  // 96: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	91,  // 97: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	92,  // 98: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
-	93,  // 99: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	94,  // 100: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	95,  // 101: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	96,  // 102: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
-	97,  // 103: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
-	98,  // 104: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
-	99,  // 105: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
-	100, // 106: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
-	101, // 107: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
-	102, // 108: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
-	103, // 109: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	104, // 110: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	104, // 111: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	105, // 112: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
-	106, // 113: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	107, // 114: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	108, // 115: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	109, // 116: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	110, // 117: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
-	111, // 118: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	111, // 119: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	112, // 120: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	113, // 121: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	114, // 122: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	115, // 123: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	116, // 124: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	117, // 125: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	118, // 126: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	119, // 127: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	120, // 128: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	121, // 129: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	65,  // [65:130] is the sub-list for method output_type
-	0,   // [0:65] is the sub-list for method input_type
+	3,   // 5: muster.v1.Cluster.PutCrontab:input_type -> muster.v1.PutCrontabRequest
+	4,   // 6: muster.v1.Cluster.GetCrontab:input_type -> muster.v1.GetCrontabRequest
+	5,   // 7: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
+	6,   // 8: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
+	7,   // 9: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
+	8,   // 10: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
+	9,   // 11: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
+	10,  // 12: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
+	11,  // 13: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
+	12,  // 14: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
+	13,  // 15: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
+	14,  // 16: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
+	15,  // 17: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
+	16,  // 18: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
+	17,  // 19: muster.v1.Cluster.LimitUsage:input_type -> muster.v1.LimitUsageRequest
+	18,  // 20: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
+	19,  // 21: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
+	20,  // 22: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
+	21,  // 23: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
+	22,  // 24: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
+	23,  // 25: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
+	24,  // 26: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
+	25,  // 27: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
+	26,  // 28: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
+	27,  // 29: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	28,  // 30: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
+	29,  // 31: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	30,  // 32: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	31,  // 33: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
+	32,  // 34: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
+	33,  // 35: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
+	34,  // 36: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
+	35,  // 37: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
+	36,  // 38: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
+	37,  // 39: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
+	38,  // 40: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
+	39,  // 41: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
+	40,  // 42: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
+	41,  // 43: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
+	42,  // 44: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
+	43,  // 45: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
+	44,  // 46: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	45,  // 47: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	46,  // 48: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	47,  // 49: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
+	48,  // 50: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	49,  // 51: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	50,  // 52: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	51,  // 53: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	52,  // 54: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
+	53,  // 55: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	53,  // 56: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	54,  // 57: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	55,  // 58: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	56,  // 59: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	57,  // 60: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	58,  // 61: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	59,  // 62: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	60,  // 63: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	61,  // 64: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	62,  // 65: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	63,  // 66: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	64,  // 67: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	64,  // 68: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	65,  // 69: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	65,  // 70: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	66,  // 71: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	67,  // 72: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
+	68,  // 73: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
+	69,  // 74: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	69,  // 75: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	70,  // 76: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	71,  // 77: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	72,  // 78: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	73,  // 79: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	74,  // 80: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	75,  // 81: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	76,  // 82: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	77,  // 83: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	78,  // 84: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	79,  // 85: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	80,  // 86: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
+	81,  // 87: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	82,  // 88: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	83,  // 89: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	84,  // 90: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	85,  // 91: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	86,  // 92: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	87,  // 93: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
+	88,  // 94: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
+	89,  // 95: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	90,  // 96: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	91,  // 97: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	92,  // 98: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	93,  // 99: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	94,  // 100: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	95,  // 101: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	96,  // 102: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
+	97,  // 103: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	98,  // 104: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	99,  // 105: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	100, // 106: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
+	101, // 107: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
+	102, // 108: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
+	103, // 109: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
+	104, // 110: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
+	105, // 111: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
+	106, // 112: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
+	107, // 113: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	108, // 114: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	108, // 115: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	109, // 116: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
+	110, // 117: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	111, // 118: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	112, // 119: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	113, // 120: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	114, // 121: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
+	115, // 122: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	115, // 123: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	116, // 124: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	117, // 125: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	118, // 126: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	119, // 127: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	120, // 128: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	121, // 129: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	122, // 130: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	123, // 131: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	124, // 132: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	125, // 133: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	67,  // [67:134] is the sub-list for method output_type
+	0,   // [0:67] is the sub-list for method input_type
 	0,   // [0:0] is the sub-list for extension type_name
 	0,   // [0:0] is the sub-list for extension extendee
 	0,   // [0:0] is the sub-list for field type_name

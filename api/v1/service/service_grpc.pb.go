@@ -28,6 +28,8 @@ const (
 	Cluster_ListJobs_FullMethodName          = "/muster.v1.Cluster/ListJobs"
 	Cluster_StreamJobs_FullMethodName        = "/muster.v1.Cluster/StreamJobs"
 	Cluster_WatchJob_FullMethodName          = "/muster.v1.Cluster/WatchJob"
+	Cluster_PutCrontab_FullMethodName        = "/muster.v1.Cluster/PutCrontab"
+	Cluster_GetCrontab_FullMethodName        = "/muster.v1.Cluster/GetCrontab"
 	Cluster_Cancel_FullMethodName            = "/muster.v1.Cluster/Cancel"
 	Cluster_ControlJobs_FullMethodName       = "/muster.v1.Cluster/ControlJobs"
 	Cluster_Why_FullMethodName               = "/muster.v1.Cluster/Why"
@@ -83,6 +85,9 @@ type ClusterClient interface {
 	// message.
 	StreamJobs(ctx context.Context, in *v1.ListJobsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.ListJobsReply], error)
 	WatchJob(ctx context.Context, in *v1.WatchJobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.JobInfo], error)
+	// PutCrontab replaces a user's crontab and submits the jobs of its lines.
+	PutCrontab(ctx context.Context, in *v1.PutCrontabRequest, opts ...grpc.CallOption) (*v1.PutCrontabReply, error)
+	GetCrontab(ctx context.Context, in *v1.GetCrontabRequest, opts ...grpc.CallOption) (*v1.GetCrontabReply, error)
 	Cancel(ctx context.Context, in *v1.CancelRequest, opts ...grpc.CallOption) (*v1.JobResults, error)
 	ControlJobs(ctx context.Context, in *v1.ControlJobsRequest, opts ...grpc.CallOption) (*v1.JobResults, error)
 	Why(ctx context.Context, in *v1.WhyRequest, opts ...grpc.CallOption) (*v1.WhyReply, error)
@@ -220,6 +225,26 @@ func (c *clusterClient) WatchJob(ctx context.Context, in *v1.WatchJobRequest, op
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_WatchJobClient = grpc.ServerStreamingClient[v1.JobInfo]
+
+func (c *clusterClient) PutCrontab(ctx context.Context, in *v1.PutCrontabRequest, opts ...grpc.CallOption) (*v1.PutCrontabReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.PutCrontabReply)
+	err := c.cc.Invoke(ctx, Cluster_PutCrontab_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) GetCrontab(ctx context.Context, in *v1.GetCrontabRequest, opts ...grpc.CallOption) (*v1.GetCrontabReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.GetCrontabReply)
+	err := c.cc.Invoke(ctx, Cluster_GetCrontab_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
 
 func (c *clusterClient) Cancel(ctx context.Context, in *v1.CancelRequest, opts ...grpc.CallOption) (*v1.JobResults, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
@@ -652,6 +677,9 @@ type ClusterServer interface {
 	// message.
 	StreamJobs(*v1.ListJobsRequest, grpc.ServerStreamingServer[v1.ListJobsReply]) error
 	WatchJob(*v1.WatchJobRequest, grpc.ServerStreamingServer[v1.JobInfo]) error
+	// PutCrontab replaces a user's crontab and submits the jobs of its lines.
+	PutCrontab(context.Context, *v1.PutCrontabRequest) (*v1.PutCrontabReply, error)
+	GetCrontab(context.Context, *v1.GetCrontabRequest) (*v1.GetCrontabReply, error)
 	Cancel(context.Context, *v1.CancelRequest) (*v1.JobResults, error)
 	ControlJobs(context.Context, *v1.ControlJobsRequest) (*v1.JobResults, error)
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyReply, error)
@@ -733,6 +761,12 @@ func (UnimplementedClusterServer) StreamJobs(*v1.ListJobsRequest, grpc.ServerStr
 }
 func (UnimplementedClusterServer) WatchJob(*v1.WatchJobRequest, grpc.ServerStreamingServer[v1.JobInfo]) error {
 	return status.Error(codes.Unimplemented, "method WatchJob not implemented")
+}
+func (UnimplementedClusterServer) PutCrontab(context.Context, *v1.PutCrontabRequest) (*v1.PutCrontabReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method PutCrontab not implemented")
+}
+func (UnimplementedClusterServer) GetCrontab(context.Context, *v1.GetCrontabRequest) (*v1.GetCrontabReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCrontab not implemented")
 }
 func (UnimplementedClusterServer) Cancel(context.Context, *v1.CancelRequest) (*v1.JobResults, error) {
 	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
@@ -936,6 +970,42 @@ func _Cluster_WatchJob_Handler(srv interface{}, stream grpc.ServerStream) error 
 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_WatchJobServer = grpc.ServerStreamingServer[v1.JobInfo]
+
+func _Cluster_PutCrontab_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.PutCrontabRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).PutCrontab(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_PutCrontab_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).PutCrontab(ctx, req.(*v1.PutCrontabRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_GetCrontab_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.GetCrontabRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).GetCrontab(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_GetCrontab_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).GetCrontab(ctx, req.(*v1.GetCrontabRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
 
 func _Cluster_Cancel_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.CancelRequest)
@@ -1632,6 +1702,14 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListJobs",
 			Handler:    _Cluster_ListJobs_Handler,
+		},
+		{
+			MethodName: "PutCrontab",
+			Handler:    _Cluster_PutCrontab_Handler,
+		},
+		{
+			MethodName: "GetCrontab",
+			Handler:    _Cluster_GetCrontab_Handler,
 		},
 		{
 			MethodName: "Cancel",

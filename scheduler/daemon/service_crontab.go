@@ -1,0 +1,131 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Bounds of a crontab: what a person writes, and no way to fill the ledger.
+const (
+	maxCrontabBytes = 256 << 10
+	maxCrontabLines = 1000
+)
+
+// cronOwner is the user whose crontab a request is about; only some may name another.
+func (s *ClusterService) cronOwner(
+	ctx context.Context,
+	who Caller,
+	name string,
+	others bool,
+) (Caller, error) {
+	if name == "" || name == who.User {
+		if who.NoUID {
+			return who, spec.Refuse(
+				spec.CodeInvalidUser,
+				"an administrator's certificate names no user: say whose crontab it is (-u)",
+			)
+		}
+		return who, nil
+	}
+	if !others {
+		return who, spec.Refuse(
+			spec.CodeAccessDenied,
+			"the crontab of another user is for administrators",
+		)
+	}
+	uid, gid, ok := s.C.deps.Directory.User(ctx, name)
+	if !ok {
+		return who, spec.Refuse(
+			spec.CodeInvalidUser,
+			fmt.Sprintf("there is no user %q on the controller's host", name),
+		)
+	}
+	if uid == 0 && !who.Admin {
+		return who, spec.Refuse(spec.CodeAccessDenied, "the crontab of root is for root")
+	}
+	return Caller{UID: uid, GID: gid, User: name, Host: who.Host}, nil
+}
+
+// GetCrontab shows the crontab of the caller, or of another user.
+func (s *ClusterService) GetCrontab(
+	ctx context.Context,
+	req *apiv1.GetCrontabRequest,
+) (*apiv1.GetCrontabReply, error) {
+	who, _, err := s.knownCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := s.cronOwner(ctx, who, req.GetUser(), s.isOperator(who))
+	if err != nil {
+		return nil, err
+	}
+	st := s.C.View().State
+	if !st.Config.Scrontab {
+		return nil, spec.Refuse(
+			spec.CodeDisabled,
+			"crontabs are off here; ScronParameters=enable in slurm.conf turns them on",
+		)
+	}
+	out := &apiv1.GetCrontabReply{User: owner.User}
+	if table := st.Crontab(owner.UID); table != nil {
+		out.Text = table.Text
+	}
+	return out, nil
+}
+
+// PutCrontab replaces a crontab, with the jobs of its lines; the answer means that it is
+// durable.
+func (s *ClusterService) PutCrontab(
+	ctx context.Context,
+	req *apiv1.PutCrontabRequest,
+) (*apiv1.PutCrontabReply, error) {
+	who, actor, err := s.knownCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := s.cronOwner(ctx, who, req.GetUser(), s.isAdministrator(who))
+	if err != nil {
+		return nil, err
+	}
+	if len(req.GetText()) > maxCrontabBytes || len(req.GetLines()) > maxCrontabLines {
+		return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf(
+			"the crontab has %d bytes and %d jobs; at most %d bytes and %d jobs are possible",
+			len(req.GetText()), len(req.GetLines()), maxCrontabBytes, maxCrontabLines))
+	}
+	cmd := scheduler.PutCrontab{UID: owner.UID, User: owner.User, Text: req.GetText()}
+	var blobs []content
+	for _, line := range req.GetLines() {
+		jobSpec, more, err := s.makeSubmission(ctx, owner, &apiv1.SubmitRequest{
+			Spec:        line.GetSpec(),
+			Script:      &apiv1.Blob{Data: line.GetScript()},
+			Environment: &apiv1.Blob{Data: line.GetEnvironment()},
+		})
+		if err != nil {
+			return nil, err
+		}
+		jobSpec.Cron = line.GetWhen()
+		blobs = append(blobs, more...)
+		cmd.Jobs = append(
+			cmd.Jobs,
+			scheduler.CronJob{Spec: jobSpec, First: line.GetFirst(), Last: line.GetLast()},
+		)
+	}
+	rep := s.C.writer.commitCommand(
+		ctx,
+		&request{cmd: cmd, actor: actor, blobs: blobs, size: proto.Size(req)},
+	)
+	if rep.err != nil {
+		return nil, rep.err
+	}
+	out := &apiv1.PutCrontabReply{}
+	for _, id := range rep.res.Jobs {
+		out.JobIds = append(out.JobIds, uint32(id))
+	}
+	return out, nil
+}
