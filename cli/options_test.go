@@ -36,7 +36,7 @@ func usual() map[string]string {
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "events": "muster events", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "hosts": "muster hosts revoke l1", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
-		"accounting": "muster accounting doctor", "sgather": "sgather /tmp/a /tmp/b", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
+		"accounting": "muster accounting doctor", "sgather": "sgather /tmp/a /tmp/b", "scrontab": "scrontab", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
 		"simulate": "muster simulate --swf DIR/log --procs 8",
 	}
 }
@@ -72,8 +72,9 @@ func samples() map[string]map[string]sample {
 			"all": s(""), "clusters": s("peer"), "dead": s(""), "exact": with("", "-o %c"), "format": s("%n"), "Format": s("NodeList"), "hide": with("", "--all"), "iterate": s("1"), "json": s(""), "list-reasons": s(""),
 			"long": s(""), "Node": s(""), "nodes": s("node1"), "noheader": s(""), "partition": s("debug"), "reservation": s(""), "responding": s(""), "sort": s("-P"), "states": s("idle"), "summarize": s(""), "yaml": s(""), "future": s(""),
 		},
+		"scrontab": {"list": s(""), "remove": s(""), "user": on("scrontab -l", "bob")},
 		"scancel": {
-			"account": s("ml"), "batch": s(""), "clusters": s("other"), "full": s(""), "interactive": s(""), "jobname": s("x"), "name": s("x"), "me": on("scancel 4", ""), "nodelist": s("node1"), "partition": s("gpu"),
+			"admin-comment": on("scancel 4", "why"), "cron": on("scancel 4", ""), "account": s("ml"), "batch": s(""), "clusters": s("other"), "full": s(""), "interactive": s(""), "jobname": s("x"), "name": s("x"), "me": on("scancel 4", ""), "nodelist": s("node1"), "partition": s("gpu"),
 			"qos": s("q"), "reservation": s("r"), "quiet": on("scancel 87", ""), "signal": s("USR1"), "state": s("PENDING"), "user": on("scancel 4", "bob"), "verbose": on("scancel 4", ""), "wckey": s("w"),
 		},
 		"scontrol": {
@@ -149,7 +150,7 @@ func samples() map[string]map[string]sample {
 // elsewhere are options whose effect begins when a step or an allocation is
 // there, or that have no end: TestStepOutput, TestInterrupts, TestEventsFollowContinues
 // and the end-to-end tests try them.
-var elsewhere = map[string][]string{"events": {"follow"}, "srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet", "usage"}, "sgather": {"force", "keep", "preserve"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}, "slurmd": {"print-config", "print-gres"}}
+var elsewhere = map[string][]string{"scrontab": {"edit"}, "events": {"follow"}, "srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet", "usage"}, "sgather": {"force", "keep", "preserve"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}, "slurmd": {"print-config", "print-gres"}}
 
 // everything is a world in which each option has something to act on.
 func everything(t *testing.T) *world {

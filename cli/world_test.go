@@ -70,7 +70,7 @@ type fake struct {
 func requests() map[string]proto.Message {
 	return map[string]proto.Message{
 		tool.MethodSubmit: &apiv1.SubmitRequest{}, tool.MethodListJobs: &apiv1.ListJobsRequest{}, tool.MethodStreamJobs: &apiv1.ListJobsRequest{}, tool.MethodWatchJob: &apiv1.WatchJobRequest{},
-		tool.MethodCancel: &apiv1.CancelRequest{}, tool.MethodControlJobs: &apiv1.ControlJobsRequest{}, tool.MethodWhy: &apiv1.WhyRequest{},
+		tool.MethodGetCrontab: &apiv1.GetCrontabRequest{}, tool.MethodPutCrontab: &apiv1.PutCrontabRequest{}, tool.MethodCancel: &apiv1.CancelRequest{}, tool.MethodControlJobs: &apiv1.ControlJobsRequest{}, tool.MethodWhy: &apiv1.WhyRequest{},
 		tool.MethodListNodes: &apiv1.ListNodesRequest{}, tool.MethodUpdateNode: &apiv1.UpdateNodeRequest{}, tool.MethodChangeNodes: &apiv1.NodeChange{}, tool.MethodChangePartition: &apiv1.PartitionChange{}, tool.MethodListPartitions: &apiv1.ListPartitionsRequest{},
 		tool.MethodGetConfig: &apiv1.GetConfigRequest{}, tool.MethodReconfigure: &apiv1.ReconfigureRequest{}, tool.MethodChangePolicy: &apiv1.PolicyChangeRequest{},
 		tool.MethodGetPolicy: &apiv1.PolicyRequest{}, tool.MethodTransactions: &apiv1.TransactionsRequest{}, tool.MethodShares: &apiv1.SharesRequest{}, tool.MethodLimitUsage: &apiv1.LimitUsageRequest{}, tool.MethodPriorities: &apiv1.PrioritiesRequest{}, tool.MethodDiag: &apiv1.DiagRequest{}, tool.MethodPing: &apiv1.PingRequest{}, tool.MethodListControllers: &apiv1.ControllersRequest{}, tool.MethodChangeControllers: &apiv1.ChangeControllersRequest{},

@@ -21,6 +21,7 @@ var notAsked = map[string]string{
 	"Spec.Extra":               "shown only",
 	"Spec.AdminComment":        "shown only",
 	"Spec.SystemComment":       "shown only",
+	"Spec.Cron":                "it brings the job back when it has ended",
 	"Spec.IO":                  "for the job's processes",
 	"Spec.Script":              "for the job's processes",
 	"Spec.Env":                 "for the job's processes",

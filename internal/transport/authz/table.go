@@ -95,7 +95,7 @@ var table = []row{
 	{"Cluster/StreamJobs", forReaders(), "PrivateData=jobs"},
 	{"Cluster/WatchJob", forReaders(), "PrivateData=jobs"},
 	{"Cluster/PutCrontab", forOwners(), "one's own; that of another user for administrators"},
-	{"Cluster/GetCrontab", forUsers(), "one's own; that of another user for operators"},
+	{"Cluster/GetCrontab", forOwners(), "one's own; that of another user for operators"},
 	{"Cluster/Cancel", forUsers(), "own jobs, and those of accounts that the caller coordinates"},
 	{"Cluster/ControlJobs", forUsers(), "as Cancel; suspend and resume are for operators"},
 	{"Cluster/Why", forReaders(), "PrivateData=jobs and nodes"},
