@@ -550,3 +550,51 @@ func TestReachable(t *testing.T) {
 		}
 	}
 }
+
+// TestPromisesShow: a job that waits past its promise shows as time goes by, though
+// nothing is written, and its start counts as a broken promise of its partition
+// and its QOS.
+func TestPromisesShow(t *testing.T) {
+	st := lab(t).State
+	tr := trial.On(st.Fork(), st.At, event.Actor{}, "")
+	var waiting spec.JobUID
+	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
+		if j.State == spec.Pending {
+			waiting = j.UID
+		}
+		return true
+	})
+	do := func(cmd scheduler.Command) {
+		if _, err := scheduler.Decide(tr, cmd); err != nil {
+			t.Fatalf("%T: %v", cmd, err)
+		}
+	}
+	do(scheduler.Policy{Events: []event.Event{&event.ReasonsChanged{Jobs: []event.JobReason{
+		{UID: waiting, Reason: spec.Reason{Code: spec.ReasonResources}, Promise: tr.Now.Add(spec.Hour)},
+	}}}})
+	src := source(&view.View{State: tr.State.Freeze()})
+	now := tr.Now
+	src.Now = func() spec.Instant { return now }
+	h := handler(src)
+	serves := func(want string) {
+		t.Helper()
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+		if !strings.Contains(rec.Body.String(), "\n"+want+"\n") {
+			t.Errorf("not served: %s", want)
+		}
+	}
+	now = tr.Now.Add(spec.Hour + spec.PromiseGrace)
+	serves(`muster_jobs_overdue{cluster="lab",partition="gpu"} 0`)
+	now++
+	serves(`muster_jobs_overdue{cluster="lab",partition="gpu"} 1`)
+	serves(`muster_promises_total{cluster="lab",partition="gpu",outcome="broken"} 0`)
+
+	tr.Now = now
+	do(scheduler.Policy{Events: []event.Event{&event.JobEnded{UID: waiting, State: spec.Cancelled}}})
+	src.View = func() *view.View { return &view.View{State: tr.State.Freeze()} }
+	h = handler(src)
+	serves(`muster_jobs_overdue{cluster="lab",partition="gpu"} 0`)
+	serves(`muster_promises_total{cluster="lab",partition="gpu",outcome="broken"} 1`)
+	serves(`muster_qos_promises_total{cluster="lab",qos="normal",outcome="broken"} 1`)
+}

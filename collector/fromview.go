@@ -27,6 +27,7 @@ func fromView(
 	builder := &viewBuilder{
 		p:     p,
 		st:    st,
+		now:   max(now, st.At),
 		index: map[spec.NodeID]int32{},
 		memo:  map[*spec.JobSpec]string{},
 	}
@@ -38,7 +39,7 @@ func fromView(
 	builder.nodes(v.Plan, beats)
 	builder.parts()
 	builder.licences()
-	builder.reservations(max(now, st.At))
+	builder.reservations(builder.now)
 	p.sched = schedOf(v)
 	p.sched.Agents = int64(len(beats))
 	p.shares = sharesOf(st)
@@ -54,12 +55,20 @@ func fromView(
 type viewBuilder struct {
 	p     *picture
 	st    *state.State
+	now   spec.Instant
 	index map[spec.NodeID]int32
 	memo  map[*spec.JobSpec]string // GPU type asked for
 	row   jobRow
 	eff   jobEff
 	named []string // by node index: partitions
 	held  licenceUse
+}
+
+// redrawAt notes an instant from which the picture is no longer true.
+func (b *viewBuilder) redrawAt(edge spec.Instant) {
+	if edge > b.now && (b.p.until == 0 || edge < b.p.until) {
+		b.p.until = edge
+	}
 }
 
 func (b *viewBuilder) licences() {
@@ -98,6 +107,11 @@ func (b *viewBuilder) fill(job *state.Job) {
 		Reason:    string(job.Reason.Code),
 		Count:     job.Count(),
 		Eligible:  job.Eligible,
+	}
+	if job.State == spec.Pending && job.Promised != 0 {
+		missed := spec.PromiseDue(job.Promised) + 1
+		row.Overdue = b.now >= missed
+		b.redrawAt(missed)
 	}
 	holds := job.HoldsNodes()
 	row.Completing = holds && (job.State.Terminal() || job.Ending != nil)
@@ -572,9 +586,7 @@ func (b *viewBuilder) reservations(now spec.Instant) {
 		}
 		active := reservation.Start <= now && now < reservation.End
 		for _, edge := range [...]spec.Instant{reservation.Start, reservation.End} {
-			if edge > now && (b.p.until == 0 || edge < b.p.until) {
-				b.p.until = edge
-			}
+			b.redrawAt(edge)
 		}
 		if active {
 			row.State = "ACTIVE"

@@ -122,6 +122,11 @@ func jobFamilies() []family {
 	}
 }
 
+// promiseGrace is spec.PromiseGrace in words.
+func promiseGrace() string {
+	return strconv.FormatInt(int64(spec.PromiseGrace/spec.Second), 10) + " s"
+}
+
 // ledgerJobFamilies are counted by the ledger's fold and survive restarts.
 //
 //muster:table one entry for each metric
@@ -140,6 +145,26 @@ func ledgerJobFamilies() []family {
 					}
 				})
 			}},
+		{counter("muster_promises_total", "First promises of a start since the cluster was created that were kept and broken: broken by a start, or an end without one, more than "+promiseGrace()+" after the promised start.", catalogue.None, totals, "partitions x 2 outcomes", "partition", "outcome"),
+			func(s *scrape) {
+				eachPart(s, func(p *state.PartTotals) {
+					s.send(float64(p.Promises.Kept), p.Name, "kept")
+					s.send(float64(p.Promises.Broken), p.Name, "broken")
+				})
+			}},
+		{counter("muster_promise_late_seconds_total", "How much later than first promised jobs started, added up; an early start counts as 0.", catalogue.Seconds, totals, "partitions", "partition"),
+			func(s *scrape) {
+				eachPart(s, func(p *state.PartTotals) { s.send(toSeconds(p.Promises.Late), p.Name) })
+			}},
+		{counter("muster_qos_promises_total", "As muster_promises_total, by the QOS of the job; a QOS appears with its first start.", catalogue.None, totals, "QOS that occur x 2 outcomes", "qos", "outcome"),
+			func(s *scrape) {
+				for _, qos := range s.v.State.Totals.Waits {
+					s.send(float64(qos.Promises.Kept), qos.Name, "kept")
+					s.send(float64(qos.Promises.Broken), qos.Name, "broken")
+				}
+			}},
+		{gauge("muster_jobs_overdue", "Pending job records whose first promised start is more than "+promiseGrace()+" ago.", catalogue.None, "live job records", "partitions", "partition"),
+			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.overdue) }) }},
 		{counter("muster_jobs_backfilled_total", "Attempts started out of order without delaying any job of higher priority.", catalogue.None, totals, "1"),
 			func(s *scrape) { s.send(float64(s.v.State.Totals.Backfilled)) }},
 		{counter("muster_jobs_requeued_total", "Attempts that ended with the job back in the queue.", catalogue.None, totals, "1"),

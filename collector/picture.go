@@ -15,7 +15,7 @@ import (
 type picture struct {
 	cluster  string
 	at       spec.Instant // of the state it shows
-	until    spec.Instant // when a reservation begins or ends next; 0: never
+	until    spec.Instant // when a reservation begins or ends next, or a promise is missed; 0: never
 	jobs     tally
 	parts    []partRow // in configuration order
 	nodes    []nodeRow // by id or name
@@ -74,6 +74,7 @@ type jobRow struct {
 	Nodes      int64
 	GPUType    string       // asked for or held, if it is one type
 	Eligible   spec.Instant // 0: not yet
+	Overdue    bool         // pending, and its promised start is more than the grace ago
 	Eff        *jobEff      // of a job that ended and ran
 }
 
@@ -124,6 +125,7 @@ type tally struct {
 	minNodes, maxNodes              int64 // of one pending job
 	minNodesFree, maxNodesFree      int64 // the same without those that are held
 	oldest                          spec.Instant
+	overdue                         int64 // pending records that miss their promise
 }
 
 func (t *tally) add(row *jobRow) {
@@ -170,6 +172,9 @@ func (t *tally) addPending(row *jobRow) {
 		t.maxNodesFree,
 		row.Nodes,
 	)
+	if row.Overdue {
+		t.overdue++ // one promise for a record, to the task that starts first
+	}
 	if row.Eligible != 0 && (t.oldest == 0 || row.Eligible < t.oldest) {
 		t.oldest = row.Eligible
 	}

@@ -35,8 +35,9 @@ func queueBoard() Board {
 					Query{Expr: `muster_partition_largest_idle_gpus{` + queueFilter + `}`, Legend: "{{partition}} on one node"}),
 				lines("Oldest pending job", "How long the job that has waited longest in each partition could have started. Far above the P95: one job starves.", Seconds,
 					Query{Expr: `muster_partition_oldest_pending_seconds{` + queueFilter + `}`, Legend: "{{partition}}"}),
-				lines("Jobs held", "Pending jobs that somebody holds; they start when they are released, and not before.", Count,
-					Query{Expr: `muster_jobs_held{` + queueFilter + `}`, Legend: "{{partition}}"}),
+				lines("Jobs held, jobs past their promise", "Pending jobs that somebody holds, which start when they are released and not before; and those that still wait although the start that they were first promised is over.", Count,
+					Query{Expr: `muster_jobs_held{` + queueFilter + `}`, Legend: "{{partition}} held"},
+					Query{Expr: `muster_jobs_overdue{` + queueFilter + `}`, Legend: "{{partition}} overdue"}),
 				lines("Nodes of the largest job that could start", "By GPUs that it asks for on each node; 0 GPUs is whole idle nodes. Falls before the queue shows it.", Count,
 					Query{Expr: `muster_partition_startable_nodes{` + queueFilter + `}`, Legend: "{{partition}} {{gpus_per_node}} GPUs a node"}),
 				lines("Jobs submitted, started, ended", "Rates of the queue's ways in and out. Submitted above started for long makes waits grow.", PerSec,
@@ -65,12 +66,15 @@ func queueBoard() Board {
 				lines("Share of starts by backfill", "Jobs started out of order because they delayed nobody, by all starts. Near zero with a long queue: time limits are too long for backfill to find gaps.", Ratio,
 					Query{Expr: `sum(increase(muster_jobs_backfilled_total{cluster="$cluster"}[1h])) / (sum(increase(muster_jobs_started_total{cluster="$cluster"}[1h])) > 0)`, Legend: "backfilled"}).top(1).
 					empty("no job started in the last hour"),
+				lines("Promises kept, last day", "Part of the first promises of a start that were kept, to within the grace, by partition: exact, from the accounting store. Only jobs with a firm reservation are promised a start (bf_firm, bf_promise=prediction).", Ratio,
+					Query{Expr: `muster_kpi_promise_kept_ratio{cluster="$cluster",by="partition",key=~"$partition",window="1d"}`, Legend: "{{key}}"}).top(1).
+					empty("no promise was due in the last day"),
 				lines("Run time of the jobs that ended, last hour", "Median and 95th percentile of the time from start to end.", Seconds,
 					Query{Expr: `histogram_quantile(0.5, sum by (le) (increase(muster_job_run_seconds_bucket{` +
 						queueFilter + `}[1h])))`, Legend: "median"},
 					Query{Expr: `histogram_quantile(0.95, sum by (le) (increase(muster_job_run_seconds_bucket{` +
 						queueFilter + `}[1h])))`, Legend: "p95"}).
-					empty("no job ended in the last hour").wide(24),
+					empty("no job ended in the last hour"),
 			}},
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlTable("Wait by partition and size", "Exact quantiles of the runs that started in the dashboard's time, by GPUs asked for. One large job that waited long is not hidden among many small ones.",
@@ -80,6 +84,10 @@ func queueBoard() Board {
 					`SELECT job_id AS job, user, account, partition, req_gpus AS GPUs, wait_s AS waited, start `+
 						jobsIn+` ORDER BY waited DESC LIMIT 20`).
 					units(map[string]Unit{"waited": Seconds, "start": When}).wide(12).linked(Job, "job", "job"),
+				sqlTable("Promises by partition and QOS", "First promised start against the real one, of the promises that were due in the dashboard's time.",
+					`SELECT partition, qos, count() AS promises, countIf(kept) / promises AS "kept", quantileExact(0.5)(toFloat64(late_s)) AS "late p50", quantileExact(0.95)(toFloat64(late_s)) AS "late p95", max(late_s) AS latest FROM `+
+						withinView("promises_within")+` WHERE $__conditionalAll(partition IN (${partition:singlequote}), $partition) GROUP BY partition, qos ORDER BY partition, qos`).
+					units(map[string]Unit{"kept": Ratio, "late p50": Seconds, "late p95": Seconds, "latest": Seconds}).wide(24),
 				sqlTable("What the waiting was for", "Times a job got a reason to wait, in the dashboard's time, with the most frequent subject (limit, node, licence).",
 					`SELECT code AS reason, count() AS times, uniqExact(uid) AS jobs, topK(1)(subject)[1] AS mostly FROM pending_reasons WHERE $__timeFilter(at) AND code != 'None' AND cluster = ${cluster:singlequote} AND $__conditionalAll(partition IN (${partition:singlequote}), $partition) GROUP BY code ORDER BY times DESC`).empty("no job got a reason to wait"),
 			}},

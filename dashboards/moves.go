@@ -196,7 +196,7 @@ func movesOfJobs() []Move {
 		on(
 			Queue,
 			"The queue",
-			up("Pending by reason; Pending by partition; Oldest pending job; Jobs held", Wait),
+			up("Pending by reason; Pending by partition; Oldest pending job; Jobs held, jobs past their promise", Wait),
 			up("GPUs wanted and idle; CPUs wanted and idle", Wait, "wanted"),
 			down(
 				"Idle GPUs: all and in one piece; Nodes of the largest job that could start",
@@ -216,12 +216,14 @@ func movesOfJobs() []Move {
 				Wait,
 			),
 			up("Share of starts by backfill; Run time of the jobs that ended, last hour", Finish),
+			up("Promises kept, last day", Finish),
 		),
 		on(
 			Queue,
 			"History (from the accounting store)",
 			up("Wait by partition and size", Finish, "starts"),
 			up("Longest waits", Finish),
+			up("Promises by partition and QOS", Finish, "promises"),
 			up("What the waiting was for", Wait),
 		),
 

@@ -202,6 +202,7 @@ func runOf[R any](s source, get func(*R) *tally.JobRow, end column[R]) []column[
 		word("mcs_label", func(j *J) string { return j.MCS }),
 		word("failed_node", func(j *J) string { return j.FailedNode }),
 		u32("segment", func(j *J) uint32 { return j.Segment }),
+		nullTime("promised", func(r *R) int64 { return get(r).Promised }),
 	)
 }
 

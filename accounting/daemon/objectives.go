@@ -53,3 +53,30 @@ func (r *report) objectives(ctx context.Context) error {
 		return nil
 	})
 }
+
+// reportPromises tells, by partition and QOS, how the promises of a start that were
+// due in the window were kept.
+func (r *report) reportPromises(ctx context.Context) error {
+	seconds := string(kpi.Seconds)
+	r.setColumns(
+		[3]string{"Partition", "text"},
+		[3]string{"QOS", "text"},
+		[3]string{"Promises", "int"},
+		[3]string{"Kept", "int"},
+		[3]string{"Share kept", "float", string(kpi.Ratio)},
+		[3]string{"Late, median", "float", seconds},
+		[3]string{"Late, P95", "float", seconds},
+		[3]string{"Latest", "float", seconds},
+	)
+	return r.runQuery(ctx, r.ask.Promises(r.scope), func(scan func(...any) error) error {
+		var partition, qos string
+		var promises, kept int64
+		var median, p95, latest float64
+		if err := scan(&partition, &qos, &promises, &kept, &median, &p95, &latest); err != nil {
+			return err
+		}
+		share := float64(kept) / float64(max(promises, 1))
+		r.addRow(partition, qos, promises, kept, share, median, p95, latest)
+		return nil
+	})
+}

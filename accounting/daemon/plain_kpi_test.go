@@ -71,6 +71,8 @@ type sums struct {
 	failed                                   map[string]int64 // by class
 	lost                                     map[string]float64
 	waits, eligible                          []float64
+	promises, kept                           int64
+	late                                     []float64
 }
 
 // kpis computes every figure for the runs that keep picks.
@@ -125,6 +127,7 @@ func (p *plain) run(s *sums, r *prun) {
 			waited(r.end)
 		}
 	}
+	p.promise(s, r)
 	class := failures()[r.state]
 	if endedIn && class != "" {
 		s.failed[class] += r.count
@@ -181,6 +184,35 @@ func (p *plain) run(s *sums, r *prun) {
 	if r.over {
 		p.used(s, r)
 	}
+}
+
+// promise judges the first promise of a run, if that belongs to the window.
+func (p *plain) promise(s *sums, r *prun) {
+	const grace = 60_000_000
+	if r.promised == 0 {
+		return
+	}
+	due := r.promised + grace
+	inTime := r.start != 0 && r.start <= due
+	if inTime {
+		due = r.start
+	} else if r.start == 0 && r.end != 0 && r.end < due {
+		return
+	}
+	if due < s.from || due >= s.to {
+		return
+	}
+	s.promises++
+	if inTime {
+		s.kept++
+	}
+	until := s.to
+	for _, at := range []int64{r.end, r.start} {
+		if at != 0 && at < s.to {
+			until = at
+		}
+	}
+	s.late = append(s.late, float64(max(0, until-r.promised))/1e6)
 }
 
 // used adds what a run that is over used on its nodes.
@@ -266,6 +298,11 @@ func (s *sums) figures(capCPU, capGPU float64) map[string]float64 {
 		if n := len(s.eligible); n > 0 {
 			out["wait_eligible_"+name] = s.eligible[max(int(math.Ceil(level*float64(n))), 1)-1]
 		}
+	}
+	ratio("promise_kept", float64(s.kept), float64(s.promises))
+	if n := len(s.late); n > 0 {
+		slices.Sort(s.late)
+		out["promise_late_p95"] = s.late[int(0.95*float64(n))]
 	}
 	ratio("bounded_slowdown", s.slow, s.slowRuns)
 	ratio("expansion_factor", s.stretch, s.stretchW)

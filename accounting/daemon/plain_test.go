@@ -32,6 +32,7 @@ type plain struct {
 // prun is one run of a job; times in microseconds, 0 = not.
 type prun struct {
 	submit, eligible, start, end int64
+	promised                     int64
 	over                         bool // its rows are final
 	state                        string
 	count                        int64
@@ -91,6 +92,7 @@ func readPlain(t testing.TB, log []event.Envelope) *plain {
 		s.Jobs.Range(func(_ uint64, j *state.Job) bool {
 			if r := cur[j.UID]; r != nil && j.State == spec.Pending {
 				r.eligible = tally.Cut(j.Eligible)
+				r.promised = tally.Cut(j.Promised)
 			}
 			return true
 		})

@@ -75,6 +75,8 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		err = r.reportIdle(ctx)
 	case "objectives":
 		err = r.objectives(ctx)
+	case "promises":
+		err = r.reportPromises(ctx)
 	case "fairshare":
 		err = r.reportFairshare(ctx)
 	case "budget":
@@ -120,6 +122,7 @@ func Reports() []string {
 		"chargeback",
 		"fairshare",
 		"objectives",
+		"promises",
 	}
 }
 

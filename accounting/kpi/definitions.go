@@ -1,5 +1,11 @@
 package kpi
 
+import (
+	"fmt"
+
+	"github.com/musterhpc/muster/spec"
+)
+
 // Class is a kind of failure.
 type Class struct{ Name, State, Words string }
 
@@ -24,13 +30,15 @@ const (
 	fromNodes = "the agents' usage summary at the end of a run, node by node; their samples until then"
 	fromGPUs  = "the agents' GPU counters at the end of a run, device by device; their samples until then, and for runs that the window cuts"
 	fromRuns  = "the ledger: submission, start and end of each run"
-	running   = "A run that still runs counts up to now, as far as it was sampled (accounting.samples_keep)."
+	// A promise stands in the ledger beside the reason for which its job waits.
+	fromPromises = "the ledger: the first promise of each run, its start and its end"
+	running      = "A run that still runs counts up to now, as far as it was sampled (accounting.samples_keep)."
 )
 
 // All lists every definition, in the order in which they are shown.
 func All() []KPI {
 	var out []KPI
-	for _, list := range [...][]KPI{goodputKPIs(), efficiency(), waits(), gpus(), loads(), failures(), costs(), fairness()} {
+	for _, list := range [...][]KPI{goodputKPIs(), efficiency(), waits(), promises(), gpus(), loads(), failures(), costs(), fairness()} {
 		out = append(out, list...)
 	}
 	return out
@@ -94,6 +102,27 @@ func slowdowns() []KPI {
 			Formula: "(wait + run time) divided by the run time, averaged over the runs in the window weighted by nodes times time within it",
 			Num:     "sumIf((wait_s + run_s) / run_s * alloc_nodes * overlap_s, run_s > 0)", Den: "sumIf(alloc_nodes * overlap_s, run_s > 0)",
 			Edges: []string{"As Open XDMoD computes it. A run that still runs counts with its run time so far.", "A run without length has no weight."}},
+	}
+}
+
+// promises is how the first promises of a start were kept.
+//
+//muster:table one entry for each definition
+func promises() []KPI {
+	void := []string{
+		"A promise is the start that the plan gives a job when it first has a firm reservation: with bf_promise=prediction, for as many jobs as bf_firm says. Other jobs have none.",
+		"It is void once its job is held, changed or requeued, or ends before it was due. The job may be promised another one after that.",
+		"Each promise counts once: at the start that keeps it, otherwise when its grace is over, whether the job has started or not. So the windows of a month add up to the month.",
+	}
+	grace := fmt.Sprintf("%d s", int64(spec.PromiseGrace/spec.Second))
+	return []KPI{
+		{Name: "promise_kept", Title: "Promises kept", Unit: Ratio, Source: Runs, From: fromPromises, Metric: "muster_kpi_promise_kept_ratio", Scale: 1,
+			Formula: "runs that started no later than " + grace + " after the start that they were first promised, divided by all whose promise was due in the window",
+			Num:     "countIf(promise_due AND promise_kept)", Den: "countIf(promise_due)", Edges: void},
+		{Name: "promise_late_p95", Title: "Start after the promise, 95th percentile", Unit: Seconds, Source: Runs, From: fromPromises, Metric: "muster_kpi_promise_late_p95_seconds", Scale: 1,
+			Formula: "start less promised start, 0 for those that started earlier, of the promises that were due in the window: the smallest that more than 95 % of them did not exceed",
+			Num:     "if(countIf(promise_due) = 0, NULL, quantilesExactIf(0.95)(late_s, promise_due)[1])",
+			Edges:   append([]string{"A job that still waits at the window's end counts with what it is late until then."}, void...)},
 	}
 }
 

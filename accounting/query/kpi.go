@@ -137,6 +137,19 @@ func (b *builder) kpiRuns(report *Report, rates *kpi.Rates, more ...string) stri
 		windowFrom + " AND end < " + windowTo + ") OR " + waiting + ")"
 	wait := "ifNull(greatest(0, multiIf(started_in, toUnixTimestamp64Micro(start), " + waiting +
 		", {to:Int64}, toUnixTimestamp64Micro(end)) - toUnixTimestamp64Micro(eligible)), 0)"
+	// A promise is judged once: at the start that keeps it, otherwise when the grace
+	// is over. A run that ended before that without a start voids it.
+	due := fmt.Sprintf(
+		"(toUnixTimestamp64Micro(promised) + %d)",
+		int64(spec.PromiseGrace/spec.Microsecond),
+	)
+	kept := "ifNull(toUnixTimestamp64Micro(start) <= " + due + ", false)"
+	void := "ifNull(isNull(start) AND toUnixTimestamp64Micro(end) < " + due + ", false)"
+	judged := "if(" + kept + ", toUnixTimestamp64Micro(start), " + due + ")"
+	dueIn := "ifNull(" + judged + " >= {from:Int64} AND " + judged + " < {to:Int64} AND NOT " +
+		void + ", false)"
+	late := "ifNull(greatest(0, least(toInt64(ifNull(toUnixTimestamp64Micro(start), ifNull(toUnixTimestamp64Micro(end), {to:Int64}))), {to:Int64}) - " +
+		"toUnixTimestamp64Micro(promised)), 0)"
 	const run = "(ifNull(toUnixTimestamp64Micro(end), {to:Int64}) - toUnixTimestamp64Micro(start))"
 	// A run that is suspended now has used its CPUs until it was: what it ran for
 	// is its elapsed_us, while others that still run have none.
@@ -156,6 +169,7 @@ func (b *builder) kpiRuns(report *Report, rates *kpi.Rates, more ...string) stri
 		", 0), run_s > 0, greatest(0, 1 - suspended_us / 1e6 / run_s), 1) AS active, "+
 		"ifNull(isNotNull(eligible) AND (started_in OR (ended_in AND isNull(start)) OR "+waiting+
 		"), false) AS waits, "+toSeconds(wait)+" AS eligible_wait_s, "+
+		dueIn+" AS promise_due, "+kept+" AS promise_kept, "+toSeconds(late)+" AS late_s, "+
 		b.costColumn(report, rates), where)
 }
 
@@ -407,4 +421,15 @@ func (r *Report) Charge(scope Scope, rates *kpi.Rates) Query {
 	return b.buildQuery("SELECT account, user, toUInt64(count()) AS runs" + sums +
 		", toString(sum(cost_n)) AS cost\nFROM " + b.allRuns(columns, ran+r.filterClause(b)) +
 		"\nGROUP BY account, user\nORDER BY account, user")
+}
+
+// Promises asks how the promises of a start that were due in the window were kept:
+// partition, qos, promises, kept, median, 95th percentile and largest lateness in
+// seconds.
+func (r *Report) Promises(scope Scope) Query {
+	b := newBuilder(scope)
+	r.bindWindow(b)
+	return b.buildQuery("SELECT toString(partition), toString(qos), toInt64(count()), toInt64(countIf(promise_kept)),\n" +
+		"  quantileExact(0.5)(toFloat64(late_s)), quantileExact(0.95)(toFloat64(late_s)), max(toFloat64(late_s))\nFROM " +
+		b.kpiRuns(r, nil) + "\nWHERE promise_due\nGROUP BY partition, qos\nORDER BY partition, qos")
 }

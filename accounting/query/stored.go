@@ -45,6 +45,7 @@ state, reason: PENDING, RUNNING, COMPLETED and so on / the last reason for which
 exit_code, exit_signal: exit code; 0 = well / the signal that ended it; 0 = none
 count: how many jobs the row stands for
 submit, eligible, start, end: when it was submitted, or requeued / since when nothing but room was missing / when it started / when it was over; NULL = not yet, or never
+promised: the first start that it was promised; NULL = none, or void since it was held or changed
 elapsed_us, limit_us: what it ran without suspensions, so far where it goes on, in microseconds; NULL = never started / time limit in microseconds; -1 = none
 req_cpus, req_gpus, req_nodes, req_mem_mib: what it asked for
 alloc_cpus, alloc_gpus, alloc_nodes, alloc_mem_mib, alloc_billing: what it got
@@ -65,6 +66,12 @@ active: the part of its time that it was not suspended
 cpu_held_us, gpu_held_us: CPUs times microseconds within the window, without suspensions / GPUs times microseconds within the window
 started_in, ended_in: it started in the window / it ended in the window
 wait_s: seconds from its submission to its start
+`)},
+		{Name: "promises_within", Params: windowParams(), About: "the promises of a start that were due in a window: each counts once, at the start that keeps it or when its grace is over",
+			rows: (*builder).storedPromises, Columns: viewColumns(who +
+				`promised, start: the first start that it was promised / when it started; NULL = not yet, or never
+kept: it started no later than the grace after the promise
+late_s: seconds that it started later than promised, so far where it still waits; 0 = it did not
 `)},
 		{Name: "nodes_within", Params: windowParams(), About: "what each run held and used within a window on each of its nodes; of one that is not over, as far as it was sampled",
 			rows: (*builder).storedNodes, Columns: viewColumns(who +
@@ -184,7 +191,7 @@ func (b *builder) positionOfCluster() string {
 // that is open. The end has a name of its own: it is no Nullable of one that is
 // over.
 const storedRun = "uid, restarts, attempt, job_id, array_job_id, array_task, name, wckey, reason, exit_code, exit_signal, " +
-	"submit, eligible, start, toNullable(end) AS over_at, limit_us, req_cpus, req_gpus, req_nodes, req_mem_mib, alloc_mem_mib, alloc_billing, " +
+	"submit, eligible, start, promised, toNullable(end) AS over_at, limit_us, req_cpus, req_gpus, req_nodes, req_mem_mib, alloc_mem_mib, alloc_billing, " +
 	"node_list, backfill, if(isNull(start), NULL, if(isNull(end) AND state != 'SUSPENDED', greatest(0, {now_us:Int64} - toUnixTimestamp64Micro(start) - suspended_us), elapsed_us)) AS ran_us"
 
 func (b *builder) storedRuns() string {
@@ -195,6 +202,11 @@ func (b *builder) storedRuns() string {
 		"if(held_us > 0, " + microsToInstant("held_from_us + held_us") +
 		", NULL) AS held_until, assumeNotNull(alloc_cpus * overlap_s * 1e6 * active) AS cpu_held_us, alloc_gpus * held_us AS gpu_held_us FROM " +
 		rows + ")"
+}
+
+func (b *builder) storedPromises() string {
+	rows := b.kpiRuns(&Report{}, nil, "uid, restarts, attempt, job_id, promised, start")
+	return "(SELECT *, promise_kept AS kept FROM " + rows + " WHERE promise_due)"
 }
 
 // storedOf are the columns that say whose a row of a node or a device is.

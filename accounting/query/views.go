@@ -91,6 +91,7 @@ cancelled_by: user number of who cancelled it; NULL = nobody
 reason: the last reason for which it waited
 submit: when it was submitted, or requeued
 eligible, start, end: since when nothing but room was missing; NULL = not yet / when it started; NULL = not yet, or never / when it was over; NULL = not yet
+promised: the first start that it was promised; NULL = none, or void since it was held or changed
 limit_us: time limit in microseconds; -1 = none
 suspended_us: time it was suspended, in microseconds; without the time since then where it is suspended now
 req_cpus, req_mem_mib, req_nodes, req_gpus, req_billing, req_tres: CPUs it asked for / memory it asked for, in MiB / nodes it asked for / GPUs it asked for / what that would be billed as / what else it asked for, by name

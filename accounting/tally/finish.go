@@ -91,6 +91,7 @@ func (j *job) row(seq uint64) JobRow {
 			j.Submit,
 		),
 		Eligible: Cut(j.Eligible),
+		Promised: Cut(j.Promised),
 		Start:    Cut(j.Start),
 		End:      Cut(j.End),
 		Limit:    limit(s.Time.Limit),

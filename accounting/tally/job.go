@@ -48,6 +48,7 @@ type job struct {
 	Paused   spec.Span        `cbor:"60,keyasint,omitempty"` // how long the run was suspended before
 	Stopped  spec.Instant     `cbor:"61,keyasint,omitempty"` // since when it is suspended; 0 = it is not
 	Het      *spec.HetPart    `cbor:"62,keyasint,omitempty"` // of which heterogeneous job it is a component
+	Promised spec.Instant     `cbor:"63,keyasint,omitempty"` // the first start that it was promised, as in state.Job
 
 	spec    *spec.JobSpec // shared by the tasks of an array
 	touched bool          // is in Tally.touched
@@ -162,6 +163,9 @@ func (t *Tally) applyReasons(env *event.Envelope, e *event.ReasonsChanged) error
 		if err != nil {
 			return err
 		}
+		if j.Promised == 0 {
+			j.Promised = e.Jobs[i].Promise
+		}
 		t.reason(j, env, e.Jobs[i].Reason)
 	}
 	return nil
@@ -193,7 +197,7 @@ func (t *Tally) applyHeld(env *event.Envelope, e *event.JobHeld) error {
 	if err != nil {
 		return err
 	}
-	j.Hold, j.Eligible = e.By, 0
+	j.Hold, j.Eligible, j.Promised = e.By, 0, 0
 	t.reason(j, env, spec.Reason{Code: state.HoldReason(e.By)})
 	return nil
 }
@@ -222,6 +226,7 @@ func (t *Tally) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
 			j.Eligible = 0
 		}
 		j.Req, j.Assoc, j.Hold, j.Begin = e.Req, e.Assoc, e.Spec.Queue.Hold, e.Spec.Time.Begin
+		j.Promised = 0
 	} else if e.Spec.Time.Limit != j.spec.Time.Limit || slices.Contains(e.Changed, "TimeLimit") {
 		j.Limit = e.Spec.Time.Limit
 	}
@@ -251,6 +256,7 @@ func (t *Tally) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 	task.UID, task.ID, task.Task, task.TaskSet = e.UID, e.ID, e.Task, nil
 	task.touched, task.written = false, false
 	task.Restarts = max(task.Restarts, t.firstRun(e.UID))
+	rec.Promised = 0 // it was made to the task that starts first
 	t.jobs[e.UID] = &task
 	t.open++
 	t.touchJob(&task, env)

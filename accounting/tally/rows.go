@@ -252,6 +252,7 @@ type JobRow struct {
 	EndReason   string // of the verdict
 	Submit      Micros
 	Eligible    Micros
+	Promised    Micros // the first start that it was promised; 0 = it was promised none
 	Start       Micros
 	End         Micros
 	Limit       Micros // Unlimited = none

@@ -14,6 +14,7 @@ import (
 	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
 )
 
@@ -412,18 +413,34 @@ func (r *reporting) reportSite() error {
 	if err := r.byTable("user", "By user, those that held most first", nil); err != nil {
 		return err
 	}
+	if err := r.addPromises(); err != nil {
+		return err
+	}
 	return r.objectives()
+}
+
+// addPromises adds how promised starts were kept, where jobs were promised any.
+func (r *reporting) addPromises() error {
+	return r.addFigures("promises", part{
+		heading: "First promised start against the real one, by partition and QOS; kept: no more than " +
+			render.Span(int64(spec.PromiseGrace)) + " late",
+		texts: 2,
+	})
 }
 
 // objectives adds how the waits kept the site's objectives, if there are any.
 func (r *reporting) objectives() error {
-	rep, err := r.runReport("objectives", "", nil)
-	if err != nil || len(rep.GetRows()) == 0 {
-		return err
-	}
-	p := part{
+	return r.addFigures("objectives", part{
 		heading: "Waits against the objectives, by QOS; budget left is of the errors that the objective allows in this time",
 		texts:   2,
+	})
+}
+
+// addFigures adds a part with the rows of a report of the service, if it has any.
+func (r *reporting) addFigures(name string, p part) error {
+	rep, err := r.runReport(name, "", nil)
+	if err != nil || len(rep.GetRows()) == 0 {
+		return err
 	}
 	for _, col := range rep.GetColumns() {
 		p.head = append(p.head, col.GetName())
@@ -436,7 +453,7 @@ func (r *reporting) objectives() error {
 		p.rows = append(p.rows, line)
 	}
 	r.page.parts = append(r.page.parts, p)
-	r.tree = append(r.tree, tree.Member{Key: "objectives", Value: reportTree(rep)})
+	r.tree = append(r.tree, tree.Member{Key: name, Value: reportTree(rep)})
 	return nil
 }
 

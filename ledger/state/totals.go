@@ -32,7 +32,30 @@ type QOSTotals struct {
 	Name string `cbor:"1,keyasint"`
 	Wait Times  `cbor:"2,keyasint"` // start - submit
 
+	Promises PromiseTotals `cbor:"3,keyasint"`
+
 	own *pmap.Owner // who may change it in place
+}
+
+// PromiseTotals count the promises of a start that were kept and broken; see
+// spec.PromiseDue. One that is voided, because its job was held, changed or
+// requeued, counts in neither, and one of a job that still waits not yet.
+type PromiseTotals struct {
+	Kept   uint64 `cbor:"1,keyasint,omitempty"`
+	Broken uint64 `cbor:"2,keyasint,omitempty"` // started too late, or ended too late without a start
+	// Late is how much later than promised those started that did; early starts
+	// do not make up for late ones.
+	Late spec.Span `cbor:"3,keyasint,omitempty"`
+}
+
+// addStart counts a start at an instant against its promise.
+func (t *PromiseTotals) addStart(promised, at spec.Instant) {
+	if at <= spec.PromiseDue(promised) {
+		t.Kept++
+	} else {
+		t.Broken++
+	}
+	t.Late += max(at.Sub(promised), 0)
 }
 
 // qos returns the totals of a QOS for a change.
@@ -84,6 +107,8 @@ type PartTotals struct {
 	// Requeued counts attempts that ended with their job back in the queue, by the
 	// state that the attempt had: those that a node failure ended are not in Ended.
 	Requeued [spec.OutOfMemory + 1]uint64 `cbor:"8,keyasint"`
+
+	Promises PromiseTotals `cbor:"9,keyasint"`
 
 	sizesOwn *pmap.Owner // who may change Sizes in place
 }
@@ -295,7 +320,12 @@ func (s *State) countStart(job *Job, at spec.Instant) {
 	part.Started++
 	part.Wait.addValue(wait)
 	part.sizeTotals(s.own, SizeOf(&job.Req)).Wait.add(wait)
-	s.Totals.qos(s.own, job.QOS()).Wait.add(wait)
+	qos := s.Totals.qos(s.own, job.QOS())
+	qos.Wait.add(wait)
+	if job.Promised != 0 {
+		part.Promises.addStart(job.Promised, at)
+		qos.Promises.addStart(job.Promised, at)
+	}
 }
 
 // countEnd counts a verdict on a job, or on so many tasks, in the totals.
@@ -306,11 +336,16 @@ func (s *State) countEnd(job *Job, count uint64, ran bool, at spec.Instant) {
 	s.Totals.Ended[job.State] += count
 	part := s.partitionTotals(job.Partition())
 	part.Ended[job.State] += count
-	if ran {
-		run := at.Sub(job.Started)
-		part.Run.addValue(run)
-		part.sizeTotals(s.own, SizeOf(&job.Req)).Run.add(run)
+	if !ran {
+		if job.Promised != 0 && at > spec.PromiseDue(job.Promised) {
+			part.Promises.Broken++
+			s.Totals.qos(s.own, job.QOS()).Promises.Broken++
+		}
+		return
 	}
+	run := at.Sub(job.Started)
+	part.Run.addValue(run)
+	part.sizeTotals(s.own, SizeOf(&job.Req)).Run.add(run)
 }
 
 // countRequeue counts an attempt that ended with its job back in the queue.

@@ -114,6 +114,7 @@ CREATE TABLE IF NOT EXISTS `muster`.jobs (
 	`mcs_label` LowCardinality(String) CODEC(ZSTD(3)),
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
+	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1)),
 	INDEX ix_end end TYPE minmax GRANULARITY 1,
 	INDEX ix_submit submit TYPE minmax GRANULARITY 1,
 	INDEX ix_new (end, seq) TYPE minmax GRANULARITY 1,
@@ -226,7 +227,8 @@ CREATE TABLE IF NOT EXISTS `muster`.live (
 	`container` LowCardinality(String) CODEC(ZSTD(3)),
 	`mcs_label` LowCardinality(String) CODEC(ZSTD(3)),
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
-	`segment` UInt32 CODEC(GCD, T64, ZSTD(1))
+	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
+	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1))
 ) ENGINE = ReplacingMergeTree(seq)
 PARTITION BY (ledger, gen)
 ORDER BY (ledger, gen, uid, restarts)
@@ -714,6 +716,7 @@ CREATE TABLE IF NOT EXISTS `muster`.jobs_local ON CLUSTER `c` (
 	`mcs_label` LowCardinality(String) CODEC(ZSTD(3)),
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
+	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1)),
 	INDEX ix_end end TYPE minmax GRANULARITY 1,
 	INDEX ix_submit submit TYPE minmax GRANULARITY 1,
 	INDEX ix_new (end, seq) TYPE minmax GRANULARITY 1,
@@ -828,7 +831,8 @@ CREATE TABLE IF NOT EXISTS `muster`.live_local ON CLUSTER `c` (
 	`container` LowCardinality(String) CODEC(ZSTD(3)),
 	`mcs_label` LowCardinality(String) CODEC(ZSTD(3)),
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
-	`segment` UInt32 CODEC(GCD, T64, ZSTD(1))
+	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
+	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1))
 ) ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/muster/live', '{replica}', seq)
 PARTITION BY (ledger, gen)
 ORDER BY (ledger, gen, uid, restarts)

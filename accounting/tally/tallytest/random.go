@@ -226,13 +226,14 @@ func (w *world) reason() {
 	var ev event.ReasonsChanged
 	w.State.Waiting.Range(func(uid uint64, _ struct{}) bool {
 		if w.coin() {
-			ev.Jobs = append(
-				ev.Jobs,
-				event.JobReason{
-					UID:    spec.JobUID(uid),
-					Reason: spec.Reason{Code: spec.ReasonResources, TRES: "gres/gpu", Asked: 1},
-				},
-			)
+			reason := event.JobReason{
+				UID:    spec.JobUID(uid),
+				Reason: spec.Reason{Code: spec.ReasonResources, TRES: "gres/gpu", Asked: 1},
+			}
+			if w.State.Job(reason.UID).Eligible != 0 && w.coin() {
+				reason.Promise = w.Now.Add(spec.Seconds(int64(w.int(0, 90))))
+			}
+			ev.Jobs = append(ev.Jobs, reason)
 		}
 		return true
 	})

@@ -37,8 +37,8 @@ func TestPreviewOfNothing(t *testing.T) {
 		{"--var account", 1, "--var account: want name=value\n"},
 		{"--var cluster=nope", 1, "has no cluster nope; it has lab, other\n"},
 		{"--prometheus " + gone.URL, 1, "prometheus at " + gone.URL + ": Get"},
-		{"--board muster-queue", 1, "3 panels, muster-queue / Wait by partition and size the first: Post"},
-		{"--board muster-queue --var partition=a\"b\n\U0001F600", 1, "queries failed for 3 panels"},
+		{"--board muster-queue", 1, "4 panels, muster-queue / Wait by partition and size the first: Post"},
+		{"--board muster-queue --var partition=a\"b\n\U0001F600", 1, "queries failed for 4 panels"},
 		{"--board muster-alerts", 0, "7 panels, 7 of them without data now, 0 failed\n"},
 	} {
 		args := append([]string{"preview", "--out", page, "--prometheus", prom.URL, "--clickhouse", gone.URL}, strings.Split(tc.args, " ")...)
