@@ -38,7 +38,7 @@ import (
 const asShepherd = "MUSTER_TEST_AS_SHEPHERD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asShepherd) != "" || len(os.Args) > 2 && (os.Args[1] == minder.Verb || os.Args[1] == minder.TaskVerb) {
+	if os.Getenv(asShepherd) != "" || len(os.Args) > 2 && (os.Args[1] == minder.Verb || os.Args[1] == minder.TaskVerb || os.Args[1] == minder.ContainedTaskVerb) {
 		os.Exit(shepherdMain())
 	}
 	os.Exit(m.Run())

@@ -144,9 +144,7 @@ func Batch(job *Job, node *Node) (RunSpec, []string) {
 	}
 	run.Space = spaceOf(job, node)
 	run.Container = containerOf(job.Spec.Container, job)
-	if run.Container != nil {
-		run.leaveOut("TaskProlog", &run.TaskProlog)
-	}
+	run.showPrograms(node.TaskProlog) // the TaskEpilog of a script runs on the node
 	return run, warnings
 }
 

@@ -23,6 +23,9 @@ type Container struct {
 	Group  string `cbor:"8,keyasint,omitempty"`
 	// Keep are variables that those of the image do not replace.
 	Keep []string `cbor:"9,keyasint,omitempty"`
+	// Programs are the node's files that are seen in the container at their own
+	// paths, where the node has them: TaskProlog and TaskEpilog of the site.
+	Programs []string `cbor:"10,keyasint,omitempty"`
 }
 
 // containerOf gives the container of a script or a step; nil where there is none.
@@ -114,11 +117,11 @@ func overlayEnv(env, over, keep []string) []string {
 	return append(out, add...)
 }
 
-// leaveOut takes a program of the site out of a run in a container, where it need
-// not be, and has the user told.
-func (r *RunSpec) leaveOut(what string, program *string) {
-	if *program != "" {
-		r.Notices = append(r.Notices, what+" "+*program+" does not run in a container")
-		*program = ""
+// showPrograms has programs of the site seen in the container of a run.
+func (r *RunSpec) showPrograms(programs ...string) {
+	for _, p := range programs {
+		if p != "" && r.Container != nil {
+			r.Container.Programs = append(r.Container.Programs, p)
+		}
 	}
 }

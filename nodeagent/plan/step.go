@@ -23,7 +23,10 @@ type Tasks struct {
 	PMI      *PMI       `cbor:"14,keyasint,omitempty"` // nil: no server
 	Notices  []string   `cbor:"15,keyasint,omitempty"` // for the user, before anything else
 	Cast     *spec.Cast `cbor:"17,keyasint,omitempty"` // the tasks write this file, from their input
-	OOMFile  string     `cbor:"16,keyasint,omitempty"` // the shepherd puts in where kills for memory are counted
+	// Contained tells that the tasks are in an image, which may lack what the
+	// site's programs need.
+	Contained bool   `cbor:"18,keyasint,omitempty"`
+	OOMFile   string `cbor:"16,keyasint,omitempty"` // the shepherd puts in where kills for memory are counted
 }
 
 // Task is one task of a step.

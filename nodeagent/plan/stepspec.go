@@ -65,16 +65,12 @@ func StepRun(
 			tasks.Terminal, tasks.Input = nil, spec.InputNone // only the first task has one
 		}
 	}
-	sites := [2]string{node.TaskProlog, node.TaskEpilog}
-	if ss.Container != nil { // the site's programs need not be in the image
-		sites = [2]string{}
-	}
-	for _, p := range []string{sites[0], ss.TaskProlog} {
+	for _, p := range []string{node.TaskProlog, ss.TaskProlog} {
 		if p != "" && ss.Cast == nil {
 			tasks.Prologs = append(tasks.Prologs, p)
 		}
 	}
-	for _, p := range []string{ss.TaskEpilog, sites[1]} {
+	for _, p := range []string{ss.TaskEpilog, node.TaskEpilog} {
 		if p != "" && ss.Cast == nil {
 			tasks.Epilogs = append(tasks.Epilogs, p)
 		}
@@ -120,6 +116,10 @@ func StepRun(
 	}
 	tasks.Notices = told
 	run.Space, run.Container = spaceOf(step.Job, node), containerOf(ss.Container, step.Job)
+	if run.Container != nil {
+		tasks.Contained = true
+		run.showPrograms(node.TaskProlog, node.TaskEpilog)
+	}
 	run.Limits.Cores = node.Confine.Cores && node.Enforces.Cores && len(cpus) > 0
 	if node.fencesDevices() {
 		run.FenceDevices = true

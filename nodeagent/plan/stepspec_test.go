@@ -263,3 +263,35 @@ func TestGPUsOfTasks(t *testing.T) {
 		}
 	}
 }
+
+// TestSiteProgramsOfContainers: the site's programs are part of a step in an
+// image, and of a script in one, and are seen there; the user's own are not shown.
+func TestSiteProgramsOfContainers(t *testing.T) {
+	box := &spec.Container{Image: "/images/one"}
+	node := stepNode()
+	part := stepPart(func(s *StepPart) {
+		s.Spec.Container = box
+		s.Spec.TaskProlog = "/my/prolog"
+	})
+	step, _, err := StepRun(part, node, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"/site/prolog", "/my/prolog"}; !slices.Equal(step.Tasks.Prologs, want) {
+		t.Errorf("a step goes through %q, not %q", step.Tasks.Prologs, want)
+	}
+	if want := []string{"/site/prolog", "/site/epilog"}; !step.Tasks.Contained ||
+		!slices.Equal(step.Tasks.Epilogs, want[1:]) ||
+		!slices.Equal(step.Container.Programs, want) {
+		t.Errorf("%+v, shown %q", step.Tasks, step.Container.Programs)
+	}
+	job := *part.Job
+	withImage := *job.Spec
+	withImage.Container = box
+	job.Spec = &withImage
+	script, _ := Batch(&job, node)
+	if script.TaskProlog != "/site/prolog" || len(script.Notices) != 0 ||
+		!slices.Equal(script.Container.Programs, []string{"/site/prolog"}) {
+		t.Errorf("a script: %q, shown %q", script.TaskProlog, script.Container.Programs)
+	}
+}

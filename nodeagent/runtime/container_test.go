@@ -80,6 +80,78 @@ func TestContainer(t *testing.T) {
 	}
 }
 
+// TestSiteProgramsInContainers: TaskProlog and TaskEpilog of the node run in a
+// container too, for a script and for tasks; where the image has no interpreter
+// for them the job runs without, and its user is told.
+func TestSiteProgramsInContainers(t *testing.T) {
+	l := newSpacedLab(t)
+	program := func(name, text string) string {
+		path := filepath.Join(l.work, name)
+		if err := os.WriteFile(path, []byte(text+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	data := filepath.Join(l.dir, "data")
+	if err := mkdirMode(data, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	prolog := program("prolog", "#!/bin/sh\necho export BY_SITE=yes; . /etc/os-release; echo print in $ID")
+	epilog := program("epilog", "#!/bin/sh\necho after $BY_TASK >> /data/epilogs")
+	foreign := program("foreign", "#!/not/in/this/image\n")
+	contained := func(programs ...string) *plan.Container {
+		box := l.image()
+		box.Programs = programs
+		box.Mounts = append(box.Mounts, spec.ContainerMount{Source: data, Target: "/data"})
+		return box
+	}
+
+	for path, want := range map[string]string{
+		prolog:  "in inside\nsite yes\n",
+		foreign: "TaskProlog " + foreign + " is left out: it or its interpreter is not in the image\nsite\n",
+	} {
+		script := l.job("echo site $BY_SITE")
+		script.Container = contained(path)
+		script.TaskProlog = path
+		if x, out := l.run(script); x.Code != 0 || !strings.HasSuffix(out, want) {
+			t.Errorf("a script behind %s: %+v %q, not %q", path, x, out, want)
+		}
+	}
+
+	job := l.job("sleep 1000")
+	l.launch(l.spaced(job))
+	l.begun(job.Key)
+	step := l.stepOf(job, 0, "echo site $BY_SITE")
+	step.Container = contained(prolog, epilog, foreign)
+	step.Tasks.Contained = true
+	step.Tasks.WorkDir = "/work"
+	step.Tasks.Env = append(step.Tasks.Env, "BY_TASK=task")
+	step.Tasks.Prologs = []string{prolog, foreign}
+	step.Tasks.Epilogs = []string{epilog, foreign}
+	l.launch(step)
+	v := newViewer(t).attach(l, step.Key)
+	if got := v.all("0.1"); got != "in inside\nsite yes\n" {
+		t.Errorf("a task writes %q (%q)", got, v.notices)
+	}
+	if got, want := v.all("0.2"), "TaskProlog "+foreign+" is left out"; !strings.Contains(got, want) {
+		t.Errorf("a task's errors are %q, without %q", got, want)
+	}
+	if x := l.exit(step.Key); x.Code != 0 {
+		t.Errorf("%+v", x)
+	}
+	if got, err := os.ReadFile(filepath.Join(data, "epilogs")); string(got) != "after task\n" {
+		t.Errorf("the epilog wrote %q (%v)", got, err)
+	}
+	if text := strings.Join(v.notices, " "); !strings.Contains(text, "TaskEpilog "+foreign+" is left out") {
+		t.Errorf("the user was told %q", text)
+	}
+	if err := l.client.Kill(context.Background(), job.Key, plan.ScopeRun); err != nil {
+		t.Fatal(err)
+	}
+	l.exit(job.Key)
+	l.vacate(job.Key)
+}
+
 // TestContainerIsKilled: with all that it has, and nothing is left of its files.
 func TestContainerIsKilled(t *testing.T) {
 	l := newSpacedLab(t)

@@ -29,7 +29,7 @@ import (
 const asShepherd = "MUSTER_TEST_AS_SHEPHERD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asShepherd) != "" || len(os.Args) > 2 && (os.Args[1] == minder.Verb || os.Args[1] == minder.TaskVerb || os.Args[1] == shepherd.GuardVerb || os.Args[1] == receive.Verb) {
+	if os.Getenv(asShepherd) != "" || len(os.Args) > 2 && (os.Args[1] == minder.Verb || os.Args[1] == minder.TaskVerb || os.Args[1] == minder.ContainedTaskVerb || os.Args[1] == shepherd.GuardVerb || os.Args[1] == receive.Verb) {
 		os.Exit(profiled())
 	}
 	os.Exit(m.Run())

@@ -5,6 +5,7 @@ package minder
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
@@ -72,7 +73,12 @@ func (m *minder) completeTask(t *task, x plan.TaskExit) {
 		t.input.dropInput()
 	}
 	for _, p := range m.spec.Epilogs {
-		if err := m.runTaskEpilog(t, p); err != nil {
+		err := m.runTaskEpilog(t, p)
+		if m.spec.Contained && errors.Is(err, fs.ErrNotExist) {
+			m.tellUser(t, fmt.Sprintf("TaskEpilog %s is left out: %s", p, NotInImage))
+			continue
+		}
+		if err != nil {
 			m.tellUser(t, fmt.Sprintf("TaskEpilog %s: %v", p, err))
 		}
 	}

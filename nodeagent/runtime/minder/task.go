@@ -143,14 +143,16 @@ func (m *minder) beginTask(t *task, files shared) error {
 		if f.Modified != 0 {
 			file.Modified = time.Unix(0, int64(f.Modified))
 		}
-		req.Paths, req.Argv = []string{selfExe}, append([]string{selfExe}, file.Args()...)
+		req.Paths, req.Argv = []string{SelfExe}, append([]string{SelfExe}, file.Args()...)
 	}
 	if len(m.spec.Prologs) > 0 {
-		req.Paths, req.Argv = []string{selfExe}, t.argv
+		verb := TaskVerb
+		if m.spec.Contained {
+			verb = ContainedTaskVerb
+		}
+		req.Paths, req.Argv = []string{SelfExe}, t.argv
 		for i := len(m.spec.Prologs) - 1; i >= 0; i-- {
-			req.Argv = append(
-				[]string{selfExe, TaskVerb, m.spec.Prefix, m.spec.Prologs[i]},
-				req.Argv...)
+			req.Argv = ThroughProlog(verb, m.spec.Prefix, m.spec.Prologs[i], req.Argv)
 		}
 	}
 	m.mu.Lock()
@@ -178,13 +180,26 @@ func (m *minder) beginTask(t *task, files shared) error {
 	return nil
 }
 
-// selfExe is the program that runs, also where its user cannot pass through the
+// SelfExe is the program that runs, also where its user cannot pass through the
 // folders above it.
-const selfExe = "/proc/self/exe"
+const SelfExe = "/proc/self/exe"
 
 // TaskVerb is the argument with which the shepherd's program goes through a
 // TaskProlog and becomes the task.
 const TaskVerb = "task"
+
+// ContainedTaskVerb is TaskVerb in a container, whose image may not be able to run
+// the TaskProlog: the task begins without it then.
+const ContainedTaskVerb = "task-in-container"
+
+// NotInImage is why a program of the site did not run in a container.
+const NotInImage = "it or its interpreter is not in the image"
+
+// ThroughProlog is the command line of a process that goes through a TaskProlog
+// first.
+func ThroughProlog(verb, prefix, prolog string, argv []string) []string {
+	return append([]string{SelfExe, verb, prefix, prolog}, argv...)
+}
 
 // taskEnv is a task's; what is the task's own comes last and counts.
 func (m *minder) taskEnv(t *task) []string {

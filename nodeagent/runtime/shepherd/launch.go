@@ -14,6 +14,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
 	"github.com/musterhpc/muster/nodeagent/runtime/journal"
+	"github.com/musterhpc/muster/nodeagent/runtime/minder"
 	"github.com/musterhpc/muster/nodeagent/runtime/proc"
 	"github.com/musterhpc/muster/nodeagent/runtime/space"
 	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
@@ -472,14 +473,13 @@ func (s *Shepherd) spawnRequest(r *run, files *stdio) (*spawn.Request, error) {
 		if r.Spool == "" {
 			return nil, errors.New("TaskProlog stands in front of batch scripts only")
 		}
-		req.Paths, req.Argv = []string{
-			self,
-		}, throughProlog(
-			self,
-			s.cfg.Prefix,
-			sp.TaskProlog,
-			req.Argv,
-		)
+		verb := minder.TaskVerb
+		if sp.Container != nil {
+			self = minder.SelfExe // its path is not in the image
+			verb = minder.ContainedTaskVerb
+		}
+		req.Argv = minder.ThroughProlog(verb, s.cfg.Prefix, sp.TaskProlog, req.Argv)
+		req.Paths = []string{self}
 	}
 	var warnings []string
 	req.Rlimits, warnings = s.limits.applyLimits(sp.Rlimits)

@@ -33,7 +33,9 @@ func Main(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
 		switch args[0] {
 		case minder.TaskVerb:
-			return runTask(args[1:], stdout, stderr)
+			return runTask(args[1:], false, stdout, stderr)
+		case minder.ContainedTaskVerb:
+			return runTask(args[1:], true, stdout, stderr)
 		case receive.Verb:
 			return receive.Main(args[1:], os.Stdin, stderr)
 		case GuardVerb:

@@ -96,7 +96,11 @@ func (s *Shepherd) inSpace(
 		}
 	}
 	if box != nil {
-		out, err := s.spaces.EnterContainer(box, []space.Show{{Path: s.cfg.Spool}}, asUser)
+		shows := []space.Show{{Path: s.cfg.Spool}}
+		for _, program := range box.Programs {
+			shows = append(shows, space.Show{Path: program, ReadOnly: true, Optional: true})
+		}
+		out, err := s.spaces.EnterContainer(box, shows, asUser)
 		if out != nil {
 			leave = out
 		}

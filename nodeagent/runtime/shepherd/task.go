@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,18 +29,15 @@ const (
 	cannotExecute = 127
 )
 
-// throughProlog is the command line of a process that goes through the site's
-// TaskProlog first.
-func throughProlog(self, prefix, prolog string, argv []string) []string {
-	return append([]string{self, minder.TaskVerb, prefix, prolog}, argv...)
-}
-
 // runTask is the program as a job's first process, or a task's, as the job's user:
 // it runs the TaskProlog, does what that says, and becomes the script or the
 // command. It returns only if that does not start.
 //
 //	muster-shepherd task PREFIX TASKPROLOG COMMAND [ARGUMENT...]
-func runTask(args []string, out, errOut io.Writer) int {
+//
+// In a container the image may lack the interpreter of the TaskProlog, or a mount
+// of the user's may hide it: the task runs without it then, and its user is told.
+func runTask(args []string, contained bool, out, errOut io.Writer) int {
 	if len(args) < 3 {
 		fmt.Fprintln(
 			errOut,
@@ -54,6 +52,10 @@ func runTask(args []string, out, errOut io.Writer) int {
 	var said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &said, errOut
 	err := cmd.Run()
+	if contained && errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(errOut, "%sTaskProlog %s is left out: %s\n", prefix, prolog, minder.NotInImage)
+		err = nil
+	}
 	env, printed := obeyProlog(said.Bytes(), os.Environ())
 	if _, werr := out.Write(printed); werr != nil && err == nil {
 		err = werr
