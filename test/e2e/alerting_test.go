@@ -20,6 +20,7 @@ import (
 	"github.com/musterhpc/muster/alerts"
 	"github.com/musterhpc/muster/dashboards"
 	"github.com/musterhpc/muster/dashboards/preview"
+	"github.com/musterhpc/muster/internal/transport/keyfile"
 )
 
 // short are thresholds with which a fault is an alert within seconds.
@@ -161,9 +162,10 @@ func (w *watched) cost() string {
 	return fmt.Sprintf("cost:\n  currency: EUR\n  prices: [\"%s cpu=0.01 gres/gpu=1.5\"]\n  carbon: [\"%s 380\"]\n  budgets: [\"ml %s %s 100 warn=80\"]\n", from, from, from, to)
 }
 
+// write replaces a file in one step: a daemon that reads it sees the old text or the new.
 func (w *watched) write(name, text string) {
 	w.cluster.t.Helper()
-	if err := os.WriteFile(w.file(name), []byte(text), 0o600); err != nil {
+	if err := keyfile.Write(w.file(name), []byte(text), 0o600); err != nil {
 		w.cluster.t.Fatal(err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -201,6 +202,24 @@ func TestJobsSurviveTheDeathOfControllerAndAgent(t *testing.T) {
 	c.until("FAILED|7:0", "sacct", "-n", "-X", "-P", "-j", id, "-o", "State,ExitCode")
 	if again := c.must("sbatch", "--parsable", "--wrap", "true"); again == id {
 		t.Errorf("job id %s was given twice", id)
+	}
+}
+
+// TestUpWaitsForTheAgentsItStarts: the controller has not noticed yet that an
+// agent was killed, and still `muster up` returns only when the new one works.
+func TestUpWaitsForTheAgentsItStarts(t *testing.T) {
+	c := start(t)
+	for range 3 {
+		c.kill9("agent-node1")
+		c.must("up", "--dir", c.dir)
+		resp, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d/readyz", c.port+10))
+		if err != nil {
+			t.Fatalf("the agent does not answer after muster up: %v", err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("the agent is not ready after muster up: %s", resp.Status)
+		}
 	}
 }
 

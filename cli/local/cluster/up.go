@@ -58,11 +58,12 @@ type local struct {
 	picked  []string // only the agents of these nodes; nil: all that is the cluster's
 
 	again map[string]func() error // starts a daemon that was found running, should it end while it is waited for
+	begun map[string]spec.Instant // when this command started a daemon, by its name
 }
 
 // UpOrDown runs `musterd up` and `musterd down`.
 func UpOrDown(verb string, args []string, out, errOut io.Writer) int {
-	l := local{out: out, again: map[string]func() error{}}
+	l := local{out: out, again: map[string]func() error{}, begun: map[string]spec.Instant{}}
 	fl := pflag.NewFlagSet("muster "+verb, pflag.ContinueOnError)
 	fl.SetOutput(errOut)
 	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
@@ -240,6 +241,7 @@ func (l *local) start(name, program string, args ...string) error {
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = logf, logf
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	l.begun[name] = spec.Instant(time.Now().UnixNano())
 	if err := cmd.Start(); err != nil {
 		return err
 	}
@@ -487,13 +489,20 @@ func (l *local) launchAgent(ctx context.Context, bin, node string, i int) error 
 	return l.start("agent-"+node, filepath.Join(bin, "muster-agent"), args...)
 }
 
+// registered tells whether the agent of a node is known to the controller. The
+// controller may not have noticed yet that the agent before it died: where this
+// command started the agent, only a registration since then counts.
 func (l *local) registered(ctx context.Context, node string) error {
 	rep := &apiv1.ListNodesReply{}
 	if err := l.callSocket(ctx, "Cluster/ListNodes", &apiv1.ListNodesRequest{Nodes: []string{node}}, rep); err != nil {
 		return err
 	}
-	if n := rep.GetNodes(); len(n) != 1 || !n[0].GetRegistered() || n[0].GetLost() {
+	nodes := rep.GetNodes()
+	if len(nodes) != 1 || !nodes[0].GetRegistered() || nodes[0].GetLost() {
 		return errors.New("the node has not registered yet")
+	}
+	if spec.Instant(nodes[0].GetAgentStart()) < l.begun["agent-"+node] {
+		return errors.New("the node's new agent has not registered yet")
 	}
 	return nil
 }

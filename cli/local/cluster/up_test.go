@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/spec"
 )
 
 // stand is a folder in which a program that only sleeps stands for musterd.
@@ -33,7 +34,7 @@ func stand(t *testing.T) (l *local, start func() error, starts *int) {
 	if err := os.WriteFile(program, data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	l = &local{cfg: &conffile.Config{RunDir: dir}, out: io.Discard, wait: 20 * time.Second, again: map[string]func() error{}}
+	l = &local{cfg: &conffile.Config{RunDir: dir}, out: io.Discard, wait: 20 * time.Second, again: map[string]func() error{}, begun: map[string]spec.Instant{}}
 	starts = new(int)
 	start = func() error {
 		*starts++
