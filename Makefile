@@ -147,8 +147,8 @@ demo-kube: build engine kube ## pods and jobs on one node: the walk of a colocat
 demo-ha: build ## start three controllers, kill the leader twice under load, show that nothing was lost
 	deploy/lab/demo-ha.sh
 
-chaos-ha: build ## kill or stop the leader of three controllers KILLS times under load and count what was lost (KILLS=50)
-	KILLS=$(KILLS) ELECTION=500ms $(GO) test -count=1 -timeout 60m -v -run '^TestControllers$$' ./test/e2e
+chaos-ha: build ## kill or stop members of three controllers, and of two with a witness, KILLS times under load and count what was lost (KILLS=50)
+	KILLS=$(KILLS) ELECTION=500ms $(GO) test -count=1 -timeout 60m -v -run '^Test(Controllers|Witness)$$' ./test/e2e
 
 bench-accounting: build engine ## ask a store of JOBS jobs over MONTHS months, and one of 1,000,000 of a month beside it (JOBS=20000000 MONTHS=7)
 	bin/muster-bench accounting --jobs $(JOBS) --months $(MONTHS) --beside 1000000

@@ -3,13 +3,19 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
@@ -24,9 +30,15 @@ import (
 // hold: the history before it, for the archive, and scripts and environments.
 // Until then this controller applies nothing further, so it does not catch up,
 // does not get a vote and cannot lead. A snapshot of its own lacks nothing.
+//
+// A controller that begins a group with a rebuilt ledger has nobody to ask, and what a leader lacks
+// is nowhere: both note such contents as lost.
 func (s *server) completeSnapshot(ctx context.Context, st *state.State) error {
 	if s.peers == nil {
 		return nil
+	}
+	if s.peers.founds {
+		return s.noteLost(s.missingContents(st))
 	}
 	said := ""
 	for {
@@ -59,7 +71,8 @@ func (s *server) completeSnapshot(ctx context.Context, st *state.State) error {
 
 // missingContents are the contents that jobs name and this controller lacks.
 func (s *server) missingContents(st *state.State) []spec.Hash {
-	seen := map[spec.Hash]bool{{}: true}
+	seen := s.lostContents()
+	seen[spec.Hash{}] = true
 	var out []spec.Hash
 	want := func(hash spec.Hash) {
 		if !seen[hash] && !s.blobs.Has(hash) {
@@ -84,6 +97,12 @@ func (s *server) fetchMissing(ctx context.Context, st *state.State, missing []sp
 	}
 	for _, hash := range missing {
 		rep, err := client.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
+		if status.Code(err) == codes.NotFound {
+			if err := s.noteLost([]spec.Hash{hash}); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("content %s: %w", hash, err)
 		}
@@ -92,6 +111,54 @@ func (s *server) fetchMissing(ctx context.Context, st *state.State, missing []sp
 		}
 	}
 	return nil
+}
+
+// lostFile names the contents that the group has lost, one hash in a line: without it each
+// start would ask for them again.
+const lostFile = "lost-contents"
+
+// noteLost adds to lostFile.
+func (s *server) noteLost(hashes []spec.Hash) error {
+	if len(hashes) == 0 {
+		return nil
+	}
+	path := filepath.Join(s.cfg.StateDir, lostFile)
+	s.log.Warn(
+		"scripts or environments of jobs are lost: those jobs cannot start again",
+		"contents",
+		len(hashes),
+		"listed in",
+		path,
+	)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	for _, hash := range hashes {
+		if _, err := fmt.Fprintln(file, hash); err != nil {
+			return errors.Join(err, file.Close())
+		}
+	}
+	return file.Close()
+}
+
+// lostContents reads lostFile. A line that cannot be read counts for nothing: its content is
+// asked for again.
+func (s *server) lostContents() map[spec.Hash]bool {
+	out := map[spec.Hash]bool{}
+	data, err := os.ReadFile(filepath.Join(s.cfg.StateDir, lostFile))
+	if err != nil {
+		return out
+	}
+	for line := range strings.Lines(string(data)) {
+		var hash spec.Hash
+		raw, err := hex.DecodeString(strings.TrimSpace(line))
+		if err == nil && len(raw) == len(hash) {
+			copy(hash[:], raw)
+			out[hash] = true
+		}
+	}
+	return out
 }
 
 // fetchHistory brings the archive up to an event.

@@ -14,6 +14,7 @@ import (
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/ledger/archive"
+	"github.com/musterhpc/muster/ledger/blob"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler/policy"
@@ -143,6 +144,9 @@ func (l *ledgerService) Content(
 	}
 	copy(hash[:], req.GetHash())
 	data, err := l.content(hash)
+	if errors.Is(err, blob.ErrNotFound) {
+		return nil, spec.Refuse(spec.CodeNothingFound, err.Error())
+	}
 	return &apiv1.ContentReply{Data: data}, err
 }
 

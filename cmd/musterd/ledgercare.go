@@ -178,6 +178,9 @@ func (c *ledgerCare) rebuildLog() error {
 		return err
 	}
 	before := machine.Applied().Seq
+	if err := tail.keepContents(blobs); err != nil {
+		return err
+	}
 	if err := tail.replayOnto(machine, c.archiveEnd(arch.a)); err != nil {
 		return err
 	}
@@ -334,7 +337,11 @@ func writeLog(fresh string, machine *daemon.Machine, pos uint64) error {
 	if err != nil {
 		return fmt.Errorf("make a new log in %s: %w", fresh, err)
 	}
-	if err := errors.Join(l.Snapshot(ctx), l.Close(ctx)); err != nil {
+	err = l.Snapshot(ctx)
+	if err == nil {
+		err = l.DropStart()
+	}
+	if err := errors.Join(err, l.Close(ctx)); err != nil {
 		return fmt.Errorf("write the state into the new log in %s: %w", fresh, err)
 	}
 	return nil
@@ -391,6 +398,24 @@ func (t *logTail) addBatch(batch []byte) {
 		keep--
 	}
 	t.batches = append(t.batches[:keep], tailBatch{first, last, bytes.Clone(batch)})
+}
+
+// keepContents stores the contents of all batches that can be read. A batch that is in the
+// archive may have its contents in the log alone: the archive has none, and a process that
+// was killed may not have stored them yet.
+func (t *logTail) keepContents(blobs *blobStore) error {
+	for _, batch := range t.batches {
+		contents, err := daemon.ContentsOf(batch.data)
+		if err != nil {
+			return err
+		}
+		for _, data := range contents {
+			if _, err := blobs.Put(data); err != nil {
+				return fmt.Errorf("store a content of the old log: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // replayOnto applies what follows the machine's state, up to the first gap.

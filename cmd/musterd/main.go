@@ -96,6 +96,8 @@ type options struct {
 	roles  []string
 	check  bool
 	anew   bool // found a cluster though there are traces of an older one
+	// newGroup begins a group of controllers though some of them do not answer.
+	newGroup bool
 }
 
 func command(args []string, out, errOut io.Writer) int {
@@ -121,6 +123,13 @@ func command(args []string, out, errOut io.Writer) int {
 		false,
 		"create a new cluster although the state folder had one whose ledger is gone",
 	)
+	fs.BoolVar(
+		&o.newGroup,
+		"new-group",
+		false,
+		"begin a group of controllers with this state folder although some of them do not answer; "+
+			"if one of those has the group's ledger, there are two clusters of one name",
+	)
 	show := fs.BoolP("version", "V", false, "print the version and exit")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
 	fs.Usage = func() { fmt.Fprint(errOut, usage, fs.FlagUsages()) }
@@ -140,6 +149,10 @@ func command(args []string, out, errOut io.Writer) int {
 	}
 	if err := checkRoles(o.roles); err != nil {
 		fmt.Fprintf(errOut, "musterd: %v\n", err)
+		return 2
+	}
+	if o.newGroup && !slices.Contains(o.roles, "controller") {
+		fmt.Fprintln(errOut, "musterd: --new-group: only a controller begins a group")
 		return 2
 	}
 	roomForGarbage()
@@ -210,12 +223,13 @@ func runRoles(ctx context.Context, o options, out io.Writer) error {
 		return nil
 	}
 	s := &server{
-		cfg:     cfg,
-		config:  o.config,
-		cluster: cluster,
-		log:     log,
-		roles:   o.roles,
-		anew:    o.anew,
+		cfg:      cfg,
+		config:   o.config,
+		cluster:  cluster,
+		log:      log,
+		roles:    o.roles,
+		anew:     o.anew,
+		newGroup: o.newGroup,
 	}
 	return s.run(ctx)
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -34,8 +35,15 @@ type peers struct {
 	door   *members.Door
 	log    *slog.Logger
 
+	// newGroup is the administrator's word that the controllers which do not answer have
+	// no ledger (--new-group).
+	newGroup bool
+	sought   bool // it asked the others before it opened its ledger
+	founds   bool // it begins a group with what it has
+
 	mu      sync.Mutex
 	waits   bool         // it has no ledger, and waits to be taken in
+	lacks   string       // what it waits for before it opens its ledger; empty = nothing
 	durable *log.Durable // nil before the ledger is open
 	leads   bool         // it serves, which begins a little after it was elected
 	// trail tells how far the audit trail has come while this controller leads.
@@ -91,7 +99,13 @@ func openPeers(ctx context.Context, s *server) (*peers, error) {
 	if err != nil || self == nil {
 		return nil, err
 	}
-	p := &peers{self: *self, group: who, dir: s.cfg.StateDir, log: s.log}
+	p := &peers{
+		self:     *self,
+		group:    who,
+		dir:      s.cfg.StateDir,
+		log:      s.log,
+		newGroup: s.newGroup,
+	}
 	p.source, err = mtls.Load(pki.Dir(s.cfg.TLS.Dir))
 	if err != nil {
 		return nil, fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
@@ -244,54 +258,105 @@ func findLeader(list []answered) *answered {
 	return nil
 }
 
+// start is how a controller begins that has no ledger of a group.
+type start struct {
+	begins bool   // a new group, with what it has
+	joins  bool   // the group that has taken it in
+	why    string // what it waits for; empty = nothing
+}
+
 // howToBegin decides how a controller without a ledger begins. The first that
 // slurm.conf names begins a new group, once all the others have said that they
 // have no ledger either: else a lost disk could make a second cluster of the same
-// name. Everybody else waits until the leader has taken him in without a vote. why
-// says what is waited for.
-func howToBegin(self string, first bool, list []answered) (begins, joins bool, why string) {
+// name. Everybody else waits until the leader has taken him in without a vote. The
+// administrator's word stands for controllers that do not answer, and for the order
+// of slurm.conf; it does not stand against one that answers.
+func howToBegin(self string, first, newGroup bool, list []answered) start {
 	if lead := findLeader(list); lead != nil {
 		for _, m := range lead.standing.Members {
 			if m.ID == self && m.Joining {
-				return false, true, ""
+				return start{joins: true}
 			}
 		}
-		return false, false, "controller " + lead.of.Name +
-			" leads and has not taken this one in yet (muster controllers)"
+		return start{why: "controller " + lead.of.Name +
+			" leads and has not taken this one in yet (muster controllers)"}
 	}
-	var silent, others []string
+	starting, silent, holders := sortAnswers(list)
+	switch {
+	case len(holders) > 0:
+		return start{why: "the group of " + strings.Join(holders, ", ") + " has no leader now"}
+	case len(starting) > 0:
+		return start{why: "controllers are starting: " + strings.Join(starting, ", ")}
+	case len(silent) > 0 && !newGroup:
+		return start{why: refuseToFound(silent)}
+	case !first && !newGroup:
+		return start{why: "the first controller of slurm.conf begins the group"}
+	}
+	return start{begins: true}
+}
+
+// sortAnswers tells the controllers apart that cannot say yet whether they have a
+// ledger, that do not answer, and that have one. Those that wait without one are in
+// no list.
+func sortAnswers(list []answered) (starting, silent, holders []string) {
 	for _, a := range list {
+		var cannotSay *members.AnswerError
 		switch {
+		case errors.As(a.err, &cannotSay):
+			starting = append(starting, a.of.Name)
 		case a.err != nil:
-			silent = append(silent, fmt.Sprintf("%s (%v)", a.of.Name, a.err))
+			silent = append(silent, describeSilent(a))
 		case !a.standing.Waits:
-			others = append(others, a.of.Name)
+			holders = append(holders, a.of.Name)
 		}
 	}
+	return starting, silent, holders
+}
+
+// describeSilent names a controller that does not answer, its address and the cause.
+func describeSilent(a answered) string {
+	cause := a.err.Error()
+	var errno syscall.Errno
+	var timeout net.Error
 	switch {
-	case len(others) > 0:
-		return false, false, "the group of " + strings.Join(others, ", ") + " has no leader now"
-	case len(silent) > 0:
-		return false, false, "a new group begins when all its controllers have answered; silent: " +
-			strings.Join(silent, ", ")
-	case !first:
-		return false, false, "the first controller of slurm.conf begins the group"
+	case errors.As(a.err, &errno):
+		cause = errno.Error()
+	case errors.As(a.err, &timeout) && timeout.Timeout(),
+		errors.Is(a.err, context.DeadlineExceeded):
+		cause = "no answer within " + askPatience.String()
 	}
-	return true, false, ""
+	return fmt.Sprintf("%s (%s: %s)", a.of.Name, a.of.Address, cause)
+}
+
+// refuseToFound is why no group begins while controllers are silent.
+func refuseToFound(silent []string) string {
+	return "this controller refuses to begin a group while others do not answer, because one of them " +
+		"may have the group's ledger. Not reached: " + strings.Join(silent, ", ") +
+		". Start musterd there; if those hosts are lost for good, take them off slurm.conf, or start " +
+		"this controller once with musterd --new-group"
+}
+
+// setLack notes what the controller waits for, and logs it once. Empty = nothing more.
+func (p *peers) setLack(why string) {
+	p.mu.Lock()
+	changed := p.lacks != why
+	p.lacks = why
+	p.mu.Unlock()
+	if changed && why != "" {
+		p.log.Warn("this controller has not begun", "why", why)
+	}
 }
 
 // awaitPermission waits until this controller may open its ledger, and tells whether it
 // begins a group or joins one. It fetches the keys that all controllers sign with.
 func (p *peers) awaitPermission(ctx context.Context) (first bool, err error) {
-	said := ""
-	for {
+	p.sought = true
+	defer p.setLack("")
+	for since := time.Now(); ; {
 		list := p.askOthers(ctx)
-		begins, joins, why := howToBegin(
-			p.self.Name,
-			p.group.Controllers[0].Name == p.self.Name,
-			list,
-		)
-		if joins {
+		told := p.newGroup && time.Since(since) > silentPatience
+		how := howToBegin(p.self.Name, p.group.Controllers[0].Name == p.self.Name, told, list)
+		if how.joins {
 			if p.group.IsWitness(p.self.Name) {
 				return false, nil // it signs nothing
 			}
@@ -299,40 +364,41 @@ func (p *peers) awaitPermission(ctx context.Context) (first bool, err error) {
 			if err == nil {
 				return false, nil
 			}
-			why = err.Error()
+			how.why = err.Error()
 		}
-		if begins {
+		if how.begins {
 			p.log.Info(
 				"a new group of controllers begins",
 				"controller",
 				p.self.Name,
 				"others",
 				len(list),
+				"new-group",
+				p.newGroup,
 			)
 			return true, nil
 		}
-		if why != said {
-			said = why
-			p.log.Info("this controller has no ledger yet", "waits", why)
-		}
+		p.setLack(how.why)
 		if !pauseFor(ctx, tendEvery) {
 			return false, ctx.Err()
 		}
 	}
 }
 
-// silentPatience is how long a controller whose ledger was that of a single one waits
-// for others that do not answer, before it begins a group.
+// silentPatience is how long controllers may take to answer before the administrator's
+// word that they have no ledger counts: one that lives is heard first.
 const silentPatience = 5 * time.Second
 
 // mayFound tells whether the ledger of a single controller may become that of a
 // group. It may not where others have a ledger already: a log that was rebuilt, or
 // that was put back from the time before the group, would be a second leader of the
-// same cluster.
+// same cluster. One that does not answer may have it.
 func (p *peers) mayFound(ctx context.Context) error {
-	said := ""
+	p.sought = true
+	defer p.setLack("")
 	for since := time.Now(); ; {
-		starting, silent, err := foundingOn(p.askOthers(ctx))
+		told := p.newGroup && time.Since(since) > silentPatience
+		why, err := foundingOn(told, p.askOthers(ctx))
 		if err != nil {
 			return fmt.Errorf(
 				"%w: start this controller with an empty state folder (move %s aside), and it is taken in",
@@ -340,41 +406,98 @@ func (p *peers) mayFound(ctx context.Context) error {
 				p.dir,
 			)
 		}
-		if starting == "" && (silent == "" || time.Since(since) > silentPatience) {
+		if why == "" {
+			p.founds = true
 			return nil
 		}
-		if why := strings.TrimSpace(starting + " " + silent); why != said {
-			said = why
-			p.log.Info(
-				"the ledger of a single controller waits to become that of a group",
-				"others",
-				why,
-			)
-		}
+		p.setLack(why)
 		if !pauseFor(ctx, tendEvery) {
 			return ctx.Err()
 		}
 	}
 }
 
-// foundingOn judges what the other controllers say. starting names one that may have
-// a ledger and does not know yet, silent one that does not answer.
-func foundingOn(list []answered) (starting, silent string, err error) {
+// foundingOn judges what the other controllers say to one that has the ledger of a
+// single controller. why is what it waits for before that may become a group's.
+func foundingOn(newGroup bool, list []answered) (why string, err error) {
+	starting, silent, holders := sortAnswers(list)
+	switch {
+	case len(holders) > 0:
+		return "", fmt.Errorf(
+			"controller %s has the ledger of a group, and the ledger here is that of a single controller",
+			strings.Join(holders, ", "),
+		)
+	case len(starting) > 0:
+		return "controllers are starting: " + strings.Join(starting, ", "), nil
+	case len(silent) > 0 && !newGroup:
+		return refuseToFound(silent), nil
+	}
+	return "", nil
+}
+
+// explainNoLeader says why a command on this host gets no answer: who is reached, who
+// is not, and what to do.
+func (p *peers) explainNoLeader(ctx context.Context) string {
+	p.mu.Lock()
+	lacks := p.lacks
+	durable := p.durable
+	p.mu.Unlock()
+	if lacks != "" {
+		return "the controllers have no leader: " + lacks
+	}
+	voters := len(p.group.Members())
+	if durable != nil {
+		voters = countVoters(durable.Group())
+	}
+	return describeNoLeader(p.self.Name, voters, p.askOthers(ctx))
+}
+
+func countVoters(group []log.Member) int {
+	n := 0
+	for _, m := range group {
+		if !m.Joining {
+			n++
+		}
+	}
+	return n
+}
+
+// describeNoLeader is explainNoLeader of what the others said.
+func describeNoLeader(self string, voters int, list []answered) string {
+	if lead := findLeader(list); lead != nil {
+		return "controller " + lead.of.Name + " leads since a moment: repeat the command"
+	}
+	reached := []string{self + " (this host)"}
+	var silent []string
+	votes := 1
 	for _, a := range list {
 		var cannotSay *members.AnswerError
 		switch {
 		case errors.As(a.err, &cannotSay):
-			starting = a.err.Error()
+			reached = append(reached, a.of.Name+" ("+cannotSay.Text+")")
 		case a.err != nil:
-			silent = a.err.Error()
-		case !a.standing.Waits:
-			return "", "", fmt.Errorf(
-				"controller %s has the ledger of a group, and the ledger here is that of a single controller",
-				a.of.Name,
-			)
+			silent = append(silent, describeSilent(a))
+		case a.standing.Waits:
+			reached = append(reached, a.of.Name+" (waits without a ledger)")
+		default:
+			reached = append(reached, a.of.Name)
+			votes++
 		}
 	}
-	return starting, silent, nil
+	needed := voters/2 + 1
+	text := fmt.Sprintf("the controllers have no leader: %d of %d votes are there, and %d are needed. Reached: %s",
+		votes, voters, needed, strings.Join(reached, ", "))
+	if len(silent) > 0 {
+		text += ". Not reached: " + strings.Join(silent, ", ")
+	}
+	switch {
+	case votes >= needed:
+		return text + ". They elect one, which takes seconds; if it does not end, look whether they reach each other's port"
+	case len(silent) == 0:
+		return text + ". If the ledgers that are missing are lost for good: docs/operations/controllers.md, \"Lose a majority\""
+	}
+	return text + ". Start musterd there (systemctl start musterd), or mend the network; if they are lost for good: " +
+		"docs/operations/controllers.md, \"Lose a majority\""
 }
 
 func pauseFor(ctx context.Context, d time.Duration) bool {

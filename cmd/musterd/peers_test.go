@@ -1,8 +1,9 @@
 package main
 
 import (
-	"errors"
+	"net"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/musterhpc/muster/internal/conffile"
@@ -15,56 +16,90 @@ func said(name string, st standing) answered {
 }
 
 func silent(name string) answered {
-	return answered{of: conffile.Controller{Name: name}, err: errors.New("connection refused")}
+	err := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	return answered{of: conffile.Controller{Name: name, Address: name + ":6817"}, err: err}
 }
 
 // TestHowToBegin: a controller without a ledger begins a group only if it is the
-// first and nobody can have one; else it waits until a leader has taken it in.
+// first and nobody can have one, or if the administrator says so and nobody that
+// answers has one; else it waits until a leader has taken it in.
 func TestHowToBegin(t *testing.T) {
 	waits := standing{Waits: true}
 	leads := func(members ...log.Member) standing { return standing{Leads: true, Members: members} }
+	reads := answered{of: conffile.Controller{Name: "c"}, err: &members.AnswerError{Text: "it is starting"}}
 	for name, c := range map[string]struct {
-		first         bool
-		list          []answered
-		begins, joins bool
-		why           string
+		first, told bool
+		list        []answered
+		want        start // why is a part of the text
 	}{
-		"all wait, and this is the first":       {true, []answered{said("b", waits), said("c", waits)}, true, false, ""},
-		"all wait, and another is the first":    {false, []answered{said("a", waits), said("c", waits)}, false, false, "begins the group"},
-		"one is silent: it may have the ledger": {true, []answered{said("b", waits), silent("c")}, false, false, "silent: c"},
-		"the first has lost its disk":           {true, []answered{said("b", standing{}), said("c", waits)}, false, false, "has no leader now"},
-		"a leader does not know this one":       {true, []answered{said("b", leads(log.Member{ID: "b"})), silent("c")}, false, false, "has not taken this one in"},
-		"a leader still counts its vote":        {false, []answered{said("b", leads(log.Member{ID: "a"}))}, false, false, "has not taken this one in"},
-		"a leader has taken it in":              {true, []answered{said("b", leads(log.Member{ID: "a", Joining: true})), silent("c")}, false, true, ""},
+		"all wait, and this is the first":        {true, false, []answered{said("b", waits), said("c", waits)}, start{begins: true}},
+		"all wait, and another is the first":     {false, false, []answered{said("a", waits), said("c", waits)}, start{why: "begins the group"}},
+		"one is silent: it may have the ledger":  {true, false, []answered{said("b", waits), silent("c")}, start{why: "Not reached: c (c:6817: connection refused)"}},
+		"one is silent, and the word is given":   {true, true, []answered{said("b", waits), silent("c")}, start{begins: true}},
+		"the word is given to the second":        {false, true, []answered{silent("a"), silent("c")}, start{begins: true}},
+		"the word stands not against a holder":   {true, true, []answered{silent("b"), said("c", standing{})}, start{why: "has no leader now"}},
+		"the word stands not against a leader":   {true, true, []answered{silent("b"), said("c", leads())}, start{why: "has not taken this one in"}},
+		"the word waits for one that is reading": {true, true, []answered{silent("b"), reads}, start{why: "are starting: c"}},
+		"the first has lost its disk":            {true, false, []answered{said("b", standing{}), said("c", waits)}, start{why: "has no leader now"}},
+		"a leader does not know this one":        {true, false, []answered{said("b", leads(log.Member{ID: "b"})), silent("c")}, start{why: "has not taken this one in"}},
+		"a leader still counts its vote":         {false, false, []answered{said("b", leads(log.Member{ID: "a"}))}, start{why: "has not taken this one in"}},
+		"a leader has taken it in":               {true, false, []answered{said("b", leads(log.Member{ID: "a", Joining: true})), silent("c")}, start{joins: true}},
 	} {
-		begins, joins, why := howToBegin("a", c.first, c.list)
-		if begins != c.begins || joins != c.joins || !strings.Contains(why, c.why) || (why == "") != (c.why == "") {
-			t.Errorf("%s: begins %v, joins %v, waits for %q", name, begins, joins, why)
+		got := howToBegin("a", c.first, c.told, c.list)
+		if got.begins != c.want.begins || got.joins != c.want.joins || !strings.Contains(got.why, c.want.why) || (got.why == "") != (c.want.why == "") {
+			t.Errorf("%s: %+v", name, got)
 		}
 	}
 }
 
 // TestFoundingOn: the ledger of a single controller does not become that of a group
-// where another controller has a ledger, and waits for those that do not know yet.
+// where another controller has a ledger, or may have one, unless the administrator
+// says that those which are silent have none.
 func TestFoundingOn(t *testing.T) {
 	waits := said("b", standing{Waits: true})
 	reads := answered{of: conffile.Controller{Name: "c"}, err: &members.AnswerError{Address: "c:6817", Text: "it is starting"}}
 	for name, c := range map[string]struct {
-		list                  []answered
-		starting, silent, bad string
+		told     bool
+		list     []answered
+		why, bad string
 	}{
-		"the others wait":         {[]answered{waits, said("c", standing{Waits: true})}, "", "", ""},
-		"the others are not up":   {[]answered{waits, silent("c")}, "", "connection refused", ""},
-		"one reads its ledger":    {[]answered{waits, reads}, "it is starting", "", ""},
-		"the others have a group": {[]answered{silent("b"), said("c", standing{Leads: true})}, "", "", "controller c has the ledger"},
-		"one stands by":           {[]answered{reads, said("c", standing{Position: 7})}, "", "", "controller c has the ledger"},
+		"the others wait":               {false, []answered{waits, said("c", standing{Waits: true})}, "", ""},
+		"the others are not up":         {false, []answered{waits, silent("c")}, "start this controller once with musterd --new-group", ""},
+		"the word is given":             {true, []answered{waits, silent("c")}, "", ""},
+		"one reads its ledger":          {true, []answered{waits, reads}, "are starting: c", ""},
+		"the others have a group":       {false, []answered{silent("b"), said("c", standing{Leads: true})}, "", "controller c has the ledger"},
+		"the word is not believed then": {true, []answered{silent("b"), said("c", standing{Leads: true})}, "", "controller c has the ledger"},
+		"one stands by, and one starts": {false, []answered{reads, said("c", standing{Position: 7})}, "", "controller c has the ledger"},
 	} {
-		starting, silent, err := foundingOn(c.list)
-		if !strings.Contains(starting, c.starting) || (starting == "") != (c.starting == "") || silent != c.silent {
-			t.Errorf("%s: starting %q, silent %q", name, starting, silent)
+		why, err := foundingOn(c.told, c.list)
+		if !strings.Contains(why, c.why) || (why == "") != (c.why == "") {
+			t.Errorf("%s: waits for %q", name, why)
 		}
 		if (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestDescribeNoLeader: a command without an answer says who is reached, who is not,
+// and what to do.
+func TestDescribeNoLeader(t *testing.T) {
+	for name, c := range map[string]struct {
+		list []answered
+		want []string
+	}{
+		"two are down": {[]answered{silent("b"), silent("c")}, []string{"1 of 3 votes are there, and 2 are needed", "Reached: a (this host).",
+			"Not reached: b (b:6817: connection refused), c (c:6817: connection refused)", "Start musterd there"}},
+		"one lost its ledger, one is down": {[]answered{said("b", standing{Waits: true}), silent("c")}, []string{"1 of 3", "b (waits without a ledger)", "Not reached: c"}},
+		"both lost theirs":                 {[]answered{said("b", standing{Waits: true}), said("c", standing{Waits: true})}, []string{"1 of 3", "Lose a majority"}},
+		"an election":                      {[]answered{said("b", standing{}), silent("c")}, []string{"2 of 3", "They elect one"}},
+		"it is over":                       {[]answered{said("b", standing{Leads: true}), silent("c")}, []string{"controller b leads", "repeat"}},
+	} {
+		got := describeNoLeader("a", 3, c.list)
+		for _, want := range c.want {
+			if !strings.Contains(got, want) {
+				t.Errorf("%s: %q does not say %q", name, got, want)
+			}
 		}
 	}
 }

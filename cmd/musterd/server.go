@@ -42,6 +42,8 @@ type server struct {
 	log     *slog.Logger
 	roles   []string
 	anew    bool // found a cluster though there are traces of an older one
+	// newGroup begins a group of controllers though some of them do not answer.
+	newGroup bool
 
 	ctl      *daemon.Controller
 	durable  *log.Durable
@@ -101,6 +103,9 @@ func (s *server) run(ctx context.Context) (err error) {
 	}
 	if p != nil {
 		return s.runGroup(ctx, p)
+	}
+	if s.newGroup {
+		return errors.New("--new-group: slurm.conf names no other controller (SlurmctldHost)")
 	}
 	if err := s.openLedger(ctx, log.Options{}); err != nil {
 		return err

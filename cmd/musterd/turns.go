@@ -60,6 +60,7 @@ func (s *server) runGroup(parent context.Context, p *peers) (err error) {
 			Addresses: p.allAddresses(),
 			Source:    p.source,
 			Enrol:     "musterd init --controllers",
+			Explain:   p.explainNoLeader,
 			Log:       s.log,
 		},
 	)
@@ -162,6 +163,14 @@ func (s *server) joinGroup(ctx context.Context, p *peers) error {
 	if err := s.openLedger(ctx, options); err != nil {
 		return err
 	}
+	p.founds = false // what is missing in a leader's snapshot later is fetched
+	if p.newGroup && !p.sought {
+		s.log.Warn(
+			"--new-group has no effect: this state folder belongs to a group already",
+			"state_dir",
+			s.cfg.StateDir,
+		)
+	}
 	p.setDurable(s.durable)
 	return nil
 }
@@ -217,6 +226,8 @@ func (s *server) standBy(parent context.Context) error {
 			changed := s.durable.Changed()
 			if lead := s.durable.Leader(); lead.Known {
 				s.passing.Lead(lead.Address)
+			} else {
+				s.passing.LeadLost()
 			}
 			select {
 			case <-changed:

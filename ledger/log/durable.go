@@ -2,6 +2,7 @@ package log
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -302,6 +303,9 @@ func (d *Durable) refuseFailed(logs []*raft.Log) bool {
 
 // mayCompact limits compaction to the older of the two snapshots and asks the archive.
 func (d *Durable) mayCompact(hi uint64) (uint64, error) {
+	if d.opts.StartAt > 0 {
+		return hi, nil // what is before the snapshot holds no state
+	}
 	indexes, err := d.snaps.listIndexes()
 	if err != nil {
 		return 0, err
@@ -313,6 +317,24 @@ func (d *Durable) mayCompact(hi uint64) (uint64, error) {
 		return 0, d.snaps.rememberError(err) // raft would pass on only its text
 	}
 	return min(hi, indexes[1]), nil
+}
+
+// DropStart drops what the log holds up to its newest snapshot. Only for a log that began with
+// StartAt: its first entries do not lead to its state, and a member that joins would be sent
+// them instead of the snapshot.
+func (d *Durable) DropStart() error {
+	if d.opts.StartAt == 0 {
+		return errors.New("only a log that began with a state has a start to drop")
+	}
+	indexes, err := d.snaps.listIndexes()
+	if err != nil {
+		return err
+	}
+	first, err := d.store.FirstIndex()
+	if err != nil || len(indexes) == 0 || first == 0 || first > indexes[0] {
+		return err
+	}
+	return d.store.DeleteRange(first, indexes[0])
 }
 
 // mayClear asks the archive before the whole log is dropped for a snapshot of the leader.

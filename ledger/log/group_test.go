@@ -154,3 +154,45 @@ func TestGroupGrowsFromOne(t *testing.T) {
 		t.Errorf("a single controller opens the folder of a group: %v", err)
 	}
 }
+
+// TestDropStart: a member that joins a log which began with a state, as a rebuilt one does, gets that
+// state, and not only the entries behind it.
+func TestDropStart(t *testing.T) {
+	h := &history{next: 1, acked: map[log.Position]int{}}
+	m := &logtest.Machine{}
+	old := mustOpen(t, simOptions(logtest.NewDisk(1), m))
+	if err := old.DropStart(); err == nil {
+		t.Error("a log that holds its whole history drops its start")
+	}
+	for range 20 {
+		mustAppend(t, old, h)
+	}
+	mustClose(t, old)
+	disk := logtest.NewDisk(2)
+	rebuilt := simOptions(disk, m)
+	rebuilt.StartAt = 20
+	fresh := mustOpen(t, rebuilt)
+	if err := fresh.Snapshot(bg); err != nil {
+		t.Fatal(err)
+	}
+	if err := fresh.DropStart(); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, fresh)
+
+	c := &cluster{t: t}
+	one := c.joiner(disk, "ctl1", false)
+	c.leader()
+	mustAppend(t, one.l, h)
+	two := c.joiner(logtest.NewDisk(3), "ctl2", false)
+	if err := one.l.Add(bg, c.members[1]); err != nil {
+		t.Fatal(err)
+	}
+	c.waitFor(two, 21)
+	if err := h.check(two.m); err != nil {
+		t.Error(err)
+	}
+	for _, nd := range c.nodes {
+		mustClose(t, nd.l)
+	}
+}

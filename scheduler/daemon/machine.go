@@ -76,6 +76,13 @@ func BatchEvents(codec *event.Codec, batch []byte) (first, last uint64, err erro
 	return envs[0].Seq, envs[len(envs)-1].Seq, nil
 }
 
+// ContentsOf gives the contents that travel in a batch of the ledger: scripts and environments
+// that its events name first.
+func ContentsOf(batch []byte) ([][]byte, error) {
+	_, blobs, _, err := unframeBatch(batch)
+	return blobs, err
+}
+
 // EventsOf gives the encoded events of a batch of the ledger, as the archive has them.
 func EventsOf(batch []byte) ([]byte, error) {
 	_, _, events, err := unframeBatch(batch)

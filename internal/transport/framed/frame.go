@@ -63,6 +63,11 @@ const (
 // channels that may attest.
 const HeaderAttest = "muster-attest"
 
+// HeaderProbe marks a ping that asks whether the process at the other end of this connection
+// works. A relay without a controller answers it itself, with an error, instead of waiting for
+// a controller.
+const HeaderProbe = "muster-probe"
+
 // Attest returns the attestation header for a user.
 func Attest(uid, gid uint32) Pair {
 	return Pair{Key: HeaderAttest, Value: strconv.FormatUint(uint64(uid), 10) + ":" +

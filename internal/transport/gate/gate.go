@@ -28,6 +28,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/framed/serve"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/status"
 )
 
 // Config is what a Gate needs.
@@ -37,7 +38,10 @@ type Config struct {
 	// Enrol is the command that gets this host a new certificate, for the error when it has
 	// expired.
 	Enrol string
-	Log   *slog.Logger
+	// Explain says why no controller leads. It is for hosts that take part in the election: they also
+	// call Lead and LeadLost. nil elsewhere.
+	Explain func(ctx context.Context) string
+	Log     *slog.Logger
 }
 
 // Gate passes the calls of local users on and says who makes them, by the kernel's word. What
@@ -54,7 +58,7 @@ type Gate struct {
 // New makes a gate.
 func New(cfg Config) (*Gate, error) {
 	gate := &Gate{cfg: cfg}
-	options := relay.Options{Dial: gate.dial}
+	options := relay.Options{Dial: gate.dial, Told: cfg.Explain != nil}
 	if len(cfg.Addresses) > 1 {
 		options.Patience, options.Again = electionPatience, Again
 	}
@@ -62,7 +66,7 @@ func New(cfg Config) (*Gate, error) {
 	var err error
 	gate.server, err = serve.New(
 		serve.Config{
-			Handler:      gate.relay.Handle,
+			Handler:      gate.passOn,
 			Authenticate: (&channel.Server{}).Authenticate,
 			Log:          cfg.Log,
 		},
@@ -71,6 +75,22 @@ func New(cfg Config) (*Gate, error) {
 		return nil, err
 	}
 	return gate, nil
+}
+
+// passOn passes a call on, and explains why where no controller takes it.
+func (g *Gate) passOn(ctx context.Context, call *serve.Call) error {
+	err := g.relay.Handle(ctx, call)
+	var st *status.Error
+	if g.cfg.Explain == nil || !errors.As(err, &st) || st.Wire != status.Unavailable ||
+		st.Refusal() != nil {
+		return err
+	}
+	if outcome, _ := st.Detail(framed.DetailOutcome); outcome != framed.OutcomeNotSent {
+		return err
+	}
+	explained := *st
+	explained.Message = g.cfg.Explain(ctx)
+	return &explained
 }
 
 // Serve takes calls from a listener until the context ends.
@@ -104,6 +124,10 @@ func (g *Gate) Lead(address string) {
 	}
 }
 
+// LeadLost tells that no controller leads. Calls that wait for an answer of the one that led are
+// cut off and wait for the next.
+func (g *Gate) LeadLost() { g.relay.Reset() }
+
 // How long a controller may be silent before this host looks for another, or
 // tells the user: longer than a moment's trouble, shorter than his patience.
 const (
@@ -125,8 +149,7 @@ func (g *Gate) dial(ctx context.Context) (net.Conn, error) {
 	g.mu.Lock()
 	first := g.at
 	g.mu.Unlock()
-	var texts []string
-	var last error
+	var failed []error
 	for i := range g.cfg.Addresses {
 		at := (first + i) % len(g.cfg.Addresses)
 		conn, err := g.dialOne(ctx, g.cfg.Addresses[at])
@@ -136,17 +159,43 @@ func (g *Gate) dial(ctx context.Context) (net.Conn, error) {
 			g.mu.Unlock()
 			return conn, nil
 		}
-		last = err
-		texts = append(texts, err.Error())
+		failed = append(failed, err)
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	if len(texts) > 1 { // one line
-		return nil, errors.New(strings.Join(texts, "; "))
+	if len(failed) == 1 {
+		return nil, failed[0]
 	}
-	return nil, last
+	return nil, noLeader(failed)
 }
+
+// noLeader is the error of several controllers none of which leads.
+func noLeader(failed []error) error {
+	var standing, silent []string
+	for _, err := range failed {
+		var standby *standbyError
+		if errors.As(err, &standby) {
+			standing = append(standing, standby.address)
+		} else {
+			silent = append(silent, err.Error())
+		}
+	}
+	var parts []string
+	if len(standing) > 0 {
+		parts = append(parts, "reached and not leading: "+strings.Join(standing, ", "))
+	}
+	if len(silent) > 0 {
+		parts = append(parts, "not reached: "+strings.Join(silent, ", "))
+	}
+	return errors.New("no controller leads; " + strings.Join(parts, "; "))
+}
+
+// standbyError is what a controller that does not lead says.
+type standbyError struct{ address string }
+
+// Error names the controller.
+func (e *standbyError) Error() string { return "controller " + e.address + " is a standby" }
 
 func (g *Gate) dialOne(ctx context.Context, address string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialEach)
@@ -162,7 +211,7 @@ func (g *Gate) dialOne(ctx context.Context, address string) (net.Conn, error) {
 	secure, err := g.cfg.Source.Secure(host, identity.Controller, framed.ALPN)(ctx, plain)
 	switch {
 	case channel.IsStandby(err):
-		return nil, fmt.Errorf("controller %s is a standby", address)
+		return nil, &standbyError{address}
 	case err != nil:
 		return nil, fmt.Errorf("controller %s: %w", address, err)
 	}

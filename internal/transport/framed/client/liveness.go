@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/musterhpc/muster/internal/transport/framed"
@@ -53,7 +54,8 @@ func (c *Client) beginCall(parent context.Context, frame *framed.Frame) (*watche
 func (c *Client) answersPing(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, pingPeriod)
 	defer cancel()
-	_, err := c.conn.Invoke(ctx, methodPing, nil, c.header...)
+	header := append(slices.Clone(c.header), framed.Pair{Key: framed.HeaderProbe, Value: "1"})
+	_, err := c.conn.Invoke(ctx, methodPing, nil, header...)
 	return err == nil || ctx.Err() == nil
 }
 

@@ -65,6 +65,9 @@ type Options struct {
 	// Again gives the request with which a call may be repeated of which nobody knows whether it was carried out, and
 	// false for one that must not be. nil = none may.
 	Again func(method string, payload []byte) ([]byte, bool)
+	// Told says that somebody calls Reset when the controller is lost. Then probes are not passed on to a
+	// controller that may be stopped: the call beside them waits for the next one.
+	Told bool
 }
 
 // The pauses between two attempts of a call, doubled from the first to the longest.
@@ -90,6 +93,9 @@ func (r *Relay) Handle(ctx context.Context, call *serve.Call) error {
 	}
 	if _, ok := call.Header(framed.HeaderAttest); ok {
 		return status.New(status.PermissionDenied, "%s may not speak for others", call.Peer)
+	}
+	if _, probe := call.Header(framed.HeaderProbe); probe && (r.opts.Told || !r.isConnected()) {
+		return unavailable("this relay works")
 	}
 	payload := call.Payload
 	pause := firstPause
@@ -176,6 +182,13 @@ func (r *Relay) again(method string, payload []byte, err error) ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// isConnected tells whether a call would find a connection.
+func (r *Relay) isConnected() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.conns, func(c *upstream) bool { return c.Usable() })
 }
 
 // drop keeps further calls off a connection. Those under way end as they will.

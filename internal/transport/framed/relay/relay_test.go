@@ -253,3 +253,28 @@ func TestResetEndsADialThatHangs(t *testing.T) {
 	cancel()
 	<-done
 }
+
+// TestProbe: a relay without a controller answers at once the ping that asks whether it works, and waits for a controller with
+// every other call.
+func TestProbe(t *testing.T) {
+	r := relay.New(relay.Options{Patience: time.Hour, Dial: func(context.Context) (net.Conn, error) {
+		return nil, errors.New("no controller leads")
+	}})
+	defer r.Close()
+	_, socket := serveOn(t, serve.Config{Handler: r.Handle, Authenticate: (&channel.Server{}).Authenticate}, "unix", filepath.Join(t.TempDir(), "s"))
+	c, err := client.Dial(t.Context(), client.Unix(socket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	out := new(wrapperspb.StringValue)
+	probe := c.With(framed.Pair{Key: framed.HeaderProbe, Value: "1"})
+	if err := probe.Call(t.Context(), echotest.WhoAmI, wrapperspb.String(""), out); !is(err, status.Unavailable) {
+		t.Errorf("the probe was answered with %v", err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if err := c.Call(ctx, echotest.WhoAmI, wrapperspb.String(""), out); ctx.Err() == nil {
+		t.Errorf("a call that is no probe did not wait for a controller: %v", err)
+	}
+}
