@@ -95,6 +95,9 @@ const (
 	MethodAcctStatus        = "/muster.v1.Accounting/Status"
 )
 
+// TokenVariable holds the token that a command shows instead of the user whom the kernel names.
+const TokenVariable = "SLURM_JWT"
+
 // accountingPrefix begins the methods that are about the past.
 const accountingPrefix = "/muster.v1.Accounting/"
 
@@ -134,7 +137,7 @@ func (e *Env) DialController(ctx context.Context) (Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dialSocket(ctx, path)
+	return e.dialSocket(ctx, path)
 }
 
 // DialAccounting connects to accounting, if that has a socket of its own.
@@ -146,15 +149,19 @@ func (e *Env) DialAccounting(ctx context.Context) (Conn, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil //nolint:nilerr // no socket: it is part of the controller
 	}
-	return dialSocket(ctx, path)
+	return e.dialSocket(ctx, path)
 }
 
-func dialSocket(ctx context.Context, path string) (Conn, error) {
+// dialSocket connects to a socket of this host, and shows the token of SLURM_JWT there.
+func (e *Env) dialSocket(ctx context.Context, path string) (Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	c, err := client.Dial(ctx, client.Unix(path))
 	if err != nil {
 		return nil, &Unreachable{socket: path, err: err}
+	}
+	if token := e.Getenv(TokenVariable); token != "" {
+		c = c.With(framed.Pair{Key: framed.HeaderToken, Value: token})
 	}
 	return framedConn{c}, nil
 }

@@ -153,6 +153,7 @@ func CommonVariables() []Variable {
 	return []Variable{
 		{"MUSTER_SOCKET", "the controller's socket; else muster.yaml's, else " + DefaultSocket},
 		{"MUSTER_CONFIG", "where muster.yaml is; else " + DefaultConfig},
+		{TokenVariable, "a token of scontrol token: the command is then that user's"},
 	}
 }
 

@@ -332,11 +332,12 @@ static int plain_value(const char *yaml, const char *key, char *into, size_t roo
 static void find_socket(char *into, size_t room)
 {
 	const char *s = getenv("MUSTER_SOCKET"), *config = getenv("MUSTER_CONFIG");
+	const char *token = getenv("SLURM_JWT");
 	char *yaml, dir[108];
 	size_t n;
 
-	if (getenv("MUSTER_SERVER"))
-		home();
+	if (getenv("MUSTER_SERVER") || (token && *token))
+		home();	/* muster shows the token, or says what is wrong */
 	if (s && *s) {
 		if (strlen(s) >= room)
 			home();

@@ -14,14 +14,14 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/grpcerr"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
@@ -97,7 +97,7 @@ func (s *server) fetchMissing(ctx context.Context, st *state.State, missing []sp
 	}
 	for _, hash := range missing {
 		rep, err := client.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
-		if status.Code(err) == codes.NotFound {
+		if isNotFound(err) {
 			if err := s.noteLost([]spec.Hash{hash}); err != nil {
 				return err
 			}
@@ -111,6 +111,11 @@ func (s *server) fetchMissing(ctx context.Context, st *state.State, missing []sp
 		}
 	}
 	return nil
+}
+
+// isNotFound tells whether the leader answered that it has no such content.
+func isNotFound(err error) bool {
+	return err != nil && status.Convert(grpcerr.From(err), status.Numbers()).Wire == status.NotFound
 }
 
 // lostFile names the contents that the group has lost, one hash in a line: without it each

@@ -73,6 +73,7 @@ func (s *server) openSockets(g *group) error {
 		return err
 	}
 	s.mountSlurm(gateway)
+	gateway.Mount(healthPath, health{s.ownHealth}, true)
 	d := doors{
 		socket:     s.cfg.Socket,
 		apiKey:     "listen.grpc",
@@ -118,11 +119,13 @@ func (s *server) newEndpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
 		Cluster: s.cluster.ClusterName,
 		Names:   names,
 	}
+	tokens := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
 	admission := &channel.Admission{
 		Revoked:  s.revokedSerial(source),
 		Now:      time.Now,
 		JobThere: s.jobThere,
 		Names:    names,
+		Token:    func(text string) (identity.Identity, error) { return s.verifyToken(text, tokens) },
 		Vouches:  func(controller string) bool { return s.peers != nil && s.peers.isNamed(controller) },
 	}
 	return grpcx.NewEndpoint(
@@ -146,6 +149,7 @@ func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
 		countCalls(s.calls),
 		s.trail.unaryInterceptor(),
 		s.authorizationDoor().Unary(),
+		refuseTokenByToken,
 	}
 }
 

@@ -588,7 +588,7 @@ func nextSteps(group []log.Member, list []answered, position uint64) []groupStep
 					func(ctx context.Context, d *log.Durable) error { return d.Remove(ctx, member.ID) },
 				},
 			)
-		case at >= 0 && !a.standing.Waits && group[at].Joining && a.standing.Position+caughtUp >= position:
+		case at >= 0 && !a.standing.Waits && group[at].Joining && hasCaughtUp(a.standing, position):
 			out = append(
 				out,
 				groupStep{
@@ -600,6 +600,12 @@ func nextSteps(group []log.Member, list []answered, position uint64) []groupStep
 		}
 	}
 	return out
+}
+
+// hasCaughtUp tells whether a member that joins may vote. One at position 0 is still
+// fetching what the first snapshot names, and answers no election meanwhile.
+func hasCaughtUp(member standing, position uint64) bool {
+	return member.Position > 0 && member.Position+caughtUp >= position
 }
 
 // List implements daemon.Group.

@@ -107,12 +107,15 @@ func TestDescribeNoLeader(t *testing.T) {
 // TestNextSteps: a controller that waits is taken in without a vote, gets it when it
 // has caught up, and loses it first when it has lost what it acknowledged.
 func TestNextSteps(t *testing.T) {
-	group := []log.Member{{ID: "a"}, {ID: "lost"}, {ID: "behind", Joining: true}, {ID: "ready", Joining: true}, {ID: "empty", Joining: true}, {ID: "away"}, {ID: "fine"}}
+	group := []log.Member{{ID: "a"}, {ID: "lost"}, {ID: "behind", Joining: true}, {ID: "ready", Joining: true}, {ID: "empty", Joining: true}, {ID: "away"}, {ID: "fine"}, {ID: "fetching", Joining: true}}
 	list := []answered{said("new", standing{Waits: true}), said("lost", standing{Waits: true}), said("behind", standing{Position: 100}),
 		said("ready", standing{Position: 9990}), said("empty", standing{Waits: true}), silent("away"), said("fine", standing{Position: 3}), said("removed", standing{Position: 10000})}
 	got := map[string]string{}
 	for _, s := range nextSteps(group, list, 10000) {
 		got[s.who] = s.what
+	}
+	for _, s := range nextSteps(group, []answered{said("fetching", standing{})}, 20) {
+		t.Errorf("a member that is still fetching: %s", s.what)
 	}
 	want := map[string]string{"new": "taken in without a vote", "lost": "it has lost its ledger and its vote", "ready": "it has caught up and votes"}
 	if len(got) != len(want) {

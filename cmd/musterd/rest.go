@@ -93,6 +93,7 @@ func (s *server) actAs(r *http.Request, id identity.Identity) (identity.Identity
 		Node:    "REST",
 		Cluster: s.cluster.ClusterName,
 		Serial:  id.Serial,
+		Token:   id.Token,
 	}, nil
 }
 
@@ -103,17 +104,7 @@ func (s *server) webCaller(
 ) (identity.Identity, error) {
 	token, given := bearerToken(r)
 	if given {
-		id, err := s.verifyToken(token, admission)
-		if err != nil {
-			return id, err
-		}
-		if r.URL.Path == "/v1/Cluster/CreateUserToken" { // else one that leaked would never end
-			return identity.Nameless(), status.New(
-				status.PermissionDenied,
-				"a token makes no tokens: ask on the controller's host, or with a certificate",
-			)
-		}
-		return id, nil
+		return s.verifyToken(token, admission)
 	}
 	if id, ok := r.Context().Value(peerKey{}).(identity.Identity); ok {
 		return id, nil
@@ -146,7 +137,24 @@ func (s *server) verifyToken(
 			"the token was made by way of a machine that has been sent away since: make a new one",
 		)
 	}
+	id.Token = true
 	return id, nil
+}
+
+// refuseTokenByToken keeps a token from making another: one that leaked would never end.
+func refuseTokenByToken(
+	ctx context.Context,
+	req any,
+	info *grpc.UnaryServerInfo,
+	next grpc.UnaryHandler,
+) (any, error) {
+	if info.FullMethod == "/muster.v1.Cluster/CreateUserToken" && identity.From(ctx).Token {
+		return nil, status.New(
+			status.PermissionDenied,
+			"a token makes no tokens: ask on the controller's host without SLURM_JWT, or with a certificate",
+		)
+	}
+	return next(ctx, req)
 }
 
 // bearerToken is the token of a request, in either of the two headers.

@@ -429,10 +429,16 @@ func (s *server) revokedSerial(source *mtls.Source) func(serial string) bool {
 		if source.Revoked(serial) {
 			return true
 		}
-		if s.ctl == nil {
+		var st *state.State
+		switch {
+		case s.ctl != nil:
+			st = s.ctl.View().State
+		case s.machine != nil:
+			st = s.machine.Applied() // a standby knows what it has applied
+		default:
 			return s.apart != nil && s.apart.sentAway(serial)
 		}
-		c := s.ctl.View().State.Access.Cert(serial)
+		c := st.Access.Cert(serial)
 		return c != nil && c.Revoked
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,7 +20,6 @@ import (
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/scheduler/daemon"
-	"github.com/musterhpc/muster/spec"
 )
 
 // errLeadOver ends a turn of leading: another controller leads, or none.
@@ -323,7 +321,7 @@ func (s *server) serveStandby(g *group) error {
 	d := doors{
 		rest:       s.cfg.Listen.REST,
 		restSocket: s.cfg.RESTSocket,
-		gateway:    http.HandlerFunc(s.sendOn),
+		gateway:    s.newForwarder(),
 		gatewayTLS: s.peers.source.Server(
 			false,
 			"h2",
@@ -339,20 +337,6 @@ func (s *server) serveStandby(g *group) error {
 		}
 		return l, nil
 	})
-}
-
-// sendOn refuses a request to REST and names the leader.
-func (s *server) sendOn(w http.ResponseWriter, _ *http.Request) {
-	text := spec.CodeNotLeader.String()
-	if lead := s.durable.Leader(); lead.Known && !lead.Self {
-		text += "; " + lead.ID + " at " + lead.Address + " is"
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Retry-After", "1")
-	w.WriteHeader(http.StatusServiceUnavailable)
-	// The caller may be gone; there is nobody else to tell.
-	_ = json.NewEncoder(w).
-		Encode(map[string]any{"code": "UNAVAILABLE", "number": spec.CodeNotLeader, "message": text})
 }
 
 // standbyPages are the metrics and the health of a standby.

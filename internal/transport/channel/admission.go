@@ -19,7 +19,9 @@ type Admission struct {
 	JobThere identity.JobThere        // whether a compute node may speak for a user; nil = no
 	// Vouches tells that a controller of this name belongs to the group and may pass its host's users' calls on; nil = no.
 	Vouches func(controller string) bool
-	Names   identity.Resolver // names of attested users, from the controller's own sources; nil = none
+	// Token gives the identity for which a user's token stands; nil = tokens are not accepted.
+	Token func(text string) (identity.Identity, error)
+	Names identity.Resolver // names of attested users, from the controller's own sources; nil = none
 }
 
 // Admit returns the identity for one call: the channel's own, or that of the user for whom an authorised channel vouches in the
@@ -47,8 +49,17 @@ func (a *Admission) Admit(
 			)
 		}
 	}
-	text, ok := header(framed.HeaderAttest)
-	if !ok {
+	text, attests := header(framed.HeaderAttest)
+	if token, given := header(framed.HeaderToken); given {
+		if attests {
+			return identity.Nameless(), status.New(
+				status.InvalidArgument,
+				"a call has a token or an attestation, not both",
+			)
+		}
+		return a.admitToken(channel, token)
+	}
+	if !attests {
 		return channel, nil
 	}
 	claim, err := parseAttestation(text)
@@ -68,6 +79,28 @@ func (a *Admission) Admit(
 		if name, err := a.Names.UserName(ctx, id.UID); err == nil {
 			id.User = name
 		}
+	}
+	return id, nil
+}
+
+// admitToken gives the identity for which a token stands, whoever shows it.
+func (a *Admission) admitToken(
+	channel identity.Identity,
+	token string,
+) (identity.Identity, error) {
+	if a.Token == nil {
+		return identity.Nameless(), status.New(
+			status.Unauthenticated,
+			"tokens are not accepted here: unset SLURM_JWT",
+		)
+	}
+	id, err := a.Token(token)
+	if err != nil {
+		return identity.Nameless(), err
+	}
+	id.Node = "token"
+	if channel.Node != "" {
+		id.Node = channel.Node
 	}
 	return id, nil
 }

@@ -63,6 +63,10 @@ const (
 // channels that may attest.
 const HeaderAttest = "muster-attest"
 
+// HeaderToken is the header with which a command shows a user's token (SLURM_JWT). The controller
+// takes the user from it in place of what the channel says.
+const HeaderToken = "muster-token"
+
 // HeaderProbe marks a ping that asks whether the process at the other end of this connection
 // works. A relay without a controller answers it itself, with an error, instead of waiting for
 // a controller.

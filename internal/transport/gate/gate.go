@@ -79,7 +79,16 @@ func New(cfg Config) (*Gate, error) {
 
 // passOn passes a call on, and explains why where no controller takes it.
 func (g *Gate) passOn(ctx context.Context, call *serve.Call) error {
-	err := g.relay.Handle(ctx, call)
+	return g.explain(ctx, g.relay.Handle(ctx, call))
+}
+
+// Forward passes a call on that did not come to the gate's own listener.
+func (g *Gate) Forward(ctx context.Context, req relay.Request, send func([]byte) error) error {
+	return g.explain(ctx, g.relay.Forward(ctx, req, send))
+}
+
+// explain replaces the error of a call that no controller took.
+func (g *Gate) explain(ctx context.Context, err error) error {
 	var st *status.Error
 	if g.cfg.Explain == nil || !errors.As(err, &st) || st.Wire != status.Unavailable ||
 		st.Refusal() != nil {

@@ -64,6 +64,7 @@ type Identity struct {
 	Node     string    // host whose certificate this is, or that attested the user
 	By       Kind      // of an AttestedUser: what attested him, Login or Agent; Anonymous otherwise
 	Squashed bool      // of an AttestedUser: he is root there, and Nobody here, who may look and change nothing
+	Token    bool      // known by a user's token alone, which makes no further tokens
 	Cluster  string    // cluster named in the certificate
 	Serial   string    // certificate's serial number, lower-case hex; "" without a certificate
 	NotAfter time.Time // certificate's end; zero without a certificate

@@ -97,19 +97,40 @@ func (r *Relay) Handle(ctx context.Context, call *serve.Call) error {
 	if _, probe := call.Header(framed.HeaderProbe); probe && (r.opts.Told || !r.isConnected()) {
 		return unavailable("this relay works")
 	}
-	payload := call.Payload
+	req := Request{
+		Method:  call.Method,
+		Payload: call.Payload,
+		For:     framed.Attest(call.Peer.UID, call.Peer.GID),
+	}
+	if token, given := call.Header(framed.HeaderToken); given {
+		req.For = framed.Pair{Key: framed.HeaderToken, Value: token}
+	}
+	return r.Forward(ctx, req, call.Send)
+}
+
+// Request is a call that is passed on.
+type Request struct {
+	Method  string
+	Payload []byte
+	// For says whose call it is: framed.Attest of a user for whom this host vouches, or his token, which
+	// the controller reads.
+	For framed.Pair
+}
+
+// Forward passes a call on and gives the messages of its answer to send.
+func (r *Relay) Forward(ctx context.Context, req Request, send func([]byte) error) error {
 	pause := firstPause
 	var until time.Time
 	for {
-		up, answered, err := r.once(ctx, call, payload)
+		up, answered, err := r.once(ctx, req, send)
 		if err == nil || answered || r.opts.Patience == 0 {
 			return err
 		}
-		again, repeat := r.again(call.Method, payload, err)
+		again, repeat := r.again(req.Method, req.Payload, err)
 		if !repeat {
 			return err
 		}
-		payload = again
+		req.Payload = again
 		if up != nil {
 			r.drop(up) // its controller leads no longer, or is gone
 		}
@@ -134,15 +155,15 @@ func (r *Relay) Handle(ctx context.Context, call *serve.Call) error {
 // once passes a call on. answered tells that the caller has been given a part of the answer, after which it cannot be repeated.
 func (r *Relay) once(
 	ctx context.Context,
-	call *serve.Call,
-	payload []byte,
+	req Request,
+	send func([]byte) error,
 ) (up *upstream, answered bool, err error) {
 	up, err = r.upstream(ctx)
 	if err != nil {
 		return nil, false, err
 	}
 	defer r.leave(up)
-	out, err := up.Start(ctx, call.Method, payload, framed.Attest(call.Peer.UID, call.Peer.GID))
+	out, err := up.Start(ctx, req.Method, req.Payload, req.For)
 	if err != nil {
 		return up, false, err
 	}
@@ -156,7 +177,7 @@ func (r *Relay) once(
 			return up, answered, err
 		}
 		answered = true
-		if err := call.Send(message); err != nil {
+		if err := send(message); err != nil {
 			return up, true, err
 		}
 	}

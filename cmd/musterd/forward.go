@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/framed"
+	"github.com/musterhpc/muster/internal/transport/framed/relay"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/rest"
+	"github.com/musterhpc/muster/internal/transport/status"
+)
+
+// forwarder is REST on a standby: the gateway with the same services, whose calls the
+// leader carries out. The standby finds out who asks, as the leader would, and the
+// leader decides what that user may do.
+type forwarder struct {
+	gateway *rest.Gateway
+}
+
+// newForwarder makes the gateway of a standby.
+func (s *server) newForwarder() http.Handler {
+	admission := &channel.Admission{Revoked: s.revokedSerial(s.peers.source), Now: time.Now}
+	gateway := rest.New(rest.Config{
+		Errors:   status.Numbers(),
+		Unary:    []grpc.UnaryServerInterceptor{refuseTokenByToken},
+		Table:    s.limits,
+		Version:  "v1",
+		Log:      s.log,
+		Identify: func(r *http.Request) (identity.Identity, error) { return s.webIdentity(r, admission) },
+	})
+	for _, desc := range []*grpc.ServiceDesc{&service.Cluster_ServiceDesc, &service.Accounting_ServiceDesc} {
+		gateway.RegisterService(forwardingService(desc, s.passing.Forward), nil)
+	}
+	s.mountSlurm(gateway)
+	gateway.Mount(healthPath, health{s.ownHealth}, true)
+	return forwarder{gateway}
+}
+
+// tokenKey holds the token of a request, which the leader reads itself: what has been
+// revoked a moment ago it knows first.
+type tokenKey struct{}
+
+// ServeHTTP implements http.Handler.
+func (f forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// Who acts as another user is known to the standby alone, which vouches for him.
+	if token, given := bearerToken(r); given && r.Header.Get("X-SLURM-USER-NAME") == "" {
+		r = r.WithContext(context.WithValue(r.Context(), tokenKey{}, token))
+	}
+	f.gateway.ServeHTTP(w, r)
+}
+
+// forwardFunc passes a call on and gives the messages of its answer to send.
+type forwardFunc func(ctx context.Context, req relay.Request, send func([]byte) error) error
+
+// forwardingService is a service whose methods are carried out by the leader.
+func forwardingService(desc *grpc.ServiceDesc, forward forwardFunc) *grpc.ServiceDesc {
+	out := &grpc.ServiceDesc{ServiceName: desc.ServiceName, Metadata: desc.Metadata}
+	for i := range desc.Methods {
+		call := newForwarded(desc.ServiceName, desc.Methods[i].MethodName, forward)
+		out.Methods = append(
+			out.Methods,
+			grpc.MethodDesc{MethodName: desc.Methods[i].MethodName, Handler: call.unary},
+		)
+	}
+	for i := range desc.Streams {
+		if desc.Streams[i].ClientStreams {
+			continue // REST has no form for them
+		}
+		call := newForwarded(desc.ServiceName, desc.Streams[i].StreamName, forward)
+		out.Streams = append(
+			out.Streams,
+			grpc.StreamDesc{
+				StreamName:    desc.Streams[i].StreamName,
+				Handler:       call.stream,
+				ServerStreams: true,
+			},
+		)
+	}
+	return out
+}
+
+// forwarded is one method.
+type forwarded struct {
+	name          string // "/package.Service/Method"
+	input, output protoreflect.MessageType
+	forward       forwardFunc
+}
+
+// newForwarded finds the types of a method's messages. That they are linked is a matter
+// of the build.
+func newForwarded(serviceName, method string, forward forwardFunc) forwarded {
+	found, err := protoregistry.GlobalFiles.FindDescriptorByName(protoreflect.FullName(serviceName))
+	described, ok := found.(protoreflect.ServiceDescriptor)
+	if err != nil || !ok {
+		panic("BUG: " + serviceName + " is no service of a linked .proto file")
+	}
+	desc := described.Methods().ByName(protoreflect.Name(method))
+	input, inErr := protoregistry.GlobalTypes.FindMessageByName(desc.Input().FullName())
+	output, outErr := protoregistry.GlobalTypes.FindMessageByName(desc.Output().FullName())
+	if inErr != nil || outErr != nil {
+		panic(fmt.Sprintf("BUG: messages of %s/%s: %v, %v", serviceName, method, inErr, outErr))
+	}
+	return forwarded{"/" + serviceName + "/" + method, input, output, forward}
+}
+
+// unary is a grpc.MethodHandler.
+func (f forwarded) unary(
+	_ any,
+	ctx context.Context,
+	decode func(any) error,
+	around grpc.UnaryServerInterceptor,
+) (any, error) {
+	in := f.input.New().Interface()
+	if err := decode(in); err != nil {
+		return nil, err
+	}
+	pass := func(ctx context.Context, req any) (any, error) {
+		out := f.output.New().Interface()
+		err := f.pass(ctx, req, func(message proto.Message) error {
+			out = message
+			return nil
+		})
+		return out, err
+	}
+	if around == nil {
+		return pass(ctx, in)
+	}
+	return around(ctx, in, &grpc.UnaryServerInfo{FullMethod: f.name}, pass)
+}
+
+// stream is a grpc.StreamHandler.
+func (f forwarded) stream(_ any, stream grpc.ServerStream) error {
+	in := f.input.New().Interface()
+	if err := stream.RecvMsg(in); err != nil {
+		return err
+	}
+	return f.pass(
+		stream.Context(),
+		in,
+		func(message proto.Message) error { return stream.SendMsg(message) },
+	)
+}
+
+// pass sends a request to the leader, and its answers to send.
+func (f forwarded) pass(ctx context.Context, req any, send func(proto.Message) error) error {
+	asker, err := speakFor(ctx)
+	if err != nil {
+		return err
+	}
+	message, ok := req.(proto.Message)
+	if !ok {
+		return status.New(status.Internal, "%T is not a protobuf message", req)
+	}
+	payload, err := proto.Marshal(message)
+	if err != nil {
+		return status.New(status.Internal, "the request cannot be encoded: %v", err)
+	}
+	return f.forward(
+		ctx,
+		relay.Request{Method: f.name, Payload: payload, For: asker},
+		func(data []byte) error {
+			out := f.output.New().Interface()
+			if err := proto.Unmarshal(data, out); err != nil {
+				return status.New(status.Internal, "the leader's answer cannot be read: %v", err)
+			}
+			return send(out)
+		},
+	)
+}
+
+// speakFor tells the leader whose call it is: his token, or a user for whom this
+// controller vouches, as it does on its own socket. The holder of an administrator's
+// certificate has the rights of root, and is root to the leader.
+func speakFor(ctx context.Context) (framed.Pair, error) {
+	id := identity.From(ctx)
+	if token, ok := ctx.Value(tokenKey{}).(string); ok {
+		return framed.Pair{Key: framed.HeaderToken, Value: token}, nil
+	}
+	switch {
+	case id.Kind == identity.Admin:
+		return framed.Attest(0, 0), nil
+	case id.IsUser() && !id.Squashed:
+		return framed.Attest(id.UID, id.GID), nil
+	}
+	return framed.Pair{}, status.New(
+		status.PermissionDenied,
+		"%s: this controller is a standby, and passes on only calls of users and administrators",
+		id,
+	)
+}
+
+// healthPath is where a load balancer asks.
+const healthPath = "/health"
+
+// health answers a load balancer, who need not say who it is.
+type health struct {
+	own func() ownHealth
+}
+
+// ownHealth is what a controller says of itself.
+type ownHealth struct {
+	Role       string `json:"role"` // leader or standby
+	Controller string `json:"controller,omitempty"`
+	Leader     string `json:"leader,omitempty"` // empty = none is known
+	Term       uint64 `json:"term,omitempty"`
+}
+
+// ownHealth tells whether this controller leads.
+func (s *server) ownHealth() ownHealth {
+	if s.peers == nil {
+		return ownHealth{Role: "leader"}
+	}
+	lead := s.durable.Leader()
+	out := ownHealth{
+		Role:       "standby",
+		Controller: s.peers.self.Name,
+		Leader:     lead.ID,
+		Term:       s.durable.Term(),
+	}
+	if s.ctl != nil && lead.Self {
+		out.Role = "leader"
+	}
+	return out
+}
+
+// ServeHTTP answers /health, which is good where requests are answered, and
+// /health/leader, which is good on the leader alone.
+func (h health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	own := h.own()
+	good := own.Role == "leader"
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "use GET or HEAD", http.StatusMethodNotAllowed)
+		return
+	case r.URL.Path == healthPath:
+		good = good || own.Leader != ""
+	case r.URL.Path != healthPath+"/leader":
+		http.NotFound(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	if !good {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	// The caller may be gone; there is nobody else to tell.
+	_ = json.NewEncoder(w).Encode(own)
+}
+
+// Refuse implements rest.Mounted. Nobody is refused here.
+func (h health) Refuse(w http.ResponseWriter, _ *http.Request, code int, err *status.Error) {
+	http.Error(w, err.Message, code)
+}
