@@ -189,3 +189,36 @@ func TestAdmissionRefusesMalformedAttestations(t *testing.T) {
 		t.Errorf("without attestation: %+v, %v", id, err)
 	}
 }
+
+// TestTokenOfACall: a token names the user, whoever shows it; it is refused beside an attestation, where tokens are not
+// accepted, and when it is not good.
+func TestTokenOfACall(t *testing.T) {
+	bad := status.New(status.Unauthenticated, "bad token")
+	ada := identity.Identity{Kind: identity.AttestedUser, UID: 1000, GID: 100, User: "ada", Token: true}
+	a := &Admission{Now: time.Now, Token: func(text string) (identity.Identity, error) {
+		if text != "good" {
+			return identity.Nameless(), bad
+		}
+		return ada, nil
+	}}
+	root := identity.Identity{Kind: identity.LocalUser}
+	node := identity.Identity{Kind: identity.Agent, Node: "n1", Serial: "7", NotAfter: time.Now().Add(time.Hour)}
+	for _, channel := range []identity.Identity{root, node} {
+		for name, c := range map[string]struct {
+			a       *Admission
+			headers map[string]string
+			ok      bool
+		}{
+			"good":           {a, map[string]string{framed.HeaderToken: "good"}, true},
+			"bad":            {a, map[string]string{framed.HeaderToken: "else"}, false},
+			"empty":          {a, map[string]string{framed.HeaderToken: ""}, false},
+			"and attested":   {a, map[string]string{framed.HeaderToken: "good", framed.HeaderAttest: "0:0"}, false},
+			"not taken here": {&Admission{Now: time.Now}, map[string]string{framed.HeaderToken: "good"}, false},
+		} {
+			id, err := c.a.Admit(t.Context(), channel, func(key string) (string, bool) { v, ok := c.headers[key]; return v, ok })
+			if c.ok && (err != nil || id.UID != 1000 || !id.Token || id.Node == "") || !c.ok && (err == nil || id.Kind != identity.Anonymous) {
+				t.Errorf("%s over %s: %+v, %v", name, channel, id, err)
+			}
+		}
+	}
+}
