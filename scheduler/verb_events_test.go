@@ -29,7 +29,12 @@ func (s *session) detail(ev event.Event) string {
 	case *event.JobSignalled:
 		return fmt.Sprintf(" %s signal %d scope %d", s.title(s.head.Job(e.UID)), e.Signal, e.Scope)
 	case *event.JobEnded:
-		return fmt.Sprintf(" %s %s%s", s.title(s.head.Job(e.UID)), e.State, due(e.Epilog))
+		job := s.head.Job(e.UID)
+		late := ""
+		if e.At != 0 {
+			late = fmt.Sprintf(" after %d s", e.At.Sub(job.Started).Seconds())
+		}
+		return fmt.Sprintf(" %s %s%s%s", s.title(job), e.State, late, due(e.Epilog))
 	case *event.JobRequeued:
 		return fmt.Sprintf(" %s %s%s", s.title(s.head.Job(e.UID)), e.Reason, due(e.Epilog))
 	case *event.JobPurged:

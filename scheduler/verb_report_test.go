@@ -13,10 +13,12 @@ import (
 )
 
 // exit reports that the batch scripts of jobs ended and nothing is left on
-// any of their nodes: exit JOB [CODE|sigN|oom|oom-CODE|unknown]. With oom-CODE the
-// kernel killed a child of the script, and the script ended with that code.
+// any of their nodes: exit JOB [CODE|sigN|oom|oom-CODE|unknown [AGO [BEHIND]]]. With
+// oom-CODE the kernel killed a child of the script, and the script ended with that
+// code. The script ended AGO seconds ago, and the node's clock is BEHIND seconds behind.
 //
 //	$ exit 4 3
+//	$ exit 4 0 600 30
 func exit(s *session, args []string) error {
 	_, j, err := s.target(args[1])
 	if err != nil {
@@ -38,6 +40,14 @@ func exit(s *session, args []string) error {
 		default:
 			batch.Exit.Code = int32(atoi(s, how))
 		}
+	}
+	if len(args) > 3 {
+		batch.Ended = s.now.Add(-spec.Span(atoi(s, args[3])) * spec.Second)
+	}
+	if len(args) > 4 {
+		behind := spec.Span(atoi(s, args[4])) * spec.Second
+		batch.Started = batch.Started.Add(-behind)
+		batch.Ended = batch.Ended.Add(-behind)
 	}
 	return s.end(j, &batch, usage)
 }

@@ -45,6 +45,8 @@ type process struct {
 	warned  bool // SIGTERM was sent, because its lease ends
 	unknown bool // its exit tells nothing about it: its lease was over
 	late    bool // its order was read when its lease was over, so that it never began
+	began   spec.Instant
+	over    spec.Instant
 }
 
 func nodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
@@ -215,7 +217,7 @@ func (n *node) launchPart(r run, batch bool, lease plan.Lease) {
 		n.report(r, p)
 		return
 	}
-	p := &process{batch: batch, alive: true, lease: lease}
+	p := &process{batch: batch, alive: true, lease: lease, began: n.w.now}
 	n.journal[r] = p
 	n.w.truth.noteBegins(n.w, n.name, r)
 	if !batch {
@@ -260,6 +262,7 @@ func (n *node) terminatePart(r run) {
 
 func (n *node) noteEnded(r run, p *process) {
 	p.alive, p.ended = false, true
+	p.over = n.w.now
 	n.w.truth.noteEnds(n.w, n.name, r)
 	n.report(r, p)
 }
@@ -272,7 +275,12 @@ func (n *node) report(r run, p *process) {
 	}
 	done := &scheduler.NodeDone{}
 	if p.batch && !p.late {
-		done.Batch = &event.StepResult{Exit: p.exit, Unknown: p.unknown}
+		done.Batch = &event.StepResult{
+			Started: p.began,
+			Ended:   p.over,
+			Exit:    p.exit,
+			Unknown: p.unknown,
+		}
 	}
 	boot, life := n.boot, n.w.ctl.life
 	n.w.sendMessage(func() {

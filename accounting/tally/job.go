@@ -1,6 +1,7 @@
 package tally
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
@@ -297,8 +298,9 @@ func (t *Tally) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 			ended.Attempt,
 		)
 	}
-	j.unsuspend(env.At)
-	j.State, j.Exit, j.Derived, j.Reason, j.By, j.End = ended.State, ended.Exit, ended.Derived, ended.Reason, ended.By, env.At
+	over := cmp.Or(ended.At, env.At)
+	j.unsuspend(over)
+	j.State, j.Exit, j.Derived, j.Reason, j.By, j.End = ended.State, ended.Exit, ended.Derived, ended.Reason, ended.By, over
 	t.touchJob(j, env)
 	if j.Start == 0 || int(j.Given) == len(j.Done) {
 		t.close(j, env, ended.State.String())
@@ -336,8 +338,9 @@ func (t *Tally) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 		return contradictionError("attempt %d of job uid %d cannot be requeued", e.Attempt, e.UID)
 	}
 	if !j.Over {
-		j.unsuspend(env.At)
-		j.Exit, j.End = e.Exit, env.At
+		over := cmp.Or(e.At, env.At)
+		j.unsuspend(over)
+		j.Exit, j.End = e.Exit, over
 		name := Requeued
 		if e.State != spec.Pending {
 			name = e.State.String()
@@ -415,7 +418,7 @@ func (t *Tally) stepEnded(env *event.Envelope, ended *event.StepEnded) error {
 		return contradictionError("step %s of job uid %d does not run", ended.Step, ended.UID)
 	}
 	s := &j.Steps[i]
-	s.Ended, s.Usage = env.At, ended.Usage
+	s.Ended, s.Usage = cmp.Or(ended.At, env.At), ended.Usage
 	t.touchJob(j, env)
 	if !t.quiet {
 		row := j.stepRow(env.Seq, s)

@@ -261,6 +261,7 @@ func jobParts(e event.Event, name func(spec.JobUID) string) []EventPart {
 		f.time("begin", e.Begin)
 		f.text("hold", holderWord(e.Hold))
 		f.reason(e.Reason)
+		f.time("ended", e.At)
 		return []EventPart{f.part(e.UID)}
 	case *event.JobPurged:
 		return onePartEach(e.UIDs)
@@ -314,6 +315,7 @@ func stepPart(e event.Event) EventPart {
 		f.text("state", e.State.String())
 		f.result(&e.Result)
 		f.usage(&e.Usage)
+		f.time("ended", e.At)
 		return f.part(e.UID)
 	case *event.StepNodeDone:
 		of(e.Attempt, e.Step)

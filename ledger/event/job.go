@@ -157,7 +157,8 @@ type JobEnded struct {
 	Derived spec.ExitStatus `cbor:"7,keyasint"`           // the worst of its steps
 	Epilog  bool            `cbor:"8,keyasint,omitempty"` // EpilogSlurmctld is to run for the attempt
 	// At is when the attempt was over by what its node says, where that is earlier
-	// than this event: nobody could be told, or the node was silent. 0 = with it.
+	// than this event: the report took its time, or no controller was there to be
+	// told. 0 = with it.
 	At spec.Instant `cbor:"110,keyasint,omitempty"`
 }
 
@@ -280,6 +281,7 @@ type StepEnded struct {
 	State   spec.JobState `cbor:"4,keyasint"`
 	Result  StepResult    `cbor:"5,keyasint"`
 	Usage   spec.Usage    `cbor:"6,keyasint"`
+	At      spec.Instant  `cbor:"110,keyasint,omitempty"` // as in JobEnded
 }
 
 // JobPrepared tells that the site's PrologSlurmctld for an attempt has ended

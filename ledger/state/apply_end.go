@@ -24,9 +24,13 @@ func (s *State) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 			ended.Attempt,
 		)
 	}
+	over, err := job.overAt(ended.At, env.At)
+	if err != nil {
+		return err
+	}
 	wasActive := job.State.Active()
 	if wasActive {
-		s.chargeUse(job, env.At)
+		s.chargeUse(job, over)
 		job.oweEpilog(ended.Epilog, ended.Exit, ended.Derived)
 	}
 	count := uint64(job.Count())
@@ -35,10 +39,10 @@ func (s *State) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 	job.Exit = ended.Exit
 	job.Derived = ended.Derived
 	job.EndedBy = ended.By
-	job.Ended = env.At
+	job.noteEnd(over, env.At)
 	job.EndSeq = env.Seq
 	job.Prepares = false
-	job.countSuspension(env.At)
+	job.countSuspension(over)
 	job.Claim, job.Auto = nil, false
 	if !wasActive {
 		job.Alloc = nil
@@ -46,7 +50,7 @@ func (s *State) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 		job.Launched = nil
 	} else {
 		s.Licenses = addCounts(s.Licenses, job.Alloc.Licenses, -1)
-		s.rememberRun(job, ended, cmp.Or(ended.At, env.At))
+		s.rememberRun(job, ended, over)
 	}
 	s.storeJob(job)
 	s.tally(job, func(array *Array) {
@@ -58,8 +62,42 @@ func (s *State) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 			array.OK += int64(count)
 		}
 	})
-	s.countEnd(job, count, wasActive, env.At)
+	s.countEnd(job, count, wasActive, over)
 	return nil
+}
+
+// overAt is when an attempt was over: when its node says so, or with the event.
+// It cannot have been over before it began or while it was suspended.
+func (j *Job) overAt(said, heard spec.Instant) (spec.Instant, error) {
+	if said == 0 {
+		return heard, nil
+	}
+	if !j.State.Active() || said < j.EarliestEnd() || said > heard {
+		return 0, contradictionError(
+			"attempt %d of job uid %d (%s) cannot have been over at %d: it could from %d to %d",
+			j.Attempt,
+			j.UID,
+			j.State,
+			said,
+			j.EarliestEnd(),
+			heard,
+		)
+	}
+	return said, nil
+}
+
+// EarliestEnd is before when an active attempt was certainly not over.
+func (j *Job) EarliestEnd() spec.Instant { return max(j.Started, j.Ready, j.SuspendedAt, j.Turn) }
+
+// HeardEnd is when the controller learnt that the job was over.
+func (j *Job) HeardEnd() spec.Instant { return cmp.Or(j.Heard, j.Ended) }
+
+func (j *Job) noteEnd(over, heard spec.Instant) {
+	j.Ended = over
+	j.Heard = 0
+	if over != heard {
+		j.Heard = heard
+	}
 }
 
 // hasSucceeded tells what afterok waits for.
@@ -291,12 +329,16 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 			j.State,
 		)
 	}
+	over, err := j.overAt(e.At, env.At)
+	if err != nil {
+		return err
+	}
 	wasActive := j.State.Active()
 	succeeded := j.hasSucceeded()
 	count := j.Count()
 	partition := j.Partition() // where it ran; it may go elsewhere next
 	if wasActive {
-		s.chargeUse(j, env.At)
+		s.chargeUse(j, over)
 		j.oweEpilog(e.Epilog, e.Exit, e.Exit)
 		s.Licenses = addCounts(s.Licenses, j.Alloc.Licenses, -1)
 	}
@@ -310,7 +352,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 			a.OK -= count
 		}
 	})
-	j.countSuspension(env.At)
+	j.countSuspension(over)
 	j.State = spec.Pending
 	j.Hold = e.Hold
 	j.Reason = e.Reason
@@ -326,7 +368,8 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	}
 	j.Exit = e.Exit
 	j.Ending = nil
-	j.Ended = env.At
+	j.Ended = over
+	j.Heard = 0
 	j.EndSeq = 0
 	j.Alloc = nil
 	j.Done = nil

@@ -367,6 +367,7 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	}
 	job.State, job.Attempt, job.Alloc, job.Done = spec.Running, e.Attempt, e.Alloc, nil
 	job.Started, job.Ended, job.EndSeq, job.Limit, job.Backfill = env.At, 0, 0, e.Limit, e.Backfill
+	job.Heard = 0
 	job.Ending = nil
 	job.LastSignal = nil
 	job.Batch = nil

@@ -229,8 +229,22 @@ func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
 			e.State,
 		)
 	}
+	over := env.At
+	if e.At != 0 {
+		if e.At < step.Started || e.At > env.At {
+			return contradictionError(
+				"step %d of job uid %d cannot have been over at %d: it could from %d to %d",
+				e.Step,
+				e.UID,
+				e.At,
+				step.Started,
+				env.At,
+			)
+		}
+		over = e.At
+	}
 	res := e.Result
-	step.State, step.Ended, step.Result, step.Usage = e.State, env.At, &res, e.Usage
+	step.State, step.Ended, step.Result, step.Usage = e.State, over, &res, e.Usage
 	step.Spec, step.Layout = nil, nil // nobody needs them any more, and they can be large
 	if res.Exit.Code > job.StepExit.Code {
 		job.StepExit = res.Exit

@@ -32,7 +32,7 @@ type Job struct {
 	Submitted spec.Instant `cbor:"15,keyasint"`
 	Eligible  spec.Instant `cbor:"16,keyasint,omitempty"` // 0 = not yet
 	Started   spec.Instant `cbor:"17,keyasint,omitempty"` // of the current or last attempt
-	Ended     spec.Instant `cbor:"18,keyasint,omitempty"` // the verdict
+	Ended     spec.Instant `cbor:"18,keyasint,omitempty"` // when it was over, by its node if that said so
 	Changed   uint64       `cbor:"19,keyasint,omitempty"` // sequence of the last event about it
 	EndSeq    uint64       `cbor:"20,keyasint,omitempty"` // sequence of its JobEnded
 
@@ -108,6 +108,9 @@ type Job struct {
 	// Charged is until when the attempt's use was charged when it last became
 	// smaller; 0 = it did not.
 	Charged spec.Instant `cbor:"123,keyasint,omitempty"`
+
+	// Heard is when the controller learnt of the end, where that is later than Ended.
+	Heard spec.Instant `cbor:"124,keyasint,omitempty"`
 }
 
 // StartedWith is the whole allocation that the current attempt started with.

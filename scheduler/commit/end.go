@@ -48,6 +48,9 @@ func (d Changes) RequeueJob(
 		Hold:    hold,
 		Counts:  counts,
 	}
+	if job.State.Active() {
+		ev.At = endByNode(job.EarliestEnd(), job.Batch, d.t.Now)
+	}
 	delay := d.t.Config.Timing.RequeueDelay
 	switch {
 	case hold != spec.NotHeld:
@@ -210,8 +213,45 @@ func requeuedAs(cause event.EndCause) (spec.JobState, bool) {
 	return spec.Pending, false
 }
 
+// endByNode is when something was over by the clock of its node, or 0 where that
+// is not known or no earlier than now: now is then the end. The node's clock may
+// differ. What began there before the controller ordered it did so on a clock
+// that is behind, by that much at least, and its end is moved along.
+func endByNode(earliest spec.Instant, end *event.StepResult, now spec.Instant) spec.Instant {
+	if end == nil || end.Unknown || end.Ended == 0 || end.Ended < end.Started {
+		return 0 // nobody saw it, or the clock was set back meanwhile
+	}
+	over := end.Ended
+	if end.Started != 0 && end.Started < earliest {
+		over = over.Add(earliest.Sub(end.Started))
+	}
+	if over = max(over, earliest); over >= now {
+		return 0
+	}
+	return over
+}
+
+// maxClockError bounds how far the clocks of a node and of the controller are
+// believed to be apart where their order decides about a verdict.
+const maxClockError = 10 * spec.Second
+
+// endedInTime tells whether an attempt that is to end at its time limit or its
+// deadline was over before, while no controller could be told.
+func endedInTime(job *state.Job, over spec.Instant) bool {
+	if over == 0 || over.Add(maxClockError) >= job.Ending.At {
+		return false
+	}
+	switch job.Ending.Cause {
+	case event.EndTimeLimit:
+		return over < max(job.Started, job.Ready).Add(job.Limit+job.Paused)
+	case event.EndDeadline:
+		return over < job.Spec.Time.Deadline
+	}
+	return false
+}
+
 // DeriveEnd derives how an attempt ended: from the decision to end it if there
-// was one, else from the batch script's exit.
+// was one, else from the batch script's exit. When it ended is told by its node.
 func (d Changes) DeriveEnd(job *state.Job, done *NodeDone) *event.JobEnded {
 	ev := &event.JobEnded{
 		UID:     job.UID,
@@ -220,8 +260,9 @@ func (d Changes) DeriveEnd(job *state.Job, done *NodeDone) *event.JobEnded {
 	}
 	if done.Batch != nil {
 		ev.Exit, ev.Derived = done.Batch.Exit, worstStep(job, done.Batch.Exit)
+		ev.At = endByNode(job.EarliestEnd(), done.Batch, d.t.Now)
 	}
-	if job.Ending != nil {
+	if job.Ending != nil && !endedInTime(job, ev.At) {
 		ev.State, ev.Reason.Code = endedAs(job.Ending.Cause)
 		if leader := d.t.Job(LeaderOf(job)); job.Ending.Cause == event.EndLeader && leader != nil &&
 			leader.State.Terminal() {

@@ -48,6 +48,7 @@ func (d Changes) FinishStepPart(job *state.Job, node string, over *StepOver) err
 		State:   stepState(job, step),
 		Result:  *step.Result,
 		Usage:   step.Usage,
+		At:      endByNode(step.Started, step.Result, d.t.Now),
 	}
 	if ev.State == spec.OutOfMemory {
 		ev.Result.Exit = outOfMemory(ev.Result.Exit)

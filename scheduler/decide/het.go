@@ -187,7 +187,7 @@ func retarget(cmd Command, uid spec.JobUID) Command {
 func (d hetCommands) cancelHet(cancel Cancel, job *state.Job) error {
 	leader := d.t.Job(job.Het.Leader)
 	if job.Het.Follows() && leader != nil &&
-		(leader.Ended == d.t.Now || (leader.Ending != nil && !leader.Ending.Requeue)) {
+		(leader.HeardEnd() == d.t.Now || (leader.Ending != nil && !leader.Ending.Requeue)) {
 		return nil // it went with its leader
 	}
 	if job.Het.Follows() && job.State == spec.Pending {

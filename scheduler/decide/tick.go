@@ -96,7 +96,7 @@ func (d clock) tickPurge() error {
 	ev, ctl := &event.JobPurged{}, d.t.Config.Ctl
 	d.t.Finished.Range(func(_ uint64, uid spec.JobUID) bool {
 		job := d.t.Job(uid)
-		if job.Ended.Add(age) > d.t.Now {
+		if job.HeardEnd().Add(age) > d.t.Now {
 			return false
 		}
 		if !eligible.IsAwaited(d.t.State, job) &&

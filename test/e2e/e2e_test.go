@@ -223,6 +223,54 @@ func TestUpWaitsForTheAgentsItStarts(t *testing.T) {
 	}
 }
 
+// TestAnEndIsWhenItWas: a job and its steps end while the controller is dead, which
+// hears of it later. All that shows the end shows the moment that the job itself noted.
+func TestAnEndIsWhenItWas(t *testing.T) {
+	c := start(t)
+	stamp := filepath.Join(c.dir, "stamp")
+	id := c.must("sbatch", "--parsable", "-o", "/dev/null", "--wrap",
+		"srun true; touch "+stamp+".go; while [ ! -e "+stamp+".dead ]; do sleep 0.1; done; date +%s > "+stamp)
+	exists := func(path string) {
+		for {
+			if data, err := os.ReadFile(path); err == nil && (len(data) > 0 || path != stamp) {
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	exists(stamp + ".go")
+	c.kill9("musterd")
+	if err := os.WriteFile(stamp+".dead", nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	exists(stamp)
+	time.Sleep(6 * time.Second) // the controller stays dead for longer than a clock rounds
+	c.must("up", "--dir", c.dir)
+	c.until("COMPLETED", "sacct", "-n", "-X", "-P", "-j", id, "-o", "State")
+	want, err := strconv.ParseInt(c.content("stamp"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{
+		{"sacct", "-n", "-X", "-P", "-j", id, "-o", "End"},
+		{"sacct", "-n", "-P", "-j", id + ".batch", "-o", "End"},
+		{"squeue", "-h", "-t", "all", "-j", id, "-o", "%e"},
+	} {
+		text := c.must(args...)
+		end, err := time.ParseInLocation("2006-01-02T15:04:05", text, time.Local)
+		if err != nil {
+			t.Fatalf("muster %v: %v", args, err)
+		}
+		if late := end.Unix() - want; late < 0 || late > 2 {
+			t.Errorf("muster %v: the job ended %d s after it did", args, late)
+		}
+	}
+	elapsed := c.must("sacct", "-n", "-X", "-P", "-j", id, "-o", "Elapsed")
+	if shown := c.must("squeue", "-h", "-t", "all", "-j", id, "-O", "TimeUsed:20"); !strings.HasSuffix(elapsed, strings.TrimSpace(shown)) {
+		t.Errorf("sacct: %s, squeue: %s", elapsed, shown)
+	}
+}
+
 func TestRefusalsAreClear(t *testing.T) {
 	c := start(t)
 	for _, r := range []struct {
