@@ -32,6 +32,9 @@ func (t *Telemetry) encodeState(w *scratch, s *state) {
 	w.raw.Reset()
 	t.self.set.WritePrometheus(&w.raw)
 	t.annotateSeries(w)
+	if t.options.NoProcess {
+		return
+	}
 	w.raw.Reset()
 	metrics.WriteGoMetrics(&w.raw)
 	metrics.WriteProcMetrics(&w.raw)

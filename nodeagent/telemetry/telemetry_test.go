@@ -451,6 +451,27 @@ func TestPrivate(t *testing.T) {
 	}
 }
 
+// TestNoProcess: what is the process' own can be left out, and only that.
+func TestNoProcess(t *testing.T) {
+	for _, without := range []bool{false, true} {
+		w := full(t, telemetry.Options{NoProcess: without})
+		var page strings.Builder
+		if _, err := w.tel.WriteTo(&page); err != nil {
+			t.Fatal(err)
+		}
+		for name, want := range map[string]bool{
+			"process_open_fds":          !without,
+			"process_cpu_seconds_total": !without,
+			"go_goroutines":             !without,
+			"muster_agent_shepherd_up":  true,
+		} {
+			if got := strings.Contains(page.String(), "\n"+name); got != want {
+				t.Errorf("NoProcess %v: has %s: %v", without, name, got)
+			}
+		}
+	}
+}
+
 func TestConcurrentScrapes(t *testing.T) {
 	w := full(t, telemetry.Options{})
 	var wg sync.WaitGroup

@@ -58,6 +58,9 @@ type Options struct {
 	// MaxJobs bounds the jobs with series of their own; 0 means 1024. The jobs
 	// beyond it are counted in muster_agent_jobs_without_series.
 	MaxJobs int
+	// NoProcess leaves out the series of this process, its memory and files: one
+	// that stands for many nodes has them once, not for each.
+	NoProcess bool
 }
 
 // GPUShare is a part of a device or MIG instance.

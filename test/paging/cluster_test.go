@@ -1,11 +1,10 @@
 package paging
 
 import (
+	"bytes"
 	"context"
-	"io"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 	"time"
 
@@ -65,6 +64,7 @@ type cluster struct {
 	objectives *collector.Objectives
 	page       http.Handler
 	standby    http.Handler
+	text       bytes.Buffer // of a scrape
 }
 
 // happening is something that goes wrong, or is done, at a minute of the replay.
@@ -104,7 +104,7 @@ func newAgent(t testing.TB, n *spec.NodeSpec, begin spec.Instant) *agent {
 	t.Helper()
 	a := &agent{name: n.Name, held: map[string]spec.JobUID{}}
 	var err error
-	a.tel, err = telemetry.New(telemetry.Options{Cluster: "replay", Node: n.Name, Version: "test", Provider: "simulated", ClusterLabel: "cluster"})
+	a.tel, err = telemetry.New(telemetry.Options{Cluster: "replay", Node: n.Name, Version: "test", Provider: "simulated", ClusterLabel: "cluster", NoProcess: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,31 +270,30 @@ func (c *cluster) scrape() error {
 		page = c.standby
 	}
 	c.series.begin(c.view.Published)
-	text := ""
+	var body []byte
 	if !c.ctl.down {
 		rec := httptest.NewRecorder()
 		page.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
-		body, err := io.ReadAll(rec.Body)
-		if err != nil {
-			return err
-		}
-		text = string(body)
+		body = rec.Body.Bytes()
 	}
-	c.series.target("slurm", "ctl:8080", !c.ctl.down, text)
+	if err := c.series.target("slurm", "ctl:8080", !c.ctl.down, body); err != nil {
+		return err
+	}
 	for _, a := range c.agents {
-		text := ""
+		c.text.Reset()
 		if !a.down {
 			a.tel.SetControllerConnected(!a.cut && !c.ctl.down && !c.ctl.leaderless)
 			a.collect(c.t, c.view.Published, c.view.State.Node(a.name))
-			var b strings.Builder
-			if _, err := a.tel.WriteTo(&b); err != nil {
+			if _, err := a.tel.WriteTo(&c.text); err != nil {
 				return err
 			}
-			text = b.String()
 		}
-		c.series.target("dcgm", a.name+":9400", !a.down, text)
+		if err := c.series.target("dcgm", a.name+":9400", !a.down, c.text.Bytes()); err != nil {
+			return err
+		}
 	}
-	return c.series.end()
+	c.series.end()
+	return nil
 }
 
 // listen does what the controller does about agents that fall silent and that come

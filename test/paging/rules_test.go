@@ -23,7 +23,8 @@ import (
 // shipped are the rules and inhibitions as a site gets them.
 type shipped struct {
 	dir     string
-	wanted  map[string]bool // metrics that the rules read
+	rules   []rule
+	wanted  map[string]bool // metrics that alerts read which notify somebody
 	groupBy []string
 	inhibit []inhibition
 }
@@ -41,6 +42,15 @@ type matchers []*labels.Matcher
 func (ms matchers) match(set model.LabelSet) bool {
 	for _, m := range ms {
 		if !m.Matches(string(set[model.LabelName(m.Name)])) {
+			return false
+		}
+	}
+	return true
+}
+
+func (ms matchers) matchLabels(set labels.Labels) bool {
+	for _, m := range ms {
+		if !m.Matches(set.Get(m.Name)) {
 			return false
 		}
 	}
@@ -71,25 +81,34 @@ func readShipped(t testing.TB) *shipped {
 func (s *shipped) readRules(t testing.TB, data []byte) {
 	var file struct {
 		Groups []struct {
-			Rules []struct{ Expr string }
+			Rules []rule
 		}
 	}
 	if err := yaml.Unmarshal(data, &file); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range file.Groups {
-		for _, r := range g.Rules {
-			expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-				if v, ok := n.(*parser.VectorSelector); ok {
-					s.wanted[v.Name] = true
-				}
-				return nil
-			})
+		s.rules = append(s.rules, g.Rules...)
+	}
+	// A recorded series is read by rules below it.
+	for i := len(s.rules) - 1; i >= 0; i-- {
+		r := &s.rules[i]
+		if !r.notifies() && !s.wanted[r.Record] {
+			continue
 		}
+		expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+			if v, ok := n.(*parser.VectorSelector); ok {
+				s.wanted[v.Name] = true
+			}
+			return nil
+		})
+	}
+	if len(s.wanted) == 0 {
+		t.Fatal("no rule reads anything")
 	}
 }
 
@@ -149,7 +168,8 @@ var (
 	pair   = regexp.MustCompile(`(\w+)=\\?"((?:[^"\\]|\\\\.)*?)\\?"`)
 )
 
-// firing evaluates the rules over the series: the alerts that fire, by minute.
+// firing has promtool evaluate the rules over the series: the alerts that fire, by
+// minute.
 func (s *shipped) firing(t testing.TB, r *recorder) map[int][]model.LabelSet {
 	t.Helper()
 	promtool, err := exec.LookPath("promtool")

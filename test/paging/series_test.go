@@ -2,12 +2,18 @@ package paging
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/value"
+	"github.com/prometheus/prometheus/tsdb/chunkenc"
 
 	"github.com/musterhpc/muster/spec"
 )
@@ -18,55 +24,73 @@ type recorder struct {
 	wanted map[string]bool // names of metrics
 	zero   spec.Instant    // of the replay; the rules see it as the beginning of time
 	minute int
-	now    spec.Instant
-	seen   map[string]bool
 	series map[string]*values
+	// scraped has the series of a target by the text that the page has for them.
+	scraped map[string]map[string]*values
 }
 
-// values are the samples of a series in promtool's notation.
+// values are the samples of a series: one a minute, equal ones together.
 type values struct {
-	text strings.Builder
-	last string // the newest sample, repeated times over
-	many int
-	next int // the minute after it
+	runs    []run
+	instant bool          // the sample is a time
+	labels  labels.Labels // for the engine, as is
+	chunk   *chunkenc.XORChunk
 }
+
+// run is a sample that was the same for so many minutes. Minutes between runs have
+// no sample; that of a series that ended is value.StaleNaN.
+type run struct {
+	from, times int
+	sample      float64
+}
+
+func (r *run) end() int { return r.from + r.times }
+
+func (r *run) stale() bool { return value.IsStaleNaN(r.sample) }
 
 func newRecorder(wanted map[string]bool) *recorder {
-	return &recorder{wanted: wanted, minute: -1, series: map[string]*values{}}
+	return &recorder{wanted: wanted, minute: -1, series: map[string]*values{}, scraped: map[string]map[string]*values{}}
 }
 
 // put adds the sample of a minute; minutes in between have none.
-func (v *values) put(minute int, sample string) {
-	if gap := minute - v.next; gap > 0 {
-		v.run("_", gap)
-	}
-	v.run(sample, 1)
-	v.next = minute + 1
-}
-
-func (v *values) run(sample string, times int) {
-	if sample == v.last {
-		v.many += times
+func (v *values) put(minute int, sample float64) {
+	if last := v.last(); last != nil && last.end() == minute && math.Float64bits(last.sample) == math.Float64bits(sample) {
+		last.times++
 		return
 	}
-	v.flush()
-	v.last, v.many = sample, times
+	v.runs = append(v.runs, run{from: minute, times: 1, sample: sample})
 }
 
-// flush writes the samples that are equal. "1x3" is 1 and three more; "_x3" is
+// last is the newest run; nil before the first sample.
+func (v *values) last() *run {
+	if len(v.runs) == 0 {
+		return nil
+	}
+	return &v.runs[len(v.runs)-1]
+}
+
+// text is the samples in promtool's notation. "1x3" is 1 and three more; "_x3" is
 // three that are missing.
-func (v *values) flush() {
-	switch {
-	case v.many == 0:
-		return
-	case v.last == "_":
-		fmt.Fprintf(&v.text, "_x%d ", v.many)
-	case v.last == "stale" || v.many == 1:
-		v.text.WriteString(strings.Repeat(v.last+" ", v.many))
-	default:
-		fmt.Fprintf(&v.text, "%sx%d ", v.last, v.many-1)
+func (v *values) text() string {
+	var b strings.Builder
+	next := 0
+	for i := range v.runs {
+		r := &v.runs[i]
+		if gap := r.from - next; gap > 0 {
+			fmt.Fprintf(&b, "_x%d ", gap)
+		}
+		sample := strconv.FormatFloat(r.sample, 'g', -1, 64)
+		switch {
+		case r.stale():
+			b.WriteString(strings.Repeat("stale ", r.times))
+		case r.times == 1:
+			b.WriteString(sample + " ")
+		default:
+			fmt.Fprintf(&b, "%sx%d ", sample, r.times-1)
+		}
+		next = r.end()
 	}
-	v.many = 0
+	return strings.TrimSpace(b.String())
 }
 
 func (r *recorder) begin(now spec.Instant) {
@@ -74,8 +98,6 @@ func (r *recorder) begin(now spec.Instant) {
 		r.zero = now
 	}
 	r.minute++
-	r.now = now
-	r.seen = map[string]bool{}
 }
 
 // isInstant tells metrics whose value is a time, which the rules compare with
@@ -83,62 +105,77 @@ func (r *recorder) begin(now spec.Instant) {
 var isInstant = regexp.MustCompile(`_(timestamp|last_collection_time)_seconds\{`)
 
 // target takes a scrape in, with the labels that Prometheus gives it.
-func (r *recorder) target(job, instance string, up bool, text string) {
+func (r *recorder) target(job, instance string, up bool, page []byte) error {
 	own := `job="` + job + `",instance="` + instance + `"`
-	value := "0"
+	answers := 0.0
 	if up {
-		value = "1"
+		answers = 1
 	}
-	r.add(`up{cluster="replay",`+own+`}`, value)
-	scan := bufio.NewScanner(strings.NewReader(text))
-	scan.Buffer(nil, 1<<20)
-	for scan.Scan() {
-		line := scan.Text()
-		name := line[:max(strings.IndexAny(line, "{ "), 0)]
-		if !r.wanted[name] {
+	r.named(`up{cluster="replay",`+own+`}`).put(r.minute, answers)
+	known := r.scraped[instance]
+	if known == nil {
+		known = map[string]*values{}
+		r.scraped[instance] = known
+	}
+	for len(page) > 0 {
+		line, rest, _ := bytes.Cut(page, []byte("\n"))
+		page = rest
+		name := line[:max(bytes.IndexAny(line, "{ "), 0)]
+		if !r.wanted[string(name)] {
 			continue
 		}
-		at := strings.LastIndexByte(line, ' ')
-		series, value := line[:at], line[at+1:]
-		if series == name {
-			series = name + "{" + own + "}"
-		} else {
-			series = strings.TrimSuffix(series, "}") + "," + own + "}"
+		at := bytes.LastIndexByte(line, ' ')
+		v := known[string(line[:at])]
+		if v == nil {
+			v = r.named(withLabels(string(name), string(line[:at]), own))
+			v.instant = isInstant.Match(line)
+			known[string(line[:at])] = v
 		}
-		if isInstant.MatchString(series) {
-			value = r.shifted(value)
+		sample, err := strconv.ParseFloat(string(line[at+1:]), 64)
+		if err != nil {
+			return fmt.Errorf("scrape of %s: %q: %w", instance, line, err)
 		}
-		r.add(series, value)
+		if v.instant {
+			sample = r.shifted(sample)
+		}
+		v.put(r.minute, sample)
 	}
+	return nil
+}
+
+// withLabels adds labels to a series.
+func withLabels(name, series, own string) string {
+	if series == name {
+		return name + "{" + own + "}"
+	}
+	return strings.TrimSuffix(series, "}") + "," + own + "}"
 }
 
 // shifted is an instant as seconds since the beginning of the replay.
-func (r *recorder) shifted(value string) string {
-	n, err := strconv.ParseFloat(value, 64)
-	if err != nil || n == 0 {
-		return value
+func (r *recorder) shifted(sample float64) float64 {
+	if sample == 0 {
+		return sample
 	}
-	return strconv.FormatFloat(n-float64(r.zero)/float64(spec.Second), 'g', -1, 64)
+	return sample - float64(r.zero)/float64(spec.Second)
 }
 
-func (r *recorder) add(series, value string) {
+// named gives the series of a name, a new one the first time.
+func (r *recorder) named(series string) *values {
 	v := r.series[series]
 	if v == nil {
 		v = &values{}
 		r.series[series] = v
 	}
-	v.put(r.minute, value)
-	r.seen[series] = true
+	return v
 }
 
 // end marks the series that were there a minute ago and are not now.
-func (r *recorder) end() error {
-	for name, v := range r.series {
-		if !r.seen[name] && v.next == r.minute && v.last != "stale" {
-			v.put(r.minute, "stale")
+func (r *recorder) end() {
+	for _, v := range r.series {
+		if last := v.last(); last.end() == r.minute && !last.stale() {
+			v.put(r.minute, math.Float64frombits(value.StaleNaN))
 		}
 	}
-	return nil
 }
 
 // write writes a test for promtool: the series, and a question each minute.
@@ -151,9 +188,7 @@ func (r *recorder) write(out io.Writer, rules, question string) error {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		v := r.series[name]
-		v.flush()
-		fmt.Fprintf(b, "      - series: '%s'\n        values: '%s'\n", strings.ReplaceAll(name, "'", "''"), strings.TrimSpace(v.text.String()))
+		fmt.Fprintf(b, "      - series: '%s'\n        values: '%s'\n", strings.ReplaceAll(name, "'", "''"), r.series[name].text())
 	}
 	b.WriteString("    promql_expr_test:\n")
 	for minute := range r.minute + 1 {
