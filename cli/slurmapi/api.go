@@ -2,6 +2,7 @@ package slurmapi
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -123,10 +125,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		q.source = host
 	}
-	out := &held{to: w}
+	out := &held{to: w, gzips: acceptsGzip(r.Header.Values("Accept-Encoding"))}
 	err := q.serveInto(w, r, out)
 	if err == nil {
-		err = out.releaseHeld()
+		err = out.finish()
 	}
 	switch {
 	case err == nil || r.Context().Err() != nil:
@@ -608,34 +610,82 @@ func (a *API) Refuse(w http.ResponseWriter, r *http.Request, code int, e *status
 }
 
 // held keeps the beginning of an answer back, so that a command that fails after
-// it began to print still ends in an error rather than in half a document.
+// it began to print still ends in an error rather than in half a document. What is
+// long it compresses on its way, where the client takes that.
 type held struct {
-	to   http.ResponseWriter
-	kept bytes.Buffer
-	sent bool
+	to    http.ResponseWriter
+	gzips bool
+	kept  bytes.Buffer
+	sent  bool
+	zip   *gzip.Writer // nil = it is sent as it is
 }
 
-// maxHeld is how much is held back.
-const maxHeld = 128 << 10
+const (
+	// maxHeld is how much is held back.
+	maxHeld = 128 << 10
+	// minCompressed is the size below which compressing costs more than it saves.
+	minCompressed = 1 << 10
+)
 
 // Write implements io.Writer.
 func (h *held) Write(b []byte) (int, error) {
 	if !h.sent && h.kept.Len()+len(b) <= maxHeld {
 		return h.kept.Write(b)
 	}
-	if err := h.releaseHeld(); err != nil {
+	if err := h.releaseHeld(h.kept.Len() + len(b)); err != nil {
 		return 0, err
 	}
-	return h.to.Write(b)
+	return h.body().Write(b)
 }
 
-// releaseHeld sends what was held back.
-func (h *held) releaseHeld() error {
+// body takes what is sent.
+func (h *held) body() io.Writer {
+	if h.zip != nil {
+		return h.zip
+	}
+	return h.to
+}
+
+// releaseHeld sends what was held back. size is how long the answer is at least.
+func (h *held) releaseHeld(size int) error {
 	if h.sent {
 		return nil
 	}
 	h.sent = true
-	h.to.Header().Set("Content-Type", "application/json")
-	_, err := h.to.Write(h.kept.Bytes())
+	header := h.to.Header()
+	header.Set("Content-Type", "application/json")
+	header.Add("Vary", "Accept-Encoding")
+	if h.gzips && size >= minCompressed {
+		header.Set("Content-Encoding", "gzip")
+		zip, err := gzip.NewWriterLevel(h.to, gzip.BestSpeed)
+		if err != nil {
+			return err
+		}
+		h.zip = zip
+	}
+	_, err := h.body().Write(h.kept.Bytes())
 	return err
+}
+
+// finish sends what is left. An answer that broke off is not finished, so that a client
+// which decompresses it notices.
+func (h *held) finish() error {
+	if err := h.releaseHeld(h.kept.Len()); err != nil || h.zip == nil {
+		return err
+	}
+	return h.zip.Close()
+}
+
+// acceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3).
+func acceptsGzip(headers []string) bool {
+	for item := range strings.SplitSeq(strings.Join(headers, ","), ",") {
+		coding, params, _ := strings.Cut(item, ";")
+		if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+			continue
+		}
+		weight, given := strings.CutPrefix(strings.ReplaceAll(params, " ", ""), "q=")
+		q, err := strconv.ParseFloat(weight, 64)
+		return !given || err == nil && q > 0
+	}
+	return false
 }

@@ -1,6 +1,8 @@
 package slurmapi
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -130,7 +132,9 @@ func inUse() uint64 {
 
 // BenchmarkJobs writes 10,000 jobs of 8 CPUs and two GPUs on one node. The aim is
 // 300 ms, and 60 MiB beyond the jobs themselves.
-func BenchmarkJobs(b *testing.B) {
+func BenchmarkJobs(b *testing.B) { benchmarkJobs(b, "identity") }
+
+func benchmarkJobs(b *testing.B, accept string) {
 	var jobs []*apiv1.JobInfo
 	for i := range uint32(10_000) {
 		j := fullJob(i + 1)
@@ -140,6 +144,7 @@ func BenchmarkJobs(b *testing.B) {
 	}
 	api := New(jobsHost(jobs))
 	r := httptest.NewRequest(http.MethodGet, "/slurm/v0.0.44/jobs", nil)
+	r.Header.Set("Accept-Encoding", accept)
 	runtime.GC()
 	w := &counter{base: inUse()}
 	for b.Loop() {
@@ -173,4 +178,63 @@ func TestManyJobs(t *testing.T) {
 			t.Errorf("%s: warnings %v, plugin %v", v, doc.Warnings, doc.Meta.Plugin)
 		}
 	}
+}
+
+// A client that takes gzip gets the same document, smaller; one that does not, and a
+// short answer, get it as it is.
+func TestAnswersAreCompressed(t *testing.T) {
+	var jobs []*apiv1.JobInfo
+	for i := range uint32(300) {
+		jobs = append(jobs, fullJob(i+1))
+	}
+	ask := func(path, accept string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		if accept != "" {
+			r.Header.Set("Accept-Encoding", accept)
+		}
+		w := httptest.NewRecorder()
+		New(jobsHost(jobs)).ServeHTTP(w, r)
+		if w.Header().Get("Vary") != "Accept-Encoding" {
+			t.Errorf("%s: Vary is %q", path, w.Header().Get("Vary"))
+		}
+		return w
+	}
+	const path = "/slurm/v0.0.44/jobs"
+	plain := ask(path, "").Body.Bytes()
+	for accept, want := range map[string]bool{"gzip": true, "deflate, GZIP;q=0.5": true, "br": false, "gzip;q=0": false, "gzip; q=0.0, br": false, "gzip;q=x": false} {
+		w := ask(path, accept)
+		body := w.Body.Bytes()
+		if got := w.Header().Get("Content-Encoding") == "gzip"; got != want {
+			t.Errorf("%q: compressed %v", accept, got)
+			continue
+		}
+		if want {
+			if len(body)*4 > len(plain) {
+				t.Errorf("%q: %d bytes of %d", accept, len(body), len(plain))
+			}
+			z, err := gzip.NewReader(bytes.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if body, err = io.ReadAll(z); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var doc struct {
+			Jobs []json.RawMessage `json:"jobs"`
+		}
+		if err := json.Unmarshal(body, &doc); err != nil || len(doc.Jobs) != 300 {
+			t.Errorf("%q: %d jobs, %v", accept, len(doc.Jobs), err)
+		}
+	}
+	jobs = nil
+	held := &held{to: httptest.NewRecorder(), gzips: true}
+	if _, err := held.Write([]byte("{}")); err != nil || held.finish() != nil || held.zip != nil {
+		t.Errorf("a short answer is compressed (%v)", err)
+	}
+}
+
+// BenchmarkJobsCompressed is BenchmarkJobs for a client that takes gzip.
+func BenchmarkJobsCompressed(b *testing.B) {
+	benchmarkJobs(b, "gzip")
 }

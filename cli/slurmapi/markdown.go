@@ -32,6 +32,7 @@ and tokens.disable_creation bound the tokens of scontrol token.
 
 **Answers** are the documents of the commands: GET /slurm/v0.0.44/jobs is the output of squeue --json=v0.0.44, on one line. A field
 that Muster does not have is unset, empty, 0 or false. last_update is now: update_time is accepted and the whole answer is sent.
+Answers of 1 KiB and more are compressed for clients that send Accept-Encoding: gzip (curl --compressed).
 
 **Errors** have an HTTP status of their class (400, 401, 403, 404, 405, 409, 422, 429, 503, 504) and, in errors, Slurm's number and
 text, what is wrong in description, and in source the path or the field: #/job/time_limit. A request that fails has changed nothing,
