@@ -301,6 +301,45 @@ func (s *Store) LastRuns(
 	)
 }
 
+// EndedRuns gives the attempts whose end the store has between two positions, both
+// included. A run that was only closed with its lost history has no end there.
+func (s *Store) EndedRuns(
+	ctx context.Context,
+	ledger [16]byte,
+	from, to uint64,
+) ([]tally.EndedRun, error) {
+	var out []tally.EndedRun
+	rows, err := s.conn.Query(
+		ctx,
+		"SELECT uid, attempt, toUnixTimestamp64Micro(assumeNotNull(start))"+
+			" FROM "+s.qualifyTable("jobs")+
+			" WHERE ledger = {ledger:UUID} AND seq >= {from:UInt64} AND seq <= {to:UInt64}"+
+			" AND isNotNull(start) AND end_reason != '"+lostReason+"'"+
+			" ORDER BY uid, attempt",
+		ch.Named("ledger", uuid.UUID(ledger).String()),
+		ch.Named("from", from),
+		ch.Named("to", to),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("look for ends in a lost history: %w", err)
+	}
+	for rows.Next() {
+		var uid uint64
+		var attempt uint32
+		var start int64
+		err = rows.Scan(&uid, &attempt, &start)
+		if err != nil {
+			break
+		}
+		run := tally.Attempt{UID: spec.JobUID(uid), Attempt: attempt}
+		out = append(out, tally.EndedRun{Attempt: run, Start: tally.Micros(start)})
+	}
+	return out, wrapError(
+		"look for ends in a lost history",
+		errors.Join(err, rows.Err(), rows.Close()),
+	)
+}
+
 // Numbers gives the greatest job numbers that the store has seen.
 func (s *Store) Numbers(ctx context.Context, ledger [16]byte) (spec.JobUID, spec.JobID, error) {
 	var uid uint64

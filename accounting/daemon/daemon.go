@@ -24,6 +24,7 @@ type Daemon struct {
 	pos     tally.Position
 	stored  bool         // pos is the store's
 	gaps    []query.Gap  // positions of a history that was lost
+	forks   []forkPoint  // where such a history parted
 	open    openRuns     // at pos
 	counted spec.Instant // the oldest event of the batch being made; 0 = none
 	flying  spec.Instant // and of the one being stored

@@ -55,9 +55,11 @@ type Store interface {
 	Position(ctx context.Context, ledger [16]byte) (tally.Position, error)
 	LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (tally.Snapshot, bool, error)
 	PutSnapshot(ctx context.Context, ledger [16]byte, snap tally.Snapshot) error
-	// LastRuns gives the last run of each job between two positions; Numbers are the
-	// greatest job numbers that the store has seen.
+	// LastRuns gives the last run of each job between two positions, EndedRuns the
+	// attempts that ended there; Numbers are the greatest job numbers that the store
+	// has seen.
 	LastRuns(ctx context.Context, ledger [16]byte, from, to uint64) (map[spec.JobUID]uint32, error)
+	EndedRuns(ctx context.Context, ledger [16]byte, from, to uint64) ([]tally.EndedRun, error)
 	Numbers(ctx context.Context, ledger [16]byte) (spec.JobUID, spec.JobID, error)
 	Query(ctx context.Context, q query.Query, each func(scan func(dest ...any) error) error) error
 	// Raw asks a question read-only and within limits, and gives the answer in

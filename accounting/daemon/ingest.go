@@ -305,7 +305,7 @@ func (s *session) catchUp(ctx context.Context) error {
 		if err := s.foldTo(ctx, at.event); err != nil {
 			return err
 		}
-		if err := s.renumberRuns(ctx, at.gap); err != nil {
+		if err := s.passFork(ctx, at.gap); err != nil {
 			return err
 		}
 	}
@@ -326,7 +326,7 @@ func (s *session) catchUp(ctx context.Context) error {
 			tally.ErrOrder,
 		)
 	}
-	s.d.setGaps(s.parted.gaps)
+	s.d.setParted(s.parted.gaps, s.parted.forks())
 	s.tally.Take()
 	s.tally.Quiet(false)
 	rows := s.tally.AllLive()

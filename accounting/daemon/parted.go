@@ -53,6 +53,20 @@ func (p *parted) eventAt(position uint64) (seq uint64, ours bool) {
 	return seq, ours
 }
 
+// forks are all places where lost histories parted from the ledger's own.
+func (p *parted) forks() []forkPoint {
+	var out []forkPoint
+	for i := 1; i < len(p.shared); i++ {
+		before, next := p.shared[i-1], p.shared[i]
+		gap := tally.Gap{From: before.To + 1, To: next.From - 1}
+		out = append(out, forkPoint{before.To - before.Shift, gap})
+	}
+	if p.now {
+		out = append(out, forkPoint{p.lastEvent(), p.gaps[len(p.gaps)-1]})
+	}
+	return out
+}
+
 // beginAt sorts the fork points into those ahead of a counting state at a position
 // and those behind it.
 func (p *parted) beginAt(label uint64) {
@@ -77,6 +91,17 @@ func (s *session) renumberRuns(ctx context.Context, gap tally.Gap) error {
 	}
 	s.tally.Renumber(used)
 	return nil
+}
+
+// passFork takes the tally, which stands where two histories part, past the lost
+// stretch: what runs there and ended in the stretch is counted already.
+func (s *session) passFork(ctx context.Context, gap tally.Gap) error {
+	ended, err := s.d.cfg.Store.EndedRuns(ctx, s.d.ledger, gap.From, gap.To)
+	if err != nil {
+		return err
+	}
+	s.tally.CountOnce(ended)
+	return s.renumberRuns(ctx, gap)
 }
 
 // compareHistories finds out where the histories of store and ledger part.
@@ -141,13 +166,15 @@ func (s *session) branchStore(ctx context.Context) error {
 	}
 	gap := tally.Gap{From: last + 1, To: s.writer.Position().Seq}
 	s.parted.gaps[len(s.parted.gaps)-1] = gap // it has become longer
-	return s.renumberRuns(ctx, gap)
+	return s.passFork(ctx, gap)
 }
 
-// setGaps notes which positions of the store hold a history that was lost.
-func (d *Daemon) setGaps(gaps []tally.Gap) {
+// setParted notes which positions of the store hold a history that was lost, and
+// where that parted.
+func (d *Daemon) setParted(gaps []tally.Gap, forks []forkPoint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.forks = forks
 	d.gaps = nil
 	for _, g := range gaps {
 		d.gaps = append(d.gaps, query.Gap{From: g.From, To: g.To})

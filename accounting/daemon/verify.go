@@ -196,6 +196,9 @@ func (d *Daemon) recountLedger(
 		return fmt.Errorf("read the ledger from its beginning: %w", err)
 	}
 	t := tally.New()
+	d.mu.Lock()
+	forks := d.forks
+	d.mu.Unlock()
 	told := uint64(0)
 	for t.Seq() < last {
 		entry, err := cursor.Next(ctx)
@@ -215,6 +218,15 @@ func (d *Daemon) recountLedger(
 			}
 			if err := t.Apply(&events[i]); err != nil {
 				return fmt.Errorf("count: %w", err)
+			}
+			for len(forks) > 0 && forks[0].event == t.Seq() {
+				gap := forks[0].gap
+				forks = forks[1:]
+				ended, err := d.cfg.Store.EndedRuns(ctx, d.ledger, gap.From, gap.To)
+				if err != nil {
+					return err
+				}
+				t.CountOnce(ended)
 			}
 		}
 		if t.Rows() >= verifyRows {

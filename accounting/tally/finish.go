@@ -14,7 +14,7 @@ import (
 func (t *Tally) close(j *job, env *event.Envelope, stateName string) {
 	j.Over = true
 	t.open--
-	if !t.quiet {
+	if !t.quiet && !j.Counted {
 		row := j.row(env.Seq)
 		row.State = stateName
 		t.out.Jobs = append(growTwice(t.out.Jobs), row)
@@ -27,6 +27,7 @@ func (t *Tally) close(j *job, env *event.Envelope, stateName string) {
 		}
 	}
 	j.written = false
+	j.Counted = false
 	j.Alloc = nil
 	j.Done = nil
 	j.Batch = nil

@@ -24,6 +24,9 @@ type job struct {
 	Attempt  uint32       `cbor:"10,keyasint,omitempty"` // the last that started, of any run
 	Changed  uint64       `cbor:"11,keyasint,omitempty"` // sequence of the last event about it
 	Over     bool         `cbor:"12,keyasint,omitempty"` // the run is in the store for good
+	// Counted tells that a history which was lost has the end of the current run:
+	// its rows are in the store, and no others are made of it.
+	Counted bool `cbor:"13,keyasint,omitempty"`
 
 	// The current run.
 	Submit   spec.Instant     `cbor:"20,keyasint"`
@@ -358,7 +361,7 @@ func (t *Tally) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 		TaskSet:  j.TaskSet,
 		Req:      j.Req,
 		Assoc:    j.Assoc,
-		Restarts: j.Restarts + 1,
+		Restarts: max(j.Restarts+1, t.firstRun(j.UID)),
 		Attempt:  j.Attempt,
 		Submit:   env.At,
 		State:    spec.Pending,
@@ -420,7 +423,7 @@ func (t *Tally) stepEnded(env *event.Envelope, ended *event.StepEnded) error {
 	s := &j.Steps[i]
 	s.Ended, s.Usage = cmp.Or(ended.At, env.At), ended.Usage
 	t.touchJob(j, env)
-	if !t.quiet {
+	if !t.quiet && !j.Counted {
 		row := j.stepRow(env.Seq, s)
 		row.State, row.Exit, row.Used = ended.State.String(), ended.Result.Exit, usedOf(ended.Usage)
 		t.out.Steps = append(growTwice(t.out.Steps), row)

@@ -204,10 +204,35 @@ func (t *Tally) Renumber(used map[spec.JobUID]uint32) {
 	for _, uid := range t.sortedUIDs() {
 		j := t.jobs[uid]
 		last, known := used[uid]
-		if known && j.Over {
+		switch {
+		case !known || j.Counted:
+		case j.Over:
 			j.Restarts = max(j.Restarts, last) // the next one is numbered by it
-		} else if known {
+		default:
 			j.Restarts = max(j.Restarts, last+1)
+		}
+	}
+}
+
+// EndedRun is an attempt of which a store has the end. Job, attempt and start name
+// the run in every history that it is part of.
+type EndedRun struct {
+	Attempt
+	Start Micros
+}
+
+// CountOnce notes, where two histories part, which of the attempts that run there
+// have their end in the one that was lost. Such an attempt is one run in both, and is
+// counted by the end that the store has. It is called at that place only, before
+// Renumber.
+func (t *Tally) CountOnce(ended []EndedRun) {
+	for _, run := range ended {
+		j := t.jobs[run.UID]
+		if j == nil || j.Over || j.Start == 0 {
+			continue
+		}
+		if j.Attempt == run.Attempt.Attempt && Cut(j.Start) == run.Start {
+			j.Counted = true
 		}
 	}
 }
@@ -244,7 +269,7 @@ func (t *Tally) Take() *Batch {
 	batch.Last, batch.At = t.seq, t.at
 	for _, j := range t.touched {
 		j.touched = false
-		if !j.Over && !t.quiet {
+		if !j.Over && !j.Counted && !t.quiet {
 			batch.Live = append(batch.Live, j.liveRow())
 			j.written = true
 		}
@@ -268,7 +293,7 @@ func (t *Tally) AllLive() []LiveRow {
 	uids := t.sortedUIDs()
 	out := make([]LiveRow, 0, len(uids))
 	for _, uid := range uids {
-		if j := t.jobs[uid]; !j.Over {
+		if j := t.jobs[uid]; !j.Over && !j.Counted {
 			out = append(out, j.liveRow())
 			j.written = true
 		}
