@@ -30,6 +30,7 @@ func commandEntries() []tool.Entry {
 		{Name: "scrontab", Make: submit.Scrontab},
 		{Name: "squeue", Make: query.Squeue},
 		{Name: "sinfo", Make: query.Sinfo},
+		{Name: "strigger", Make: query.Strigger},
 		{Name: "scancel", Make: query.Scancel},
 		{Name: "scontrol", Make: query.Scontrol},
 		{Name: "sacct", Make: acct.Sacct},

@@ -43,7 +43,7 @@ func unknownCommand(name string) error {
 // notYet says why a command of Slurm is not in this release, or "".
 func notYet(name string) string {
 	switch name {
-	case "strigger", "smail":
+	case "smail":
 		return "Muster has no counterpart of it"
 	}
 	return ""

@@ -36,7 +36,7 @@ func usual() map[string]string {
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "events": "muster events", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "hosts": "muster hosts revoke l1", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
-		"accounting": "muster accounting doctor", "sgather": "sgather /tmp/a /tmp/b", "scrontab": "scrontab", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
+		"accounting": "muster accounting doctor", "sgather": "sgather /tmp/a /tmp/b", "scrontab": "scrontab", "strigger": "strigger", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
 		"simulate": "muster simulate --swf DIR/log --procs 8",
 	}
 }
@@ -48,6 +48,7 @@ func samples() map[string]map[string]sample {
 	s := func(arg string) sample { return sample{arg: arg} }
 	with := func(arg, more string) sample { return sample{arg: arg, with: more} }
 	on := func(line, arg string) sample { return sample{arg: arg, line: line} }
+	types := on("strigger --set --down -p /bin/true", "")
 	out := map[string]map[string]sample{
 		"sbatch": {
 			"container-image": s("nvcr.io#team/app:1"), "container-mounts": with("/data:/data:ro", "--container-image=app"), "container-workdir": with("/work", "--container-image=app"),
@@ -71,6 +72,16 @@ func samples() map[string]map[string]sample {
 		"sinfo": {
 			"all": s(""), "clusters": s("peer"), "dead": s(""), "exact": with("", "-o %c"), "format": s("%n"), "Format": s("NodeList"), "hide": with("", "--all"), "iterate": s("1"), "json": s(""), "list-reasons": s(""),
 			"long": s(""), "Node": s(""), "nodes": s("node1"), "noheader": s(""), "partition": s("debug"), "reservation": s(""), "responding": s(""), "sort": s("-P"), "states": s("idle"), "summarize": s(""), "yaml": s(""), "future": s(""),
+		},
+		"strigger": {
+			"set": on("strigger --down -p /bin/true", ""), "get": s(""), "clear": on("strigger --id=1", ""),
+			"id": on("strigger --get", "1"), "jobid": on("strigger --set --fini -p /bin/true", "36"), "node": on("strigger --get", "n1"),
+			"offset": on("strigger --set --down -p /bin/true", "60"), "program": on("strigger --set --down", "/bin/true"),
+			"user": on("strigger --get", "bob"), "flags": on("strigger --set --down -p /bin/true", "PERM"), "clusters": on("strigger --get", "other"),
+			"noheader": on("strigger --get", ""), "quiet": s(""), "verbose": on("strigger --set --down -p /bin/true", ""),
+			"primary_slurmctld_failure": types, "primary_slurmctld_resumed_operation": types, "primary_slurmctld_resumed_control": types,
+			"backup_slurmctld_assumed_control": types, "down": on("strigger --set --up -p /bin/true", ""), "drained": types, "draining": types, "fail": types, "idle": types,
+			"fini": on("strigger --set -j 36 --down -p /bin/true", ""), "time": on("strigger --set -j 36 --down -p /bin/true", ""), "reconfig": types, "resume": types, "up": types,
 		},
 		"scrontab": {"list": s(""), "remove": s(""), "user": on("scrontab -l", "bob")},
 		"scancel": {
@@ -380,7 +391,7 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{"strigger"} {
+	for _, name := range []string{"smail"} {
 		if notYet(name) == "" || findCommand(name) != nil {
 			t.Errorf("%s", name)
 		}

@@ -60,7 +60,7 @@ func refusals() map[string]string {
 	for _, s := range slurmconf.Supported() {
 		out[s.File+" "+s.Record+" "+s.Key] = s.Why
 	}
-	for _, name := range []string{"strigger", "smail"} {
+	for _, name := range []string{"smail"} {
 		out["muster "+name] = notYet(name)
 	}
 	return out

@@ -70,7 +70,7 @@ type fake struct {
 func requests() map[string]proto.Message {
 	return map[string]proto.Message{
 		tool.MethodSubmit: &apiv1.SubmitRequest{}, tool.MethodListJobs: &apiv1.ListJobsRequest{}, tool.MethodStreamJobs: &apiv1.ListJobsRequest{}, tool.MethodWatchJob: &apiv1.WatchJobRequest{},
-		tool.MethodGetCrontab: &apiv1.GetCrontabRequest{}, tool.MethodPutCrontab: &apiv1.PutCrontabRequest{}, tool.MethodCancel: &apiv1.CancelRequest{}, tool.MethodControlJobs: &apiv1.ControlJobsRequest{}, tool.MethodWhy: &apiv1.WhyRequest{},
+		tool.MethodSetTriggers: &apiv1.SetTriggersRequest{}, tool.MethodListTriggers: &apiv1.ListTriggersRequest{}, tool.MethodClearTriggers: &apiv1.ClearTriggersRequest{}, tool.MethodGetCrontab: &apiv1.GetCrontabRequest{}, tool.MethodPutCrontab: &apiv1.PutCrontabRequest{}, tool.MethodCancel: &apiv1.CancelRequest{}, tool.MethodControlJobs: &apiv1.ControlJobsRequest{}, tool.MethodWhy: &apiv1.WhyRequest{},
 		tool.MethodListNodes: &apiv1.ListNodesRequest{}, tool.MethodUpdateNode: &apiv1.UpdateNodeRequest{}, tool.MethodChangeNodes: &apiv1.NodeChange{}, tool.MethodChangePartition: &apiv1.PartitionChange{}, tool.MethodListPartitions: &apiv1.ListPartitionsRequest{},
 		tool.MethodGetConfig: &apiv1.GetConfigRequest{}, tool.MethodReconfigure: &apiv1.ReconfigureRequest{}, tool.MethodChangePolicy: &apiv1.PolicyChangeRequest{},
 		tool.MethodGetPolicy: &apiv1.PolicyRequest{}, tool.MethodTransactions: &apiv1.TransactionsRequest{}, tool.MethodShares: &apiv1.SharesRequest{}, tool.MethodLimitUsage: &apiv1.LimitUsageRequest{}, tool.MethodPriorities: &apiv1.PrioritiesRequest{}, tool.MethodDiag: &apiv1.DiagRequest{}, tool.MethodPing: &apiv1.PingRequest{}, tool.MethodListControllers: &apiv1.ControllersRequest{}, tool.MethodChangeControllers: &apiv1.ChangeControllersRequest{},
@@ -137,6 +137,10 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return f.listJobs(q.GetFilter()), nil
 	case *apiv1.CancelRequest, *apiv1.ControlJobsRequest:
 		return &apiv1.JobResults{Results: f.results}, nil
+	case *apiv1.ListTriggersRequest:
+		return &apiv1.ListTriggersReply{Triggers: []*apiv1.TriggerInfo{{Id: 1, Kind: "down", User: "alice", Program: "/bin/a"}, {Id: 2, Kind: "up", Node: "n1", User: "bob", Program: "/bin/b"}}}, nil
+	case *apiv1.SetTriggersRequest:
+		return &apiv1.SetTriggersReply{Ids: []uint32{3}}, nil
 	case *apiv1.WhyRequest:
 		return f.why, nil
 	case *apiv1.ListNodesRequest:

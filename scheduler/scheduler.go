@@ -72,16 +72,20 @@ type (
 	Cancel     = decide.Cancel
 	PutCrontab = decide.PutCrontab
 	CronJob    = decide.CronJob
-	Hold       = decide.Hold
-	Release    = decide.Release
-	Requeue    = decide.Requeue
-	Suspend    = decide.Suspend
-	Resume     = decide.Resume
-	UpdateJob  = decide.UpdateJob
-	StartStep  = decide.StartStep
-	EndStep    = decide.EndStep
-	UpdateStep = decide.UpdateStep
-	EndJob     = decide.EndJob
+
+	SetTriggers  = decide.SetTriggers
+	ClearTrigger = decide.ClearTrigger
+	TriggerRan   = decide.TriggerRan
+	Hold         = decide.Hold
+	Release      = decide.Release
+	Requeue      = decide.Requeue
+	Suspend      = decide.Suspend
+	Resume       = decide.Resume
+	UpdateJob    = decide.UpdateJob
+	StartStep    = decide.StartStep
+	EndStep      = decide.EndStep
+	UpdateStep   = decide.UpdateStep
+	EndJob       = decide.EndJob
 )
 
 // Commands about nodes, partitions and reservations.

@@ -80,6 +80,10 @@ type Config struct {
 	// where that is asked for (scancel --cron).
 	Scrontab     bool `cbor:"117,keyasint,omitempty"`
 	CronExplicit bool `cbor:"118,keyasint,omitempty"`
+	// UserTriggers lets all users set triggers, NoTriggers nobody; by default SlurmUser and
+	// administrators do.
+	UserTriggers bool `cbor:"119,keyasint,omitempty"`
+	NoTriggers   bool `cbor:"120,keyasint,omitempty"`
 }
 
 // RateLimit gives each user a bucket of calls (rl_* of SlurmctldParameters). A

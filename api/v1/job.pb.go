@@ -156,7 +156,7 @@ func (x ControlJobsRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ControlJobsRequest_Verb.Descriptor instead.
 func (ControlJobsRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{31, 0}
+	return file_job_proto_rawDescGZIP(), []int{38, 0}
 }
 
 // Count is an amount of a GRES or a licence.
@@ -3624,6 +3624,377 @@ func (x *GetCrontabReply) GetText() string {
 	return ""
 }
 
+// TriggerInfo is a program that runs when something happens.
+type TriggerInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`         // given by the controller
+	Kind          string                 `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`      // down, up, drained, fini, time, ...
+	Node          string                 `protobuf:"bytes,3,opt,name=node,proto3" json:"node,omitempty"`      // empty = any
+	Job           string                 `protobuf:"bytes,4,opt,name=job,proto3" json:"job,omitempty"`        // as people name it; empty = none
+	Offset        int64                  `protobuf:"varint,5,opt,name=offset,proto3" json:"offset,omitempty"` // ns
+	Program       string                 `protobuf:"bytes,6,opt,name=program,proto3" json:"program,omitempty"`
+	User          string                 `protobuf:"bytes,7,opt,name=user,proto3" json:"user,omitempty"` // whose it is; given by the controller
+	Permanent     bool                   `protobuf:"varint,8,opt,name=permanent,proto3" json:"permanent,omitempty"`
+	Due           uint32                 `protobuf:"varint,9,opt,name=due,proto3" json:"due,omitempty"` // runs that have not ended
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TriggerInfo) Reset() {
+	*x = TriggerInfo{}
+	mi := &file_job_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TriggerInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TriggerInfo) ProtoMessage() {}
+
+func (x *TriggerInfo) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TriggerInfo.ProtoReflect.Descriptor instead.
+func (*TriggerInfo) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *TriggerInfo) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *TriggerInfo) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *TriggerInfo) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *TriggerInfo) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *TriggerInfo) GetOffset() int64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *TriggerInfo) GetProgram() string {
+	if x != nil {
+		return x.Program
+	}
+	return ""
+}
+
+func (x *TriggerInfo) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *TriggerInfo) GetPermanent() bool {
+	if x != nil {
+		return x.Permanent
+	}
+	return false
+}
+
+func (x *TriggerInfo) GetDue() uint32 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+type SetTriggersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Triggers      []*TriggerInfo         `protobuf:"bytes,1,rep,name=triggers,proto3" json:"triggers,omitempty"` // all of them or none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTriggersRequest) Reset() {
+	*x = SetTriggersRequest{}
+	mi := &file_job_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTriggersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTriggersRequest) ProtoMessage() {}
+
+func (x *SetTriggersRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTriggersRequest.ProtoReflect.Descriptor instead.
+func (*SetTriggersRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *SetTriggersRequest) GetTriggers() []*TriggerInfo {
+	if x != nil {
+		return x.Triggers
+	}
+	return nil
+}
+
+type SetTriggersReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []uint32               `protobuf:"varint,1,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTriggersReply) Reset() {
+	*x = SetTriggersReply{}
+	mi := &file_job_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTriggersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTriggersReply) ProtoMessage() {}
+
+func (x *SetTriggersReply) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTriggersReply.ProtoReflect.Descriptor instead.
+func (*SetTriggersReply) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *SetTriggersReply) GetIds() []uint32 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+type ListTriggersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTriggersRequest) Reset() {
+	*x = ListTriggersRequest{}
+	mi := &file_job_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTriggersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTriggersRequest) ProtoMessage() {}
+
+func (x *ListTriggersRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTriggersRequest.ProtoReflect.Descriptor instead.
+func (*ListTriggersRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{32}
+}
+
+type ListTriggersReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Triggers      []*TriggerInfo         `protobuf:"bytes,1,rep,name=triggers,proto3" json:"triggers,omitempty"` // by number
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTriggersReply) Reset() {
+	*x = ListTriggersReply{}
+	mi := &file_job_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTriggersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTriggersReply) ProtoMessage() {}
+
+func (x *ListTriggersReply) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTriggersReply.ProtoReflect.Descriptor instead.
+func (*ListTriggersReply) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ListTriggersReply) GetTriggers() []*TriggerInfo {
+	if x != nil {
+		return x.Triggers
+	}
+	return nil
+}
+
+type ClearTriggersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []uint32               `protobuf:"varint,1,rep,packed,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearTriggersRequest) Reset() {
+	*x = ClearTriggersRequest{}
+	mi := &file_job_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearTriggersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearTriggersRequest) ProtoMessage() {}
+
+func (x *ClearTriggersRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearTriggersRequest.ProtoReflect.Descriptor instead.
+func (*ClearTriggersRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ClearTriggersRequest) GetIds() []uint32 {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+type ClearTriggersReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearTriggersReply) Reset() {
+	*x = ClearTriggersReply{}
+	mi := &file_job_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearTriggersReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearTriggersReply) ProtoMessage() {}
+
+func (x *ClearTriggersReply) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearTriggersReply.ProtoReflect.Descriptor instead.
+func (*ClearTriggersReply) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{35}
+}
+
 type JobResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // as asked
@@ -3635,7 +4006,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +4019,7 @@ func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +4033,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{29}
+	return file_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *JobResult) GetJob() string {
@@ -3695,7 +4066,7 @@ type JobResults struct {
 
 func (x *JobResults) Reset() {
 	*x = JobResults{}
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3708,7 +4079,7 @@ func (*JobResults) ProtoMessage() {}
 
 func (x *JobResults) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +4093,7 @@ func (x *JobResults) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResults.ProtoReflect.Descriptor instead.
 func (*JobResults) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{30}
+	return file_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *JobResults) GetResults() []*JobResult {
@@ -3747,7 +4118,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3760,7 +4131,7 @@ func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3774,7 +4145,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{31}
+	return file_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ControlJobsRequest) GetVerb() ControlJobsRequest_Verb {
@@ -3836,7 +4207,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3849,7 +4220,7 @@ func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +4234,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{32}
+	return file_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *WhyRequest) GetJob() string {
@@ -3904,7 +4275,7 @@ type GpuFault struct {
 
 func (x *GpuFault) Reset() {
 	*x = GpuFault{}
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3917,7 +4288,7 @@ func (*GpuFault) ProtoMessage() {}
 
 func (x *GpuFault) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4302,7 @@ func (x *GpuFault) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuFault.ProtoReflect.Descriptor instead.
 func (*GpuFault) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{33}
+	return file_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GpuFault) GetUuid() string {
@@ -4059,7 +4430,7 @@ type WhyReply struct {
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4072,7 +4443,7 @@ func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4086,7 +4457,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{34}
+	return file_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -4223,7 +4594,7 @@ type RunPrediction struct {
 
 func (x *RunPrediction) Reset() {
 	*x = RunPrediction{}
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4607,7 @@ func (*RunPrediction) ProtoMessage() {}
 
 func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4250,7 +4621,7 @@ func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunPrediction.ProtoReflect.Descriptor instead.
 func (*RunPrediction) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{35}
+	return file_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RunPrediction) GetLength() int64 {
@@ -4303,7 +4674,7 @@ type WaitedHold struct {
 
 func (x *WaitedHold) Reset() {
 	*x = WaitedHold{}
-	mi := &file_job_proto_msgTypes[36]
+	mi := &file_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4316,7 +4687,7 @@ func (*WaitedHold) ProtoMessage() {}
 
 func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[36]
+	mi := &file_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4330,7 +4701,7 @@ func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WaitedHold.ProtoReflect.Descriptor instead.
 func (*WaitedHold) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{36}
+	return file_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WaitedHold) GetNode() string {
@@ -4389,7 +4760,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[37]
+	mi := &file_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4402,7 +4773,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[37]
+	mi := &file_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4416,7 +4787,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{37}
+	return file_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -4466,7 +4837,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[38]
+	mi := &file_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4479,7 +4850,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[38]
+	mi := &file_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +4864,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{38}
+	return file_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Advice) GetChange() string {
@@ -4529,7 +4900,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[39]
+	mi := &file_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4542,7 +4913,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[39]
+	mi := &file_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4556,7 +4927,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{39}
+	return file_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -4599,7 +4970,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[40]
+	mi := &file_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4612,7 +4983,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[40]
+	mi := &file_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4626,7 +4997,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{40}
+	return file_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -5035,7 +5406,27 @@ const file_job_proto_rawDesc = "" +
 	"\x04user\x18\x01 \x01(\tR\x04user\"9\n" +
 	"\x0fGetCrontabReply\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04text\"\\\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\xcd\x01\n" +
+	"\vTriggerInfo\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04node\x18\x03 \x01(\tR\x04node\x12\x10\n" +
+	"\x03job\x18\x04 \x01(\tR\x03job\x12\x16\n" +
+	"\x06offset\x18\x05 \x01(\x03R\x06offset\x12\x18\n" +
+	"\aprogram\x18\x06 \x01(\tR\aprogram\x12\x12\n" +
+	"\x04user\x18\a \x01(\tR\x04user\x12\x1c\n" +
+	"\tpermanent\x18\b \x01(\bR\tpermanent\x12\x10\n" +
+	"\x03due\x18\t \x01(\rR\x03due\"H\n" +
+	"\x12SetTriggersRequest\x122\n" +
+	"\btriggers\x18\x01 \x03(\v2\x16.muster.v1.TriggerInfoR\btriggers\"$\n" +
+	"\x10SetTriggersReply\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\rR\x03ids\"\x15\n" +
+	"\x13ListTriggersRequest\"G\n" +
+	"\x11ListTriggersReply\x122\n" +
+	"\btriggers\x18\x01 \x03(\v2\x16.muster.v1.TriggerInfoR\btriggers\"(\n" +
+	"\x14ClearTriggersRequest\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\rR\x03ids\"\x14\n" +
+	"\x12ClearTriggersReply\"\\\n" +
 	"\tJobResult\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12&\n" +
@@ -5170,7 +5561,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -5203,19 +5594,26 @@ var file_job_proto_goTypes = []any{
 	(*PutCrontabReply)(nil),      // 28: muster.v1.PutCrontabReply
 	(*GetCrontabRequest)(nil),    // 29: muster.v1.GetCrontabRequest
 	(*GetCrontabReply)(nil),      // 30: muster.v1.GetCrontabReply
-	(*JobResult)(nil),            // 31: muster.v1.JobResult
-	(*JobResults)(nil),           // 32: muster.v1.JobResults
-	(*ControlJobsRequest)(nil),   // 33: muster.v1.ControlJobsRequest
-	(*WhyRequest)(nil),           // 34: muster.v1.WhyRequest
-	(*GpuFault)(nil),             // 35: muster.v1.GpuFault
-	(*WhyReply)(nil),             // 36: muster.v1.WhyReply
-	(*RunPrediction)(nil),        // 37: muster.v1.RunPrediction
-	(*WaitedHold)(nil),           // 38: muster.v1.WaitedHold
-	(*NodeVerdict)(nil),          // 39: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 40: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 41: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 42: muster.v1.WatchJobRequest
-	nil,                          // 43: muster.v1.ControlJobsRequest.ChangesEntry
+	(*TriggerInfo)(nil),          // 31: muster.v1.TriggerInfo
+	(*SetTriggersRequest)(nil),   // 32: muster.v1.SetTriggersRequest
+	(*SetTriggersReply)(nil),     // 33: muster.v1.SetTriggersReply
+	(*ListTriggersRequest)(nil),  // 34: muster.v1.ListTriggersRequest
+	(*ListTriggersReply)(nil),    // 35: muster.v1.ListTriggersReply
+	(*ClearTriggersRequest)(nil), // 36: muster.v1.ClearTriggersRequest
+	(*ClearTriggersReply)(nil),   // 37: muster.v1.ClearTriggersReply
+	(*JobResult)(nil),            // 38: muster.v1.JobResult
+	(*JobResults)(nil),           // 39: muster.v1.JobResults
+	(*ControlJobsRequest)(nil),   // 40: muster.v1.ControlJobsRequest
+	(*WhyRequest)(nil),           // 41: muster.v1.WhyRequest
+	(*GpuFault)(nil),             // 42: muster.v1.GpuFault
+	(*WhyReply)(nil),             // 43: muster.v1.WhyReply
+	(*RunPrediction)(nil),        // 44: muster.v1.RunPrediction
+	(*WaitedHold)(nil),           // 45: muster.v1.WaitedHold
+	(*NodeVerdict)(nil),          // 46: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 47: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 48: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 49: muster.v1.WatchJobRequest
+	nil,                          // 50: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -5255,26 +5653,28 @@ var file_job_proto_depIdxs = []int32{
 	21, // 34: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
 	6,  // 35: muster.v1.CrontabLine.spec:type_name -> muster.v1.JobSpec
 	26, // 36: muster.v1.PutCrontabRequest.lines:type_name -> muster.v1.CrontabLine
-	14, // 37: muster.v1.JobResult.error:type_name -> muster.v1.Error
-	31, // 38: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
-	1,  // 39: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	43, // 40: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
-	22, // 41: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
-	19, // 42: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
-	15, // 43: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	39, // 44: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
-	19, // 45: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	40, // 46: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	41, // 47: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	35, // 48: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	37, // 49: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
-	38, // 50: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
-	15, // 51: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	52, // [52:52] is the sub-list for method output_type
-	52, // [52:52] is the sub-list for method input_type
-	52, // [52:52] is the sub-list for extension type_name
-	52, // [52:52] is the sub-list for extension extendee
-	0,  // [0:52] is the sub-list for field type_name
+	31, // 37: muster.v1.SetTriggersRequest.triggers:type_name -> muster.v1.TriggerInfo
+	31, // 38: muster.v1.ListTriggersReply.triggers:type_name -> muster.v1.TriggerInfo
+	14, // 39: muster.v1.JobResult.error:type_name -> muster.v1.Error
+	38, // 40: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
+	1,  // 41: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
+	50, // 42: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	22, // 43: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
+	19, // 44: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
+	15, // 45: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
+	46, // 46: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	19, // 47: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
+	47, // 48: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	48, // 49: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	42, // 50: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	44, // 51: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
+	45, // 52: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
+	15, // 53: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	54, // [54:54] is the sub-list for method output_type
+	54, // [54:54] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -5284,14 +5684,14 @@ func file_job_proto_init() {
 	if File_job_proto != nil {
 		return
 	}
-	file_job_proto_msgTypes[31].OneofWrappers = []any{}
+	file_job_proto_msgTypes[38].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   42,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

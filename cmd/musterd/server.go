@@ -310,10 +310,11 @@ func (s *server) newController() error {
 			CheckEvery: 250,
 			GPU:        gpuPolicy(s.cfg.GPU),
 		},
-		History:  readHistory(s.archive.a, s.codec),
-		Past:     past{s.archive.a, s.codec},
-		East:     offsetEast,
-		Programs: &programs{dir: s.cfg.RunDir, user: s.cluster.SlurmUser, log: s.log},
+		History:      readHistory(s.archive.a, s.codec),
+		Past:         past{s.archive.a, s.codec},
+		East:         offsetEast,
+		UserPrograms: userPrograms{},
+		Programs:     &programs{dir: s.cfg.RunDir, user: s.cluster.SlurmUser, log: s.log},
 	}
 	if s.cluster.JobCompFile != "" {
 		s.jobComp = jobcomp.Open(

@@ -42,7 +42,7 @@ func TopicOf(kind event.Kind) EventTopic {
 		event.KindAssociationPut, event.KindAssociationRemoved, event.KindWCKeyPut, event.KindWCKeyRemoved,
 		event.KindResourcePut, event.KindResourceRemoved, event.KindUsageCleared:
 		return TopicPolicy
-	case event.KindCrontabPut: // its commands are its user's affair, as scripts are
+	case event.KindCrontabPut, event.KindTriggerPut, event.KindTriggerRemoved: // programs are their user's affair, as scripts are
 		return TopicSecret
 	case event.KindUsageAged, event.KindSharesNoted:
 		return TopicUse
@@ -538,6 +538,14 @@ func clusterPart(e event.Event) EventPart {
 	case *event.ReservationRemoved:
 		part.Reservation = e.Name
 		f.text("reservation", e.Name)
+		f.text("why", e.Why)
+	case *event.TriggerPut:
+		f.number("trigger", int64(e.Trigger.ID))
+		f.text("on", e.Trigger.Kind.String())
+		f.text("user", e.Trigger.User)
+		f.number("runs_due", int64(len(e.Trigger.Pulls)))
+	case *event.TriggerRemoved:
+		f.number("trigger", int64(e.ID))
 		f.text("why", e.Why)
 	case *event.CrontabPut:
 		f.text("user", e.Crontab.User)

@@ -159,6 +159,19 @@ type ReservationPut struct {
 	Reservation spec.Reservation `cbor:"1,keyasint"`
 }
 
+// TriggerPut sets a trigger or replaces it as a whole: also when it is pulled, or a run of
+// its program has ended.
+type TriggerPut struct {
+	Trigger spec.Trigger `cbor:"1,keyasint"`
+}
+
+// TriggerRemoved ends a trigger. Why says what ended it: its only run, the end of its job,
+// or nothing for somebody who cleared it.
+type TriggerRemoved struct {
+	ID  uint32 `cbor:"1,keyasint"`
+	Why string `cbor:"2,keyasint,omitempty"`
+}
+
 // CrontabPut replaces a user's crontab; one without text removes it. The jobs of its
 // lines were submitted before.
 type CrontabPut struct {

@@ -36,6 +36,8 @@ const (
 	KindReservationPut     Kind = 36
 	KindReservationRemoved Kind = 37
 	KindCrontabPut         Kind = 38
+	KindTriggerPut         Kind = 39
+	KindTriggerRemoved     Kind = 19
 
 	KindJobSubmitted     Kind = 40
 	KindJobEligible      Kind = 41

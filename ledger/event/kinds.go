@@ -87,6 +87,12 @@ func (*ReservationRemoved) Kind() Kind { return KindReservationRemoved }
 func (*CrontabPut) Kind() Kind { return KindCrontabPut }
 
 // Kind implements Event.
+func (*TriggerPut) Kind() Kind { return KindTriggerPut }
+
+// Kind implements Event.
+func (*TriggerRemoved) Kind() Kind { return KindTriggerRemoved }
+
+// Kind implements Event.
 func (*JobSubmitted) Kind() Kind { return KindJobSubmitted }
 
 // Kind implements Event.
@@ -246,6 +252,8 @@ func (*SharesNoted) sealed()          {}
 func (*ReservationPut) sealed()       {}
 func (*ReservationRemoved) sealed()   {}
 func (*CrontabPut) sealed()           {}
+func (*TriggerPut) sealed()           {}
+func (*TriggerRemoved) sealed()       {}
 func (*JobSubmitted) sealed()         {}
 func (*JobEligible) sealed()          {}
 func (*ReasonsChanged) sealed()       {}
@@ -355,6 +363,10 @@ func newEvent(kind Kind) Event {
 		return new(ReservationRemoved)
 	case KindCrontabPut:
 		return new(CrontabPut)
+	case KindTriggerPut:
+		return new(TriggerPut)
+	case KindTriggerRemoved:
+		return new(TriggerRemoved)
 	case KindJobSubmitted:
 		return new(JobSubmitted)
 	case KindJobEligible:
@@ -480,6 +492,8 @@ func Kinds() []Kind {
 		KindReservationPut,
 		KindReservationRemoved,
 		KindCrontabPut,
+		KindTriggerPut,
+		KindTriggerRemoved,
 		KindJobSubmitted,
 		KindJobEligible,
 		KindReasonsChanged,
@@ -588,6 +602,10 @@ func (k Kind) String() string {
 		return "ReservationRemoved"
 	case KindCrontabPut:
 		return "CrontabPut"
+	case KindTriggerPut:
+		return "TriggerPut"
+	case KindTriggerRemoved:
+		return "TriggerRemoved"
 	case KindJobSubmitted:
 		return "JobSubmitted"
 	case KindJobEligible:

@@ -67,6 +67,10 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyReservationPut(e)
 	case *event.ReservationRemoved:
 		err = s.applyReservationRemoved(e)
+	case *event.TriggerPut:
+		err = s.applyTriggerPut(&e.Trigger)
+	case *event.TriggerRemoved:
+		err = s.applyTriggerRemoved(e)
 	case *event.CrontabPut:
 		err = s.applyCrontabPut(&e.Crontab)
 	case *event.AssociationRemoved:

@@ -37,6 +37,10 @@ func (s *State) applyEpochBegan(env *event.Envelope, epoch *event.EpochBegan) er
 		next = slices.Delete(next, 0, len(next)-maxEpochs+1)
 	}
 	s.Epochs = append(next, Epoch{Value: epoch.Value, Seq: env.Seq})
+	if s.FirstLeader == "" {
+		s.FirstLeader = epoch.Host
+	}
+	s.Leader = epoch.Host
 	return nil
 }
 

@@ -64,6 +64,10 @@ type metaRecord struct {
 	Epochs       []Epoch            `cbor:"21,keyasint,omitempty"`
 	Lost         *LostHistory       `cbor:"22,keyasint,omitempty"`
 	Crontabs     []spec.Crontab     `cbor:"23,keyasint,omitempty"`
+	Triggers     []spec.Trigger     `cbor:"24,keyasint,omitempty"`
+	NextTrigger  uint32             `cbor:"25,keyasint,omitempty"`
+	Leader       string             `cbor:"26,keyasint,omitempty"`
+	FirstLeader  string             `cbor:"27,keyasint,omitempty"`
 }
 
 // arrayRecord holds what cannot be counted from the jobs that are left.
@@ -214,6 +218,10 @@ func (s *State) encodeSnapshot(emit func(block []byte) error) error {
 			Epochs:       s.Epochs,
 			Lost:         s.Lost,
 			Crontabs:     s.Crontabs,
+			Triggers:     s.Triggers,
+			NextTrigger:  s.NextTrigger,
+			Leader:       s.Leader,
+			FirstLeader:  s.FirstLeader,
 		},
 	)
 	e.putRecord(snapConfig, s.Config)

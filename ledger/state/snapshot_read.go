@@ -176,6 +176,10 @@ func (d *decoder) decodeMeta() error {
 	state.UUID, state.ClusterName, state.Version, state.Created = meta.UUID, meta.ClusterName, meta.Version, meta.Created
 	state.Reservations = meta.Reservations
 	state.Crontabs = meta.Crontabs
+	state.Triggers = meta.Triggers
+	state.NextTrigger = meta.NextTrigger
+	state.Leader = meta.Leader
+	state.FirstLeader = meta.FirstLeader
 	state.Epochs, state.Lost = meta.Epochs, meta.Lost
 	state.Seq, state.At, state.NextUID, state.NextID = meta.Seq, meta.At, meta.NextUID, meta.NextID
 	if len(meta.NodeNames) > 0 {

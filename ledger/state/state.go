@@ -24,6 +24,8 @@ type State struct {
 
 	Epochs []Epoch      // of the controllers that led, oldest first; replaced on write
 	Lost   *LostHistory // the last loss of history that was noticed; nil = none
+	// Leader is the host of the controller that leads, FirstLeader of the first one that did.
+	Leader, FirstLeader string
 
 	Config *spec.Config // never nil after ConfigAdopted
 	Policy *Policy      // QOS, accounts, users, associations; never nil
@@ -56,6 +58,8 @@ type State struct {
 	Access       *Access            // enrolment tokens and certificates; replaced on write
 	Reservations []spec.Reservation // by name; replaced on write
 	Crontabs     []spec.Crontab     // by uid; replaced on write
+	Triggers     []spec.Trigger     // by id; replaced on write
+	NextTrigger  uint32             // the next number of a trigger, less one
 }
 
 // Set is a persistent set of JobUIDs.

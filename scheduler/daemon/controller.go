@@ -117,6 +117,7 @@ func (c *Controller) Run(ctx context.Context, create Create, ready chan<- struct
 		start("passes", c.runPasses)
 		start("ticks", c.runTicks)
 		start("programs of jobs", c.ctl.run)
+		start("programs of triggers", newTriggerRuns(c).run)
 		start("watch nodes", c.hub.watchSilence)
 		start("watch clients", c.present.run)
 		close(ready)

@@ -163,7 +163,7 @@ type Scripts interface {
 }
 
 // Deps are the outside of the controller. All fields but Files, Shutdown,
-// Revoked, Scripts, Committed, Programs, History, Past, East and Group are needed.
+// Revoked, Scripts, Committed, Programs, UserPrograms, History, Past, East and Group are needed.
 type Deps struct {
 	Log       Log
 	Archive   Archive
@@ -190,6 +190,8 @@ type Deps struct {
 	Scripts Scripts
 	// Programs, if set, runs what powers nodes down and up.
 	Programs Programs
+	// UserPrograms, if set, runs the programs of triggers.
+	UserPrograms UserPrograms
 	// History, if set, reads the whole history of events.
 	History History
 	// Past, if set, reads it from any place on.

@@ -341,6 +341,7 @@ type Result struct {
 	Preempted int
 	Step      spec.StepID  // of StartStep
 	Jobs      []spec.JobID // of PutCrontab, in the order of its lines
+	Triggers  []uint32     // of SetTriggers
 }
 
 // findTarget finds the record of a job command; a task inside an array's record

@@ -9,6 +9,7 @@ package decide
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -35,7 +36,14 @@ func Decide(t *trial.Trial, cmd Command) (Result, error) {
 	t.Cause = event.Cause{Command: cmd.command()}
 	d := decisionOn(t)
 	before := len(t.Events)
+	var old *state.State // for the triggers; without any nobody asks
+	if len(t.Triggers) > 0 {
+		old = t.State.Freeze()
+	}
 	err := d.het().dispatchWhole(cmd)
+	if err == nil && old != nil && len(t.Events) > before {
+		err = d.triggers().follow(old, slices.Clone(t.Events[before:]))
+	}
 	if err != nil && spec.CodeOf(err) != 0 && len(t.Events) != before {
 		return d.res, fmt.Errorf(
 			"%s was refused after it had changed something: %v",
@@ -74,6 +82,12 @@ func (d *decision) dispatchCommand(cmd Command) error {
 		return d.submission().submitJob(c.Spec, c.Request)
 	case Cancel:
 		return d.jobs().cancelJob(c)
+	case SetTriggers:
+		return d.triggers().set(c)
+	case ClearTrigger:
+		return d.triggers().clear(c)
+	case TriggerRan:
+		return d.triggers().ran(c)
 	case PutCrontab:
 		return d.crontabs().put(c)
 	case Hold:

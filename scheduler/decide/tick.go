@@ -13,7 +13,7 @@ type clock struct{ *decision }
 // advanceClock lets time pass.
 func (d clock) advanceClock(c Tick) error {
 	usage := func() error { return d.usage().tickUsage(c.East) }
-	for _, step := range [...]func() error{d.tickRunning, d.nodes().tickResumes, d.steps().tickSteps, usage, d.usage().tickAccrual, d.power().tickPower, d.power().tickReboots, d.reservations().tickReservations, d.tickPurge} {
+	for _, step := range [...]func() error{d.tickRunning, d.nodes().tickResumes, d.steps().tickSteps, usage, d.usage().tickAccrual, d.power().tickPower, d.power().tickReboots, d.reservations().tickReservations, d.triggers().tickTriggers, d.tickPurge} {
 		if err := step(); err != nil {
 			return err
 		}

@@ -105,7 +105,7 @@ func controllerParams() []option {
 		tick = "power is looked at every second"
 	)
 	return []option{
-		{"allow_user_triggers", unsupported, whyTrigger},
+		{"allow_user_triggers", implemented, ""},
 		{"cloud_dns", meaningless, dial},
 		{"cloud_reg_addrs", meaningless, dial},
 		{"conmgr_connect_timeout", meaningless, rpc},
@@ -116,7 +116,7 @@ func controllerParams() []option {
 		{"conmgr_use_poll", meaningless, rpc},
 		{"conmgr_wait_write_delay", meaningless, rpc},
 		{"conmgr_write_timeout", meaningless, rpc},
-		{"disable_triggers", meaningless, "there are no triggers"},
+		{"disable_triggers", implemented, ""},
 		{"enable_async_reply", meaningless, rpc},
 		{"enable_configless", meaningless, conf},
 		{"enable_expedited_requeue", unsupported, "a requeued job waits like any other"},

@@ -276,6 +276,10 @@ func topKeys() []key[File] {
 			rate, limited := spec.RateLimit{}, false
 			v.checkOptions(controllerParams(), func(name string, arg value) {
 				switch name {
+				case "allow_user_triggers":
+					file.Config.UserTriggers = true
+				case "disable_triggers":
+					file.Config.NoTriggers = true
 				case "requeue_unfenced":
 					file.Config.RequeueUnfenced = true
 				case "rl_enable":

@@ -29,7 +29,7 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\x93\x1a\n" +
+	"step.proto\x1a\x10accounting.proto2\x82\x1c\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -40,7 +40,10 @@ const file_service_proto_rawDesc = "" +
 	"\n" +
 	"PutCrontab\x12\x1c.muster.v1.PutCrontabRequest\x1a\x1a.muster.v1.PutCrontabReply\x12K\n" +
 	"\n" +
-	"GetCrontab\x12\x1c.muster.v1.GetCrontabRequest\x1a\x1a.muster.v1.GetCrontabReply\"\x03\x90\x02\x01\x129\n" +
+	"GetCrontab\x12\x1c.muster.v1.GetCrontabRequest\x1a\x1a.muster.v1.GetCrontabReply\"\x03\x90\x02\x01\x12I\n" +
+	"\vSetTriggers\x12\x1d.muster.v1.SetTriggersRequest\x1a\x1b.muster.v1.SetTriggersReply\x12Q\n" +
+	"\fListTriggers\x12\x1e.muster.v1.ListTriggersRequest\x1a\x1c.muster.v1.ListTriggersReply\"\x03\x90\x02\x01\x12O\n" +
+	"\rClearTriggers\x12\x1f.muster.v1.ClearTriggersRequest\x1a\x1d.muster.v1.ClearTriggersReply\x129\n" +
 	"\x06Cancel\x12\x18.muster.v1.CancelRequest\x1a\x15.muster.v1.JobResults\x12C\n" +
 	"\vControlJobs\x12\x1d.muster.v1.ControlJobsRequest\x1a\x15.muster.v1.JobResults\x126\n" +
 	"\x03Why\x12\x15.muster.v1.WhyRequest\x1a\x13.muster.v1.WhyReply\"\x03\x90\x02\x01\x12H\n" +
@@ -120,127 +123,133 @@ var file_service_proto_goTypes = []any{
 	(*v1.WatchJobRequest)(nil),          // 2: muster.v1.WatchJobRequest
 	(*v1.PutCrontabRequest)(nil),        // 3: muster.v1.PutCrontabRequest
 	(*v1.GetCrontabRequest)(nil),        // 4: muster.v1.GetCrontabRequest
-	(*v1.CancelRequest)(nil),            // 5: muster.v1.CancelRequest
-	(*v1.ControlJobsRequest)(nil),       // 6: muster.v1.ControlJobsRequest
-	(*v1.WhyRequest)(nil),               // 7: muster.v1.WhyRequest
-	(*v1.ListNodesRequest)(nil),         // 8: muster.v1.ListNodesRequest
-	(*v1.UpdateNodeRequest)(nil),        // 9: muster.v1.UpdateNodeRequest
-	(*v1.ListPartitionsRequest)(nil),    // 10: muster.v1.ListPartitionsRequest
-	(*v1.GetConfigRequest)(nil),         // 11: muster.v1.GetConfigRequest
-	(*v1.ReconfigureRequest)(nil),       // 12: muster.v1.ReconfigureRequest
-	(*v1.PolicyChangeRequest)(nil),      // 13: muster.v1.PolicyChangeRequest
-	(*v1.PolicyRequest)(nil),            // 14: muster.v1.PolicyRequest
-	(*v1.TransactionsRequest)(nil),      // 15: muster.v1.TransactionsRequest
-	(*v1.SharesRequest)(nil),            // 16: muster.v1.SharesRequest
-	(*v1.LimitUsageRequest)(nil),        // 17: muster.v1.LimitUsageRequest
-	(*v1.PrioritiesRequest)(nil),        // 18: muster.v1.PrioritiesRequest
-	(*v1.DiagRequest)(nil),              // 19: muster.v1.DiagRequest
-	(*v1.PingRequest)(nil),              // 20: muster.v1.PingRequest
-	(*v1.CreateTokenRequest)(nil),       // 21: muster.v1.CreateTokenRequest
-	(*v1.ListHostsRequest)(nil),         // 22: muster.v1.ListHostsRequest
-	(*v1.RevokeHostRequest)(nil),        // 23: muster.v1.RevokeHostRequest
-	(*v1.ListOrphansRequest)(nil),       // 24: muster.v1.ListOrphansRequest
-	(*v1.KillOrphansRequest)(nil),       // 25: muster.v1.KillOrphansRequest
-	(*v1.CreateUserTokenRequest)(nil),   // 26: muster.v1.CreateUserTokenRequest
-	(*v1.ShutdownRequest)(nil),          // 27: muster.v1.ShutdownRequest
-	(*v1.StepUsageRequest)(nil),         // 28: muster.v1.StepUsageRequest
-	(*v1.ReservationsRequest)(nil),      // 29: muster.v1.ReservationsRequest
-	(*v1.ReservationChange)(nil),        // 30: muster.v1.ReservationChange
-	(*v1.RunStepRequest)(nil),           // 31: muster.v1.RunStepRequest
-	(*v1.EndStepRequest)(nil),           // 32: muster.v1.EndStepRequest
-	(*v1.AttachStepRequest)(nil),        // 33: muster.v1.AttachStepRequest
-	(*v1.EndJobRequest)(nil),            // 34: muster.v1.EndJobRequest
-	(*v1.NodeChange)(nil),               // 35: muster.v1.NodeChange
-	(*v1.PartitionChange)(nil),          // 36: muster.v1.PartitionChange
-	(*v1.ControllersRequest)(nil),       // 37: muster.v1.ControllersRequest
-	(*v1.ChangeControllersRequest)(nil), // 38: muster.v1.ChangeControllersRequest
-	(*v1.HoldNodeRequest)(nil),          // 39: muster.v1.HoldNodeRequest
-	(*v1.ReleaseHoldRequest)(nil),       // 40: muster.v1.ReleaseHoldRequest
-	(*v1.ListHoldsRequest)(nil),         // 41: muster.v1.ListHoldsRequest
-	(*v1.WatchHoldsRequest)(nil),        // 42: muster.v1.WatchHoldsRequest
-	(*v1.EventsRequest)(nil),            // 43: muster.v1.EventsRequest
-	(*v1.TypedCommand)(nil),             // 44: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),             // 45: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),             // 46: muster.v1.RenewRequest
-	(*v1.ConfigurationRequest)(nil),     // 47: muster.v1.ConfigurationRequest
-	(*v1.AgentMessage)(nil),             // 48: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),         // 49: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),           // 50: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),           // 51: muster.v1.ConfirmRequest
-	(*v1.LedgerStateRequest)(nil),       // 52: muster.v1.LedgerStateRequest
-	(*v1.AcctQuery)(nil),                // 53: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),          // 54: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                 // 55: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),          // 56: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),              // 57: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),             // 58: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),           // 59: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),     // 60: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),          // 61: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),              // 62: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil),  // 63: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),              // 64: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),            // 65: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                  // 66: muster.v1.JobInfo
-	(*v1.PutCrontabReply)(nil),          // 67: muster.v1.PutCrontabReply
-	(*v1.GetCrontabReply)(nil),          // 68: muster.v1.GetCrontabReply
-	(*v1.JobResults)(nil),               // 69: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                 // 70: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),           // 71: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),          // 72: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),      // 73: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),           // 74: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),         // 75: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),        // 76: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),              // 77: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),        // 78: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),              // 79: muster.v1.SharesReply
-	(*v1.LimitUsageReply)(nil),          // 80: muster.v1.LimitUsageReply
-	(*v1.PrioritiesReply)(nil),          // 81: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),                // 82: muster.v1.DiagReply
-	(*v1.PingReply)(nil),                // 83: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),         // 84: muster.v1.CreateTokenReply
-	(*v1.ListHostsReply)(nil),           // 85: muster.v1.ListHostsReply
-	(*v1.RevokeHostReply)(nil),          // 86: muster.v1.RevokeHostReply
-	(*v1.ListOrphansReply)(nil),         // 87: muster.v1.ListOrphansReply
-	(*v1.KillOrphansReply)(nil),         // 88: muster.v1.KillOrphansReply
-	(*v1.CreateUserTokenReply)(nil),     // 89: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),            // 90: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),           // 91: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),        // 92: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),   // 93: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                 // 94: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),             // 95: muster.v1.EndStepReply
-	(*v1.StepCreated)(nil),              // 96: muster.v1.StepCreated
-	(*v1.EndJobReply)(nil),              // 97: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),          // 98: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),     // 99: muster.v1.PartitionChangeReply
-	(*v1.ControllersReply)(nil),         // 100: muster.v1.ControllersReply
-	(*v1.ChangeControllersReply)(nil),   // 101: muster.v1.ChangeControllersReply
-	(*v1.HoldNodeReply)(nil),            // 102: muster.v1.HoldNodeReply
-	(*v1.ReleaseHoldReply)(nil),         // 103: muster.v1.ReleaseHoldReply
-	(*v1.ListHoldsReply)(nil),           // 104: muster.v1.ListHoldsReply
-	(*v1.WatchHoldsReply)(nil),          // 105: muster.v1.WatchHoldsReply
-	(*v1.EventsReply)(nil),              // 106: muster.v1.EventsReply
-	(*v1.TypedAnswer)(nil),              // 107: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),               // 108: muster.v1.EnrolReply
-	(*v1.ConfigurationReply)(nil),       // 109: muster.v1.ConfigurationReply
-	(*v1.ControllerMessage)(nil),        // 110: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),              // 111: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),             // 112: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),             // 113: muster.v1.ConfirmReply
-	(*v1.LedgerStateReply)(nil),         // 114: muster.v1.LedgerStateReply
-	(*v1.AcctReply)(nil),                // 115: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),          // 116: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                 // 117: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),            // 118: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),              // 119: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),             // 120: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),           // 121: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),       // 122: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),          // 123: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),              // 124: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),    // 125: muster.v1.AccountingStatusReply
+	(*v1.SetTriggersRequest)(nil),       // 5: muster.v1.SetTriggersRequest
+	(*v1.ListTriggersRequest)(nil),      // 6: muster.v1.ListTriggersRequest
+	(*v1.ClearTriggersRequest)(nil),     // 7: muster.v1.ClearTriggersRequest
+	(*v1.CancelRequest)(nil),            // 8: muster.v1.CancelRequest
+	(*v1.ControlJobsRequest)(nil),       // 9: muster.v1.ControlJobsRequest
+	(*v1.WhyRequest)(nil),               // 10: muster.v1.WhyRequest
+	(*v1.ListNodesRequest)(nil),         // 11: muster.v1.ListNodesRequest
+	(*v1.UpdateNodeRequest)(nil),        // 12: muster.v1.UpdateNodeRequest
+	(*v1.ListPartitionsRequest)(nil),    // 13: muster.v1.ListPartitionsRequest
+	(*v1.GetConfigRequest)(nil),         // 14: muster.v1.GetConfigRequest
+	(*v1.ReconfigureRequest)(nil),       // 15: muster.v1.ReconfigureRequest
+	(*v1.PolicyChangeRequest)(nil),      // 16: muster.v1.PolicyChangeRequest
+	(*v1.PolicyRequest)(nil),            // 17: muster.v1.PolicyRequest
+	(*v1.TransactionsRequest)(nil),      // 18: muster.v1.TransactionsRequest
+	(*v1.SharesRequest)(nil),            // 19: muster.v1.SharesRequest
+	(*v1.LimitUsageRequest)(nil),        // 20: muster.v1.LimitUsageRequest
+	(*v1.PrioritiesRequest)(nil),        // 21: muster.v1.PrioritiesRequest
+	(*v1.DiagRequest)(nil),              // 22: muster.v1.DiagRequest
+	(*v1.PingRequest)(nil),              // 23: muster.v1.PingRequest
+	(*v1.CreateTokenRequest)(nil),       // 24: muster.v1.CreateTokenRequest
+	(*v1.ListHostsRequest)(nil),         // 25: muster.v1.ListHostsRequest
+	(*v1.RevokeHostRequest)(nil),        // 26: muster.v1.RevokeHostRequest
+	(*v1.ListOrphansRequest)(nil),       // 27: muster.v1.ListOrphansRequest
+	(*v1.KillOrphansRequest)(nil),       // 28: muster.v1.KillOrphansRequest
+	(*v1.CreateUserTokenRequest)(nil),   // 29: muster.v1.CreateUserTokenRequest
+	(*v1.ShutdownRequest)(nil),          // 30: muster.v1.ShutdownRequest
+	(*v1.StepUsageRequest)(nil),         // 31: muster.v1.StepUsageRequest
+	(*v1.ReservationsRequest)(nil),      // 32: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),        // 33: muster.v1.ReservationChange
+	(*v1.RunStepRequest)(nil),           // 34: muster.v1.RunStepRequest
+	(*v1.EndStepRequest)(nil),           // 35: muster.v1.EndStepRequest
+	(*v1.AttachStepRequest)(nil),        // 36: muster.v1.AttachStepRequest
+	(*v1.EndJobRequest)(nil),            // 37: muster.v1.EndJobRequest
+	(*v1.NodeChange)(nil),               // 38: muster.v1.NodeChange
+	(*v1.PartitionChange)(nil),          // 39: muster.v1.PartitionChange
+	(*v1.ControllersRequest)(nil),       // 40: muster.v1.ControllersRequest
+	(*v1.ChangeControllersRequest)(nil), // 41: muster.v1.ChangeControllersRequest
+	(*v1.HoldNodeRequest)(nil),          // 42: muster.v1.HoldNodeRequest
+	(*v1.ReleaseHoldRequest)(nil),       // 43: muster.v1.ReleaseHoldRequest
+	(*v1.ListHoldsRequest)(nil),         // 44: muster.v1.ListHoldsRequest
+	(*v1.WatchHoldsRequest)(nil),        // 45: muster.v1.WatchHoldsRequest
+	(*v1.EventsRequest)(nil),            // 46: muster.v1.EventsRequest
+	(*v1.TypedCommand)(nil),             // 47: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),             // 48: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),             // 49: muster.v1.RenewRequest
+	(*v1.ConfigurationRequest)(nil),     // 50: muster.v1.ConfigurationRequest
+	(*v1.AgentMessage)(nil),             // 51: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),         // 52: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),           // 53: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),           // 54: muster.v1.ConfirmRequest
+	(*v1.LedgerStateRequest)(nil),       // 55: muster.v1.LedgerStateRequest
+	(*v1.AcctQuery)(nil),                // 56: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),          // 57: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                 // 58: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),          // 59: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),              // 60: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),             // 61: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),           // 62: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),     // 63: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),          // 64: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),              // 65: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil),  // 66: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),              // 67: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),            // 68: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                  // 69: muster.v1.JobInfo
+	(*v1.PutCrontabReply)(nil),          // 70: muster.v1.PutCrontabReply
+	(*v1.GetCrontabReply)(nil),          // 71: muster.v1.GetCrontabReply
+	(*v1.SetTriggersReply)(nil),         // 72: muster.v1.SetTriggersReply
+	(*v1.ListTriggersReply)(nil),        // 73: muster.v1.ListTriggersReply
+	(*v1.ClearTriggersReply)(nil),       // 74: muster.v1.ClearTriggersReply
+	(*v1.JobResults)(nil),               // 75: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                 // 76: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),           // 77: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),          // 78: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),      // 79: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),           // 80: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),         // 81: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),        // 82: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),              // 83: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),        // 84: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),              // 85: muster.v1.SharesReply
+	(*v1.LimitUsageReply)(nil),          // 86: muster.v1.LimitUsageReply
+	(*v1.PrioritiesReply)(nil),          // 87: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),                // 88: muster.v1.DiagReply
+	(*v1.PingReply)(nil),                // 89: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),         // 90: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),           // 91: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),          // 92: muster.v1.RevokeHostReply
+	(*v1.ListOrphansReply)(nil),         // 93: muster.v1.ListOrphansReply
+	(*v1.KillOrphansReply)(nil),         // 94: muster.v1.KillOrphansReply
+	(*v1.CreateUserTokenReply)(nil),     // 95: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),            // 96: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),           // 97: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),        // 98: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),   // 99: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                 // 100: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),             // 101: muster.v1.EndStepReply
+	(*v1.StepCreated)(nil),              // 102: muster.v1.StepCreated
+	(*v1.EndJobReply)(nil),              // 103: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),          // 104: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),     // 105: muster.v1.PartitionChangeReply
+	(*v1.ControllersReply)(nil),         // 106: muster.v1.ControllersReply
+	(*v1.ChangeControllersReply)(nil),   // 107: muster.v1.ChangeControllersReply
+	(*v1.HoldNodeReply)(nil),            // 108: muster.v1.HoldNodeReply
+	(*v1.ReleaseHoldReply)(nil),         // 109: muster.v1.ReleaseHoldReply
+	(*v1.ListHoldsReply)(nil),           // 110: muster.v1.ListHoldsReply
+	(*v1.WatchHoldsReply)(nil),          // 111: muster.v1.WatchHoldsReply
+	(*v1.EventsReply)(nil),              // 112: muster.v1.EventsReply
+	(*v1.TypedAnswer)(nil),              // 113: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),               // 114: muster.v1.EnrolReply
+	(*v1.ConfigurationReply)(nil),       // 115: muster.v1.ConfigurationReply
+	(*v1.ControllerMessage)(nil),        // 116: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),              // 117: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),             // 118: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),             // 119: muster.v1.ConfirmReply
+	(*v1.LedgerStateReply)(nil),         // 120: muster.v1.LedgerStateReply
+	(*v1.AcctReply)(nil),                // 121: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),          // 122: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                 // 123: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),            // 124: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),              // 125: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),             // 126: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),           // 127: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),       // 128: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),          // 129: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),              // 130: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),    // 131: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,   // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -250,135 +259,141 @@ var file_service_proto_depIdxs = []int32{
 	2,   // 4: muster.v1.Cluster.WatchJob:input_type -> muster.v1.WatchJobRequest
 	3,   // 5: muster.v1.Cluster.PutCrontab:input_type -> muster.v1.PutCrontabRequest
 	4,   // 6: muster.v1.Cluster.GetCrontab:input_type -> muster.v1.GetCrontabRequest
-	5,   // 7: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
-	6,   // 8: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
-	7,   // 9: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
-	8,   // 10: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
-	9,   // 11: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
-	10,  // 12: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
-	11,  // 13: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
-	12,  // 14: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
-	13,  // 15: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
-	14,  // 16: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
-	15,  // 17: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
-	16,  // 18: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
-	17,  // 19: muster.v1.Cluster.LimitUsage:input_type -> muster.v1.LimitUsageRequest
-	18,  // 20: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
-	19,  // 21: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
-	20,  // 22: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
-	21,  // 23: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
-	22,  // 24: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
-	23,  // 25: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
-	24,  // 26: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
-	25,  // 27: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
-	26,  // 28: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
-	27,  // 29: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	28,  // 30: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
-	29,  // 31: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	30,  // 32: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	31,  // 33: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
-	32,  // 34: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
-	33,  // 35: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
-	34,  // 36: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
-	35,  // 37: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
-	36,  // 38: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
-	37,  // 39: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
-	38,  // 40: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
-	39,  // 41: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
-	40,  // 42: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
-	41,  // 43: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
-	42,  // 44: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
-	43,  // 45: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
-	44,  // 46: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	45,  // 47: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	46,  // 48: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	47,  // 49: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
-	48,  // 50: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	49,  // 51: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	50,  // 52: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	51,  // 53: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	52,  // 54: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
-	53,  // 55: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	53,  // 56: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	54,  // 57: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	55,  // 58: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	56,  // 59: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	57,  // 60: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	58,  // 61: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	59,  // 62: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	60,  // 63: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	61,  // 64: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	62,  // 65: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	63,  // 66: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	64,  // 67: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	64,  // 68: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	65,  // 69: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	65,  // 70: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	66,  // 71: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	67,  // 72: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
-	68,  // 73: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
-	69,  // 74: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	69,  // 75: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	70,  // 76: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	71,  // 77: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	72,  // 78: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	73,  // 79: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	74,  // 80: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	75,  // 81: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	76,  // 82: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	77,  // 83: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	78,  // 84: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	79,  // 85: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	80,  // 86: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
-	81,  // 87: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	82,  // 88: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	83,  // 89: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	84,  // 90: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	85,  // 91: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
-	86,  // 92: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
-	87,  // 93: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
-	88,  // 94: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
-	89,  // 95: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	90,  // 96: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	91,  // 97: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	92,  // 98: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	93,  // 99: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	94,  // 100: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	95,  // 101: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	96,  // 102: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
-	97,  // 103: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	98,  // 104: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	99,  // 105: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	100, // 106: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
-	101, // 107: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
-	102, // 108: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
-	103, // 109: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
-	104, // 110: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
-	105, // 111: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
-	106, // 112: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
-	107, // 113: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	108, // 114: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	108, // 115: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	109, // 116: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
-	110, // 117: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	111, // 118: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	112, // 119: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	113, // 120: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	114, // 121: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
-	115, // 122: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	115, // 123: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	116, // 124: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	117, // 125: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	118, // 126: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	119, // 127: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	120, // 128: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	121, // 129: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	122, // 130: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	123, // 131: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	124, // 132: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	125, // 133: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	67,  // [67:134] is the sub-list for method output_type
-	0,   // [0:67] is the sub-list for method input_type
+	5,   // 7: muster.v1.Cluster.SetTriggers:input_type -> muster.v1.SetTriggersRequest
+	6,   // 8: muster.v1.Cluster.ListTriggers:input_type -> muster.v1.ListTriggersRequest
+	7,   // 9: muster.v1.Cluster.ClearTriggers:input_type -> muster.v1.ClearTriggersRequest
+	8,   // 10: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
+	9,   // 11: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
+	10,  // 12: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
+	11,  // 13: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
+	12,  // 14: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
+	13,  // 15: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
+	14,  // 16: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
+	15,  // 17: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
+	16,  // 18: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
+	17,  // 19: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
+	18,  // 20: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
+	19,  // 21: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
+	20,  // 22: muster.v1.Cluster.LimitUsage:input_type -> muster.v1.LimitUsageRequest
+	21,  // 23: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
+	22,  // 24: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
+	23,  // 25: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
+	24,  // 26: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
+	25,  // 27: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
+	26,  // 28: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
+	27,  // 29: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
+	28,  // 30: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
+	29,  // 31: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
+	30,  // 32: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	31,  // 33: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
+	32,  // 34: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	33,  // 35: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	34,  // 36: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
+	35,  // 37: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
+	36,  // 38: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
+	37,  // 39: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
+	38,  // 40: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
+	39,  // 41: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
+	40,  // 42: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
+	41,  // 43: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
+	42,  // 44: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
+	43,  // 45: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
+	44,  // 46: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
+	45,  // 47: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
+	46,  // 48: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
+	47,  // 49: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	48,  // 50: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	49,  // 51: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	50,  // 52: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
+	51,  // 53: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	52,  // 54: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	53,  // 55: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	54,  // 56: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	55,  // 57: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
+	56,  // 58: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	56,  // 59: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	57,  // 60: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	58,  // 61: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	59,  // 62: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	60,  // 63: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	61,  // 64: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	62,  // 65: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	63,  // 66: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	64,  // 67: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	65,  // 68: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	66,  // 69: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	67,  // 70: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	67,  // 71: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	68,  // 72: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	68,  // 73: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	69,  // 74: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	70,  // 75: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
+	71,  // 76: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
+	72,  // 77: muster.v1.Cluster.SetTriggers:output_type -> muster.v1.SetTriggersReply
+	73,  // 78: muster.v1.Cluster.ListTriggers:output_type -> muster.v1.ListTriggersReply
+	74,  // 79: muster.v1.Cluster.ClearTriggers:output_type -> muster.v1.ClearTriggersReply
+	75,  // 80: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	75,  // 81: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	76,  // 82: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	77,  // 83: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	78,  // 84: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	79,  // 85: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	80,  // 86: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	81,  // 87: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	82,  // 88: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	83,  // 89: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	84,  // 90: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	85,  // 91: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	86,  // 92: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
+	87,  // 93: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	88,  // 94: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	89,  // 95: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	90,  // 96: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	91,  // 97: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	92,  // 98: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	93,  // 99: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
+	94,  // 100: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
+	95,  // 101: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	96,  // 102: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	97,  // 103: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	98,  // 104: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	99,  // 105: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	100, // 106: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	101, // 107: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	102, // 108: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
+	103, // 109: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	104, // 110: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	105, // 111: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	106, // 112: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
+	107, // 113: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
+	108, // 114: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
+	109, // 115: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
+	110, // 116: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
+	111, // 117: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
+	112, // 118: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
+	113, // 119: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	114, // 120: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	114, // 121: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	115, // 122: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
+	116, // 123: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	117, // 124: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	118, // 125: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	119, // 126: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	120, // 127: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
+	121, // 128: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	121, // 129: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	122, // 130: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	123, // 131: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	124, // 132: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	125, // 133: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	126, // 134: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	127, // 135: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	128, // 136: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	129, // 137: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	130, // 138: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	131, // 139: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	70,  // [70:140] is the sub-list for method output_type
+	0,   // [0:70] is the sub-list for method input_type
 	0,   // [0:0] is the sub-list for extension type_name
 	0,   // [0:0] is the sub-list for extension extendee
 	0,   // [0:0] is the sub-list for field type_name

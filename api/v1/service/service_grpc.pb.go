@@ -30,6 +30,9 @@ const (
 	Cluster_WatchJob_FullMethodName          = "/muster.v1.Cluster/WatchJob"
 	Cluster_PutCrontab_FullMethodName        = "/muster.v1.Cluster/PutCrontab"
 	Cluster_GetCrontab_FullMethodName        = "/muster.v1.Cluster/GetCrontab"
+	Cluster_SetTriggers_FullMethodName       = "/muster.v1.Cluster/SetTriggers"
+	Cluster_ListTriggers_FullMethodName      = "/muster.v1.Cluster/ListTriggers"
+	Cluster_ClearTriggers_FullMethodName     = "/muster.v1.Cluster/ClearTriggers"
 	Cluster_Cancel_FullMethodName            = "/muster.v1.Cluster/Cancel"
 	Cluster_ControlJobs_FullMethodName       = "/muster.v1.Cluster/ControlJobs"
 	Cluster_Why_FullMethodName               = "/muster.v1.Cluster/Why"
@@ -88,6 +91,10 @@ type ClusterClient interface {
 	// PutCrontab replaces a user's crontab and submits the jobs of its lines.
 	PutCrontab(ctx context.Context, in *v1.PutCrontabRequest, opts ...grpc.CallOption) (*v1.PutCrontabReply, error)
 	GetCrontab(ctx context.Context, in *v1.GetCrontabRequest, opts ...grpc.CallOption) (*v1.GetCrontabReply, error)
+	// SetTriggers adds programs that run as the caller when something happens.
+	SetTriggers(ctx context.Context, in *v1.SetTriggersRequest, opts ...grpc.CallOption) (*v1.SetTriggersReply, error)
+	ListTriggers(ctx context.Context, in *v1.ListTriggersRequest, opts ...grpc.CallOption) (*v1.ListTriggersReply, error)
+	ClearTriggers(ctx context.Context, in *v1.ClearTriggersRequest, opts ...grpc.CallOption) (*v1.ClearTriggersReply, error)
 	Cancel(ctx context.Context, in *v1.CancelRequest, opts ...grpc.CallOption) (*v1.JobResults, error)
 	ControlJobs(ctx context.Context, in *v1.ControlJobsRequest, opts ...grpc.CallOption) (*v1.JobResults, error)
 	Why(ctx context.Context, in *v1.WhyRequest, opts ...grpc.CallOption) (*v1.WhyReply, error)
@@ -240,6 +247,36 @@ func (c *clusterClient) GetCrontab(ctx context.Context, in *v1.GetCrontabRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.GetCrontabReply)
 	err := c.cc.Invoke(ctx, Cluster_GetCrontab_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) SetTriggers(ctx context.Context, in *v1.SetTriggersRequest, opts ...grpc.CallOption) (*v1.SetTriggersReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.SetTriggersReply)
+	err := c.cc.Invoke(ctx, Cluster_SetTriggers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ListTriggers(ctx context.Context, in *v1.ListTriggersRequest, opts ...grpc.CallOption) (*v1.ListTriggersReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ListTriggersReply)
+	err := c.cc.Invoke(ctx, Cluster_ListTriggers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) ClearTriggers(ctx context.Context, in *v1.ClearTriggersRequest, opts ...grpc.CallOption) (*v1.ClearTriggersReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ClearTriggersReply)
+	err := c.cc.Invoke(ctx, Cluster_ClearTriggers_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -680,6 +717,10 @@ type ClusterServer interface {
 	// PutCrontab replaces a user's crontab and submits the jobs of its lines.
 	PutCrontab(context.Context, *v1.PutCrontabRequest) (*v1.PutCrontabReply, error)
 	GetCrontab(context.Context, *v1.GetCrontabRequest) (*v1.GetCrontabReply, error)
+	// SetTriggers adds programs that run as the caller when something happens.
+	SetTriggers(context.Context, *v1.SetTriggersRequest) (*v1.SetTriggersReply, error)
+	ListTriggers(context.Context, *v1.ListTriggersRequest) (*v1.ListTriggersReply, error)
+	ClearTriggers(context.Context, *v1.ClearTriggersRequest) (*v1.ClearTriggersReply, error)
 	Cancel(context.Context, *v1.CancelRequest) (*v1.JobResults, error)
 	ControlJobs(context.Context, *v1.ControlJobsRequest) (*v1.JobResults, error)
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyReply, error)
@@ -767,6 +808,15 @@ func (UnimplementedClusterServer) PutCrontab(context.Context, *v1.PutCrontabRequ
 }
 func (UnimplementedClusterServer) GetCrontab(context.Context, *v1.GetCrontabRequest) (*v1.GetCrontabReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetCrontab not implemented")
+}
+func (UnimplementedClusterServer) SetTriggers(context.Context, *v1.SetTriggersRequest) (*v1.SetTriggersReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetTriggers not implemented")
+}
+func (UnimplementedClusterServer) ListTriggers(context.Context, *v1.ListTriggersRequest) (*v1.ListTriggersReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTriggers not implemented")
+}
+func (UnimplementedClusterServer) ClearTriggers(context.Context, *v1.ClearTriggersRequest) (*v1.ClearTriggersReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ClearTriggers not implemented")
 }
 func (UnimplementedClusterServer) Cancel(context.Context, *v1.CancelRequest) (*v1.JobResults, error) {
 	return nil, status.Error(codes.Unimplemented, "method Cancel not implemented")
@@ -1003,6 +1053,60 @@ func _Cluster_GetCrontab_Handler(srv interface{}, ctx context.Context, dec func(
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServer).GetCrontab(ctx, req.(*v1.GetCrontabRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_SetTriggers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.SetTriggersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).SetTriggers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_SetTriggers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).SetTriggers(ctx, req.(*v1.SetTriggersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ListTriggers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ListTriggersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListTriggers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListTriggers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListTriggers(ctx, req.(*v1.ListTriggersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_ClearTriggers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ClearTriggersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ClearTriggers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ClearTriggers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ClearTriggers(ctx, req.(*v1.ClearTriggersRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1710,6 +1814,18 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetCrontab",
 			Handler:    _Cluster_GetCrontab_Handler,
+		},
+		{
+			MethodName: "SetTriggers",
+			Handler:    _Cluster_SetTriggers_Handler,
+		},
+		{
+			MethodName: "ListTriggers",
+			Handler:    _Cluster_ListTriggers_Handler,
+		},
+		{
+			MethodName: "ClearTriggers",
+			Handler:    _Cluster_ClearTriggers_Handler,
 		},
 		{
 			MethodName: "Cancel",

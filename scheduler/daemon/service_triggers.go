@@ -1,0 +1,170 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// maxProgram bounds the path of a trigger's program, with its arguments.
+const maxProgram = 4096
+
+// maySetTriggers refuses those whose programs the site does not want.
+func (s *ClusterService) maySetTriggers(who Caller) error {
+	config := s.C.View().State.Config
+	switch {
+	case s.C.deps.UserPrograms == nil || config.NoTriggers:
+		return spec.Refuse(spec.CodeDisabled, "SlurmctldParameters=disable_triggers")
+	case who.NoUID:
+		return spec.Refuse(
+			spec.CodeAccessDenied,
+			"an administrator's certificate names no user to run programs as",
+		)
+	case who.Limited:
+		return spec.Refuse(
+			spec.CodeAccessDenied,
+			"a compute node vouches for its users only while their jobs run there: "+
+				"set triggers on a login host",
+		)
+	case !s.isAdministrator(who) && !config.UserTriggers:
+		return spec.Refuse(
+			spec.CodeAccessDenied,
+			"triggers of all users need SlurmctldParameters=allow_user_triggers",
+		)
+	case !s.C.deps.UserPrograms.May(who.UID):
+		return spec.Refuse(
+			spec.CodeDisabled,
+			"the controller does not run as root, so it can run programs only as its own user",
+		)
+	}
+	return nil
+}
+
+// SetTriggers adds programs that run as the caller on the controller's host.
+func (s *ClusterService) SetTriggers(
+	ctx context.Context,
+	req *apiv1.SetTriggersRequest,
+) (*apiv1.SetTriggersReply, error) {
+	who, actor, err := s.knownCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.maySetTriggers(who); err != nil {
+		return nil, err
+	}
+	_, groups := s.C.deps.Directory.Groups(ctx, who.User, who.GID)
+	cmd := scheduler.SetTriggers{}
+	var problems []string
+	for _, asked := range req.GetTriggers() {
+		trigger := spec.Trigger{
+			Kind:      spec.ParseTriggerKind(asked.GetKind()),
+			Node:      asked.GetNode(),
+			Offset:    spec.Span(asked.GetOffset()),
+			Program:   asked.GetProgram(),
+			UID:       who.UID,
+			GID:       who.GID,
+			User:      who.User,
+			Groups:    groups,
+			Permanent: asked.GetPermanent(),
+		}
+		if trigger.Kind == 0 {
+			problems = append(problems, fmt.Sprintf("there are no triggers of type %q", asked.GetKind()))
+		}
+		if !strings.HasPrefix(trigger.Program, "/") || len(trigger.Program) > maxProgram ||
+			strings.ContainsAny(trigger.Program, "\x00\n") {
+			problems = append(problems, fmt.Sprintf("program %q is not an absolute path", trigger.Program))
+		}
+		if asked.GetJob() != "" {
+			list, err := visibleTargets(s.C.View().State, asked.GetJob(), s.visibleTo(who))
+			if err != nil {
+				return nil, err
+			}
+			if job := s.C.View().State.Job(list[0].UID); !s.mayChange(who, job) {
+				return nil, spec.Refuse(spec.CodeAccessDenied, "the job is not yours")
+			}
+			trigger.Job = list[0].UID
+		}
+		cmd.Triggers = append(cmd.Triggers, trigger)
+	}
+	if len(problems) > 0 {
+		return nil, spec.Refuse(spec.CodeBadRequest, strings.Join(problems, "; "))
+	}
+	rep := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor})
+	if rep.err != nil {
+		return nil, rep.err
+	}
+	return &apiv1.SetTriggersReply{Ids: rep.res.Triggers}, nil
+}
+
+// ListTriggers shows the caller's triggers, and all of them to operators.
+func (s *ClusterService) ListTriggers(
+	ctx context.Context,
+	_ *apiv1.ListTriggersRequest,
+) (*apiv1.ListTriggersReply, error) {
+	who, _, err := s.knownCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st := s.C.View().State
+	out := &apiv1.ListTriggersReply{}
+	for i := range st.Triggers {
+		trigger := &st.Triggers[i]
+		if !s.ownsTrigger(who, trigger) {
+			continue
+		}
+		out.Triggers = append(out.Triggers, showTrigger(st, trigger))
+	}
+	return out, nil
+}
+
+func (s *ClusterService) ownsTrigger(who Caller, trigger *spec.Trigger) bool {
+	return !who.NoUID && trigger.UID == who.UID || s.isOperator(who)
+}
+
+func showTrigger(st *state.State, trigger *spec.Trigger) *apiv1.TriggerInfo {
+	info := &apiv1.TriggerInfo{
+		Id:        trigger.ID,
+		Kind:      trigger.Kind.String(),
+		Node:      trigger.Node,
+		Offset:    int64(trigger.Offset),
+		Program:   trigger.Program,
+		User:      trigger.User,
+		Permanent: trigger.Permanent,
+		Due:       uint32(len(trigger.Pulls)),
+	}
+	if job := st.Job(trigger.Job); job != nil {
+		info.Job = wire.JobName(st, job, spec.NoTask)
+	}
+	return info
+}
+
+// ClearTriggers removes triggers.
+func (s *ClusterService) ClearTriggers(
+	ctx context.Context,
+	req *apiv1.ClearTriggersRequest,
+) (*apiv1.ClearTriggersReply, error) {
+	who, actor, err := s.knownCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, id := range req.GetIds() {
+		trigger := s.C.View().State.Trigger(id)
+		if trigger == nil || !s.ownsTrigger(who, trigger) {
+			return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no trigger %d", id))
+		}
+		rep := s.C.writer.commitCommand(
+			ctx,
+			&request{cmd: scheduler.ClearTrigger{ID: id}, actor: actor},
+		)
+		if rep.err != nil {
+			return nil, rep.err
+		}
+	}
+	return &apiv1.ClearTriggersReply{}, nil
+}
