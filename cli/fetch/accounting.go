@@ -10,6 +10,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // AccountingRows asks for rows that hold everything which happened before the
@@ -89,9 +90,9 @@ func WarnBehind(c *tool.Call, behind uint64) {
 	if behind > 0 && !c.Opts.On("quiet") {
 		fmt.Fprintf(
 			c.Stderr,
-			"%s: warning: the accounting store is %d events behind; the newest jobs may be missing\n",
+			"%s: warning: the accounting store is %s behind; the newest jobs may be missing\n",
 			c.Command.Name,
-			behind,
+			format.Plural(behind, "event", "events"),
 		)
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/musterhpc/muster/cli/tree"
 	"github.com/musterhpc/muster/sim/replay"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 func Simulate() *tool.Command {
@@ -365,7 +366,7 @@ func simulationText(
 	line("policy", "%s", s.rule.Name)
 	line("jobs", "%d ran", sum.Jobs)
 	if trace.Skipped > 0 {
-		line("", "%d rows are no jobs (no processors, run time or submission)", trace.Skipped)
+		line("", "%s (no processors, run time or submission)", format.Plural(trace.Skipped, "row is no job", "rows are no jobs"))
 	}
 	if sum.Refused > 0 {
 		line("", "%d refused, for example: %s", sum.Refused, res.Refusal())

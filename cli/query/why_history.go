@@ -2,12 +2,12 @@ package query
 
 import (
 	"cmp"
-	"fmt"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/fetch"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // askWhy asks the controller why a job waits and accounting for the reasons it
@@ -35,7 +35,7 @@ func askWhy(call *tool.Call) (rep *apiv1.WhyReply, missing string, err error) {
 			Seq: past.GetSeq(),
 		}
 	case past.GetBehind() > 0:
-		missing = fmt.Sprintf("the accounting store is %d events behind", past.GetBehind())
+		missing = "the accounting store is " + format.Plural(past.GetBehind(), "event", "events") + " behind"
 	}
 	rep.History = past.GetPeriods()
 	return rep, missing, nil

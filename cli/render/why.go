@@ -543,7 +543,7 @@ func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
 	case spec.ReasonHoldMaxRequeue:
 		return []string{fmt.Sprintf("It was requeued %d times, as often as the site allows, and is held. Find out why it fails to start, then release it.", job.GetRestarts())}
 	case spec.ReasonArrayTaskLimit:
-		return []string{fmt.Sprintf("Its array runs at most %d tasks at a time (the %% of --array), and so many run now.", job.GetArrayThrottle()),
+		return []string{fmt.Sprintf("Its array runs at most %s at a time (the %% of --array), and so many run now.", format.Plural(job.GetArrayThrottle(), "task", "tasks")),
 			fmt.Sprintf("scontrol update jobid=%d arraytaskthrottle=N changes that.", firstOf(job.GetArrayJobId(), job.GetJobId()))}
 	case spec.ReasonLicenses:
 		return []string{fmt.Sprintf("It asks for %s; %s of %d are in use.", formatQuantity(cmp.Or(reason.GetTres(), "license/"), reason.GetAsked()), formatQuantity(cmp.Or(reason.GetTres(), "license/"), reason.GetUsed()), reason.GetLimit())}
@@ -705,10 +705,10 @@ func (v *WhyView) limitText(reason *apiv1.Reason, job *apiv1.JobInfo) []string {
 	case has("JobsLimit") || has("JobsPer") || has("SubmitJob"):
 		return []string{
 			fmt.Sprintf(
-				"%s allows %d jobs at once, and %d count towards that now. It starts when one of them ends.",
+				"%s allows %s at once, and %s towards that now. It starts when one of them ends.",
 				subject,
-				reason.GetLimit(),
-				reason.GetUsed(),
+				format.Plural(reason.GetLimit(), "job", "jobs"),
+				format.Plural(reason.GetUsed(), "counts", "count"),
 			),
 		}
 	case has("Wall"):

@@ -13,6 +13,7 @@ import (
 
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec/format"
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
@@ -92,7 +93,7 @@ func runSgather(call *tool.Call) error {
 		}
 	}
 	if failed > 0 {
-		return call.Errorf("%d of %d nodes failed", failed, len(nodes))
+		return call.Errorf("%d of %s failed", failed, format.Plural(len(nodes), "node", "nodes"))
 	}
 	return nil
 }

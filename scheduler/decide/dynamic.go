@@ -6,6 +6,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // createNodes adds nodes, all of them or none.
@@ -20,7 +21,7 @@ func (d nodeCommands) createNodes(list []spec.NodeSpec) error {
 	if n := len(cfg.Nodes) + len(list); n > int(cfg.MaxNodes) {
 		return spec.Refuse(
 			spec.CodeNodeCountInvalid,
-			fmt.Sprintf("MaxNodeCount=%d, and with these there would be %d nodes", cfg.MaxNodes, n),
+			fmt.Sprintf("MaxNodeCount=%d, and with these there would be %s", cfg.MaxNodes, format.Plural(n, "node", "nodes")),
 		)
 	}
 	for i := range list {

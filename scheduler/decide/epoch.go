@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // BeginEpoch is the first command of a controller that begins to lead. Value is
@@ -62,9 +63,9 @@ func (d nodeCommands) holdOrphans(c HoldOrphans) error {
 	return d.DrainNode(
 		c.Node,
 		fmt.Sprintf(
-			"%s%d runs that this ledger does not know (muster runs)",
+			"%s%s that this ledger does not know (muster runs)",
 			orphansReason,
-			c.Runs,
+			format.Plural(c.Runs, "run", "runs"),
 		),
 	)
 }

@@ -1,12 +1,12 @@
 package decide
 
 import (
-	"fmt"
 	"reflect"
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // partitionCommands creates, changes and deletes partitions.
@@ -87,7 +87,7 @@ func (d partitionCommands) deletePartition(c DeletePartition) error {
 	if jobs > 0 {
 		return spec.Refuse(
 			spec.CodePartitionInUse,
-			fmt.Sprintf("%d jobs wait for it or run in it", jobs),
+			format.Plural(jobs, "job waits for it or runs in it", "jobs wait for it or run in it"),
 		)
 	}
 	for i := range d.t.Reservations {

@@ -11,6 +11,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/scheduler/timeline"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // A reservation may keep some cores of nodes instead of whole ones. Which cores
@@ -226,7 +227,7 @@ func (d reservationCommands) chooseCores(ask *resvAsk) error {
 	if want > total {
 		return spec.Refuse(
 			spec.CodeNodeCountInvalid,
-			fmt.Sprintf("%d nodes for %d cores", want, total),
+			fmt.Sprintf("%d nodes for %s", want, format.Plural(total, "core", "cores")),
 		)
 	}
 	reservation.Nodes, reservation.Cores = nil, nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // chooseGPUs sets the nodes of a reservation of GPUs, how many it has of each, and
@@ -45,7 +46,7 @@ func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
 	if int64(want) > total {
 		return spec.Refuse(
 			spec.CodeNodeCountInvalid,
-			fmt.Sprintf("%d nodes for %d GPUs", want, total),
+			fmt.Sprintf("%d nodes for %s", want, format.Plural(total, "GPU", "GPUs")),
 		)
 	}
 	reservation.Nodes = nil

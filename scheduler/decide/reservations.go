@@ -81,7 +81,7 @@ func (d reservationCommands) deleteReservation(c DeleteReservation) error {
 		return spec.Refuse(spec.CodeAccessDenied, "")
 	}
 	if running, _ := d.resvJobs(reservation.Name); running > 0 {
-		return spec.Refuse(spec.CodeReservationInUse, fmt.Sprintf("%d jobs run in it", running))
+		return spec.Refuse(spec.CodeReservationInUse, format.Plural(running, "job runs in it", "jobs run in it"))
 	}
 	return d.dropReservation(reservation, "")
 }

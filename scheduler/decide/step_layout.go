@@ -8,6 +8,7 @@ import (
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
@@ -153,15 +154,15 @@ func sizeStep(job *state.Job, s *spec.StepSpec, nodes []stepNode) (stepSize, err
 		return z, spec.Refuse(
 			spec.CodeNodeCountInvalid,
 			fmt.Sprintf(
-				"the job has %d nodes for the step, and it asks for %d",
-				len(nodes),
+				"the job has %s for the step, and it asks for %d",
+				format.Plural(len(nodes), "node", "nodes"),
 				z.least,
 			),
 		)
 	case z.tasks > 0 && z.tasks < z.least:
 		return z, spec.Refuse(
 			spec.CodeTaskCountInvalid,
-			fmt.Sprintf("%d tasks cannot be on %d nodes", z.tasks, z.least),
+			fmt.Sprintf("%s cannot be on %d nodes", format.Plural(z.tasks, "task", "tasks"), z.least),
 		)
 	case z.tasks > maxStepTasks:
 		return z, spec.Refuse(spec.CodeTaskCountInvalid, "")

@@ -106,8 +106,8 @@ func (d submission) requireRoom(uid uint32) error {
 		return spec.Refuse(
 			spec.CodeTooManyJobs,
 			fmt.Sprintf(
-				"%d jobs of this user; one user may have %d %% of the %d that others leave of MaxJobCount (SchedulerParameters=max_user_share)",
-				own,
+				"%s of this user; one user may have %d %% of the %d that others leave of MaxJobCount (SchedulerParameters=max_user_share)",
+				format.Plural(own, "job", "jobs"),
 				share,
 				own+free,
 			),
@@ -357,37 +357,37 @@ func contradictingGPUs(size *spec.Size) string {
 		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-node=%d", all, node)
 	case all > 0 && node > 0 && (all/node < int64(size.MinNodes) || most > 0 && all/node > most):
 		return fmt.Sprintf(
-			"--gpus=%d with --gpus-per-node=%d is %d nodes, and other numbers are asked for",
+			"--gpus=%d with --gpus-per-node=%d is %s, and other numbers are asked for",
 			all,
 			node,
-			all/node,
+			format.Plural(all/node, "node", "nodes"),
 		)
 	case all > 0 && task > 0 && all%task != 0:
 		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-task=%d", all, task)
 	case all > 0 && task > 0 && size.Tasks > 0 && int64(size.Tasks) != all/task:
 		return fmt.Sprintf(
-			"--gpus=%d with --gpus-per-task=%d is %d tasks, and %d are asked for",
+			"--gpus=%d with --gpus-per-task=%d is %s, and %d are asked for",
 			all,
 			task,
-			all/task,
+			format.Plural(all/task, "task", "tasks"),
 			size.Tasks,
 		)
 	case node > 0 && task > 0 && node%task != 0:
 		return fmt.Sprintf("--gpus-per-node=%d is no multiple of --gpus-per-task=%d", node, task)
 	case node > 0 && task > 0 && size.Tasks > 0 && !wholeNodes(size, node/task):
 		return fmt.Sprintf(
-			"--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d tasks are asked for",
+			"--gpus-per-node=%d with --gpus-per-task=%d is %s on each node, and %d tasks in all are asked for",
 			node,
 			task,
-			node/task,
+			format.Plural(node/task, "task", "tasks"),
 			size.Tasks,
 		)
 	case node > 0 && task > 0 && size.TasksPerNode > 0 && int64(size.TasksPerNode) != node/task:
 		return fmt.Sprintf(
-			"--gpus-per-node=%d with --gpus-per-task=%d is %d tasks on each node, and %d are asked for",
+			"--gpus-per-node=%d with --gpus-per-task=%d is %s on each node, and %d are asked for",
 			node,
 			task,
-			node/task,
+			format.Plural(node/task, "task", "tasks"),
 			size.TasksPerNode,
 		)
 	}

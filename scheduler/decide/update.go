@@ -655,9 +655,9 @@ func (d jobCommands) changeNodes(change *jobChange, v string) error {
 		return spec.Refuse(
 			spec.CodeNodeCountInvalid,
 			fmt.Sprintf(
-				"numnodes=%s: the job has %d nodes, and a running job can only give nodes back",
+				"numnodes=%s: the job has %s, and a running job can only give nodes back",
 				v,
-				len(kept),
+				format.Plural(len(kept), "node", "nodes"),
 			),
 		)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // putAssoc applies settings to an association and plans it, and the end of
@@ -196,7 +197,7 @@ func (p *planner) deleteAccount(name string) error {
 		return badOption("the root account cannot be deleted")
 	}
 	if n := liveJobs(p.t.State, func(j *state.Job) bool { return j.Spec.Account == name }); n > 0 {
-		return badOption("account %q has %d jobs", name, n)
+		return badOption("account %q has %s", name, format.Plural(n, "job", "jobs"))
 	}
 	for i := range p.pol().Accounts {
 		if a := &p.pol().Accounts[i]; a.Parent == name {

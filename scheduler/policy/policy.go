@@ -14,6 +14,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/trial"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // Verb is what to do.
@@ -368,7 +369,7 @@ func qosUser(st *state.State, qos string) string {
 		}
 	}
 	if n := liveJobs(st, func(j *state.Job) bool { return j.Spec.QOS == qos || slices.Contains(j.Spec.QOSes, qos) }); n > 0 {
-		return fmt.Sprintf("%d jobs", n)
+		return format.Plural(n, "job", "jobs")
 	}
 	return ""
 }

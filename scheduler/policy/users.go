@@ -8,6 +8,7 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // userKeys are options of users themselves; all others are of their
@@ -306,7 +307,7 @@ func (p *planner) deleteUser(name string) error {
 		func(j *state.Job) bool { return j.Spec.User == name && (!narrowed || gone(j.Assoc)) },
 	)
 	if live > 0 {
-		return badOption("user %q has %d jobs", name, live)
+		return badOption("user %q has %s", name, format.Plural(live, "job", "jobs"))
 	}
 	left := false
 	for i := range p.pol().Assocs {

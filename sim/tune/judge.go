@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhpc/muster/sim/replay"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 const (
@@ -63,7 +64,7 @@ func (a Aim) of(figures *Figures) float64 {
 func (b Bounds) broken(figures, inForce *Figures) string {
 	switch {
 	case figures.NotRun > inForce.NotRun:
-		return fmt.Sprintf("%d jobs do not run, where it was %d", figures.NotRun, inForce.NotRun)
+		return fmt.Sprintf("%s, where it was %d", format.Plural(figures.NotRun, "job does not run", "jobs do not run"), inForce.NotRun)
 	case figures.MeanWait > inForce.MeanWait*b.MeanWait:
 		return fmt.Sprintf(
 			"the mean wait is %.2f times what it was (at most %.2f)",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/musterhpc/muster/sim/replay"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // Aim is what a setting is to make smaller.
@@ -127,9 +128,9 @@ func Run(
 	s.split = slices.IndexFunc(jobs, func(j replay.Job) bool { return j.Submit >= middle })
 	if s.split <= 0 || last.Sub(middle) < minBlocks*minBlock {
 		return nil, fmt.Errorf(
-			"%w: jobs were submitted during %d days; at least %d are needed, half of them to judge by",
+			"%w: jobs were submitted during %s; at least %d are needed, half of them to judge by",
 			ErrTooShort,
-			int64(last.Sub(first)/spec.Day),
+			format.Plural(int64(last.Sub(first)/spec.Day), "day", "days"),
 			2*minBlocks*int64(minBlock/spec.Day),
 		)
 	}

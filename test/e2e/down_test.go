@@ -32,7 +32,7 @@ func TestDownAndUp(t *testing.T) {
 	c := start(t)
 	long := c.must("sbatch", "--parsable", "-w", "node1", "--wrap", "sleep 4; exit 5")
 	c.until("R", "squeue", "-h", "-j", long, "-o", "%t")
-	if out := c.must("down", "--dir", c.dir); !strings.Contains(out, "node1: 1 jobs go on") {
+	if out := c.must("down", "--dir", c.dir); !strings.Contains(out, "node1: 1 job goes on") {
 		t.Errorf("down said %q", out)
 	}
 	c.must("up", "--dir", c.dir)

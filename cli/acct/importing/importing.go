@@ -22,6 +22,7 @@ import (
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 const importUsage = `muster import brings the history of another cluster into the accounting store,
@@ -343,17 +344,17 @@ func (im *importing) printResult(result *importer.Result, took time.Duration) er
 	}
 	fmt.Fprintf(
 		im.out,
-		"read %d lines in %s: %d jobs, %d steps, %d rejected\n",
-		result.Lines,
+		"read %s in %s: %s, %s, %d rejected\n",
+		format.Plural(result.Lines, "line", "lines"),
 		took.Round(10*time.Millisecond),
-		result.Jobs,
-		result.Steps,
+		format.Plural(result.Jobs, "job", "jobs"),
+		format.Plural(result.Steps, "step", "steps"),
 		result.Rejected,
 	)
 	fmt.Fprintf(
 		im.out,
-		"stored %d runs that ended and %d that have not; %d were there before\n",
-		result.New,
+		"stored %s that ended and %d that have not; %d were there before\n",
+		format.Plural(result.New, "run", "runs"),
 		result.Open,
 		result.Known,
 	)

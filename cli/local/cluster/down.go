@@ -15,6 +15,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 // partWait is how long down waits for one shepherd to answer and to end.
@@ -159,17 +160,17 @@ func (l *local) drainShepherd(ctx context.Context, node, socket string, over boo
 	case len(live) > 0:
 		fmt.Fprintf(
 			l.out,
-			"%s: %d jobs go on under their shepherd; muster up finds them again\n",
+			"%s: %s under their shepherd; muster up finds them again\n",
 			node,
-			len(live),
+			format.Plural(len(live), "job goes on", "jobs go on"),
 		)
 		return true
 	case len(ended) > 0:
 		fmt.Fprintf(
 			l.out,
-			"%s: its shepherd keeps the ends of %d jobs until muster up\n",
+			"%s: its shepherd keeps the %s until muster up\n",
 			node,
-			len(ended),
+			format.Plural(len(ended), "job's end", "jobs' ends"),
 		)
 		return true
 	}
@@ -287,7 +288,7 @@ func (l *local) endJobs(ctx context.Context) error {
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("%d jobs have not ended after %s", len(rep.GetJobs()), l.wait)
+			return fmt.Errorf("%s not ended after %s", format.Plural(len(rep.GetJobs()), "job has", "jobs have"), l.wait)
 		}
 	}
 }

@@ -107,7 +107,7 @@ func TestDownFindsEveryShepherd(t *testing.T) {
 		t.Fatal(err)
 	}
 	said := f.out.String()
-	for _, want := range []string{"the controller does not run", "n3: its shepherd (pid ", "does not answer and stays", "n4: 1 jobs go on"} {
+	for _, want := range []string{"the controller does not run", "n3: its shepherd (pid ", "does not answer and stays", "n4: 1 job goes on"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q is missing in:\n%s", want, said)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/musterhpc/muster/dashboards"
 	"github.com/musterhpc/muster/dashboards/preview"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 const dashboardsUsage = `muster dashboards writes Grafana's dashboards, or draws them without Grafana.
@@ -296,14 +297,14 @@ func dashboardsPreview(options dashboardsOptions, out io.Writer) error {
 	}
 	fmt.Fprintf(
 		out,
-		"wrote %s: %d panels, %d of them without data now, %d failed\n",
+		"wrote %s: %s, %d of them without data now, %d failed\n",
 		options.out,
-		len(results),
+		format.Plural(len(results), "panel", "panels"),
 		empty,
 		failed,
 	)
 	if failed > 0 {
-		return fmt.Errorf("queries failed for %d panels", failed)
+		return errors.New("queries failed for " + format.Plural(failed, "panel", "panels"))
 	}
 	return nil
 }

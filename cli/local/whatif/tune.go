@@ -20,6 +20,7 @@ import (
 	"github.com/musterhpc/muster/sim/replay"
 	"github.com/musterhpc/muster/sim/tune"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/format"
 )
 
 const tuneUsage = `muster tune replays a site's own history under several settings of the scheduler
@@ -165,6 +166,9 @@ func (w *tuning) wrong(fl *pflag.FlagSet) []string {
 	}
 	check(fl.NArg() > 0, "unknown argument %q", fl.Arg(0))
 	check(w.from == "" && w.swf == "", "--from is missing")
+	if w.swf == "" {
+		bad = append(bad, w.wrongMoments()...)
+	}
 	check(
 		w.aim != string(tune.Slowdown) && w.aim != string(tune.Wait),
 		"--aim=%s: expected slowdown or wait",
@@ -207,6 +211,26 @@ func (w *tuning) wrong(fl *pflag.FlagSet) []string {
 	return bad
 }
 
+// wrongMoments lists what is wrong with the ends of the history.
+func (w *tuning) wrongMoments() (bad []string) {
+	ends := map[string]spec.Instant{}
+	for _, end := range []struct{ name, text string }{{"from", w.from}, {"to", w.to}} {
+		if end.text == "" {
+			continue
+		}
+		at, err := w.moment(end.name, end.text)
+		if err != nil {
+			bad = append(bad, oneLine(err))
+			continue
+		}
+		ends[end.name] = at
+	}
+	if len(ends) == 2 && ends["to"] <= ends["from"] {
+		bad = append(bad, "--to does not come after --from")
+	}
+	return bad
+}
+
 // settings are those to try, and what is wrong with them.
 func (w *tuning) settings() (out []tune.Setting, bad []string) {
 	if len(w.try) == 0 {
@@ -245,9 +269,9 @@ func (w *tuning) run(ctx context.Context, settings []tune.Setting) (*tune.Report
 	if n := len(m.saved.Replays); n > 0 {
 		fmt.Fprintf(
 			w.errOut,
-			"muster tune: %s has %d replays of this question, which are not made again\n",
+			"muster tune: %s has %s of this question, which are not made again\n",
 			w.state,
-			n,
+			format.Plural(n, "replay", "replays"),
 		)
 	}
 	study := &tune.Study{
@@ -262,9 +286,9 @@ func (w *tuning) run(ctx context.Context, settings []tune.Setting) (*tune.Report
 	switch {
 	case errors.Is(err, context.Canceled):
 		return nil, fmt.Errorf(
-			"interrupted: the same command continues from %s, which has %d replays",
+			"interrupted: the same command continues from %s, which has %s",
 			w.state,
-			len(m.saved.Replays),
+			format.Plural(len(m.saved.Replays), "replay", "replays"),
 		)
 	case err != nil:
 		return nil, err
@@ -309,8 +333,8 @@ func (w *tuning) load(ctx context.Context, m *memory) (*replay.Workload, error) 
 	if err == nil && left > 0 {
 		fmt.Fprintf(
 			w.errOut,
-			"muster tune: %d jobs that did not run to their end are left out\n",
-			left,
+			"muster tune: %s left out\n",
+			format.Plural(left, "job that did not run to its end is", "jobs that did not run to their end are"),
 		)
 	}
 	return load, err

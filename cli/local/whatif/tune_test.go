@@ -217,6 +217,12 @@ func TestTuneRefusals(t *testing.T) {
 			t.Errorf("exit %d: %q is missing in\n%s", code, want, errText)
 		}
 	}
+	code, _, errText = runTune("--from", "xx", "--to", "yy", "--aim", "nix")
+	for _, want := range []string{"--from: ", `"xx"`, "--to: ", `"yy"`, "--aim=nix"} {
+		if code != 2 || !strings.Contains(errText, want) {
+			t.Errorf("exit %d: %q is missing in\n%s", code, want, errText)
+		}
+	}
 	junk := filepath.Join(t.TempDir(), "junk")
 	if err := os.WriteFile(junk, []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
