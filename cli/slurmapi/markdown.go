@@ -28,7 +28,8 @@ certificate; on the socket from the kernel. X-SLURM-USER-NAME may repeat the nam
 another user, except root. What a caller may do is the table of [authorization](authorization.md), as for every other way in.
 
 Tokens of the site's identity provider are accepted where tokens.jwks of [muster.yaml](muster.yaml.md) names its keys; tokens.max_lifespan
-and tokens.disable_creation bound the tokens of scontrol token.
+and tokens.disable_creation bound the tokens of scontrol token. A command that finds a token in SLURM_JWT shows it instead of the user
+who runs it, also from a login host; one that is not good is refused, and a token makes no further tokens.
 
 **Answers** are the documents of the commands: GET /slurm/v0.0.44/jobs is the output of squeue --json=v0.0.44, on one line. A field
 that Muster does not have is unset, empty, 0 or false. last_update is now: update_time is accepted and the whole answer is sent.

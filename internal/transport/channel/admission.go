@@ -96,7 +96,11 @@ func (a *Admission) admitToken(
 	}
 	id, err := a.Token(token)
 	if err != nil {
-		return identity.Nameless(), err
+		return identity.Nameless(), status.New(
+			status.Unauthenticated,
+			"SLURM_JWT: %v; make a new token (scontrol token), or unset SLURM_JWT",
+			err,
+		)
 	}
 	id.Node = "token"
 	if channel.Node != "" {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -218,6 +219,9 @@ func TestTokenOfACall(t *testing.T) {
 			id, err := c.a.Admit(t.Context(), channel, func(key string) (string, bool) { v, ok := c.headers[key]; return v, ok })
 			if c.ok && (err != nil || id.UID != 1000 || !id.Token || id.Node == "") || !c.ok && (err == nil || id.Kind != identity.Anonymous) {
 				t.Errorf("%s over %s: %+v, %v", name, channel, id, err)
+			}
+			if name == "bad" && (err == nil || !strings.Contains(err.Error(), "unset SLURM_JWT")) {
+				t.Errorf("a token that is not good: %v", err)
 			}
 		}
 	}
