@@ -64,7 +64,7 @@ func samples() map[string]map[string]sample {
 			"threads-per-core": s("1"), "overcommit": s(""), "use-min-nodes": s(""), "thread-spec": s("2"), "time": s("30"), "time-min": s("10"), "tmp": s("1G"), "tres-per-task": s("cpu=2,gres/gpu=1"), "wait": s(""), "wckey": s("w"), "wrap": s("other"),
 		},
 		"squeue": {
-			"account": s("ml"), "array": s(""), "clusters": s("peer"), "expand-patterns": with("", "-O stdout"), "format": s("%i"), "Format": s("JobID"), "helpformat": s(""), "helpstate": s(""),
+			"account": s("ml"), "array": s(""), "clusters": s("peer"), "expand-patterns": with("", "-O stdout"), "format": s("%i"), "Format": s("JobID"), "helpformat": s(""), "helpstate": s(""), "hide": s(""),
 			"iterate": on("squeue", "1"), "jobs": s("4"), "json": s(""), "licenses": s("none"), "long": s(""), "me": s(""), "name": s("x"), "noconvert": with("", "-o %m"), "nodelist": s("node1"), "noheader": s(""),
 			"notme": s(""), "partition": s("gpu"), "priority": with("", "-o %P"), "qos": s("normal"), "reservation": s("r"), "running-over": s("1-0"), "running-under": s("0:01"), "sort": s("-i"), "start": s(""),
 			"states": s("PD"), "steps": s(""), "user": s("bob"), "yaml": s(""),

@@ -38,7 +38,7 @@ descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffi
 		},
 		Options: []opt.Option{
 			{Long: "account", Also: "accounts", Short: "A", Arg: "<account_list>", Env: "SQUEUE_ACCOUNT", Help: "only jobs of these accounts"},
-			{Long: "all", Short: "a", Env: "SQUEUE_ALL", Help: "include jobs in hidden partitions", Always: "jobs in hidden partitions are always shown"},
+			{Long: "all", Short: "a", Env: "SQUEUE_ALL", Help: "include jobs in hidden partitions", Always: "they are shown unless --hide is given"},
 			{Long: "array", Short: "r", Env: "SQUEUE_ARRAY", Help: "show each pending array task on its own line"},
 			{Long: "clusters", Short: "M", Arg: "<cluster_name>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name, and print it first"},
 			{Long: "expand-patterns", Help: "expand the patterns (%j, %A, ...) in file names"},
@@ -47,7 +47,7 @@ descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffi
 			{Long: "Format", Short: "O", Arg: "<output_format>", Env: "SQUEUE_FORMAT2", Help: "columns to show, by name"},
 			{Long: "helpformat", Help: "list the letters and names of columns"},
 			{Long: "helpstate", Help: "list the states of jobs"},
-			{Long: "hide", Refused: "jobs in hidden partitions are always shown"},
+			{Long: "hide", Help: "do not show jobs that are only in hidden partitions, unless --all is given"},
 			{Long: "iterate", Short: "i", Arg: "<seconds>", Help: "refresh interval in seconds"},
 			{Long: "jobs", Short: "j", Arg: "<job_id_list>", Maybe: true, Help: "only these jobs: 12,36_4,36_[5-9]"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
@@ -135,7 +135,34 @@ func runSqueue(call *tool.Call) error {
 			return err
 		}
 	}
+	if call.Opts.On("hide") && !call.Opts.On("all") {
+		hide, err := hidesPartitions(call)
+		if err != nil {
+			return err
+		}
+		query.keep = append(query.keep, hide)
+	}
 	return call.Repeat(func() error { return squeueOnce(call, query) })
+}
+
+// hidesPartitions keeps the jobs that are in a partition which is not hidden.
+func hidesPartitions(call *tool.Call) (func(render.JobRow, int64) bool, error) {
+	var rep apiv1.ListPartitionsReply
+	if err := call.RPC(tool.MethodListPartitions, &apiv1.ListPartitionsRequest{}, &rep); err != nil {
+		return nil, err
+	}
+	hidden := map[string]bool{}
+	for _, partition := range rep.GetPartitions() {
+		hidden[partition.GetName()] = partition.GetHidden()
+	}
+	return func(row render.JobRow, _ int64) bool {
+		for name := range strings.SplitSeq(row.GetPartition(), ",") {
+			if !hidden[name] {
+				return true
+			}
+		}
+		return false
+	}, nil
 }
 
 func stateList() string {
