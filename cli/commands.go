@@ -50,6 +50,7 @@ func commandEntries() []tool.Entry {
 		{Name: "sdiag", Make: query.Sdiag},
 		{Name: "why", Make: query.Why},
 		{Name: "events", Make: query.Events},
+		{Name: "tail", Make: query.Tail},
 		{Name: "at", Make: query.At},
 		{Name: "audit", Make: query.Audit},
 		{Name: "top", Make: local.Top},

@@ -33,7 +33,7 @@ type sample struct {
 func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "sbcast": "sbcast --jobid=36 DIR/log /tmp/log", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
-		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "events": "muster events", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12",
+		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "tail": "muster tail 36", "events": "muster events", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "hosts": "muster hosts revoke l1", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"accounting": "muster accounting doctor", "sgather": "sgather /tmp/a /tmp/b", "scrontab": "scrontab", "strigger": "strigger", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
@@ -113,6 +113,7 @@ func samples() map[string]map[string]sample {
 			"partition": s(""), "users": on("sshare", "bob"), "Users": s(""), "yaml": s("")},
 		"sdiag": {"cluster": s("other"), "json": s(""), "yaml": s("")},
 		"audit": {"actors": s("bob"), "all": s(""), "jobs": s("36"), "json": s(""), "nodelist": s("node1"), "since": s("now-1hour"), "until": s("now"), "what": s("JobStarted")},
+		"tail":  {"err": s(""), "bytes": s("5")},
 		"events": {"from": s("5"), "jobs": s("36"), "json": s(""), "kinds": s("JobStarted"), "list-kinds": s(""), "nodelist": s("node1"),
 			"since": s("now-1hour"), "until": s("now"), "users": s("bob")},
 		"why":      {"json": s(""), "yaml": s(""), "watch": s("3")},
@@ -161,7 +162,7 @@ func samples() map[string]map[string]sample {
 // elsewhere are options whose effect begins when a step or an allocation is
 // there, or that have no end: TestStepOutput, TestInterrupts, TestEventsFollowContinues
 // and the end-to-end tests try them.
-var elsewhere = map[string][]string{"scrontab": {"edit"}, "events": {"follow"}, "srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet", "usage"}, "sgather": {"force", "keep", "preserve"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}, "slurmd": {"print-config", "print-gres"}}
+var elsewhere = map[string][]string{"scrontab": {"edit"}, "events": {"follow"}, "srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet", "usage"}, "sgather": {"force", "keep", "preserve"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}, "slurmd": {"print-config", "print-gres"}, "tail": {"follow"}}
 
 // everything is a world in which each option has something to act on.
 func everything(t *testing.T) *world {
@@ -193,6 +194,7 @@ func everything(t *testing.T) *world {
 		// The second one is bookkeeping, which muster audit leaves out.
 		return &apiv1.EventsReply{Seq: 9, Events: []*apiv1.EventInfo{labEvent(8), {Seq: 9, At: at("01:44:41"), Kind: "JobEligible", ActorKind: "system", Job: "36"}}}, nil
 	}
+	w.reply[tool.MethodReadOutput] = readOutput
 	w.reply[tool.MethodWhy] = func(proto.Message) (proto.Message, error) {
 		job := w.jobs[1]
 		w.mu.Lock()

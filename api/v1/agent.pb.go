@@ -351,6 +351,7 @@ type AgentMessage struct {
 	//	*AgentMessage_Heartbeat
 	//	*AgentMessage_Reports
 	//	*AgentMessage_Measured
+	//	*AgentMessage_FileRead
 	Kind          isAgentMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -431,6 +432,15 @@ func (x *AgentMessage) GetMeasured() *Measured {
 	return nil
 }
 
+func (x *AgentMessage) GetFileRead() *FileRead {
+	if x != nil {
+		if x, ok := x.Kind.(*AgentMessage_FileRead); ok {
+			return x.FileRead
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Kind interface {
 	isAgentMessage_Kind()
 }
@@ -451,6 +461,10 @@ type AgentMessage_Measured struct {
 	Measured *Measured `protobuf:"bytes,20,opt,name=measured,proto3,oneof"`
 }
 
+type AgentMessage_FileRead struct {
+	FileRead *FileRead `protobuf:"bytes,120,opt,name=file_read,json=fileRead,proto3,oneof"`
+}
+
 func (*AgentMessage_Registration) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Heartbeat) isAgentMessage_Kind() {}
@@ -458,6 +472,8 @@ func (*AgentMessage_Heartbeat) isAgentMessage_Kind() {}
 func (*AgentMessage_Reports) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Measured) isAgentMessage_Kind() {}
+
+func (*AgentMessage_FileRead) isAgentMessage_Kind() {}
 
 // HeldRun is what the shepherd wrote down of a run when it started it.
 type HeldRun struct {
@@ -567,10 +583,11 @@ type Registration struct {
 	// The highest position that the agent was ever given; absent: none, or the
 	// agent is of a release that keeps none.
 	Seen          *LedgerPosition `protobuf:"bytes,61,opt,name=seen,proto3" json:"seen,omitempty"`
-	Epochs        bool            `protobuf:"varint,62,opt,name=epochs,proto3" json:"epochs,omitempty"`  // the agent's run keys carry epochs
-	Held          []*HeldRun      `protobuf:"bytes,63,rep,name=held,proto3" json:"held,omitempty"`       // what is known of running, without the orders
-	Sent          uint64          `protobuf:"fixed64,110,opt,name=sent,proto3" json:"sent,omitempty"`    // boot clock of the node, ns, when this was sent: it counts as a heartbeat
-	Leases        bool            `protobuf:"varint,111,opt,name=leases,proto3" json:"leases,omitempty"` // the node ends runs whose leases are over
+	Epochs        bool            `protobuf:"varint,62,opt,name=epochs,proto3" json:"epochs,omitempty"`    // the agent's run keys carry epochs
+	Held          []*HeldRun      `protobuf:"bytes,63,rep,name=held,proto3" json:"held,omitempty"`         // what is known of running, without the orders
+	Sent          uint64          `protobuf:"fixed64,110,opt,name=sent,proto3" json:"sent,omitempty"`      // boot clock of the node, ns, when this was sent: it counts as a heartbeat
+	Leases        bool            `protobuf:"varint,111,opt,name=leases,proto3" json:"leases,omitempty"`   // the node ends runs whose leases are over
+	Outputs       bool            `protobuf:"varint,120,opt,name=outputs,proto3" json:"outputs,omitempty"` // the agent reads what jobs write (ReadFile)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -680,6 +697,13 @@ func (x *Registration) GetSent() uint64 {
 func (x *Registration) GetLeases() bool {
 	if x != nil {
 		return x.Leases
+	}
+	return false
+}
+
+func (x *Registration) GetOutputs() bool {
+	if x != nil {
+		return x.Outputs
 	}
 	return false
 }
@@ -1975,6 +1999,7 @@ type ControllerMessage struct {
 	//	*ControllerMessage_Revoked
 	//	*ControllerMessage_Grant
 	//	*ControllerMessage_Keys
+	//	*ControllerMessage_ReadFile
 	Kind          isControllerMessage_Kind `protobuf_oneof:"kind"`
 	Head          *LedgerPosition          `protobuf:"bytes,60,opt,name=head,proto3" json:"head,omitempty"` // of the ledger, when this was sent
 	unknownFields protoimpl.UnknownFields
@@ -2092,6 +2117,15 @@ func (x *ControllerMessage) GetKeys() *CredentialKeys {
 	return nil
 }
 
+func (x *ControllerMessage) GetReadFile() *ReadFile {
+	if x != nil {
+		if x, ok := x.Kind.(*ControllerMessage_ReadFile); ok {
+			return x.ReadFile
+		}
+	}
+	return nil
+}
+
 func (x *ControllerMessage) GetHead() *LedgerPosition {
 	if x != nil {
 		return x.Head
@@ -2135,6 +2169,10 @@ type ControllerMessage_Keys struct {
 	Keys *CredentialKeys `protobuf:"bytes,111,opt,name=keys,proto3,oneof"`
 }
 
+type ControllerMessage_ReadFile struct {
+	ReadFile *ReadFile `protobuf:"bytes,120,opt,name=read_file,json=readFile,proto3,oneof"`
+}
+
 func (*ControllerMessage_Welcome) isControllerMessage_Kind() {}
 
 func (*ControllerMessage_Orders) isControllerMessage_Kind() {}
@@ -2150,6 +2188,8 @@ func (*ControllerMessage_Revoked) isControllerMessage_Kind() {}
 func (*ControllerMessage_Grant) isControllerMessage_Kind() {}
 
 func (*ControllerMessage_Keys) isControllerMessage_Kind() {}
+
+func (*ControllerMessage_ReadFile) isControllerMessage_Kind() {}
 
 // Grant answers a heartbeat: leases go on from when it was sent. Those of attempts
 // that were started by the event after, or by an earlier one, do not: the controller
@@ -3486,6 +3526,181 @@ func (x *Measurement) GetHasVm() bool {
 	return false
 }
 
+// ReadFile asks for a part of a file that a job of a user writes. The agent reads it
+// with that user's rights, and only if it is a regular file of his.
+type ReadFile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"` // named in the answer
+	Path          string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	UserId        uint32                 `protobuf:"varint,3,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	GroupId       uint32                 `protobuf:"varint,4,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
+	Groups        []uint32               `protobuf:"varint,5,rep,packed,name=groups,proto3" json:"groups,omitempty"`
+	From          int64                  `protobuf:"varint,6,opt,name=from,proto3" json:"from,omitempty"` // first byte; -1: the last ones
+	Most          int64                  `protobuf:"varint,7,opt,name=most,proto3" json:"most,omitempty"` // bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadFile) Reset() {
+	*x = ReadFile{}
+	mi := &file_agent_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadFile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadFile) ProtoMessage() {}
+
+func (x *ReadFile) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadFile.ProtoReflect.Descriptor instead.
+func (*ReadFile) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ReadFile) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *ReadFile) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ReadFile) GetUserId() uint32 {
+	if x != nil {
+		return x.UserId
+	}
+	return 0
+}
+
+func (x *ReadFile) GetGroupId() uint32 {
+	if x != nil {
+		return x.GroupId
+	}
+	return 0
+}
+
+func (x *ReadFile) GetGroups() []uint32 {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *ReadFile) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ReadFile) GetMost() int64 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+// FileRead answers ReadFile.
+type FileRead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	Data          []byte                 `protobuf:"bytes,2,opt,name=data,proto3" json:"data,omitempty"`
+	From          int64                  `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"`      // place of the first byte of data
+	Size          int64                  `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"`      // of the file
+	Problem       string                 `protobuf:"bytes,5,opt,name=problem,proto3" json:"problem,omitempty"` // why nothing could be read; empty: it could
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FileRead) Reset() {
+	*x = FileRead{}
+	mi := &file_agent_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FileRead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FileRead) ProtoMessage() {}
+
+func (x *FileRead) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FileRead.ProtoReflect.Descriptor instead.
+func (*FileRead) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *FileRead) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *FileRead) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *FileRead) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *FileRead) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *FileRead) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
 type ReportAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	UpTo          uint64                 `protobuf:"varint,1,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
@@ -3495,7 +3710,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3723,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3522,7 +3737,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{40}
+	return file_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -3541,7 +3756,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3554,7 +3769,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3568,7 +3783,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{41}
+	return file_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -3589,7 +3804,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +3817,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3831,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{42}
+	return file_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -3647,7 +3862,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3660,7 +3875,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3674,7 +3889,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{43}
+	return file_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -3722,7 +3937,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3735,7 +3950,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3749,7 +3964,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{44}
+	return file_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -3768,7 +3983,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3781,7 +3996,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3795,7 +4010,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{45}
+	return file_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -3824,7 +4039,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3837,7 +4052,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3851,7 +4066,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{46}
+	return file_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -3913,7 +4128,7 @@ type BudgetsLeft struct {
 
 func (x *BudgetsLeft) Reset() {
 	*x = BudgetsLeft{}
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3926,7 +4141,7 @@ func (*BudgetsLeft) ProtoMessage() {}
 
 func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3940,7 +4155,7 @@ func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetsLeft.ProtoReflect.Descriptor instead.
 func (*BudgetsLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{47}
+	return file_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *BudgetsLeft) GetBudgets() []*BudgetLeft {
@@ -3962,7 +4177,7 @@ type BudgetLeft struct {
 
 func (x *BudgetLeft) Reset() {
 	*x = BudgetLeft{}
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3975,7 +4190,7 @@ func (*BudgetLeft) ProtoMessage() {}
 
 func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3989,7 +4204,7 @@ func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetLeft.ProtoReflect.Descriptor instead.
 func (*BudgetLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{48}
+	return file_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *BudgetLeft) GetAccount() string {
@@ -4018,7 +4233,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[49]
+	mi := &file_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4031,7 +4246,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[49]
+	mi := &file_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4045,7 +4260,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{49}
+	return file_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -4087,7 +4302,7 @@ type LedgerEpoch struct {
 
 func (x *LedgerEpoch) Reset() {
 	*x = LedgerEpoch{}
-	mi := &file_agent_proto_msgTypes[50]
+	mi := &file_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +4315,7 @@ func (*LedgerEpoch) ProtoMessage() {}
 
 func (x *LedgerEpoch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[50]
+	mi := &file_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4114,7 +4329,7 @@ func (x *LedgerEpoch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerEpoch.ProtoReflect.Descriptor instead.
 func (*LedgerEpoch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{50}
+	return file_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *LedgerEpoch) GetValue() uint64 {
@@ -4141,7 +4356,7 @@ type LedgerStateRequest struct {
 
 func (x *LedgerStateRequest) Reset() {
 	*x = LedgerStateRequest{}
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4154,7 +4369,7 @@ func (*LedgerStateRequest) ProtoMessage() {}
 
 func (x *LedgerStateRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4168,7 +4383,7 @@ func (x *LedgerStateRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerStateRequest.ProtoReflect.Descriptor instead.
 func (*LedgerStateRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{51}
+	return file_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LedgerStateRequest) GetEncoded() bool {
@@ -4198,7 +4413,7 @@ type LedgerStateReply struct {
 
 func (x *LedgerStateReply) Reset() {
 	*x = LedgerStateReply{}
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4211,7 +4426,7 @@ func (*LedgerStateReply) ProtoMessage() {}
 
 func (x *LedgerStateReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4225,7 +4440,7 @@ func (x *LedgerStateReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerStateReply.ProtoReflect.Descriptor instead.
 func (*LedgerStateReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{52}
+	return file_agent_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LedgerStateReply) GetCluster() string {
@@ -4308,7 +4523,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4321,7 +4536,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4335,7 +4550,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{53}
+	return file_agent_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -4355,7 +4570,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4368,7 +4583,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4382,7 +4597,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{54}
+	return file_agent_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -4415,7 +4630,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[55]
+	mi := &file_agent_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4428,7 +4643,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[55]
+	mi := &file_agent_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4442,7 +4657,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{55}
+	return file_agent_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -4506,7 +4721,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[56]
+	mi := &file_agent_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4519,7 +4734,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[56]
+	mi := &file_agent_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4533,7 +4748,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{56}
+	return file_agent_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -4580,12 +4795,13 @@ const file_agent_proto_rawDesc = "" +
 	"\bConfFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
-	"\x04mode\x18\x14 \x01(\rR\x04mode\"\xee\x01\n" +
+	"\x04mode\x18\x14 \x01(\rR\x04mode\"\xa2\x02\n" +
 	"\fAgentMessage\x12=\n" +
 	"\fregistration\x18\x01 \x01(\v2\x17.muster.v1.RegistrationH\x00R\fregistration\x124\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x14.muster.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
 	"\areports\x18\x03 \x01(\v2\x12.muster.v1.ReportsH\x00R\areports\x121\n" +
-	"\bmeasured\x18\x14 \x01(\v2\x13.muster.v1.MeasuredH\x00R\bmeasuredB\x06\n" +
+	"\bmeasured\x18\x14 \x01(\v2\x13.muster.v1.MeasuredH\x00R\bmeasured\x122\n" +
+	"\tfile_read\x18x \x01(\v2\x13.muster.v1.FileReadH\x00R\bfileReadB\x06\n" +
 	"\x04kind\"\xb6\x01\n" +
 	"\aHeldRun\x12#\n" +
 	"\x03run\x18\x01 \x01(\v2\x11.muster.v1.RunKeyR\x03run\x12\x15\n" +
@@ -4594,7 +4810,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04user\x18\x04 \x01(\tR\x04user\x12\x18\n" +
 	"\astarted\x18\x05 \x01(\x03R\astarted\x12\x10\n" +
 	"\x03seq\x18\x06 \x01(\x06R\x03seq\x12\x16\n" +
-	"\x06launch\x18\a \x01(\fR\x06launch\"\xe8\x02\n" +
+	"\x06launch\x18\a \x01(\fR\x06launch\"\x82\x03\n" +
 	"\fRegistration\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x122\n" +
 	"\tinventory\x18\x02 \x01(\v2\x14.muster.v1.InventoryR\tinventory\x12+\n" +
@@ -4606,7 +4822,8 @@ const file_agent_proto_rawDesc = "" +
 	"\x06epochs\x18> \x01(\bR\x06epochs\x12&\n" +
 	"\x04held\x18? \x03(\v2\x12.muster.v1.HeldRunR\x04held\x12\x12\n" +
 	"\x04sent\x18n \x01(\x06R\x04sent\x12\x16\n" +
-	"\x06leases\x18o \x01(\bR\x06leases\"z\n" +
+	"\x06leases\x18o \x01(\bR\x06leases\x12\x18\n" +
+	"\aoutputs\x18x \x01(\bR\aoutputs\"z\n" +
 	"\x0eLedgerPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12 \n" +
@@ -4723,7 +4940,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04xids\x18\f \x01(\x03R\x04xids\x12\x10\n" +
 	"\x03has\x18\r \x01(\bR\x03has\x12\x16\n" +
 	"\x06method\x18< \x01(\rR\x06method\x12\x14\n" +
-	"\x05share\x18= \x01(\x03R\x05share\"\xbc\x03\n" +
+	"\x05share\x18= \x01(\x03R\x05share\"\xf0\x03\n" +
 	"\x11ControllerMessage\x12.\n" +
 	"\awelcome\x18\x01 \x01(\v2\x12.muster.v1.WelcomeH\x00R\awelcome\x12+\n" +
 	"\x06orders\x18\x02 \x01(\v2\x11.muster.v1.OrdersH\x00R\x06orders\x12(\n" +
@@ -4732,7 +4949,8 @@ const file_agent_proto_rawDesc = "" +
 	"\ameasure\x18\x14 \x01(\v2\x12.muster.v1.MeasureH\x00R\ameasure\x12.\n" +
 	"\arevoked\x18\x15 \x01(\v2\x12.muster.v1.RevokedH\x00R\arevoked\x12(\n" +
 	"\x05grant\x18n \x01(\v2\x10.muster.v1.GrantH\x00R\x05grant\x12/\n" +
-	"\x04keys\x18o \x01(\v2\x19.muster.v1.CredentialKeysH\x00R\x04keys\x12-\n" +
+	"\x04keys\x18o \x01(\v2\x19.muster.v1.CredentialKeysH\x00R\x04keys\x122\n" +
+	"\tread_file\x18x \x01(\v2\x13.muster.v1.ReadFileH\x00R\breadFile\x12-\n" +
 	"\x04head\x18< \x01(\v2\x19.muster.v1.LedgerPositionR\x04headB\x06\n" +
 	"\x04kind\"1\n" +
 	"\x05Grant\x12\x12\n" +
@@ -4836,7 +5054,21 @@ const file_agent_proto_rawDesc = "" +
 	"\x02vm\x18\x06 \x01(\x03R\x02vm\x12\x17\n" +
 	"\apeak_vm\x18\a \x01(\x03R\x06peakVm\x12\x12\n" +
 	"\x04pids\x18\b \x03(\x05R\x04pids\x12\x15\n" +
-	"\x06has_vm\x18\t \x01(\bR\x05hasVm\" \n" +
+	"\x06has_vm\x18\t \x01(\bR\x05hasVm\"\xa4\x01\n" +
+	"\bReadFile\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x17\n" +
+	"\auser_id\x18\x03 \x01(\rR\x06userId\x12\x19\n" +
+	"\bgroup_id\x18\x04 \x01(\rR\agroupId\x12\x16\n" +
+	"\x06groups\x18\x05 \x03(\rR\x06groups\x12\x12\n" +
+	"\x04from\x18\x06 \x01(\x03R\x04from\x12\x12\n" +
+	"\x04most\x18\a \x01(\x03R\x04most\"r\n" +
+	"\bFileRead\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x12\n" +
+	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\x03R\x04from\x12\x12\n" +
+	"\x04size\x18\x04 \x01(\x03R\x04size\x12\x18\n" +
+	"\aproblem\x18\x05 \x01(\tR\aproblem\" \n" +
 	"\tReportAck\x12\x13\n" +
 	"\x05up_to\x18\x01 \x01(\x04R\x04upTo\"!\n" +
 	"\aGoodbye\x12\x16\n" +
@@ -4920,7 +5152,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 57)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),         // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),           // 1: muster.v1.EnrolReply
@@ -4962,33 +5194,35 @@ var file_agent_proto_goTypes = []any{
 	(*Measure)(nil),              // 37: muster.v1.Measure
 	(*Measured)(nil),             // 38: muster.v1.Measured
 	(*Measurement)(nil),          // 39: muster.v1.Measurement
-	(*ReportAck)(nil),            // 40: muster.v1.ReportAck
-	(*Goodbye)(nil),              // 41: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),     // 42: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),          // 43: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),       // 44: muster.v1.ContentRequest
-	(*ContentReply)(nil),         // 45: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),       // 46: muster.v1.ConfirmRequest
-	(*BudgetsLeft)(nil),          // 47: muster.v1.BudgetsLeft
-	(*BudgetLeft)(nil),           // 48: muster.v1.BudgetLeft
-	(*ConfirmReply)(nil),         // 49: muster.v1.ConfirmReply
-	(*LedgerEpoch)(nil),          // 50: muster.v1.LedgerEpoch
-	(*LedgerStateRequest)(nil),   // 51: muster.v1.LedgerStateRequest
-	(*LedgerStateReply)(nil),     // 52: muster.v1.LedgerStateReply
-	(*StepUsageRequest)(nil),     // 53: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),       // 54: muster.v1.StepUsageReply
-	(*JobSteps)(nil),             // 55: muster.v1.JobSteps
-	(*StepMeasured)(nil),         // 56: muster.v1.StepMeasured
-	(*GpuInfo)(nil),              // 57: muster.v1.GpuInfo
-	(*Count)(nil),                // 58: muster.v1.Count
-	(*GpuFault)(nil),             // 59: muster.v1.GpuFault
-	(*ConfigEntry)(nil),          // 60: muster.v1.ConfigEntry
-	(*JobInfo)(nil),              // 61: muster.v1.JobInfo
-	(*NodeAlloc)(nil),            // 62: muster.v1.NodeAlloc
-	(*StepLaunch)(nil),           // 63: muster.v1.StepLaunch
-	(*NamedCount)(nil),           // 64: muster.v1.NamedCount
-	(*Error)(nil),                // 65: muster.v1.Error
-	(*Tres)(nil),                 // 66: muster.v1.Tres
+	(*ReadFile)(nil),             // 40: muster.v1.ReadFile
+	(*FileRead)(nil),             // 41: muster.v1.FileRead
+	(*ReportAck)(nil),            // 42: muster.v1.ReportAck
+	(*Goodbye)(nil),              // 43: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),     // 44: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),          // 45: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),       // 46: muster.v1.ContentRequest
+	(*ContentReply)(nil),         // 47: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),       // 48: muster.v1.ConfirmRequest
+	(*BudgetsLeft)(nil),          // 49: muster.v1.BudgetsLeft
+	(*BudgetLeft)(nil),           // 50: muster.v1.BudgetLeft
+	(*ConfirmReply)(nil),         // 51: muster.v1.ConfirmReply
+	(*LedgerEpoch)(nil),          // 52: muster.v1.LedgerEpoch
+	(*LedgerStateRequest)(nil),   // 53: muster.v1.LedgerStateRequest
+	(*LedgerStateReply)(nil),     // 54: muster.v1.LedgerStateReply
+	(*StepUsageRequest)(nil),     // 55: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),       // 56: muster.v1.StepUsageReply
+	(*JobSteps)(nil),             // 57: muster.v1.JobSteps
+	(*StepMeasured)(nil),         // 58: muster.v1.StepMeasured
+	(*GpuInfo)(nil),              // 59: muster.v1.GpuInfo
+	(*Count)(nil),                // 60: muster.v1.Count
+	(*GpuFault)(nil),             // 61: muster.v1.GpuFault
+	(*ConfigEntry)(nil),          // 62: muster.v1.ConfigEntry
+	(*JobInfo)(nil),              // 63: muster.v1.JobInfo
+	(*NodeAlloc)(nil),            // 64: muster.v1.NodeAlloc
+	(*StepLaunch)(nil),           // 65: muster.v1.StepLaunch
+	(*NamedCount)(nil),           // 66: muster.v1.NamedCount
+	(*Error)(nil),                // 67: muster.v1.Error
+	(*Tres)(nil),                 // 68: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	5,  // 0: muster.v1.ConfigurationReply.files:type_name -> muster.v1.ConfFile
@@ -4996,72 +5230,74 @@ var file_agent_proto_depIdxs = []int32{
 	11, // 2: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
 	13, // 3: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
 	38, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
-	12, // 5: muster.v1.HeldRun.run:type_name -> muster.v1.RunKey
-	10, // 6: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
-	12, // 7: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	9,  // 8: muster.v1.Registration.seen:type_name -> muster.v1.LedgerPosition
-	7,  // 9: muster.v1.Registration.held:type_name -> muster.v1.HeldRun
-	57, // 10: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	58, // 11: muster.v1.Inventory.gres:type_name -> muster.v1.Count
-	14, // 12: muster.v1.Reports.reports:type_name -> muster.v1.Report
-	12, // 13: muster.v1.Report.run:type_name -> muster.v1.RunKey
-	16, // 14: muster.v1.Report.launched:type_name -> muster.v1.Launched
-	17, // 15: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
-	18, // 16: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
-	19, // 17: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	59, // 18: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
-	15, // 19: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
-	20, // 20: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
-	20, // 21: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
-	18, // 22: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	21, // 23: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	27, // 24: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	29, // 25: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	40, // 26: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	41, // 27: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	37, // 28: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
-	26, // 29: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
-	23, // 30: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
-	24, // 31: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
-	9,  // 32: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
-	12, // 33: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	28, // 34: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	26, // 35: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
-	12, // 36: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
-	60, // 37: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	58, // 38: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	30, // 39: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	12, // 40: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	32, // 41: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	34, // 42: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	35, // 43: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	36, // 44: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	31, // 45: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
-	61, // 46: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	62, // 47: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	33, // 48: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	63, // 49: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
-	25, // 50: muster.v1.Launch.lease:type_name -> muster.v1.Lease
-	12, // 51: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	39, // 52: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	12, // 53: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	20, // 54: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	47, // 55: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
-	9,  // 56: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
-	48, // 57: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	64, // 58: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
-	50, // 59: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
-	50, // 60: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
-	55, // 61: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	65, // 62: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	66, // 63: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	56, // 64: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	39, // 65: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	66, // [66:66] is the sub-list for method output_type
-	66, // [66:66] is the sub-list for method input_type
-	66, // [66:66] is the sub-list for extension type_name
-	66, // [66:66] is the sub-list for extension extendee
-	0,  // [0:66] is the sub-list for field type_name
+	41, // 5: muster.v1.AgentMessage.file_read:type_name -> muster.v1.FileRead
+	12, // 6: muster.v1.HeldRun.run:type_name -> muster.v1.RunKey
+	10, // 7: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
+	12, // 8: muster.v1.Registration.running:type_name -> muster.v1.RunKey
+	9,  // 9: muster.v1.Registration.seen:type_name -> muster.v1.LedgerPosition
+	7,  // 10: muster.v1.Registration.held:type_name -> muster.v1.HeldRun
+	59, // 11: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	60, // 12: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	14, // 13: muster.v1.Reports.reports:type_name -> muster.v1.Report
+	12, // 14: muster.v1.Report.run:type_name -> muster.v1.RunKey
+	16, // 15: muster.v1.Report.launched:type_name -> muster.v1.Launched
+	17, // 16: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
+	18, // 17: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
+	19, // 18: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
+	61, // 19: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	15, // 20: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
+	20, // 21: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
+	20, // 22: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
+	18, // 23: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
+	21, // 24: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	27, // 25: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	29, // 26: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	42, // 27: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	43, // 28: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	37, // 29: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	26, // 30: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
+	23, // 31: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
+	24, // 32: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
+	40, // 33: muster.v1.ControllerMessage.read_file:type_name -> muster.v1.ReadFile
+	9,  // 34: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
+	12, // 35: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	28, // 36: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	26, // 37: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
+	12, // 38: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
+	62, // 39: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	60, // 40: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	30, // 41: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	12, // 42: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	32, // 43: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	34, // 44: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	35, // 45: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	36, // 46: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	31, // 47: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
+	63, // 48: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	64, // 49: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	33, // 50: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	65, // 51: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
+	25, // 52: muster.v1.Launch.lease:type_name -> muster.v1.Lease
+	12, // 53: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	39, // 54: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	12, // 55: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	20, // 56: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	49, // 57: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	9,  // 58: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
+	50, // 59: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	66, // 60: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	52, // 61: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
+	52, // 62: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
+	57, // 63: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	67, // 64: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	68, // 65: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	58, // 66: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	39, // 67: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	68, // [68:68] is the sub-list for method output_type
+	68, // [68:68] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -5079,6 +5315,7 @@ func file_agent_proto_init() {
 		(*AgentMessage_Heartbeat)(nil),
 		(*AgentMessage_Reports)(nil),
 		(*AgentMessage_Measured)(nil),
+		(*AgentMessage_FileRead)(nil),
 	}
 	file_agent_proto_msgTypes[14].OneofWrappers = []any{
 		(*Report_Launched)(nil),
@@ -5097,6 +5334,7 @@ func file_agent_proto_init() {
 		(*ControllerMessage_Revoked)(nil),
 		(*ControllerMessage_Grant)(nil),
 		(*ControllerMessage_Keys)(nil),
+		(*ControllerMessage_ReadFile)(nil),
 	}
 	file_agent_proto_msgTypes[30].OneofWrappers = []any{
 		(*Order_Launch)(nil),
@@ -5111,7 +5349,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   57,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -5028,6 +5028,163 @@ func (x *WatchJobRequest) GetAttend() bool {
 	return false
 }
 
+// ReadOutputRequest asks for a part of what the batch script of a job has written.
+type ReadOutputRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`    // 12, 36_4, 12+1
+	Err           bool                   `protobuf:"varint,2,opt,name=err,proto3" json:"err,omitempty"`   // its error output, where that is a file of its own
+	From          int64                  `protobuf:"varint,3,opt,name=from,proto3" json:"from,omitempty"` // first byte; -1: the last ones
+	Most          int64                  `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"` // bytes; 0: as many as one answer holds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadOutputRequest) Reset() {
+	*x = ReadOutputRequest{}
+	mi := &file_job_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadOutputRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadOutputRequest) ProtoMessage() {}
+
+func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
+func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ReadOutputRequest) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *ReadOutputRequest) GetErr() bool {
+	if x != nil {
+		return x.Err
+	}
+	return false
+}
+
+func (x *ReadOutputRequest) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ReadOutputRequest) GetMost() int64 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+type ReadOutputReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Data          []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
+	From          int64                  `protobuf:"varint,2,opt,name=from,proto3" json:"from,omitempty"` // place of the first byte of data
+	Size          int64                  `protobuf:"varint,3,opt,name=size,proto3" json:"size,omitempty"` // of the file
+	Path          string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	Node          string                 `protobuf:"bytes,5,opt,name=node,proto3" json:"node,omitempty"`  // that read it
+	Over          bool                   `protobuf:"varint,6,opt,name=over,proto3" json:"over,omitempty"` // the job writes no more
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadOutputReply) Reset() {
+	*x = ReadOutputReply{}
+	mi := &file_job_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadOutputReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadOutputReply) ProtoMessage() {}
+
+func (x *ReadOutputReply) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadOutputReply.ProtoReflect.Descriptor instead.
+func (*ReadOutputReply) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ReadOutputReply) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *ReadOutputReply) GetFrom() int64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ReadOutputReply) GetSize() int64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ReadOutputReply) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *ReadOutputReply) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *ReadOutputReply) GetOver() bool {
+	if x != nil {
+		return x.Over
+	}
+	return false
+}
+
 var File_job_proto protoreflect.FileDescriptor
 
 const file_job_proto_rawDesc = "" +
@@ -5541,7 +5698,19 @@ const file_job_proto_rawDesc = "" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x1b\n" +
 	"\tuntil_end\x18\x03 \x01(\bR\buntilEnd\x12\x16\n" +
-	"\x06attend\x18\x04 \x01(\bR\x06attend*-\n" +
+	"\x06attend\x18\x04 \x01(\bR\x06attend\"_\n" +
+	"\x11ReadOutputRequest\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x10\n" +
+	"\x03err\x18\x02 \x01(\bR\x03err\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\x03R\x04from\x12\x12\n" +
+	"\x04most\x18\x04 \x01(\x03R\x04most\"\x89\x01\n" +
+	"\x0fReadOutputReply\x12\x12\n" +
+	"\x04data\x18\x01 \x01(\fR\x04data\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\x03R\x04from\x12\x12\n" +
+	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x12\n" +
+	"\x04node\x18\x05 \x01(\tR\x04node\x12\x12\n" +
+	"\x04over\x18\x06 \x01(\bR\x04over*-\n" +
 	"\x03Tri\x12\r\n" +
 	"\tTRI_UNSET\x10\x00\x12\n" +
 	"\n" +
@@ -5561,7 +5730,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -5613,7 +5782,9 @@ var file_job_proto_goTypes = []any{
 	(*Advice)(nil),               // 47: muster.v1.Advice
 	(*ReasonPeriod)(nil),         // 48: muster.v1.ReasonPeriod
 	(*WatchJobRequest)(nil),      // 49: muster.v1.WatchJobRequest
-	nil,                          // 50: muster.v1.ControlJobsRequest.ChangesEntry
+	(*ReadOutputRequest)(nil),    // 50: muster.v1.ReadOutputRequest
+	(*ReadOutputReply)(nil),      // 51: muster.v1.ReadOutputReply
+	nil,                          // 52: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -5658,7 +5829,7 @@ var file_job_proto_depIdxs = []int32{
 	14, // 39: muster.v1.JobResult.error:type_name -> muster.v1.Error
 	38, // 40: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
 	1,  // 41: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	50, // 42: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	52, // 42: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
 	22, // 43: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
 	19, // 44: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
 	15, // 45: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
@@ -5691,7 +5862,7 @@ func file_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   49,
+			NumMessages:   51,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

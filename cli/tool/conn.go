@@ -79,6 +79,7 @@ const (
 	MethodReserve         = "/muster.v1.Cluster/ChangeReservation"
 	MethodRunStep         = "/muster.v1.Cluster/RunStep"
 	MethodEndStep         = "/muster.v1.Cluster/EndStep"
+	MethodReadOutput      = "/muster.v1.Cluster/ReadOutput"
 	MethodAttachStep      = "/muster.v1.Cluster/AttachStep"
 	MethodEndJob          = "/muster.v1.Cluster/EndJob"
 	MethodListControllers = "/muster.v1.Cluster/ListControllers"

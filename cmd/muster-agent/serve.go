@@ -30,6 +30,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
 	"github.com/musterhpc/muster/nodeagent/image"
 	"github.com/musterhpc/muster/nodeagent/runtime"
+	"github.com/musterhpc/muster/nodeagent/runtime/readas"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
 	"github.com/musterhpc/muster/spec"
 )
@@ -218,6 +219,7 @@ func assembleAgent(
 			ctl,
 		), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, BootClock: runtime.BootClock, Jitter: rand.Int64N, Logger: log, Reboot: newRebooter(s, log),
 		Revoked: a.steps.dropRevoked,
+		Outputs: outputReader{readas.New()},
 	}
 	if os.Geteuid() == 0 {
 		images, err := image.New(filepath.Join(s.stateDir, "images"))

@@ -10,7 +10,8 @@
 // live.go tells open pages that the cluster has changed, listing.go keeps lists
 // that many pages ask for, past.go shows pages of the past, and each page has a file:
 // page_now.go, page_queue.go, page_job.go, page_nodes.go, page_gpus.go, page_people.go,
-// page_cluster.go, page_sql.go, page_reports.go. job_again.go has scripts, alerts.go alerts that
+// page_cluster.go, page_sql.go, page_reports.go. job_again.go has scripts, job_output.go
+// what jobs write, alerts.go alerts that
 // fire, actions.go changes jobs and nodes.
 //
 // Nothing is built: the templates, the style sheet and the script are embedded
@@ -194,6 +195,8 @@ func (c *Console) routes() {
 	c.mux.Handle("GET /job/{id}", c.page(c.jobPage))
 	c.mux.Handle("GET /job/{id}/past", c.page(c.pastPart))
 	c.mux.Handle("GET /job/{id}/script", c.page(c.scriptPart))
+	c.mux.Handle("GET /job/{id}/output", c.page(c.outputPart))
+	c.mux.HandleFunc("GET /job/{id}/output/live", c.serveOutput)
 	c.mux.Handle("POST /job/{id}/{verb}", c.page(c.changeJob))
 	c.mux.Handle("GET /cluster", c.page(c.clusterPage))
 	c.mux.Handle("GET /sql", c.page(c.sqlPage))

@@ -28,6 +28,7 @@ type jobData struct {
 	Faults                          []string
 	Done                            string // what has just been done
 	Past                            string // where the part about the past is
+	Output                          string // where the part with the output is; empty: not for the visitor
 	Script                          string // where the part with the script is; empty: not for the visitor
 	Over                            bool   // it does not change any more
 	Tasks                           string // link to the tasks of its array
@@ -116,6 +117,9 @@ func (c *Console) jobPage(v *visit) (answer, error) {
 	}
 	if v.past == nil && v.mayReadScript(job) {
 		data.Script = "/job/" + id + "/script"
+	}
+	if v.mayReadOutput(job) {
+		data.Output = outputLink(id, "", false, -1)
 	}
 	data.Over = spec.JobState(job.GetState()).Terminal()
 	data.Done = doneText(v.URL.Query().Get("did"))

@@ -627,6 +627,7 @@ func (a *Agent) makeRegistration(ctx context.Context) (*apiv1.Registration, erro
 	inv.Degraded = joinText(append([]string{inv.Degraded}, weak...))
 	running, seen := a.runningRuns(ctx)
 	reg := a.cfg.makeRegistration(&inv, running, seen)
+	reg.Outputs = a.deps.Outputs != nil
 	reg.Sent, reg.Leases = a.bootClock(), a.deps.BootClock != nil
 	return reg, nil
 }

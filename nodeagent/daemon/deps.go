@@ -274,6 +274,7 @@ type Deps struct {
 	Spool       Spool
 	Check       Checker // nil: nobody looks at the node's health
 	Scripts     Scripts // may be nil
+	Outputs     Outputs // nil: nobody reads here what jobs write
 	Reboot      func()  // reboots the node and does not wait; may be nil
 	Samples     Samples // may be nil
 	// Revoked, if set, takes the serial numbers of all certificates that hold no

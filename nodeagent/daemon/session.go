@@ -243,6 +243,8 @@ func (a *Agent) runReader(ctx context.Context, stream Stream, s *session) error 
 			a.inbox.put(func() { a.core.Ack(k.Ack.GetUpTo()) })
 		case *apiv1.ControllerMessage_Measure:
 			a.measureFor(ctx, s, k.Measure)
+		case *apiv1.ControllerMessage_ReadFile:
+			a.readFor(ctx, s, k.ReadFile)
 		case *apiv1.ControllerMessage_Revoked:
 			a.noteRevoked(k.Revoked)
 		case *apiv1.ControllerMessage_Grant:

@@ -315,6 +315,11 @@ func (a *agentConn) runSender(ctx context.Context, stream headed, controller *Co
 				return err
 			}
 		}
+		for _, ask := range q.reads {
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_ReadFile{ReadFile: ask}}); err != nil {
+				return err
+			}
+		}
 		if q.bye != "" {
 			return stream.Send(
 				&apiv1.ControllerMessage{
@@ -355,6 +360,9 @@ func (c *Controller) receiveMessage(
 		}
 		if k := message.GetMeasured(); k != nil {
 			c.hub.asks.take(conn.node, k)
+		}
+		if k := message.GetFileRead(); k != nil {
+			c.hub.reads.take(conn.node, k)
 		}
 		c.takePulse(ctx, conn, message.GetHeartbeat(), actor)
 		for _, report := range message.GetReports().GetReports() {

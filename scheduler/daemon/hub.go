@@ -30,6 +30,7 @@ type hub struct {
 	grace  spec.Instant            // before which no silence counts
 	closed string                  // why there are no connections any more
 	asks   asks
+	reads  reads
 	rivals map[string]rival // by node name
 	known  map[string]bool  // nodes that were connected in this life of the controller
 	// answered is when a heartbeat of each node was last answered, and began when no
@@ -45,16 +46,19 @@ type agentConn struct {
 	place  string // of the agent: machine and state folder
 	epochs bool   // the agent's run keys carry epochs
 	leases bool   // the agent's node ends runs whose leases are over
-	mu     sync.Mutex
-	orders []*apiv1.Order
-	asks   []*apiv1.Measure
-	acked  uint64
-	ackDue bool
-	bye    string
-	barred bool         // certificates were revoked since the agent was told
-	keyed  bool         // the keys of credentials changed since the agent was told
-	sent   uint64       // boot clock of the node when it sent the last heartbeat
-	grant  *apiv1.Grant // an answer that is to be sent; a newer one replaces it
+	// outputs tells that the agent reads what jobs write.
+	outputs bool
+	mu      sync.Mutex
+	orders  []*apiv1.Order
+	asks    []*apiv1.Measure
+	reads   []*apiv1.ReadFile
+	acked   uint64
+	ackDue  bool
+	bye     string
+	barred  bool         // certificates were revoked since the agent was told
+	keyed   bool         // the keys of credentials changed since the agent was told
+	sent    uint64       // boot clock of the node when it sent the last heartbeat
+	grant   *apiv1.Grant // an answer that is to be sent; a newer one replaces it
 	// unready is why the node can start nothing, as the last heartbeat said. The
 	// goroutine that receives owns it.
 	unready string
@@ -81,12 +85,13 @@ func newHub(c *Controller) *hub {
 
 func newAgentConn(reg *apiv1.Registration) *agentConn {
 	return &agentConn{
-		node:   reg.GetNode(),
-		place:  reg.GetPlace(),
-		epochs: reg.GetEpochs(),
-		leases: reg.GetLeases(),
-		wake:   make(chan struct{}, 1),
-		full:   make(chan struct{}),
+		node:    reg.GetNode(),
+		place:   reg.GetPlace(),
+		epochs:  reg.GetEpochs(),
+		leases:  reg.GetLeases(),
+		outputs: reg.GetOutputs(),
+		wake:    make(chan struct{}, 1),
+		full:    make(chan struct{}),
 	}
 }
 
@@ -136,9 +141,12 @@ func (a *agentConn) sayGoodbye(why string) {
 func (a *agentConn) take() outgoing {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	out := outgoing{a.orders, a.asks, a.acked, a.ackDue, a.bye, a.barred, a.keyed, a.grant}
+	out := outgoing{
+		a.orders, a.asks, a.reads, a.acked, a.ackDue, a.bye, a.barred, a.keyed, a.grant,
+	}
 	a.orders = nil
 	a.asks = nil
+	a.reads = nil
 	a.ackDue = false
 	a.barred = false
 	a.keyed = false
@@ -150,6 +158,7 @@ func (a *agentConn) take() outgoing {
 type outgoing struct {
 	orders []*apiv1.Order
 	asks   []*apiv1.Measure
+	reads  []*apiv1.ReadFile
 	acked  uint64
 	ackDue bool
 	bye    string

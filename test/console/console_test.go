@@ -236,6 +236,10 @@ func TestConsole(t *testing.T) {
 		l.do(other, chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("table.jobs"))
 		l.do(root, chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("table.jobs"))
 	})
+	t.Run("the owner sees what his job writes", func(t *testing.T) {
+		l.t = t
+		l.follows(root, other)
+	})
 	t.Run("who may not change a job is offered nothing", func(t *testing.T) {
 		l.t = t
 		l.do(other, chromedp.Navigate(l.at+"/job/"+id), chromedp.WaitVisible(".life"))
@@ -353,6 +357,47 @@ func (l *lab) question(root, other context.Context) {
 		l.t.Errorf("the file is %q", file)
 	}
 	l.do(other, chromedp.Navigate(l.at+"/sql?q="+url.QueryEscape("DROP TABLE jobs")), chromedp.WaitVisible("[role=alert]"))
+}
+
+// follows looks at what a job writes, while it writes it: its owner sees it come, as
+// text, and others are offered nothing. muster tail prints the same bytes.
+func (l *lab) follows(root, other context.Context) {
+	l.t.Helper()
+	dir, err := os.MkdirTemp("", "output")
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chown(dir, nobody, nobody); err != nil {
+		l.t.Fatal(err)
+	}
+	as := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	id := l.run(as, "sbatch", "--parsable", "--chdir="+dir, "--output=out", "-J", "writes",
+		"--wrap", `echo '<img src=x onerror=alert(1)>'; until [ -e go ]; do sleep 0.1; done; echo second; until [ -e end ]; do sleep 0.1; done; echo last`)
+	l.do(other, chromedp.Navigate(l.at+"/job/"+id), chromedp.WaitVisible("#output pre"))
+	l.shows(other, "<img src=x onerror=alert(1)>")
+	l.do(root, chromedp.Navigate(l.at+"/job/"+id), chromedp.WaitVisible(".life"))
+	if text := l.text(root); strings.Contains(text, "Its output") {
+		l.t.Error("an administrator is offered the output of another user")
+	}
+	l.do(root, chromedp.Navigate(l.at+"/job/"+id+"/output"), chromedp.WaitVisible("main"))
+	l.shows(root, "only its user and root read what a job writes")
+	touch := func(name string) {
+		l.t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o644); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	touch("go")
+	l.shows(other, "second")
+	touch("end")
+	l.shows(other, "last")
+	l.shows(other, "The job has ended.")
+	if got, want := l.run(as, "tail", id, "-f"), "<img src=x onerror=alert(1)>\nsecond\nlast"; got != want {
+		l.t.Errorf("muster tail prints %q, want %q", got, want)
+	}
+	l.do(other, chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("table.jobs"))
+	l.do(root, chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("table.jobs"))
 }
 
 // travel looks at the cluster as it was before the job was cancelled: by what is

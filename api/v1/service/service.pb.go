@@ -29,7 +29,7 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\x82\x1c\n" +
+	"step.proto\x1a\x10accounting.proto2\xcf\x1c\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -88,7 +88,9 @@ const file_service_proto_rawDesc = "" +
 	"\tListHolds\x12\x1b.muster.v1.ListHoldsRequest\x1a\x19.muster.v1.ListHoldsReply\"\x03\x90\x02\x01\x12M\n" +
 	"\n" +
 	"WatchHolds\x12\x1c.muster.v1.WatchHoldsRequest\x1a\x1a.muster.v1.WatchHoldsReply\"\x03\x90\x02\x010\x01\x12A\n" +
-	"\x06Events\x12\x18.muster.v1.EventsRequest\x1a\x16.muster.v1.EventsReply\"\x03\x90\x02\x010\x012B\n" +
+	"\x06Events\x12\x18.muster.v1.EventsRequest\x1a\x16.muster.v1.EventsReply\"\x03\x90\x02\x010\x01\x12K\n" +
+	"\n" +
+	"ReadOutput\x12\x1c.muster.v1.ReadOutputRequest\x1a\x1a.muster.v1.ReadOutputReply\"\x03\x90\x02\x012B\n" +
 	"\x05Shell\x129\n" +
 	"\x06Sbatch\x12\x17.muster.v1.TypedCommand\x1a\x16.muster.v1.TypedAnswer2\x96\x02\n" +
 	"\x06Agents\x127\n" +
@@ -165,91 +167,93 @@ var file_service_proto_goTypes = []any{
 	(*v1.ListHoldsRequest)(nil),         // 44: muster.v1.ListHoldsRequest
 	(*v1.WatchHoldsRequest)(nil),        // 45: muster.v1.WatchHoldsRequest
 	(*v1.EventsRequest)(nil),            // 46: muster.v1.EventsRequest
-	(*v1.TypedCommand)(nil),             // 47: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),             // 48: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),             // 49: muster.v1.RenewRequest
-	(*v1.ConfigurationRequest)(nil),     // 50: muster.v1.ConfigurationRequest
-	(*v1.AgentMessage)(nil),             // 51: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),         // 52: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),           // 53: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),           // 54: muster.v1.ConfirmRequest
-	(*v1.LedgerStateRequest)(nil),       // 55: muster.v1.LedgerStateRequest
-	(*v1.AcctQuery)(nil),                // 56: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),          // 57: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                 // 58: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),          // 59: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),              // 60: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),             // 61: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),           // 62: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),     // 63: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),          // 64: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),              // 65: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil),  // 66: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),              // 67: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),            // 68: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                  // 69: muster.v1.JobInfo
-	(*v1.PutCrontabReply)(nil),          // 70: muster.v1.PutCrontabReply
-	(*v1.GetCrontabReply)(nil),          // 71: muster.v1.GetCrontabReply
-	(*v1.SetTriggersReply)(nil),         // 72: muster.v1.SetTriggersReply
-	(*v1.ListTriggersReply)(nil),        // 73: muster.v1.ListTriggersReply
-	(*v1.ClearTriggersReply)(nil),       // 74: muster.v1.ClearTriggersReply
-	(*v1.JobResults)(nil),               // 75: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                 // 76: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),           // 77: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),          // 78: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),      // 79: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),           // 80: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),         // 81: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),        // 82: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),              // 83: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),        // 84: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),              // 85: muster.v1.SharesReply
-	(*v1.LimitUsageReply)(nil),          // 86: muster.v1.LimitUsageReply
-	(*v1.PrioritiesReply)(nil),          // 87: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),                // 88: muster.v1.DiagReply
-	(*v1.PingReply)(nil),                // 89: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),         // 90: muster.v1.CreateTokenReply
-	(*v1.ListHostsReply)(nil),           // 91: muster.v1.ListHostsReply
-	(*v1.RevokeHostReply)(nil),          // 92: muster.v1.RevokeHostReply
-	(*v1.ListOrphansReply)(nil),         // 93: muster.v1.ListOrphansReply
-	(*v1.KillOrphansReply)(nil),         // 94: muster.v1.KillOrphansReply
-	(*v1.CreateUserTokenReply)(nil),     // 95: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),            // 96: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),           // 97: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),        // 98: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),   // 99: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                 // 100: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),             // 101: muster.v1.EndStepReply
-	(*v1.StepCreated)(nil),              // 102: muster.v1.StepCreated
-	(*v1.EndJobReply)(nil),              // 103: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),          // 104: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),     // 105: muster.v1.PartitionChangeReply
-	(*v1.ControllersReply)(nil),         // 106: muster.v1.ControllersReply
-	(*v1.ChangeControllersReply)(nil),   // 107: muster.v1.ChangeControllersReply
-	(*v1.HoldNodeReply)(nil),            // 108: muster.v1.HoldNodeReply
-	(*v1.ReleaseHoldReply)(nil),         // 109: muster.v1.ReleaseHoldReply
-	(*v1.ListHoldsReply)(nil),           // 110: muster.v1.ListHoldsReply
-	(*v1.WatchHoldsReply)(nil),          // 111: muster.v1.WatchHoldsReply
-	(*v1.EventsReply)(nil),              // 112: muster.v1.EventsReply
-	(*v1.TypedAnswer)(nil),              // 113: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),               // 114: muster.v1.EnrolReply
-	(*v1.ConfigurationReply)(nil),       // 115: muster.v1.ConfigurationReply
-	(*v1.ControllerMessage)(nil),        // 116: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),              // 117: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),             // 118: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),             // 119: muster.v1.ConfirmReply
-	(*v1.LedgerStateReply)(nil),         // 120: muster.v1.LedgerStateReply
-	(*v1.AcctReply)(nil),                // 121: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),          // 122: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                 // 123: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),            // 124: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),              // 125: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),             // 126: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),           // 127: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),       // 128: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),          // 129: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),              // 130: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),    // 131: muster.v1.AccountingStatusReply
+	(*v1.ReadOutputRequest)(nil),        // 47: muster.v1.ReadOutputRequest
+	(*v1.TypedCommand)(nil),             // 48: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),             // 49: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),             // 50: muster.v1.RenewRequest
+	(*v1.ConfigurationRequest)(nil),     // 51: muster.v1.ConfigurationRequest
+	(*v1.AgentMessage)(nil),             // 52: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),         // 53: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),           // 54: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),           // 55: muster.v1.ConfirmRequest
+	(*v1.LedgerStateRequest)(nil),       // 56: muster.v1.LedgerStateRequest
+	(*v1.AcctQuery)(nil),                // 57: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),          // 58: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                 // 59: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),          // 60: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),              // 61: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),             // 62: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),           // 63: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),     // 64: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),          // 65: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),              // 66: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil),  // 67: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),              // 68: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),            // 69: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                  // 70: muster.v1.JobInfo
+	(*v1.PutCrontabReply)(nil),          // 71: muster.v1.PutCrontabReply
+	(*v1.GetCrontabReply)(nil),          // 72: muster.v1.GetCrontabReply
+	(*v1.SetTriggersReply)(nil),         // 73: muster.v1.SetTriggersReply
+	(*v1.ListTriggersReply)(nil),        // 74: muster.v1.ListTriggersReply
+	(*v1.ClearTriggersReply)(nil),       // 75: muster.v1.ClearTriggersReply
+	(*v1.JobResults)(nil),               // 76: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                 // 77: muster.v1.WhyReply
+	(*v1.ListNodesReply)(nil),           // 78: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),          // 79: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),      // 80: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),           // 81: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),         // 82: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),        // 83: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),              // 84: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),        // 85: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),              // 86: muster.v1.SharesReply
+	(*v1.LimitUsageReply)(nil),          // 87: muster.v1.LimitUsageReply
+	(*v1.PrioritiesReply)(nil),          // 88: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),                // 89: muster.v1.DiagReply
+	(*v1.PingReply)(nil),                // 90: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),         // 91: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),           // 92: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),          // 93: muster.v1.RevokeHostReply
+	(*v1.ListOrphansReply)(nil),         // 94: muster.v1.ListOrphansReply
+	(*v1.KillOrphansReply)(nil),         // 95: muster.v1.KillOrphansReply
+	(*v1.CreateUserTokenReply)(nil),     // 96: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),            // 97: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),           // 98: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),        // 99: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),   // 100: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                 // 101: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),             // 102: muster.v1.EndStepReply
+	(*v1.StepCreated)(nil),              // 103: muster.v1.StepCreated
+	(*v1.EndJobReply)(nil),              // 104: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),          // 105: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),     // 106: muster.v1.PartitionChangeReply
+	(*v1.ControllersReply)(nil),         // 107: muster.v1.ControllersReply
+	(*v1.ChangeControllersReply)(nil),   // 108: muster.v1.ChangeControllersReply
+	(*v1.HoldNodeReply)(nil),            // 109: muster.v1.HoldNodeReply
+	(*v1.ReleaseHoldReply)(nil),         // 110: muster.v1.ReleaseHoldReply
+	(*v1.ListHoldsReply)(nil),           // 111: muster.v1.ListHoldsReply
+	(*v1.WatchHoldsReply)(nil),          // 112: muster.v1.WatchHoldsReply
+	(*v1.EventsReply)(nil),              // 113: muster.v1.EventsReply
+	(*v1.ReadOutputReply)(nil),          // 114: muster.v1.ReadOutputReply
+	(*v1.TypedAnswer)(nil),              // 115: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),               // 116: muster.v1.EnrolReply
+	(*v1.ConfigurationReply)(nil),       // 117: muster.v1.ConfigurationReply
+	(*v1.ControllerMessage)(nil),        // 118: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),              // 119: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),             // 120: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),             // 121: muster.v1.ConfirmReply
+	(*v1.LedgerStateReply)(nil),         // 122: muster.v1.LedgerStateReply
+	(*v1.AcctReply)(nil),                // 123: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),          // 124: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                 // 125: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),            // 126: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),              // 127: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),             // 128: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),           // 129: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),       // 130: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),          // 131: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),              // 132: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),    // 133: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,   // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -301,99 +305,101 @@ var file_service_proto_depIdxs = []int32{
 	44,  // 46: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
 	45,  // 47: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
 	46,  // 48: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
-	47,  // 49: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	48,  // 50: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	49,  // 51: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	50,  // 52: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
-	51,  // 53: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	52,  // 54: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	53,  // 55: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	54,  // 56: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	55,  // 57: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
-	56,  // 58: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	56,  // 59: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	57,  // 60: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	58,  // 61: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	59,  // 62: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	60,  // 63: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	61,  // 64: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	62,  // 65: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	63,  // 66: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	64,  // 67: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	65,  // 68: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	66,  // 69: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	67,  // 70: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	67,  // 71: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	68,  // 72: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	68,  // 73: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	69,  // 74: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	70,  // 75: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
-	71,  // 76: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
-	72,  // 77: muster.v1.Cluster.SetTriggers:output_type -> muster.v1.SetTriggersReply
-	73,  // 78: muster.v1.Cluster.ListTriggers:output_type -> muster.v1.ListTriggersReply
-	74,  // 79: muster.v1.Cluster.ClearTriggers:output_type -> muster.v1.ClearTriggersReply
-	75,  // 80: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	75,  // 81: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	76,  // 82: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	77,  // 83: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	78,  // 84: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	79,  // 85: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	80,  // 86: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	81,  // 87: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	82,  // 88: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	83,  // 89: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	84,  // 90: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	85,  // 91: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	86,  // 92: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
-	87,  // 93: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	88,  // 94: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	89,  // 95: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	90,  // 96: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	91,  // 97: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
-	92,  // 98: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
-	93,  // 99: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
-	94,  // 100: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
-	95,  // 101: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	96,  // 102: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	97,  // 103: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	98,  // 104: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	99,  // 105: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	100, // 106: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	101, // 107: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	102, // 108: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
-	103, // 109: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	104, // 110: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	105, // 111: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	106, // 112: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
-	107, // 113: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
-	108, // 114: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
-	109, // 115: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
-	110, // 116: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
-	111, // 117: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
-	112, // 118: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
-	113, // 119: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	114, // 120: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	114, // 121: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	115, // 122: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
-	116, // 123: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	117, // 124: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	118, // 125: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	119, // 126: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	120, // 127: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
-	121, // 128: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	121, // 129: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	122, // 130: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	123, // 131: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	124, // 132: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	125, // 133: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	126, // 134: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	127, // 135: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	128, // 136: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	129, // 137: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	130, // 138: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	131, // 139: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	70,  // [70:140] is the sub-list for method output_type
-	0,   // [0:70] is the sub-list for method input_type
+	47,  // 49: muster.v1.Cluster.ReadOutput:input_type -> muster.v1.ReadOutputRequest
+	48,  // 50: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	49,  // 51: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	50,  // 52: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	51,  // 53: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
+	52,  // 54: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	53,  // 55: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	54,  // 56: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	55,  // 57: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	56,  // 58: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
+	57,  // 59: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	57,  // 60: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	58,  // 61: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	59,  // 62: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	60,  // 63: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	61,  // 64: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	62,  // 65: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	63,  // 66: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	64,  // 67: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	65,  // 68: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	66,  // 69: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	67,  // 70: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	68,  // 71: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	68,  // 72: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	69,  // 73: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	69,  // 74: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	70,  // 75: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	71,  // 76: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
+	72,  // 77: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
+	73,  // 78: muster.v1.Cluster.SetTriggers:output_type -> muster.v1.SetTriggersReply
+	74,  // 79: muster.v1.Cluster.ListTriggers:output_type -> muster.v1.ListTriggersReply
+	75,  // 80: muster.v1.Cluster.ClearTriggers:output_type -> muster.v1.ClearTriggersReply
+	76,  // 81: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	76,  // 82: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	77,  // 83: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	78,  // 84: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	79,  // 85: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	80,  // 86: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	81,  // 87: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	82,  // 88: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	83,  // 89: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	84,  // 90: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	85,  // 91: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	86,  // 92: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	87,  // 93: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
+	88,  // 94: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	89,  // 95: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	90,  // 96: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	91,  // 97: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	92,  // 98: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	93,  // 99: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	94,  // 100: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
+	95,  // 101: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
+	96,  // 102: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	97,  // 103: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	98,  // 104: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	99,  // 105: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	100, // 106: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	101, // 107: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	102, // 108: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	103, // 109: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
+	104, // 110: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	105, // 111: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	106, // 112: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	107, // 113: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
+	108, // 114: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
+	109, // 115: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
+	110, // 116: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
+	111, // 117: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
+	112, // 118: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
+	113, // 119: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
+	114, // 120: muster.v1.Cluster.ReadOutput:output_type -> muster.v1.ReadOutputReply
+	115, // 121: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	116, // 122: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	116, // 123: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	117, // 124: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
+	118, // 125: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	119, // 126: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	120, // 127: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	121, // 128: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	122, // 129: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
+	123, // 130: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	123, // 131: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	124, // 132: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	125, // 133: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	126, // 134: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	127, // 135: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	128, // 136: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	129, // 137: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	130, // 138: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	131, // 139: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	132, // 140: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	133, // 141: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	71,  // [71:142] is the sub-list for method output_type
+	0,   // [0:71] is the sub-list for method input_type
 	0,   // [0:0] is the sub-list for extension type_name
 	0,   // [0:0] is the sub-list for extension extendee
 	0,   // [0:0] is the sub-list for field type_name

@@ -72,6 +72,7 @@ const (
 	Cluster_ListHolds_FullMethodName         = "/muster.v1.Cluster/ListHolds"
 	Cluster_WatchHolds_FullMethodName        = "/muster.v1.Cluster/WatchHolds"
 	Cluster_Events_FullMethodName            = "/muster.v1.Cluster/Events"
+	Cluster_ReadOutput_FullMethodName        = "/muster.v1.Cluster/ReadOutput"
 )
 
 // ClusterClient is the client API for Cluster service.
@@ -152,6 +153,8 @@ type ClusterClient interface {
 	WatchHolds(ctx context.Context, in *v1.WatchHoldsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.WatchHoldsReply], error)
 	// Events tells what has happened, from the ledger, and goes on as it grows.
 	Events(ctx context.Context, in *v1.EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.EventsReply], error)
+	// ReadOutput reads what the batch script of a job has written, on its node and as its user.
+	ReadOutput(ctx context.Context, in *v1.ReadOutputRequest, opts ...grpc.CallOption) (*v1.ReadOutputReply, error)
 }
 
 type clusterClient struct {
@@ -700,6 +703,16 @@ func (c *clusterClient) Events(ctx context.Context, in *v1.EventsRequest, opts .
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_EventsClient = grpc.ServerStreamingClient[v1.EventsReply]
 
+func (c *clusterClient) ReadOutput(ctx context.Context, in *v1.ReadOutputRequest, opts ...grpc.CallOption) (*v1.ReadOutputReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ReadOutputReply)
+	err := c.cc.Invoke(ctx, Cluster_ReadOutput_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // ClusterServer is the server API for Cluster service.
 // All implementations must embed UnimplementedClusterServer
 // for forward compatibility.
@@ -778,6 +791,8 @@ type ClusterServer interface {
 	WatchHolds(*v1.WatchHoldsRequest, grpc.ServerStreamingServer[v1.WatchHoldsReply]) error
 	// Events tells what has happened, from the ledger, and goes on as it grows.
 	Events(*v1.EventsRequest, grpc.ServerStreamingServer[v1.EventsReply]) error
+	// ReadOutput reads what the batch script of a job has written, on its node and as its user.
+	ReadOutput(context.Context, *v1.ReadOutputRequest) (*v1.ReadOutputReply, error)
 	mustEmbedUnimplementedClusterServer()
 }
 
@@ -934,6 +949,9 @@ func (UnimplementedClusterServer) WatchHolds(*v1.WatchHoldsRequest, grpc.ServerS
 }
 func (UnimplementedClusterServer) Events(*v1.EventsRequest, grpc.ServerStreamingServer[v1.EventsReply]) error {
 	return status.Error(codes.Unimplemented, "method Events not implemented")
+}
+func (UnimplementedClusterServer) ReadOutput(context.Context, *v1.ReadOutputRequest) (*v1.ReadOutputReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ReadOutput not implemented")
 }
 func (UnimplementedClusterServer) mustEmbedUnimplementedClusterServer() {}
 func (UnimplementedClusterServer) testEmbeddedByValue()                 {}
@@ -1792,6 +1810,24 @@ func _Cluster_Events_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_EventsServer = grpc.ServerStreamingServer[v1.EventsReply]
 
+func _Cluster_ReadOutput_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ReadOutputRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ReadOutput(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ReadOutput_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ReadOutput(ctx, req.(*v1.ReadOutputRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Cluster_ServiceDesc is the grpc.ServiceDesc for Cluster service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1970,6 +2006,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListHolds",
 			Handler:    _Cluster_ListHolds_Handler,
+		},
+		{
+			MethodName: "ReadOutput",
+			Handler:    _Cluster_ReadOutput_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

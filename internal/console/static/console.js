@@ -135,11 +135,12 @@
     for (const el of document.querySelectorAll("[data-src]:not([data-loaded])")) {
       el.dataset.loaded = "1";
       try {
-        const answer = await fetch(el.dataset.src, { headers: { "X-Console": "live" }, credentials: "same-origin" });
+        const answer = await fetch(el.dataset.chosen || el.dataset.src, { headers: { "X-Console": "live" }, credentials: "same-origin" });
         if (!answer.ok) throw new Error(answer.status);
         const doc = new DOMParser().parseFromString("<body>" + await answer.text(), "text/html");
         localTimes(doc);
         el.replaceChildren(...doc.body.childNodes);
+        followOutput();
         const every = parseInt(el.dataset.every, 10);
         if (every) setTimeout(() => { if (!document.hidden) delete el.dataset.loaded; loadLater(); }, every * 1000);
       } catch (e) {
@@ -148,6 +149,44 @@
       }
     }
   }
+
+  // What a job writes is added to the end as it comes, as text. Who has scrolled up
+  // is left where he is.
+  const maxShown = 256 * 1024;
+  let tail = null;
+  function followOutput() {
+    const log = document.querySelector("pre[data-tail]");
+    if (!log || log === tail) return;
+    tail = log;
+    log.scrollTop = log.scrollHeight;
+    const state = log.parentNode.querySelector("[data-tail-state]");
+    const source = new EventSource(log.dataset.tail);
+    source.onmessage = (e) => {
+      if (!log.isConnected) { source.close(); return; }
+      const said = JSON.parse(e.data), low = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+      if (said.again) log.textContent = "";
+      if (said.text) {
+        log.append(said.text);
+        if (log.textContent.length > maxShown) log.textContent = log.textContent.slice(-maxShown / 2);
+        if (low) log.scrollTop = log.scrollHeight;
+      }
+      if (state) state.textContent = said.wait || (said.over ? "The job has ended." : "It goes on as the job writes.");
+      if (said.over) source.close();
+    };
+    source.onerror = () => {
+      if (!log.isConnected) source.close();
+      else if (state) state.textContent = "reconnecting";
+    };
+  }
+  document.addEventListener("click", (e) => {
+    const link = e.target.closest && e.target.closest("#output a[data-output]");
+    if (!link || e.ctrlKey || e.metaKey || e.shiftKey || e.button) return;
+    e.preventDefault();
+    const part = document.getElementById("output");
+    part.dataset.chosen = link.getAttribute("href");
+    delete part.dataset.loaded;
+    loadLater();
+  });
 
   // A page of the past: the slider and the player go to other moments without
   // loading the page again. The address follows, so that it can be sent as a link.
@@ -323,6 +362,7 @@
 
   localTimes(document);
   ready();
+  followOutput();
   loadLater();
   listen();
 })();

@@ -140,6 +140,7 @@ var table = []row{
 	{"Cluster/ListHolds", forOperators(), ""},
 	{"Cluster/WatchHolds", forOperators(), ""},
 	{"Cluster/Events", forReaders(), "PrivateData, as each event's own list has it; changes of the policy are for operators, tokens and certificates for administrators"},
+	{"Cluster/ReadOutput", forOwners(), "own jobs; root reads those of any user, with that user's rights"},
 
 	{"Shell/Sbatch", forOwners(), "as Submit"},
 
