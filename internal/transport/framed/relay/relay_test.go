@@ -72,7 +72,12 @@ func TestLoginHost(t *testing.T) {
 	service := &echotest.Service{Blocked: make(chan struct{}, 300)}
 	registry.RegisterService(echotest.Desc(), service)
 	ch := &channel.Server{TLS: ctlSource.Server(true, framed.ALPN), Cluster: "prod"}
-	admit := &channel.Admission{Now: time.Now}
+	admit := &channel.Admission{Now: time.Now, Token: func(text string) (identity.Identity, error) {
+		if text != "ada's" {
+			return identity.Nameless(), errors.New("not valid")
+		}
+		return identity.Identity{Kind: identity.AttestedUser, UID: 1000, GID: 100, User: "ada", Token: true}, nil
+	}}
 	controller, address := serveOn(t, serve.Config{Handler: registry.Handle, Authenticate: ch.Authenticate, Admit: admit.Admit, Errors: status.Numbers()}, "tcp", "127.0.0.1:0")
 
 	secure := loginSource.Secure("localhost", identity.Controller, framed.ALPN)
@@ -97,6 +102,13 @@ func TestLoginHost(t *testing.T) {
 		uid = int(identity.Nobody)
 	}
 	out := new(wrapperspb.StringValue)
+	// A token goes to the controller as it is, and is not mixed with the kernel's word.
+	for token, who := range map[string]string{"ada's": "user ada (uid 1000, attested by l1)", "else": ""} {
+		err := c.With(framed.Pair{Key: framed.HeaderToken, Value: token}).Call(t.Context(), echotest.WhoAmI, wrapperspb.String("root"), out)
+		if (err == nil) != (who != "") || err == nil && out.GetValue() != who {
+			t.Errorf("the token %q is of %q (%v)", token, out.GetValue(), err)
+		}
+	}
 	want := fmt.Sprintf("user %d (uid %d, attested by l1)", uid, uid)
 	if err := c.Call(t.Context(), echotest.WhoAmI, wrapperspb.String("root"), out); err != nil || out.GetValue() != want {
 		t.Errorf("I am %q, %v; want %q", out.GetValue(), err, want)
