@@ -10,12 +10,14 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"google.golang.org/grpc"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/cli/local/cluster"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
@@ -121,13 +123,49 @@ func dialLedger(
 	return conn, at, err
 }
 
-// controllerRuns tells whether a controller listens at the socket.
+// endPatience is how long a controller that was killed may take to be gone. A large
+// one takes a second; one that hangs in the kernel still counts as running.
+const endPatience = 10 * time.Second
+
+// controllerRuns tells whether a controller listens at the socket. One that was killed
+// listens until its memory is freed, and is waited for.
 func controllerRuns(cfg *conffile.Config) bool {
-	c, err := net.DialTimeout("unix", cfg.Socket, 5*time.Second)
-	if err != nil {
-		return false
+	for began := time.Now(); ; {
+		pid, err := findListener(cfg.Socket)
+		if err != nil {
+			return false
+		}
+		if !cluster.IsEnding(pid) || time.Since(began) > endPatience {
+			return true
+		}
+		time.Sleep(5 * time.Millisecond) //muster:sleep another process's end gives no event here
 	}
-	return c.Close() == nil
+}
+
+// findListener gives the process that listens at a local socket.
+func findListener(path string) (pid int, err error) {
+	conn, err := net.DialTimeout("unix", path, 5*time.Second)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	local, ok := conn.(*net.UnixConn)
+	if !ok {
+		return 0, fmt.Errorf("%s is not a local socket", path)
+	}
+	raw, err := local.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var asked error
+	err = raw.Control(func(fd uintptr) {
+		var who *syscall.Ucred
+		who, asked = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+		if asked == nil {
+			pid = int(who.Pid)
+		}
+	})
+	return pid, errors.Join(err, asked)
 }
 
 // runningLedger is the ledger of a controller that runs, and leads.

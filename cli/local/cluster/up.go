@@ -355,13 +355,13 @@ func (l *local) awaitEnd(name string) {
 	if err != nil {
 		return
 	}
-	for began := time.Now(); ending(pid) && time.Since(began) < l.wait; {
+	for began := time.Now(); IsEnding(pid) && time.Since(began) < l.wait; {
 		time.Sleep(5 * time.Millisecond) //muster:sleep another process's end gives no event here
 	}
 }
 
-// ending tells that a process will not run again and still holds its files.
-func ending(pid int) bool {
+// IsEnding tells that a process will not run again and still holds its files.
+func IsEnding(pid int) bool {
 	if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); !errors.Is(err, fs.ErrNotExist) &&
 		!killed(pid) {
 		return false

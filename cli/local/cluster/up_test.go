@@ -138,13 +138,13 @@ func TestKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if killed(cmd.Process.Pid) || ending(cmd.Process.Pid) || killed(1<<30) || ending(1<<30) {
+	if killed(cmd.Process.Pid) || IsEnding(cmd.Process.Pid) || killed(1<<30) || IsEnding(1<<30) {
 		t.Error("a process that runs, and one that does not exist, are not ending")
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for ending(cmd.Process.Pid) {
+	for IsEnding(cmd.Process.Pid) {
 		time.Sleep(time.Millisecond) //muster:sleep another process's state gives no event here
 	}
 	if err := cmd.Wait(); err == nil {
@@ -186,7 +186,7 @@ func TestEndingIsOverWithTheLastThread(t *testing.T) {
 		}
 		stat = string(b)
 	}
-	if !ending(pid) {
+	if !IsEnding(pid) {
 		t.Error("its other threads still run")
 	}
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -200,7 +200,7 @@ func TestEndingIsOverWithTheLastThread(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for ending(pid) {
+	for IsEnding(pid) {
 		time.Sleep(time.Millisecond) //muster:sleep another process's state gives no event here
 	}
 	_ = cmd.Wait()
