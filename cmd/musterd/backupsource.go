@@ -138,7 +138,7 @@ func controllerRuns(cfg *conffile.Config) bool {
 		if !cluster.IsEnding(pid) || time.Since(began) > endPatience {
 			return true
 		}
-		time.Sleep(5 * time.Millisecond) //muster:sleep another process's end gives no event here
+		time.Sleep(5 * time.Millisecond) // its end gives no event here
 	}
 }
 

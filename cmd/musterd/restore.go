@@ -44,6 +44,24 @@ var (
 // restore is prepared. While it is there no controller starts.
 const restoringDir = "restoring"
 
+// restoredMark is the file in the state folder of a ledger that was restored, until
+// the controller knows which job numbers were given since the backup.
+const restoredMark = "restored"
+
+// clearRestored gives what takes that mark away; nil = there is none.
+func (s *server) clearRestored() func() error {
+	path := filepath.Join(s.cfg.StateDir, restoredMark)
+	if fileAbsent(path) {
+		return nil
+	}
+	return func() error {
+		if err := os.Remove(path); err != nil && !isAbsent(err) {
+			return err
+		}
+		return syncFolder(s.cfg.StateDir)
+	}
+}
+
 // restoreRun restores one backup.
 type restoreRun struct {
 	folder *backupFolder
@@ -567,6 +585,15 @@ func (r *restoreRun) prepareFiles(plan *restorePlan) error {
 			plan.Files = append(plan.Files, planned)
 		}
 	}
+	mark := plannedFile{
+		From: filepath.Join(dir, restoredMark),
+		To:   filepath.Join(r.cfg.StateDir, restoredMark),
+		File: backupFile{Mode: 0o600, Owner: r.m.StateOwner},
+	}
+	if err := keyfile.Write(mark.From, []byte(r.m.Name+"\n"), 0o600); err != nil {
+		return err
+	}
+	plan.Files = append(plan.Files, mark)
 	plan.Files = append(plan.Files, config...) // nothing starts without it
 	return nil
 }

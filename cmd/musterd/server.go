@@ -298,6 +298,7 @@ func (s *server) newController() error {
 			s.log,
 		), Access: s.access, Codec: s.codec, Logger: s.log, Identify: newCallerFunc(uint32(os.Getuid())),
 		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
+		Restored: s.clearRestored(),
 		Revoked:  s.disconnectMachine,
 		Files:    s.configFiles,
 		Reload:   func() (*spec.Config, []string, error) { return conffile.ReadCluster(s.cfg) },

@@ -52,6 +52,10 @@ type Controller struct {
 	stopped  chan struct{} // closed when the writer has answered all that it took
 	kick     chan struct{} // a pass is wanted at once
 	arrived  chan struct{} // there are new jobs
+
+	numbered      chan struct{} // closed when job numbers may be given
+	accounted     chan struct{} // closed when accounting has compared its history
+	accountedOnce sync.Once
 }
 
 // figures are counters that are not in the ledger.
@@ -75,6 +79,12 @@ func New(deps Deps, machine *Machine) *Controller {
 		stopped: make(chan struct{}),
 		kick:    make(chan struct{}, 1),
 		arrived: make(chan struct{}, 1),
+
+		accounted: make(chan struct{}),
+		numbered:  make(chan struct{}),
+	}
+	if deps.Restored == nil {
+		close(controller.numbered)
 	}
 	controller.orphans, controller.readers, controller.moments = newOrphans(), newEventReaders(), newMoments(
 		controller,
@@ -114,6 +124,7 @@ func (c *Controller) Run(ctx context.Context, create Create, ready chan<- struct
 	start("settle", c.writer.settleBatches)
 	err := c.foundCluster(ctx, create)
 	if err == nil {
+		start("job numbers", c.settleNumbers)
 		start("passes", c.runPasses)
 		start("ticks", c.runTicks)
 		start("programs of jobs", c.ctl.run)
@@ -261,6 +272,7 @@ func (c *Controller) publishCommitted(f *flight) {
 
 // SetAccounted notes how far accounting has confirmed the ledger.
 func (c *Controller) SetAccounted(seq uint64) {
+	c.accountedOnce.Do(func() { close(c.accounted) })
 	c.publishView(func(v *view.View) { v.AccountedSeq, v.AccountedAt = seq, c.deps.Clock.Now() })
 }
 

@@ -180,6 +180,9 @@ type Deps struct {
 	Files func() (name string, files []*apiv1.ConfFile, err error)
 	// Shutdown, if set, ends the process gracefully; it does not wait for that.
 	Shutdown func()
+	// Restored, if set, tells that this ledger was restored from a backup, and notes
+	// that those were heard who know which job numbers were given since.
+	Restored func() error
 	// Revoked, if set, ends the connections of a machine whose certificates are all
 	// revoked; an empty role is any.
 	Revoked func(name, role string)

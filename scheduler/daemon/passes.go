@@ -51,6 +51,11 @@ func token(ch chan struct{}) {
 // only new jobs ask for the next one, of nine times the length. What becomes
 // free during a pause is given out at once by incremental passes.
 func (c *Controller) runPasses(ctx context.Context) error {
+	select {
+	case <-c.numbered:
+	case <-ctx.Done():
+		return nil
+	}
 	wake := spec.FarFuture // when time alone changes something for a waiting job
 	var run planner
 	var took spec.Span

@@ -188,6 +188,9 @@ func (s *ClusterService) Submit(
 			actor,
 		)
 	}
+	if err := s.C.awaitNumbers(ctx); err != nil {
+		return nil, err
+	}
 	rep := s.C.writer.commitCommand(
 		ctx,
 		&request{
@@ -350,6 +353,9 @@ func (s *ClusterService) receiveSubmissions(
 	actor event.Actor,
 	waiting chan<- outstanding,
 ) error {
+	if err := s.C.awaitNumbers(ctx); err != nil {
+		return err
+	}
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

@@ -123,13 +123,61 @@ func TestARestoredStateGivesNoRunAway(t *testing.T) {
 			names = append(names, fields[len(fields)-1])
 		}
 	}
-	if len(names) != len(lost) || !strings.Contains(table, "History was lost: node node1") {
+	if len(names) != len(lost) || !strings.Contains(table, "History was lost: ") {
 		t.Fatalf("muster runs says\n%s", table)
 	}
 	c.must(append([]string{"runs", "kill", "--grace=1"}, names...)...)
 	c.until("idle", "sinfo", "-h", "-n", "node1", "-o", "%T")
 	if alive(pid) {
 		t.Errorf("process %s lives though its run was killed", pid)
+	}
+}
+
+// TestARestoreGivesNoNumberAgain: jobs that were only pending, held, when the ledger was
+// lost had numbers. A submission that comes as soon as the restored controller listens
+// gets one above them. The restore follows at once on the kill.
+func TestARestoreGivesNoNumberAgain(t *testing.T) {
+	c := start(t)
+	c.until("", "squeue", "-h", "-j", c.must("sbatch", "--parsable", "--wrap", "true"))
+	backups := filepath.Join(c.dir, "backups")
+	config := filepath.Join(c.dir, "muster.yaml")
+	c.must("backup", "--to", backups, "--config", config)
+	var last string
+	for range 3 {
+		last = c.must("sbatch", "--parsable", "-H", "--wrap", "true")
+	}
+	c.until("PENDING", "sacct", "-n", "-P", "-X", "-o", "state", "-j", last)
+	c.kill9("musterd")
+	for _, name := range ledgerFolders {
+		if err := os.RemoveAll(filepath.Join(c.dir, "state", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.must("restore", "--from", backups, "--config", config)
+	up := make(chan string, 1)
+	go func() {
+		_, errs, code := c.run("up", "--dir", c.dir)
+		if code == 0 {
+			errs = ""
+		}
+		up <- errs
+	}()
+	var first string
+	for first == "" {
+		out, _, code := c.run("sbatch", "--parsable", "--wrap", "true")
+		if code == 0 {
+			first = strings.TrimSpace(out)
+		}
+	}
+	if errs := <-up; errs != "" {
+		t.Errorf("muster up: %s", errs)
+	}
+	if number(t, first) <= number(t, last) {
+		t.Errorf("job %s has a number that was given away before: the last one was %s", first, last)
+	}
+	c.until("COMPLETED", "sacct", "-n", "-P", "-X", "-o", "state", "-j", first)
+	if _, err := os.Stat(filepath.Join(c.dir, "state", "restored")); !os.IsNotExist(err) {
+		t.Errorf("the controller still waits for those who know the numbers: %v", err)
 	}
 }
 
