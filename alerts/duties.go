@@ -81,6 +81,7 @@ func Duties() map[string]Duty {
 		"MusterNodesDown":         {Admin, "bring the node back or drain it with a reason", today},
 		"MusterNodeFlapping":      {Admin, "drain the node and look at its network", today},
 		"MusterNodeMemoryLow":     {Admin, "find what takes the memory beside the jobs", today},
+		"MusterNodeUnhealthy":     {Admin, "mend what the rule names", today},
 		"MusterScratchFull":       {Admin, "clean the scratch disk", today},
 		"MusterNodeDrainedLong":   {Hardware, "repair the node or delete it", week},
 		"MusterNodeRestarted":     {Admin, "look for a crash if nobody restarted it", week},

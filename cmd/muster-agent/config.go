@@ -264,6 +264,7 @@ func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 		Unable: s.unable(),
 		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0 || scripts.checksAfterJobs(),
 	}
+	config.RulesEvery = s.cfg.Health.Interval
 	check := &s.cluster.File.Agent.Check
 	config.CheckIdle, config.CheckBusy = check.Idle || !check.Busy, check.Busy || !check.Idle
 	config.CheckEvery = check.Every

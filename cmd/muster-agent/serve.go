@@ -231,6 +231,13 @@ func assembleAgent(
 	if s.cluster.File.Agent.Check.Program != "" {
 		deps.Check = scripts
 	}
+	rules, err := a.openHealth(sys)
+	if err != nil {
+		return nil, err
+	}
+	if rules != nil {
+		deps.Rules = rules
+	}
 	a.agent = daemon.New(cfg, deps)
 	a.steps.setAgent(a.agent)
 	return a, nil

@@ -27,6 +27,7 @@ import (
 	"github.com/musterhpc/muster/internal/conffile/confdoc"
 	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/rest"
+	"github.com/musterhpc/muster/nodeagent/health"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
 	"github.com/musterhpc/muster/spec"
 )
@@ -82,6 +83,7 @@ func pages() []page {
 		{"docs/authorization.md", func() (string, error) { return authz.Markdown(), nil }},
 		{"docs/alerts.md", func() (string, error) { return alerts.Markdown(), nil }},
 		{"docs/reasons.md", reasons},
+		{"docs/node-health.md", func() (string, error) { return health.Markdown(), nil }},
 		{"api/openapi.json", openAPI},
 		{
 			"cmd/muster-sbatch/options.h",

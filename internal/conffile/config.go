@@ -5,6 +5,7 @@ import (
 
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/internal/slo"
+	"github.com/musterhpc/muster/nodeagent/health"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -65,6 +66,8 @@ type Config struct {
 	Reports Reports `yaml:"reports"`
 	// What follows from what GPUs do.
 	GPU GPU `yaml:"gpu"`
+	// How agents judge the health of their nodes.
+	Health Health `yaml:"health"`
 	// How musterd --role observer, or observer,accounting, reads the Slurm it runs beside.
 	Observe Observe `yaml:"observe"`
 	// What the daemons write to standard error.
@@ -447,6 +450,21 @@ type GPU struct {
 	OnFault string `yaml:"on_fault" enum:"report,drain"`
 }
 
+// Health is how agents judge their nodes, beside HealthCheckProgram of slurm.conf.
+type Health struct {
+	// Time between two looks at a node; infinite looks never.
+	Interval spec.Span `yaml:"interval"`
+	// Changes of rules, each the name, the action (off, warn or drain) and, if it is
+	// to be another, the limit in the rule's unit. docs/node-health.md lists the
+	// rules.
+	Rules []string `yaml:"rules" example:"[\"disk_space warn 5%\", \"stuck_tasks off\"]"`
+	// Folders whose file systems jobs need, besides the agent's own and /tmp.
+	Paths []string `yaml:"paths" example:"[\"/scratch\"]"`
+}
+
+// HealthRules are the rules with the site's changes.
+func (h *Health) HealthRules() ([]health.Rule, error) { return health.Configure(h.Rules) }
+
 // Observe is how an existing Slurm is read: by its own commands, once in an
 // interval.
 type Observe struct {
@@ -549,6 +567,7 @@ func Defaults() *Config {
 			IdleGrace: 30 * spec.Minute,
 			OnFault:   "report",
 		},
+		Health: Health{Interval: spec.Minute},
 		Observe: Observe{
 			Interval:        30 * spec.Second,
 			Timeout:         20 * spec.Second,

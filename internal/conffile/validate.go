@@ -157,6 +157,15 @@ func (c *Config) check(v *validator) {
 		key, text, _ := strings.Cut(err.Error(), ": ")
 		v.add(key, "%s", text)
 	}
+	between(v, "health.interval", c.Health.Interval, spec.Second, spec.Infinite, formatSpan)
+	if _, err := c.Health.HealthRules(); err != nil {
+		v.add("health.rules", "%s", err.Error())
+	}
+	for _, path := range c.Health.Paths {
+		if !filepath.IsAbs(path) {
+			v.add("health.paths", "%q is not the path of a folder from the root on", path)
+		}
+	}
 	c.checkReports(v)
 	c.Audit.check(v)
 	v.enums(reflect.ValueOf(c).Elem(), "")

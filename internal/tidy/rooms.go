@@ -49,6 +49,8 @@ var order = []room{
 		why: "decisions are a function of state, time, seed and command"},
 	{path: "nodeagent/plan", layer: 3, upTo: 2, pure: true,
 		why: "the agent's decisions are a function of what is desired and what is seen"},
+	{path: "nodeagent/health", layer: 3, upTo: -1, pure: true,
+		why: "judging a node is a function of what was measured, for the agent, muster.yaml and the pages"},
 	{path: "nodeagent/gpu/device", layer: 3, upTo: 2, pure: true,
 		why: "what a GPU is and says, shared by the providers, telemetry and the agent"},
 	{

@@ -39,9 +39,12 @@ type Agent struct {
 	aborts  map[plan.RunKey]context.CancelFunc // of the prologs that run
 	checkAt spec.Instant                       // when the node's health is looked at next
 	checks  bool                               // that is going on
-	load    int64
-	free    int64
-	vigil   vigil // over the shepherd
+
+	rulesAt   spec.Instant // when the rules are judged next
+	rulesBusy bool         // that is going on
+	load      int64
+	free      int64
+	vigil     vigil // over the shepherd
 	// sweeping: private folders that no job needs are being removed.
 	sweeping bool
 	unable   string // why the shepherd can start no job as it is configured; empty where it can
@@ -94,6 +97,7 @@ func New(cfg Config, deps Deps) *Agent {
 	agent.samples.wake = make(chan struct{}, 1)
 	agent.aborts, agent.fetching = map[plan.RunKey]context.CancelFunc{}, map[plan.RunKey]context.CancelFunc{}
 	agent.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
+	agent.core.awaited = deps.awaited()
 	agent.health.Store(&Health{})
 	agent.vigil = newVigil(cfg.MessageTimeout)
 	return agent

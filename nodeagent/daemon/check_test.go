@@ -15,6 +15,32 @@ type doctor struct{ seen chan error }
 
 func (d *doctor) Check(context.Context) error { return <-d.seen }
 
+// TestTwoLookAtTheNode: what program and rules find is one reason, and the node is
+// well only when both have looked and say so.
+func TestTwoLookAtTheNode(t *testing.T) {
+	s := newStage(t)
+	core := s.bench.core
+	core.awaited = [checkSources]bool{true, true}
+	told := func() (failed []string) {
+		for _, p := range core.outbox.queue {
+			failed = append(failed, p.report.GetNodeCheck().GetFailed())
+		}
+		return failed
+	}
+	core.Checked(byRules, "")
+	if got := told(); len(got) != 0 {
+		t.Errorf("told %q before the program has looked", got)
+	}
+	core.Checked(byProgram, "fan")
+	core.Checked(byRules, "disk")
+	core.Checked(byProgram, "")
+	core.Checked(byRules, "disk")
+	core.Checked(byRules, "")
+	if got := told(); !slices.Equal(got, []string{"fan", "fan; disk", "disk", ""}) {
+		t.Errorf("told %q", got)
+	}
+}
+
 // TestHealthIsLookedAt: at its own intervals, once at a time, only while the
 // node is in the state that was asked for; the controller is told what is new.
 func TestHealthIsLookedAt(t *testing.T) {

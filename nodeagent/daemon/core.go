@@ -132,9 +132,11 @@ type Core struct {
 	snapshot map[plan.RunKey]bool // what lived when a list was asked for
 	outbox   outbox
 	faults   faults
-	checked  bool   // the node's health has been looked at
-	unwell   string // what was wrong with it
-	reboot   uint64 // the last reboot that was ordered
+	awaited  [checkSources]bool   // who has not looked at the node's health yet
+	found    [checkSources]string // what each found wrong
+	checked  bool                 // the controller was told of the node's health
+	unwell   string               // what it was told
+	reboot   uint64               // the last reboot that was ordered
 	recent   recent
 
 	devices map[string]device.Device // by UUID, instances too

@@ -240,6 +240,8 @@ type Config struct {
 	// tell whether it looks while there are no jobs, and while there are some.
 	CheckEvery, CheckFirst spec.Span
 	CheckIdle, CheckBusy   bool
+	// RulesEvery is the time between two looks by the rules of package health.
+	RulesEvery spec.Span
 	// IdleAfter is how long a GPU may be held without a process before the
 	// controller is told; 0 never tells. IdleGrace is when it is told again.
 	IdleAfter, IdleGrace spec.Span
@@ -272,7 +274,8 @@ type Deps struct {
 	Host        Host
 	Telemetry   Telemetry
 	Spool       Spool
-	Check       Checker // nil: nobody looks at the node's health
+	Check       Checker // HealthCheckProgram; may be nil
+	Rules       Checker // the rules of package health; may be nil
 	Scripts     Scripts // may be nil
 	Outputs     Outputs // nil: nobody reads here what jobs write
 	Reboot      func()  // reboots the node and does not wait; may be nil

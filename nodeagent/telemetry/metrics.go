@@ -205,6 +205,22 @@ func nodeMetrics() []catalogue.Metric {
 			"Space on the file system of TmpFS that users could still get.",
 			"statfs",
 		),
+		node(
+			"muster_node_health_failed",
+			catalogue.Gauge,
+			catalogue.None,
+			"File systems, devices or processes of the node that fail a health rule; docs/node-health.md has the rules.",
+			"health rules of the agent",
+			"rule",
+		),
+		node(
+			"muster_node_health_value",
+			catalogue.Gauge,
+			catalogue.None,
+			"Worst value that a health rule has seen on the node, in the unit of the rule's limit.",
+			"health rules of the agent",
+			"rule",
+		),
 	}
 }
 

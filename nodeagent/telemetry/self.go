@@ -50,6 +50,7 @@ type self struct {
 	errors     [sources]*metrics.Counter
 	took       [sources]*metrics.PrometheusHistogram
 	events     map[device.EventKind]*metrics.Counter // does not change
+	health     map[string]healthGauges               // by rule; does not change
 }
 
 func newSelf(options *Options) *self {
@@ -84,6 +85,7 @@ func newSelf(options *Options) *self {
 			[]float64{0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1}),
 		events: map[device.EventKind]*metrics.Counter{},
 	}
+	s.health = newHealthGauges(gauge)
 	gauge("muster_agent_up", 1)
 	gauge(
 		"muster_agent_build_info",
