@@ -111,8 +111,8 @@ func TestGoldenSchedules(t *testing.T) {
 // What a cluster does out of the box is better than EASY by the measure that
 // weighs short jobs, and lets nobody wait much longer. EASY's figures are the
 // published ones, which TestGoldenSchedules reproduces, and its longest waits. The
-// longest wait may be a fifth above EASY's: jobs that need most of the machine pay
-// for the gaps that others fill (decision 130).
+// longest wait may be 15 % above EASY's: jobs that need most of the machine pay
+// for the gaps that others fill (decision 201).
 func TestDefaultPolicyBeatsEASY(t *testing.T) {
 	for _, x := range []struct {
 		file           string
@@ -120,7 +120,7 @@ func TestDefaultPolicyBeatsEASY(t *testing.T) {
 		slowdown, wait float64
 	}{{"easy/KTH-SP2.easy.swf.gz", 100, 92.58, 262_194}, {"ALCF-Theta-2023.swf.gz", 4360, 48.77, 644_724}} {
 		s := replayed(t, readTrace(t, x.file), x.procs, "muster").Summarise()
-		if s.MeanSlowdown >= x.slowdown || s.MaxWait > 1.2*x.wait || s.Never+s.Refused > 0 {
+		if s.MeanSlowdown >= x.slowdown || s.MaxWait > 1.15*x.wait || s.Never+s.Refused > 0 {
 			t.Errorf("%s: mean bounded slowdown %.2f (EASY %.2f), longest wait %.0f s (EASY %.0f s): %+v", x.file, s.MeanSlowdown, x.slowdown, s.MaxWait, x.wait, s)
 		}
 		t.Logf("%s: %+v", x.file, s)
