@@ -465,7 +465,7 @@ func (c *controller) order(job *state.Job, only string) {
 	if job == nil || job.Alloc == nil {
 		return
 	}
-	ending := !job.State.Active() || job.Ending != nil
+	ending := !job.GoesOn()
 	if !ending && job.Configuring() {
 		return // its nodes are not up
 	}

@@ -32,7 +32,7 @@ func mutants() []mutant {
 		{"one task too many of a throttled array runs", "scheduler/eligible/array.go",
 			"most > 0 && a.Running >= most {", "most > 0 && a.Running > most {", ""},
 		{"a job that was held meanwhile starts", "scheduler/decide/starts.go",
-			"j.State != spec.Pending || j.Hold != spec.NotHeld || j.Begin > d.t.Now {\n\t\treturn false\n\t}\n\tif eligible.FencingWait(",
+			"!j.IsUnheld() || j.Begin > d.t.Now {\n\t\treturn false\n\t}\n\tif eligible.FencingWait(",
 			"j.State != spec.Pending || j.Begin > d.t.Now {\n\t\treturn false\n\t}\n\tif eligible.FencingWait(", ""},
 		{"afterok takes a failed job for a good one", "scheduler/eligible/dependency.go",
 			"ok := target.State == spec.Completed && target.Exit.OK()", "ok := target.State.Terminal()", ""},

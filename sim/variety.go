@@ -392,7 +392,7 @@ func (w *World) judgeTogether() {
 	st := w.ctl.st
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		job := st.Job(spec.JobUID(uid))
-		if job.Het == nil || job.Ending != nil || !job.State.Active() {
+		if job.Het == nil || !job.GoesOn() {
 			return true
 		}
 		for _, c := range st.Components(job) {

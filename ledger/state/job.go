@@ -134,7 +134,7 @@ func (j *Job) AgesSince() spec.Instant {
 
 // isAging tells whether a job counts for MaxJobsAccrue.
 func (j *Job) isAging() bool {
-	return j.State == spec.Pending && j.Hold == spec.NotHeld && j.AgesSince() != 0
+	return j.IsUnheld() && j.AgesSince() != 0
 }
 
 // sigStop and sigCont are what a suspended and a resumed job get.
@@ -258,6 +258,12 @@ func (j *Job) IsArrayRecord() bool { return len(j.Tasks) > 0 }
 
 // RunsSince is since when a running attempt was not suspended.
 func (j *Job) RunsSince() spec.Instant { return max(j.Started, j.Turn, j.Ready) }
+
+// GoesOn tells an active job whose end nothing has asked for.
+func (j *Job) GoesOn() bool { return j.State.Active() && j.Ending == nil }
+
+// IsUnheld tells a pending job that nobody holds.
+func (j *Job) IsUnheld() bool { return j.State == spec.Pending && j.Hold == spec.NotHeld }
 
 // Configuring tells an attempt that waits for its nodes to boot: nothing of it
 // has been started anywhere.

@@ -181,8 +181,7 @@ func (d Changes) restWithout(job *state.Job, node string) *spec.TRES {
 // when nothing of the run is left, so that the next attempt is alone. A job that
 // must not run again ends as NODE_FAIL.
 func (d Changes) RequeueUnseen(job *state.Job, batch *event.StepResult) (*state.Job, error) {
-	if batch == nil || !batch.Unknown || !job.State.Active() || job.Ending != nil ||
-		!d.MayRequeue(job) {
+	if batch == nil || !batch.Unknown || !job.GoesOn() || !d.MayRequeue(job) {
 		return job, nil
 	}
 	if err := d.RequestEnd(job, event.EndNodeLost, true, spec.NotHeld, batch.Detail); err != nil {

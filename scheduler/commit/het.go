@@ -16,17 +16,33 @@ func LeaderOf(job *state.Job) spec.JobUID {
 	return job.Het.Leader
 }
 
+// tellLeader lets the leader of a heterogeneous job end because this component did:
+// with a lost node under a running leader, and never started under a pending one.
+func (d Changes) tellLeader(job *state.Job, e *event.JobEnded) error {
+	leader := d.t.Job(LeaderOf(job))
+	if leader == nil {
+		return nil
+	}
+	if e.State == spec.NodeFailed && leader.GoesOn() {
+		// Which tells the other components.
+		return d.RequestEnd(leader, event.EndNodeLost, false, spec.NotHeld, e.Reason.Detail)
+	}
+	if leader.State == spec.Pending && !job.HoldsNodes() {
+		return d.Emit(&event.JobEnded{
+			UID: leader.UID, Attempt: leader.Attempt, State: e.State, Reason: e.Reason, By: e.By,
+		})
+	}
+	return nil
+}
+
 // tellSiblings lets the components of a heterogeneous job share its fate: all
 // end with the leader, and all are queued again if one is.
 func (d Changes) tellSiblings(ev event.Event) error {
 	switch e := ev.(type) {
 	case *event.JobEnded:
 		job := d.t.Job(e.UID)
-		if leader := d.t.Job(LeaderOf(job)); job.Het.Follows() && e.State == spec.NodeFailed && leader != nil && leader.State.Active() && leader.Ending == nil {
-			return d.RequestEnd(leader, event.EndNodeLost, false, spec.NotHeld, e.Reason.Detail) // which tells the others
-		}
-		if leader := d.t.Job(LeaderOf(job)); job.Het.Follows() && leader != nil && leader.State == spec.Pending && !job.HoldsNodes() {
-			return d.Emit(&event.JobEnded{UID: leader.UID, Attempt: leader.Attempt, State: e.State, Reason: e.Reason, By: e.By})
+		if job.Het.Follows() {
+			return d.tellLeader(job, e)
 		}
 		if !job.Het.Leads() {
 			return nil

@@ -81,7 +81,7 @@ func (p *ctlScripts) run(ctx context.Context) error {
 // noteStarted begins the prolog of a job that has got its nodes.
 func (p *ctlScripts) noteStarted(st *state.State, uid spec.JobUID) {
 	ctl, job := p.wantedPrograms(st), st.Job(uid)
-	if ctl == nil || job == nil || job.Alloc == nil || job.Ending != nil || !job.State.Active() {
+	if ctl == nil || job == nil || job.Alloc == nil || !job.GoesOn() {
 		return
 	}
 	p.mu.Lock()

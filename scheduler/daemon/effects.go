@@ -117,7 +117,7 @@ func (h *hub) reconcileNode(v *view.View, node string) []*apiv1.RunKey {
 			continue
 		}
 		desired = append(desired, runKey(job))
-		if job.State.Active() && job.Ending == nil && !slices.Contains(job.Leaving, node) {
+		if job.GoesOn() && !slices.Contains(job.Leaving, node) {
 			h.orderLaunch(v.State, uid, node)
 			if job.Paused > 0 || job.State == spec.Suspended { // it stands still there, or goes on
 				h.orderSignal(job, node)
@@ -142,8 +142,7 @@ func runKey(j *state.Job) *apiv1.RunKey {
 // orderLaunch orders a job's start on its nodes, or on one of them.
 func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 	job := st.Job(uid)
-	if job == nil || !job.State.Active() || job.Ending != nil || job.Prepares ||
-		waitsForBoot(st, job) {
+	if job == nil || !job.GoesOn() || job.Prepares || waitsForBoot(st, job) {
 		return
 	}
 	// Agents of older releases refuse a credential that names an epoch.

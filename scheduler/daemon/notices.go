@@ -73,7 +73,7 @@ func (c *Controller) notifyFollowers(job *state.Job, line string) *spec.Error {
 		return spec.Refuse(spec.CodeDisabled, "no srun or salloc attends the job")
 	case job.Spec.Shell:
 		return nil
-	case !job.State.Active() || job.Ending != nil:
+	case !job.GoesOn():
 		return spec.Refuse(spec.CodeJobNotRunning, "")
 	}
 	host := job.Alloc.Nodes[0].Name

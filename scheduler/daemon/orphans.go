@@ -216,9 +216,7 @@ func (c *Controller) recallJobs(ctx context.Context, node string) {
 	}
 	for _, uid := range n.Jobs {
 		job := st.Job(uid)
-		if job == nil || job.Alloc == nil || job.Epoch != st.CurrentEpoch() ||
-			!job.State.Active() ||
-			job.Ending != nil {
+		if job == nil || job.Alloc == nil || job.Epoch != st.CurrentEpoch() || !job.GoesOn() {
 			continue
 		}
 		failed := &scheduler.LaunchFailed{Text: "node " + node +

@@ -531,7 +531,7 @@ func (h *hub) reconcileSteps(st *state.State, job *state.Job, node string) []*ap
 			continue
 		}
 		desired = append(desired, stepKey(job, step))
-		if job.State.Active() && job.Ending == nil && step.Ending == nil {
+		if job.GoesOn() && step.Ending == nil {
 			h.launchStep(st, job, step, node)
 			h.signalStep(job, step, node)
 		} else {

@@ -121,7 +121,7 @@ func (d nodeCommands) takeJobs(node, why string, unfenced bool) error {
 			}
 			continue
 		}
-		if job.State.Active() && job.Ending == nil {
+		if job.GoesOn() {
 			again := d.MayRequeue(job)
 			if err := d.RequestEnd(job, event.EndNodeLost, again, spec.NotHeld, why); err != nil {
 				return err

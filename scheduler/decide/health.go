@@ -31,7 +31,7 @@ func (d nodeCommands) gpuReport(c GPUReport) error {
 		d.res.Stale++ // nobody holds it any more
 		return nil
 	}
-	if fault.Kind == spec.GPUIdle && job.State.Active() && job.Ending == nil {
+	if fault.Kind == spec.GPUIdle && job.GoesOn() {
 		fault.Warned = c.Policy.WarnIdle || c.Policy.CancelIdle
 		if left := c.Policy.IdleAfter + c.Policy.Grace - fault.Idle; c.Policy.CancelIdle &&
 			left > 0 {
@@ -48,8 +48,7 @@ func (d nodeCommands) gpuReport(c GPUReport) error {
 	}
 	if fault.Kind == spec.GPUIdle && c.Policy.CancelIdle &&
 		fault.Idle >= c.Policy.IdleAfter+c.Policy.Grace &&
-		job.State.Active() &&
-		job.Ending == nil {
+		job.GoesOn() {
 		why := fmt.Sprintf(
 			"GPU %s was held for %d minutes without a process",
 			fault.UUID,

@@ -283,7 +283,7 @@ func (d jobCommands) launchFailed(job *state.Job, c Report) error {
 			return err
 		}
 	}
-	if !job.State.Active() || job.Ending != nil {
+	if !job.GoesOn() {
 		return nil
 	}
 	force := c.LaunchFailed.Hold && d.t.Config.Ctl != nil && d.t.Config.Ctl.ForceRequeue &&

@@ -87,7 +87,7 @@ func nextPower(node *state.Node, how PowerHow) (event.PowerState, error) {
 func (d powerCommands) clearForPower(name string) error {
 	node := d.t.Node(name)
 	for _, uid := range node.Jobs {
-		if j := d.t.Job(uid); j.State.Active() && j.Ending == nil {
+		if j := d.t.Job(uid); j.GoesOn() {
 			if err := d.RequestEnd(j, event.EndNodeLost, d.MayRequeue(j), spec.NotHeld, "node "+
 				name+" is powered down"); err != nil {
 				return err

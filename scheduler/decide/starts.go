@@ -130,7 +130,7 @@ func notHold(code spec.ReasonCode) bool {
 // start, every node can still give what was chosen, and the limits hold.
 func (d proposalCheck) current(s *commit.Start) bool {
 	j := d.t.Job(s.UID)
-	if j == nil || j.State != spec.Pending || j.Hold != spec.NotHeld || j.Begin > d.t.Now {
+	if j == nil || !j.IsUnheld() || j.Begin > d.t.Now {
 		return false
 	}
 	if eligible.FencingWait(d.t.State, j) != nil {
@@ -325,7 +325,7 @@ func (d proposalCheck) commitPreempts(
 			continue
 		}
 		job, part := d.t.Job(max(pr.For, pr.By)), d.t.Parts.Find(pr.Partition)
-		if job == nil || part == nil || job.State != spec.Pending || job.Hold != spec.NotHeld ||
+		if job == nil || part == nil || !job.IsUnheld() ||
 			(!preempt.Allowed(d.t.State, d.t.Now, eligible.InQOS(job, pr.QOS), part.Spec, pr.Priority, pr.Victim) && !guarantee.Allowed(d.t.State, d.t.Now, job, pr.Victim)) {
 			d.res.Stale++
 			continue

@@ -61,7 +61,7 @@ func (d stepCommands) runningJob(uid spec.JobUID) (*state.Job, error) {
 		return nil, spec.Refuse(spec.CodeInvalidJobID, "")
 	case job.State == spec.Pending:
 		return nil, spec.Refuse(spec.CodeJobPending, "")
-	case !job.State.Active() || job.Ending != nil:
+	case !job.GoesOn():
 		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
 	}
 	return job, nil

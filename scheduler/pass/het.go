@@ -76,7 +76,7 @@ func (p *het) prepareComponents(class *jobClass, m *member) ([]hetPart, *spec.Re
 	var out []hetPart
 	all := p.snapshot.Components(m.job)
 	for _, job := range all {
-		if job.State != spec.Pending || job.Hold != spec.NotHeld {
+		if !job.IsUnheld() {
 			return nil, &spec.Reason{Code: spec.ReasonCleaning, Blocker: job.UID}
 		}
 		if r := p.notYet(job); r != nil {

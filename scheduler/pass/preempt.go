@@ -139,7 +139,7 @@ func componentsOf(st *state.State, uid spec.JobUID) []*state.Job {
 	}
 	return slices.DeleteFunc(
 		st.Components(job),
-		func(c *state.Job) bool { return !c.State.Active() || c.Ending != nil },
+		func(c *state.Job) bool { return !c.GoesOn() },
 	)
 }
 

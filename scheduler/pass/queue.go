@@ -70,7 +70,7 @@ func (q *Queue) refreshJobs(st *state.State, now spec.Instant) {
 				q.watch.Delete(q.owner, key)
 				delete(q.jobs, w.job.UID)
 			}
-			if is != nil && is.State == spec.Pending && is.Hold == spec.NotHeld {
+			if is != nil && is.IsUnheld() {
 				q.enterJob(st, is, now)
 			}
 		},

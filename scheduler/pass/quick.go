@@ -128,7 +128,7 @@ func (p *incremental) restoreOn(q *quick) {
 		for _, at := range list {
 			r := &p.options.Keep.list[at.promise]
 			job := p.snapshot.Job(r.uid)
-			if job == nil || job.State != spec.Pending || job.Hold != spec.NotHeld ||
+			if job == nil || !job.IsUnheld() ||
 				(r.task != spec.NoTask && !job.Tasks.Has(r.task)) {
 				continue
 			}

@@ -354,7 +354,7 @@ func (p *reasons) noteReason(job *state.Job, reason *spec.Reason) {
 		return
 	}
 	for _, c := range p.snapshot.Components(job) {
-		if c.State == spec.Pending && c.Hold == spec.NotHeld {
+		if c.IsUnheld() {
 			p.proposeReason(c, reason)
 		}
 	}

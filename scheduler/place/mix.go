@@ -131,10 +131,7 @@ func (m *Mix) work(demand *Demand, candidate *Candidate, need *Wanted, ask spec.
 	tried := map[int64]bool{}
 	for i := range candidate.Shape.Kinds {
 		kind := &candidate.Shape.Kinds[i]
-		if kind.Counts != CountsDevice || kind.Part != ask.Name ||
-			(ask.Type != "" && ask.Type != kind.Type) ||
-			candidate.Free.More[i] < ask.N ||
-			!candidate.Free.isSharable(candidate.Shape, i) {
+		if !candidate.Free.hasPart(candidate.Shape, i, &ask) {
 			continue
 		}
 		at := kind.Device

@@ -57,6 +57,19 @@ func (f *Free) freeDevices(shape *Shape, count spec.Count) int64 {
 	return n
 }
 
+// hasPart tells whether the device that a kind counts has a free part such as count
+// asks for.
+func (f *Free) hasPart(s *Shape, at int, count *spec.Count) bool {
+	kind := &s.Kinds[at]
+	if kind.Counts != CountsDevice || kind.Part != count.Name {
+		return false
+	}
+	if count.Type != "" && count.Type != kind.Type {
+		return false
+	}
+	return f.More[at] >= count.N && f.isSharable(s, at)
+}
+
 // isSharable tells whether a part of a device may be given as far as the others
 // matter: only one is shared at a time where the configuration says so.
 func (f *Free) isSharable(s *Shape, at int) bool {
@@ -81,16 +94,19 @@ func (n *Need) takeDevices(demand *Demand, cand *Candidate, count spec.Count) bo
 	best, again := -1, false
 	for i := range shape.Kinds {
 		kind := &shape.Kinds[i]
-		if kind.Counts != CountsDevice || kind.Part != count.Name ||
-			(count.Type != "" && count.Type != kind.Type) ||
-			n.Use.More[i] > 0 ||
-			free.More[i] < count.N ||
-			!free.isSharable(shape, i) {
+		if n.Use.More[i] > 0 || !free.hasPart(shape, i, &count) {
 			continue
 		}
 		old := slices.Contains(cand.Before, int32(kind.Device))
-		if best < 0 || (old && !again) ||
-			(old == again && free.More[i] != free.More[best] && (free.More[i] < free.More[best]) != demand.Emptiest) {
+		better := best < 0
+		switch {
+		case better:
+		case old != again:
+			better = old // the device that the job had before
+		case free.More[i] != free.More[best]:
+			better = (free.More[i] < free.More[best]) != demand.Emptiest
+		}
+		if better {
 			best, again = i, old
 		}
 	}
@@ -246,10 +262,7 @@ func (c *Candidate) spareAfter(demand *Demand, ask spec.Count) int64 {
 	best := int64(-1)
 	for i := range c.Shape.Kinds {
 		kind := &c.Shape.Kinds[i]
-		if kind.Counts != CountsDevice || kind.Part != ask.Name ||
-			(ask.Type != "" && ask.Type != kind.Type) ||
-			c.Free.More[i] < ask.N ||
-			!c.Free.isSharable(c.Shape, i) {
+		if !c.Free.hasPart(c.Shape, i, &ask) {
 			continue
 		}
 		left := (c.Free.More[i] - ask.N) * 1000 / kind.N

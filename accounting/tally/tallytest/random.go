@@ -391,7 +391,7 @@ func (w *world) config() {
 
 // suspend stops a job that runs, or lets one go on.
 func (w *world) suspend() {
-	job := w.some(func(j *state.Job) bool { return j.State.Active() && j.Ending == nil })
+	job := w.some(func(j *state.Job) bool { return j.GoesOn() })
 	switch {
 	case job == nil:
 	case job.State == spec.Suspended && w.State.InItsPlace(job) != "":
