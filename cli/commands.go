@@ -51,6 +51,7 @@ func commandEntries() []tool.Entry {
 		{Name: "why", Make: query.Why},
 		{Name: "events", Make: query.Events},
 		{Name: "tail", Make: query.Tail},
+		{Name: "traces", Make: query.Traces},
 		{Name: "at", Make: query.At},
 		{Name: "audit", Make: query.Audit},
 		{Name: "top", Make: local.Top},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -98,6 +99,41 @@ func TestEventsFollowContinues(t *testing.T) {
 	}
 	if w.seen[0].req.(*apiv1.EventsRequest).GetFromSeq() != 0 {
 		t.Errorf("the first request is %v", w.seen[0].req)
+	}
+}
+
+// TestTraces: a line is the trace of a job that ended since the given time, in OTLP's
+// JSON, from however early its events are.
+func TestTraces(t *testing.T) {
+	w := newWorld(t)
+	w.reply[tool.MethodEvents] = func(proto.Message) (proto.Message, error) {
+		state := &apiv1.EventField{Name: "state", Value: &apiv1.EventField_Text{Text: "CANCELLED"}}
+		submitted := &apiv1.EventInfo{Seq: 8, At: at("00:10:00"), Kind: "JobSubmitted", ActorKind: "user", Actor: "alice", Job: "36", User: "alice"}
+		ended := &apiv1.EventInfo{Seq: 9, At: at("01:10:00"), Kind: "JobEnded", ActorKind: "system", Job: "36", Fields: []*apiv1.EventField{state}}
+		return &apiv1.EventsReply{Seq: 9, Events: []*apiv1.EventInfo{submitted, ended}}, nil
+	}
+	for since, lines := range map[string]int{"00:30": 1, "01:10": 1, "01:20": 0} {
+		r := w.run("muster", "traces", "-S", since)
+		if got := strings.Count(r.out, "\n"); r.code != 0 || got != lines {
+			t.Errorf("since %s there are %d traces, want %d: %s%s", since, got, lines, r.out, r.errOut)
+		}
+		if req := w.last(tool.MethodEvents).(*apiv1.EventsRequest); req.GetSince() != 1 {
+			t.Errorf("the ledger is read from %d", req.GetSince())
+		}
+	}
+	var parsed struct {
+		ResourceSpans []struct {
+			ScopeSpans []struct {
+				Spans []struct{ Name, TraceID, StartTimeUnixNano string }
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(w.run("muster", "traces", "-S", "00:30").out), &parsed); err != nil {
+		t.Fatal(err)
+	}
+	spans := parsed.ResourceSpans[0].ScopeSpans[0].Spans
+	if len(spans) != 2 || spans[0].Name != "job" || spans[1].Name != "wait" || spans[0].StartTimeUnixNano != strconv.FormatInt(at("00:10:00"), 10) {
+		t.Errorf("spans are %+v", spans)
 	}
 }
 

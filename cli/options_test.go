@@ -33,7 +33,7 @@ type sample struct {
 func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "sbcast": "sbcast --jobid=36 DIR/log /tmp/log", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
-		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "tail": "muster tail 36", "events": "muster events", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12",
+		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "tail": "muster tail 36", "events": "muster events", "traces": "muster traces", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "hosts": "muster hosts revoke l1", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"accounting": "muster accounting doctor", "sgather": "sgather /tmp/a /tmp/b", "scrontab": "scrontab", "strigger": "strigger", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
@@ -116,6 +116,7 @@ func samples() map[string]map[string]sample {
 		"tail":  {"err": s(""), "bytes": s("5")},
 		"events": {"from": s("5"), "jobs": s("36"), "json": s(""), "kinds": s("JobStarted"), "list-kinds": s(""), "nodelist": s("node1"),
 			"since": s("now-1hour"), "until": s("now"), "users": s("bob")},
+		"traces":   {"jobs": s("36"), "until": s("now"), "users": s("bob")},
 		"why":      {"json": s(""), "yaml": s(""), "watch": s("3")},
 		"gpu":      {"nodes": s("node1"), "user": s("bob"), "all": on("muster gpu idle", ""), "width": on("muster gpu job 4", "20"), "iterate": s("1"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"gpu-bind": {"gpu-bind": on("muster gpu-bind --local-id=0 true", "verbose,single:2"), "local-id": s("1")},
@@ -162,7 +163,7 @@ func samples() map[string]map[string]sample {
 // elsewhere are options whose effect begins when a step or an allocation is
 // there, or that have no end: TestStepOutput, TestInterrupts, TestEventsFollowContinues
 // and the end-to-end tests try them.
-var elsewhere = map[string][]string{"scrontab": {"edit"}, "events": {"follow"}, "srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet", "usage"}, "sgather": {"force", "keep", "preserve"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}, "slurmd": {"print-config", "print-gres"}, "tail": {"follow"}}
+var elsewhere = map[string][]string{"scrontab": {"edit"}, "events": {"follow"}, "traces": {"follow", "since"}, "srun": {"label", "disable-status", "quit-on-interrupt"}, "sattach": {"error-filter", "input-filter", "label", "layout", "output-filter", "quiet", "usage"}, "sgather": {"force", "keep", "preserve"}, "salloc": {"bell", "no-bell", "kill-command", "immediate"}, "slurmd": {"print-config", "print-gres"}, "tail": {"follow"}}
 
 // everything is a world in which each option has something to act on.
 func everything(t *testing.T) *world {

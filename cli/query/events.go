@@ -129,7 +129,7 @@ func runEvents(call *tool.Call) error {
 		}
 		return nil
 	}
-	return followEvents(call, req)
+	return followEvents(call, req, eventWriter(call))
 }
 
 // eventsRequest reads the options.
@@ -245,10 +245,14 @@ func eventsOnce(
 const reconnectEvery = time.Second
 
 // followEvents goes on until it is interrupted, across restarts of the controller.
-func followEvents(call *tool.Call, req *apiv1.EventsRequest) error {
+func followEvents(
+	call *tool.Call,
+	req *apiv1.EventsRequest,
+	write func(*tool.Call, *apiv1.EventInfo) error,
+) error {
 	placed, warned := false, false
 	for {
-		got, err := eventsOnce(call, req, eventWriter(call))
+		got, err := eventsOnce(call, req, write)
 		if call.Ctx.Err() != nil {
 			return nil
 		}
@@ -262,7 +266,8 @@ func followEvents(call *tool.Call, req *apiv1.EventsRequest) error {
 		if !warned {
 			fmt.Fprintf(
 				call.Stderr,
-				"muster events: the controller is away after event %d; waiting for it\n",
+				"muster %s: the controller is away after event %d; waiting for it\n",
+				call.Command.Name,
 				req.GetFromSeq()-1,
 			)
 			warned = true

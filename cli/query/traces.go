@@ -1,0 +1,259 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"os/signal"
+	"strconv"
+	"syscall"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/tool"
+)
+
+// Traces is the command muster traces.
+func Traces() *tool.Command {
+	return &tool.Command{
+		Name:    "traces",
+		Summary: "write the lives of ended jobs as OpenTelemetry traces",
+		Usage:   []string{"[OPTIONS]"},
+		About: `Each line is one trace, of one job that has ended, in OTLP's JSON encoding: a valid body of a POST to
+/v1/traces of any collector, and a line of the file that its otlpjsonfile receiver reads. The spans of a job are its
+waits with the reasons as span events, its runs with boot, prolog and steps, and the release of its nodes. They are
+derived from the ledger, so their times are exact and the past can be exported again: the ids follow from the job, and a
+collector that is sent a trace twice holds its spans once.
+
+Without --since these are the jobs that ended since midnight. --follow goes on as jobs end, also after a restart of the
+controller. Jobs are shown to whoever may see them by squeue (PrivateData).`,
+		Options: []opt.Option{
+			{Long: "follow", Short: "f", Help: "go on as jobs end, until interrupted"},
+			{
+				Long:  "jobs",
+				Also:  "job",
+				Short: "j",
+				Arg:   "<job_id_list>",
+				Help:  "only these jobs: 12, 36 with its tasks, 36_7",
+			},
+			{
+				Long:  "since",
+				Also:  "starttime",
+				Short: "S",
+				Arg:   "<time>",
+				Help:  "only jobs that ended at or after this time, as sacct -S reads it",
+			},
+			{
+				Long:  "until",
+				Also:  "endtime",
+				Short: "E",
+				Arg:   "<time>",
+				Help:  "only what happened before this time, as sacct -E reads it",
+			},
+			{
+				Long:  "users",
+				Also:  "user",
+				Short: "u",
+				Arg:   "<user_list>",
+				Help:  "only jobs of these users",
+			},
+		},
+		Example: []tool.Example{
+			{Line: "muster traces -j 12", What: "writes the trace of job 12"},
+			{
+				Line: "muster traces -S now-7days > week.json",
+				What: "writes the traces of a week for an otlpjsonfile receiver",
+			},
+			{
+				Line: "muster traces --follow | while read -r t; do curl -sS --retry 99 --retry-connrefused " +
+					"--json \"$t\" http://collector:4318/v1/traces; done",
+				What: "sends each job's trace to a collector as the job ends",
+			},
+		},
+		Run: runTraces,
+	}
+}
+
+func runTraces(call *tool.Call) error {
+	if len(call.Operands) > 0 {
+		return &opt.UsageError{Command: "muster traces", Text: "unexpected argument " +
+			strconv.Quote(call.Operands[0])}
+	}
+	req, since, err := tracesRequest(call)
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(call.Ctx, syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctx, unread := tool.WhileRead(ctx, call.Stdout)
+	defer unread()
+	call.Ctx = ctx
+	traces := newJobTraces(since)
+	write := func(call *tool.Call, e *apiv1.EventInfo) error {
+		traces.add(e)
+		return writeTraces(call, traces.take())
+	}
+	if req.GetFollow() {
+		return followEvents(call, req, write)
+	}
+	_, err = eventsOnce(call, req, write)
+	if context.Cause(ctx) != nil {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return writeTraces(call, traces.rest())
+}
+
+// tracesRequest reads the options: what to ask for, and since when jobs have ended that
+// are told of. A job that ended today may have been submitted long ago, so the ledger
+// is read from its beginning.
+func tracesRequest(call *tool.Call) (*apiv1.EventsRequest, int64, error) {
+	req, err := eventsRequest(call)
+	if err != nil {
+		return nil, 0, err
+	}
+	since := req.GetSince()
+	if req.GetFollow() && since == 0 {
+		since = call.Now().UnixNano()
+	}
+	req.Since = 1
+	req.Kinds = []string{"Job", "Step", "ReasonsChanged", "ArrayTaskSplit"}
+	return req, since, nil
+}
+
+func writeTraces(call *tool.Call, jobs []*jobTrace) error {
+	for _, job := range jobs {
+		line, err := json.Marshal(job.otlp())
+		if err != nil {
+			return err
+		}
+		if err := call.WriteOut(append(line, '\n')); err != nil {
+			return err
+		}
+	}
+	if len(jobs) == 0 {
+		return nil
+	}
+	return call.Out.Flush()
+}
+
+// What follows is ExportTraceServiceRequest of OTLP in its JSON encoding: ids are
+// hexadecimal, and integers of 64 bits are strings.
+
+type otlpRequest struct {
+	ResourceSpans []otlpResourceSpans `json:"resourceSpans"`
+}
+
+type otlpResourceSpans struct {
+	Resource   otlpResource     `json:"resource"`
+	ScopeSpans []otlpScopeSpans `json:"scopeSpans"`
+}
+
+type otlpResource struct {
+	Attributes []otlpAttribute `json:"attributes"`
+}
+
+type otlpScopeSpans struct {
+	Scope otlpScope  `json:"scope"`
+	Spans []otlpSpan `json:"spans"`
+}
+
+type otlpScope struct {
+	Name string `json:"name"`
+}
+
+type otlpSpan struct {
+	TraceID    string          `json:"traceId"`
+	SpanID     string          `json:"spanId"`
+	Parent     string          `json:"parentSpanId,omitempty"`
+	Name       string          `json:"name"`
+	Kind       int             `json:"kind"`
+	Start      string          `json:"startTimeUnixNano"`
+	End        string          `json:"endTimeUnixNano"`
+	Attributes []otlpAttribute `json:"attributes,omitempty"`
+	Events     []otlpEvent     `json:"events,omitempty"`
+	Status     otlpStatus      `json:"status"`
+}
+
+type otlpEvent struct {
+	Time       string          `json:"timeUnixNano"`
+	Name       string          `json:"name"`
+	Attributes []otlpAttribute `json:"attributes,omitempty"`
+}
+
+type otlpStatus struct {
+	Code    int    `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+type otlpAttribute struct {
+	Key   string    `json:"key"`
+	Value otlpValue `json:"value"`
+}
+
+type otlpValue struct {
+	Text   *string `json:"stringValue,omitempty"`
+	Number *string `json:"intValue,omitempty"`
+	Yes    *bool   `json:"boolValue,omitempty"`
+}
+
+// Numbers of the protocol.
+const (
+	otlpKindInternal = 1
+	otlpStatusError  = 2
+)
+
+// otlp is the trace as a request to a collector.
+func (j *jobTrace) otlp() otlpRequest {
+	spans := []otlpSpan{j.root.otlp(j.id)}
+	for _, s := range j.spans {
+		spans = append(spans, s.otlp(j.id))
+	}
+	return otlpRequest{ResourceSpans: []otlpResourceSpans{{
+		Resource:   otlpResource{Attributes: otlpAttributes([]spanFact{{"service.name", "muster"}})},
+		ScopeSpans: []otlpScopeSpans{{Scope: otlpScope{Name: "muster.ledger"}, Spans: spans}},
+	}}}
+}
+
+func (s *span) otlp(trace string) otlpSpan {
+	out := otlpSpan{
+		TraceID:    trace,
+		SpanID:     s.id,
+		Parent:     s.parent,
+		Name:       s.name,
+		Kind:       otlpKindInternal,
+		Start:      strconv.FormatInt(s.start, 10),
+		End:        strconv.FormatInt(s.end, 10),
+		Attributes: otlpAttributes(s.facts),
+	}
+	for _, e := range s.events {
+		out.Events = append(out.Events, otlpEvent{
+			Time:       strconv.FormatInt(e.at, 10),
+			Name:       e.name,
+			Attributes: otlpAttributes(e.facts),
+		})
+	}
+	if s.failed != "" {
+		out.Status = otlpStatus{Code: otlpStatusError, Message: s.failed}
+	}
+	return out
+}
+
+func otlpAttributes(facts []spanFact) []otlpAttribute {
+	var out []otlpAttribute
+	for _, f := range facts {
+		var v otlpValue
+		switch x := f.value.(type) {
+		case string:
+			v.Text = &x
+		case int64:
+			number := strconv.FormatInt(x, 10)
+			v.Number = &number
+		case bool:
+			v.Yes = &x
+		}
+		out = append(out, otlpAttribute{f.key, v})
+	}
+	return out
+}
