@@ -22,7 +22,9 @@ const patience = 2 * time.Second
 
 // FileSystem is what a file system says of itself.
 type FileSystem struct {
-	Size, Free   uint64 // blocks; Free is what users can take
+	// Used and Free are blocks; Free is what users can take, which leaves out what
+	// is reserved for root or belongs to others, as df counts it.
+	Used, Free   uint64
 	Files, Nodes uint64 // inodes in all and free; Files is 0 where they are not counted
 	ReadOnly     bool
 }
@@ -146,7 +148,7 @@ func statFileSystem(path string) (FileSystem, error) {
 		return FileSystem{}, &fs.PathError{Op: "statfs", Path: path, Err: err}
 	}
 	return FileSystem{
-		Size:     st.Blocks,
+		Used:     st.Blocks - st.Bfree,
 		Free:     st.Bavail,
 		Files:    st.Files,
 		Nodes:    st.Ffree,
@@ -161,9 +163,9 @@ func (f FileSystem) readings(path string) []health.Reading {
 		readOnly = 1
 	}
 	readings := []health.Reading{{Rule: "disk_readonly", Subject: path, Value: readOnly}}
-	if f.Size > 0 {
+	if usable := f.Used + f.Free; usable > 0 {
 		readings = append(readings, health.Reading{
-			Rule: "disk_space", Subject: path, Value: percent(f.Free, f.Size)})
+			Rule: "disk_space", Subject: path, Value: percent(f.Free, usable)})
 	}
 	if f.Files > 0 {
 		readings = append(readings, health.Reading{

@@ -44,7 +44,7 @@ func sickNode() (*Health, fstest.MapFS, fstest.MapFS) {
 			if path == "/gone" {
 				return FileSystem{}, fs.ErrNotExist
 			}
-			return FileSystem{Size: 1000, Free: 19, Files: 50, Nodes: 1, ReadOnly: true}, nil
+			return FileSystem{Used: 981, Free: 19, Files: 50, Nodes: 1, ReadOnly: true}, nil
 		},
 	}
 	return h, proc, sys
