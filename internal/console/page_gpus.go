@@ -179,11 +179,11 @@ func (d *gpusData) collect(nodes *apiv1.ListNodesReply, jobs *apiv1.ListJobsRepl
 	types := map[string]*gpuTypeLine{}
 	var found []gpuRow
 	for _, node := range nodes.GetNodes() {
-		if node.GetDegraded() != "" {
+		if text := gpusMissing(node); text != "" {
 			d.Missing = append(d.Missing, missingLine{
 				Node: render.Clean(node.GetName()),
 				Link: "/node/" + node.GetName(),
-				Text: render.Clean(node.GetDegraded()),
+				Text: render.Clean(text),
 			})
 		}
 		indexes := map[string]string{}
@@ -233,6 +233,19 @@ func (d *gpusData) collect(nodes *apiv1.ListNodesReply, jobs *apiv1.ListJobsRepl
 		d.After = gpuChoice{d.Choice.Query, d.Choice.State, d.Choice.Page + 1}.gpusLink()
 	}
 	d.From = min(d.From+1, d.To)
+}
+
+// gpusMissing is what a node says that it lacks of its GPUs. It may lack other things
+// as well, which its own page shows.
+func gpusMissing(node *apiv1.NodeInfo) string {
+	var out []string
+	for part := range strings.SplitSeq(node.GetDegraded(), "; ") {
+		word := strings.ToLower(part)
+		if strings.Contains(word, "gpu") || strings.Contains(word, "gres") {
+			out = append(out, part)
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 // cutLists orders what is listed beside the table, the worst and newest first.

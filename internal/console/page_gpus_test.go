@@ -12,7 +12,7 @@ import (
 // smallGPUs is a cluster in which something is the matter with most GPUs.
 func smallGPUs() (*apiv1.ListNodesReply, *apiv1.ListJobsReply) {
 	const now, minute = int64(1_800_000_000) * tool.Second, 60 * tool.Second
-	node := &apiv1.NodeInfo{Name: "n1", State: "MIXED", Registered: true, Partitions: []string{"deep"}, Degraded: "5 of 6 GPUs registered"}
+	node := &apiv1.NodeInfo{Name: "n1", State: "MIXED", Registered: true, Partitions: []string{"deep"}, Degraded: "CPUs is declared as 8 and is 2 (config_overrides); 5 of 6 GPUs registered"}
 	for i, uuid := range []string{"GPU-a", "GPU-b", "GPU-c", "GPU-d", "MIG-e"} {
 		node.Gpus = append(node.Gpus, &apiv1.GpuInfo{Index: uint32(i), Uuid: uuid, Type: "h100"})
 	}

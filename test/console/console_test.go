@@ -491,8 +491,12 @@ func TestScreenshots(t *testing.T) {
 	waiting, running, _ := strings.Cut(job, ",")
 	for _, one := range []struct{ name, path string }{
 		{"now", "/"}, {"queue", "/queue"}, {"nodes", "/nodes"}, {"gpus", "/gpus"}, {"people", "/people?all=1"}, {"cluster", "/cluster"}, {"sql", "/sql?q=" + url.QueryEscape("SELECT name, count() AS runs, round(avg(dateDiff('second', start, end))) AS seconds FROM jobs GROUP BY name ORDER BY runs DESC LIMIT 12")},
-		{"reports", "/reports?by=account"}, {"past", "/nodes?at=" + os.Getenv("MUSTER_SCREENSHOT_AT")}, {"why", "/job/" + waiting}, {"job", "/job/" + running},
+		{"reports", "/reports?by=account"}, {"past", "/nodes?at=" + os.Getenv("MUSTER_SCREENSHOT_AT")}, {"why", "/job/" + waiting}, {"job", "/job/" + running}, {"output", "/job/" + running},
 	} {
+		ctx := ctx
+		if one.name == "output" && running != "" {
+			ctx = l.browser("nobody") // whose the job is: its output is shown to nobody else
+		}
 		if strings.HasSuffix(one.path, "/job/") || strings.HasSuffix(one.path, "?at=") {
 			continue
 		}
