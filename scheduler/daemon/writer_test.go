@@ -19,17 +19,21 @@ import (
 )
 
 // slowLog holds appends back until they are let through: a disk that takes its
-// time.
+// time, and takes the batches in their order.
 type slowLog struct {
 	directLog
-	gate chan struct{} // closed: through
-	held chan struct{} // a token for each append that waits
+	gate    chan struct{} // closed: through
+	held    chan struct{} // a token for each append that waits
+	waiting []*gated      // in the order of their appends
+	order   sync.Mutex    // of letting through
 }
 
+// gated is an append that waits for the gate.
 type gated struct {
-	l     *slowLog
-	gate  chan struct{}
-	batch []byte
+	l       *slowLog
+	gate    chan struct{}
+	batch   []byte
+	through Pending // once the gate was open
 }
 
 func (l *slowLog) door() chan struct{} {
@@ -48,17 +52,36 @@ func (l *slowLog) Append(batch []byte) Pending {
 	gate := l.door()
 	select {
 	case <-gate:
+		l.letThrough()
 		return l.directLog.Append(batch)
 	default:
 	}
+	waits := &gated{l: l, gate: gate, batch: batch}
+	l.mu.Lock()
+	l.waiting = append(l.waiting, waits)
+	l.mu.Unlock()
 	l.held <- struct{}{}
-	return gated{l, gate, batch}
+	return waits
 }
 
-func (g gated) Wait(ctx context.Context) error {
+// letThrough appends what waited.
+func (l *slowLog) letThrough() {
+	l.order.Lock()
+	defer l.order.Unlock()
+	l.mu.Lock()
+	waiting := l.waiting
+	l.waiting = nil
+	l.mu.Unlock()
+	for _, waits := range waiting {
+		waits.through = l.directLog.Append(waits.batch)
+	}
+}
+
+func (g *gated) Wait(ctx context.Context) error {
 	select {
 	case <-g.gate:
-		return g.l.directLog.Append(g.batch).Wait(ctx)
+		g.l.letThrough()
+		return g.through.Wait(ctx)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
