@@ -126,13 +126,21 @@ type Reboot struct {
 	Reason string               `cbor:"5,keyasint,omitempty"`
 }
 
+// IsRebooting tells whether the node was told to reboot and has not come back since.
+func (n *Node) IsRebooting() bool { return n.Reboot != nil && n.Reboot.Issued }
+
+// RebootsNext tells whether a reboot keeps new jobs away: it has begun, or it was asked
+// for as soon as possible, and the node would never become idle if jobs kept coming.
+func (n *Node) RebootsNext() bool {
+	return n.Reboot != nil && (n.Reboot.Issued || n.Reboot.ASAP)
+}
+
 // Usable tells whether new jobs may start on the node.
 func (n *Node) Usable() bool {
 	if len(n.Unfenced) > 0 {
 		return false // what lives there may still use what it was given
 	}
-	if n.Admin != event.NodeResume || n.Invalid != "" || n.Removed ||
-		(n.Reboot != nil && (n.Reboot.Issued || n.Reboot.ASAP)) {
+	if n.Admin != event.NodeResume || n.Invalid != "" || n.Removed || n.RebootsNext() {
 		return false
 	}
 	switch n.Power {

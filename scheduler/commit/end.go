@@ -97,9 +97,9 @@ func (d Changes) FinishNode(job *state.Job, node string, done *NodeDone, lost bo
 	if err != nil {
 		return err
 	}
-	verdict := job.State.Active() && (done.Batch != nil || IsLastNode(job, node)) &&
-		(job.Ending == nil || !job.Ending.Requeue)
-	if verdict {
+	queuedAgain := job.Ending != nil && job.Ending.Requeue
+	judged := job.State.Active() && !queuedAgain
+	if judged && (done.Batch != nil || IsLastNode(job, node)) {
 		if err := d.Emit(d.DeriveEnd(job, done)); err != nil {
 			return err
 		}

@@ -75,7 +75,9 @@ func (d Changes) tellSiblings(ev event.Event) error {
 		}
 		for _, c := range d.t.Components(j) {
 			c = d.t.Job(c.UID)
-			if c.UID == j.UID || !c.State.Active() || (c.Ending != nil && (e.Requeue || !c.Ending.Requeue)) {
+			// An end for good replaces one that would queue the component again.
+			told := c.Ending != nil && (e.Requeue || !c.Ending.Requeue)
+			if c.UID == j.UID || !c.State.Active() || told {
 				continue
 			}
 			if err := d.Emit(&event.JobEndRequested{UID: c.UID, Attempt: c.Attempt, Cause: e.Cause, By: e.By, Requeue: e.Requeue, Hold: e.Hold,

@@ -107,7 +107,7 @@ func (h *hub) reconcileNode(v *view.View, node string) []*apiv1.RunKey {
 	if n == nil {
 		return nil
 	}
-	if n.Reboot != nil && n.Reboot.Issued {
+	if n.IsRebooting() {
 		h.orderReboot(n)
 	}
 	var desired []*apiv1.RunKey

@@ -415,9 +415,11 @@ func (h *hub) silentNodes(now spec.Instant) []scheduler.NodeSilent {
 	h.mu.Unlock()
 	var out []scheduler.NodeSilent
 	h.c.View().State.Nodes.Range(func(_ uint64, node *state.Node) bool {
-		if node.Inv == nil || (node.Lost && len(node.Jobs) == 0) || node.Asleep() ||
-			(node.Reboot != nil && node.Reboot.Issued) {
-			return true
+		if node.Inv == nil || node.Asleep() || node.IsRebooting() {
+			return true // it is expected to be silent
+		}
+		if node.Lost && len(node.Jobs) == 0 {
+			return true // there is nothing left to give up
 		}
 		if seen := max(h.ableBefore(node.Spec.Name), grace); now.Sub(seen) > h.silenceTimeout() {
 			out = append(out, scheduler.NodeSilent{Node: node.Spec.Name, LastSeen: seen})

@@ -35,8 +35,9 @@ func (d nodeCommands) noteLostHistory(c NoteLostHistory) error {
 		return nil
 	}
 	known := d.t.Lost
+	numbersKnown := d.t.NextUID >= c.Seen.NextUID && d.t.NextID >= c.Seen.NextID
 	if known != nil && known.Seen.Epoch == c.Seen.Epoch && known.Seen.Seq >= c.Seen.Seq &&
-		d.t.NextUID >= c.Seen.NextUID && d.t.NextID >= c.Seen.NextID {
+		numbersKnown {
 		return nil // another witness has told as much
 	}
 	return d.Emit(&event.HistoryLost{Witness: c.Witness, Seen: c.Seen})

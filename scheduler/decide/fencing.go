@@ -144,10 +144,11 @@ func outlives(job *state.Job, node string) bool {
 	if job.State == spec.Running && slices.Contains(job.Leaving, node) {
 		return true // it was giving the node back
 	}
-	return job.Spec.Queue.NoKill && job.State == spec.Running && job.Ending == nil &&
-		!job.Configuring() &&
-		job.Alloc.Nodes[0].Name != node &&
-		!commit.IsLastNode(job, node)
+	if !job.Spec.Queue.NoKill || job.State != spec.Running || job.Ending != nil {
+		return false
+	}
+	runsScript := job.Alloc.Nodes[0].Name == node
+	return !job.Configuring() && !runsScript && !commit.IsLastNode(job, node)
 }
 
 // drainUnready takes a node out of service whose agent says that it can start nothing.
@@ -164,8 +165,7 @@ func (d nodeCommands) drainUnready(c NodeUnready) error {
 // nothing, for SlurmdTimeout: it is DOWN, and what ran there has failed with it.
 func (d nodeCommands) giveUpSilent(c NodeSilent) error {
 	node := d.t.Node(c.Node)
-	if node == nil || node.Inv == nil || node.Asleep() ||
-		(node.Reboot != nil && node.Reboot.Issued) {
+	if node == nil || node.Inv == nil || node.Asleep() || node.IsRebooting() {
 		return nil
 	}
 	if !node.Lost {

@@ -254,12 +254,13 @@ func placeDevices(n *state.Node, c *TakeForeignHold) ([]spec.GPURef, error) {
 			hold.GPUs,
 			func(o spec.GPURef) bool { return o.UUID == gpu.UUID },
 		)
+		ofType := c.GPUType == "" || c.GPUType == gpu.Type
 		switch {
 		case named && !n.FreeWhole(i):
 			return nil, busy(n, "GPU "+gpu.UUID+" is in use")
 		case named:
 			out = append(out, ref)
-		case len(hold.GPUs) == 0 && int64(len(out)) < c.GPUs && n.FreeWhole(i) && (c.GPUType == "" || c.GPUType == gpu.Type):
+		case len(hold.GPUs) == 0 && int64(len(out)) < c.GPUs && n.FreeWhole(i) && ofType:
 			out = append(out, ref)
 		}
 	}

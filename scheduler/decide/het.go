@@ -186,9 +186,11 @@ func retarget(cmd Command, uid spec.JobUID) Command {
 // component that waits cannot go without the others.
 func (d hetCommands) cancelHet(cancel Cancel, job *state.Job) error {
 	leader := d.t.Job(job.Het.Leader)
-	if job.Het.Follows() && leader != nil &&
-		(leader.HeardEnd() == d.t.Now || (leader.Ending != nil && !leader.Ending.Requeue)) {
-		return nil // it went with its leader
+	if job.Het.Follows() && leader != nil {
+		endsForGood := leader.Ending != nil && !leader.Ending.Requeue
+		if endsForGood || leader.HeardEnd() == d.t.Now {
+			return nil // it went with its leader
+		}
 	}
 	if job.Het.Follows() && job.State == spec.Pending {
 		return spec.Refuse(

@@ -213,7 +213,7 @@ func (d nodeCommands) registerNode(c RegisterNode) error {
 			return err
 		}
 	}
-	if rebooted && (n.Reboot == nil || !n.Reboot.Issued || !d.power().rebootedFor(n)) {
+	if rebooted && (!n.IsRebooting() || !d.power().rebootedFor(n)) {
 		if err := d.loseJobs(c.Node, "node "+c.Node+" rebooted"); err != nil {
 			return err
 		}

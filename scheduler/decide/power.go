@@ -233,11 +233,12 @@ func (d powerCommands) lookAtPower(tick *powerTick, n *state.Node) {
 		if len(n.Unfenced) > 0 {
 			return // it is not idle as long as something may live there
 		}
+		if !d.t.Config.Power.On() || n.Removed || n.Reboot != nil {
+			return
+		}
 		since := max(n.BusyAt, n.PowerAt, n.Registered)
-		if d.t.Config.Power.On() && times.IdleAfter > 0 && n.Unused() && n.Inv != nil &&
-			!n.Removed &&
-			n.Reboot == nil &&
-			since.Add(times.IdleAfter) <= d.t.Now {
+		idle := times.IdleAfter > 0 && n.Unused() && n.Inv != nil
+		if idle && since.Add(times.IdleAfter) <= d.t.Now {
 			tick.idle = append(tick.idle, name)
 		}
 	}

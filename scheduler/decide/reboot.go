@@ -22,7 +22,7 @@ func (d powerCommands) rebootNodes(c RebootNodes) error {
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
 		case node.Asleep():
 			return spec.Refuse(spec.CodeInvalidNodeState, name+" is not powered up")
-		case node.Reboot != nil && node.Reboot.Issued:
+		case node.IsRebooting():
 			return spec.Refuse(spec.CodeInvalidNodeState, name+" is rebooting already")
 		}
 	}
@@ -78,7 +78,7 @@ func (d powerCommands) tickReboots() error {
 		case reboot == nil:
 		case reboot.Issued && reboot.At.Add(d.powerTimes(node).UpIn) <= d.t.Now:
 			late = append(late, node.Spec.Name)
-		case !reboot.Issued && len(node.Holds) == 0 && (len(node.Jobs) == 0 || d.rebootedFor(node)) && node.Inv != nil && !node.Lost && !node.Asleep():
+		case !reboot.Issued && d.canReboot(node):
 			due = append(due, node.Spec.Name)
 		}
 		return true
@@ -105,14 +105,26 @@ func (d powerCommands) tickReboots() error {
 	return nil
 }
 
+// canReboot tells whether a node can be told to reboot now: its agent is there to obey,
+// and nothing would be lost but the job for which the node reboots.
+func (d powerCommands) canReboot(node *state.Node) bool {
+	if node.Inv == nil || node.Lost || node.Asleep() {
+		return false
+	}
+	return len(node.Holds) == 0 && (len(node.Jobs) == 0 || d.rebootedFor(node))
+}
+
 const rebootTimeout = "reboot timed out"
 
 // cameBack ends the reboot of a node that has registered again, if it is
 // another life of it.
 func (d powerCommands) cameBack(node *state.Node, inv *spec.Inventory, before string) error {
+	if !node.IsRebooting() {
+		return nil
+	}
 	reboot := node.Reboot
-	if reboot == nil || !reboot.Issued ||
-		(inv.BootID == before && inv.BootedAt <= reboot.At && inv.AgentStarted <= reboot.At) {
+	sameLife := inv.BootID == before && inv.BootedAt <= reboot.At && inv.AgentStarted <= reboot.At
+	if sameLife {
 		return nil
 	}
 	if err := d.Emit(&event.NodeReboot{Node: node.Spec.Name, Phase: event.RebootOver}); err != nil {

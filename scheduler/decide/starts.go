@@ -186,9 +186,10 @@ func (d proposalCheck) underCap(
 	a *spec.NodeAlloc,
 ) bool {
 	for i := range caps {
-		if caps[i].Resv != nil || caps[i].Partition != alloc.Partition || alloc.Whole ||
-			caps[i].Share > 0 ||
-			alloc.Share > 0 {
+		if caps[i].Resv != nil || caps[i].Partition != alloc.Partition {
+			continue
+		}
+		if alloc.Whole || caps[i].Share > 0 || alloc.Share > 0 {
 			continue
 		}
 		left := caps[i].CPUs - int64(a.CPUs.Count())
@@ -324,9 +325,7 @@ func (d proposalCheck) commitPreempts(
 		if !which(*pr) {
 			continue
 		}
-		job, part := d.t.Job(max(pr.For, pr.By)), d.t.Parts.Find(pr.Partition)
-		if job == nil || part == nil || !job.IsUnheld() ||
-			(!preempt.Allowed(d.t.State, d.t.Now, eligible.InQOS(job, pr.QOS), part.Spec, pr.Priority, pr.Victim) && !guarantee.Allowed(d.t.State, d.t.Now, job, pr.Victim)) {
+		if !d.preemptHolds(pr) {
 			d.res.Stale++
 			continue
 		}
@@ -336,6 +335,18 @@ func (d proposalCheck) commitPreempts(
 		d.res.Preempted++
 	}
 	return nil
+}
+
+// preemptHolds checks a preemption against the head: the job still waits, and its rank
+// or its guarantee still lets it push that victim out.
+func (d proposalCheck) preemptHolds(pr *commit.Preempt) bool {
+	job, part := d.t.Job(max(pr.For, pr.By)), d.t.Parts.Find(pr.Partition)
+	if job == nil || part == nil || !job.IsUnheld() {
+		return false
+	}
+	inQOS := eligible.InQOS(job, pr.QOS)
+	return preempt.Allowed(d.t.State, d.t.Now, inQOS, part.Spec, pr.Priority, pr.Victim) ||
+		guarantee.Allowed(d.t.State, d.t.Now, job, pr.Victim)
 }
 
 // commitTurns lets suspended jobs go on, but for those that cannot any more.
@@ -357,9 +368,11 @@ func (d proposalCheck) commitTurns(o *commit.Proposal) error {
 // that are to do so instead still run, and nobody else has its CPUs.
 func (d proposalCheck) turnHolds(turn *commit.Turn) bool {
 	job := d.t.Job(turn.UID)
-	if job == nil || job.State != spec.Suspended || !job.Auto || job.Attempt != turn.Attempt ||
-		job.Ending != nil ||
-		commit.ExceedsPartitionCPUs(d.t.State, job, turn.Instead) {
+	if job == nil || job.Attempt != turn.Attempt {
+		return false
+	}
+	awaitsTurn := job.State == spec.Suspended && job.Auto && job.Ending == nil
+	if !awaitsTurn || commit.ExceedsPartitionCPUs(d.t.State, job, turn.Instead) {
 		return false
 	}
 	for _, r := range turn.Instead {

@@ -69,9 +69,11 @@ func stepNodes(job *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]ste
 	var out []stepNode
 	for i := range job.Alloc.Nodes {
 		alloc := &job.Alloc.Nodes[i]
-		if job.Done.Has(i) || slices.Contains(job.Leaving, alloc.Name) ||
-			slices.Contains(without, alloc.Name) ||
-			(s.Relative > 0 && uint32(i) < s.Relative-1) {
+		if job.Done.Has(i) || slices.Contains(job.Leaving, alloc.Name) {
+			continue // the job gives it back
+		}
+		beforeFirst := s.Relative > 0 && uint32(i) < s.Relative-1
+		if beforeFirst || slices.Contains(without, alloc.Name) {
 			continue
 		}
 		node := stepNode{

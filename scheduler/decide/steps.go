@@ -325,10 +325,14 @@ func (d stepCommands) tickSteps() error {
 	var list []due
 	d.t.Active.Range(func(uid uint64, _ struct{}) bool {
 		job := d.t.Job(spec.JobUID(uid))
+		if job.State != spec.Running {
+			return true
+		}
 		for i := range job.Steps {
 			st := &job.Steps[i]
-			if st.Live() && st.Ending == nil && st.TimeLimit() > 0 && job.State == spec.Running &&
-				st.Started.Add(st.TimeLimit()) <= d.t.Now {
+			limit := st.TimeLimit()
+			overdue := limit > 0 && st.Started.Add(limit) <= d.t.Now
+			if overdue && st.Live() && st.Ending == nil {
 				list = append(list, due{job.UID, st.ID})
 			}
 		}

@@ -277,7 +277,7 @@ func nodeVerdict(
 		return Verdict{Why: "state:being powered down"}
 	case node.Power == event.PowerDownASAP:
 		return Verdict{Why: "state:to be powered down"}
-	case node.Reboot != nil && (node.Reboot.Issued || node.Reboot.ASAP):
+	case node.RebootsNext():
 		return Verdict{Why: "state:to be rebooted, or rebooting"}
 	case node.Admin == event.NodeDown:
 		return Verdict{Why: "state:down" + givenReason(node)}

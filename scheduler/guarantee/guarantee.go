@@ -364,8 +364,11 @@ func Explain(st *state.State, now spec.Instant, job *state.Job) []string {
 func Allowed(st *state.State, now spec.Instant, job *state.Job, victim preempt.Victim) bool {
 	f := New(st, now, nil)
 	r := st.Job(victim.UID)
-	if f == nil || r == nil || r.Attempt != victim.Attempt || !slices.Contains(f.runs, r) ||
-		f.makeVictim(r) != victim {
+	if f == nil || r == nil {
+		return false
+	}
+	sameRun := r.Attempt == victim.Attempt && slices.Contains(f.runs, r)
+	if !sameRun || f.makeVictim(r) != victim {
 		return false
 	}
 	mine := f.ownerOf(job)

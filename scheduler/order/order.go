@@ -125,9 +125,8 @@ func NewRunning(st *state.State, now spec.Instant) Running {
 // Of is the priority with which a job started or, with CALCULATE_RUNNING, what
 // the formula gives it now for what it holds. A verdict ends that.
 func (r Running) Of(job *state.Job) uint32 {
-	if r.now == nil || job.Alloc == nil ||
-		(job.State != spec.Running && job.State != spec.Suspended) ||
-		job.Hold != spec.NotHeld {
+	started := job.State == spec.Running || job.State == spec.Suspended
+	if r.now == nil || job.Alloc == nil || !started || job.Hold != spec.NotHeld {
 		return job.StartPrio
 	}
 	part := r.now.st.Parts.Find(job.Alloc.Partition)

@@ -59,11 +59,10 @@ func (p *het) tryHet(class *jobClass, m *member) (*spec.Reason, error) {
 		p.marks[m.uid] |= seen
 	}
 	for _, c := range p.snapshot.Components(m.job) {
-		if c.State != spec.Pending {
+		if r == nil || !c.IsUnheld() || !c.Het.Follows() {
 			continue
 		}
-		if c.Eligible == 0 && r != nil && c.Het.Follows() && c.Hold == spec.NotHeld &&
-			c.Begin <= p.now {
+		if c.Eligible == 0 && c.Begin <= p.now {
 			p.out.Eligible = append(p.out.Eligible, c.UID)
 		}
 	}
@@ -201,8 +200,7 @@ func (p *het) place(class *jobClass, m *member, parts []hetPart) (spec.Instant, 
 	if plan {
 		until = spec.FarFuture
 	}
-	if p.firstWaiting[class.partIndex] != 0 && p.firstWaiting[class.partIndex] != m.uid &&
-		p.strict {
+	if p.mustFollow(class, m.uid) {
 		if !plan {
 			return at, p.reasons.queueReason(class, m)
 		}

@@ -28,14 +28,8 @@ func (p *het) makeRoomHet(
 	blocked *spec.Reason,
 ) (bool, error) {
 	at := p.line.NextTick()
-	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 &&
-		p.firstWaiting[class.partIndex] != m.uid
-	if (p.preemption.rules == nil && p.guarantees == nil) || p.marks[m.uid]&preempting != 0 ||
-		p.phase == gaps ||
-		p.preemption.searches >= maxSearches ||
-		inOrder ||
-		(blocked == nil && start <= at) ||
-		p.options.Starts < 0 {
+	startsNow := blocked == nil && start <= at
+	if startsNow || !p.preemption.maySearch(class, m) {
 		return false, nil
 	}
 	if !slices.ContainsFunc(parts, p.outranksSome) {

@@ -29,6 +29,19 @@ const (
 	maxSpared   = 64  // victims that are tried to be spared, of one search
 )
 
+// maySearch tells whether the pass may look for victims of a job at all. It may not once
+// others make room for the job, for a job that must not overtake, and in a search for gaps,
+// where nothing may be pushed out.
+func (p *preemption) maySearch(class *jobClass, m *member) bool {
+	if p.rules == nil && p.guarantees == nil {
+		return false
+	}
+	if p.phase == gaps || p.options.Starts < 0 || p.searches >= maxSearches {
+		return false
+	}
+	return p.marks[m.uid]&preempting == 0 && !p.mustFollow(class, m.uid)
+}
+
 // makeRoom looks for running jobs that a job may push out so that it can start
 // as soon as they are gone. slot is the start that it would have otherwise,
 // blocked why it has none. The job gets those nodes promised.
@@ -40,15 +53,8 @@ func (p *preemption) makeRoom(
 	blocked *spec.Reason,
 ) (timeline.Slot, bool, error) {
 	at := p.line.NextTick()
-	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 &&
-		p.firstWaiting[class.partIndex] != m.uid
-	if (p.rules == nil && p.guarantees == nil) || class.noVictims ||
-		p.marks[m.uid]&preempting != 0 ||
-		p.phase == gaps ||
-		p.searches >= maxSearches ||
-		inOrder ||
-		(blocked == nil && slot.Start <= at) ||
-		p.options.Starts < 0 {
+	startsNow := blocked == nil && slot.Start <= at
+	if startsNow || class.noVictims || !p.maySearch(class, m) {
 		return slot, false, nil
 	}
 	factors := class.fixed

@@ -44,11 +44,18 @@ type waiter struct {
 	request *request // nil: in no class
 }
 
+// continues tells whether the queue of an earlier pass can be brought up to date. Other
+// settings change the classes and their order, so the queue is then built again.
+func (q *Queue) continues(st *state.State, now spec.Instant) bool {
+	if q.st == nil || now < q.now {
+		return false
+	}
+	return q.st.Config == st.Config && q.st.Policy == st.Policy && q.st.Parts == st.Parts
+}
+
 // refreshJobs brings the queue up to date.
 func (q *Queue) refreshJobs(st *state.State, now spec.Instant) {
-	if q.st == nil || q.st.Config != st.Config || q.st.Policy != st.Policy ||
-		q.st.Parts != st.Parts ||
-		now < q.now {
+	if !q.continues(st, now) {
 		*q = Queue{
 			line:     q.line,
 			st:       &state.State{},

@@ -30,9 +30,11 @@ type quick struct {
 // mayRun tells whether the pass may be one: there is a plan to keep, and
 // overtaking is allowed.
 func (p *incremental) mayRun() bool {
-	return p.options.Incremental && p.options.Keep != nil && !p.strict && p.stopAt == 0 &&
-		!p.options.Discipline.Shortest &&
-		!p.wholeBlocks()
+	if !p.options.Incremental || p.options.Keep == nil {
+		return false
+	}
+	overtakes := !p.strict && p.stopAt == 0 && !p.options.Discipline.Shortest
+	return overtakes && !p.wholeBlocks()
 }
 
 // runQuick is run for an incremental pass.

@@ -101,8 +101,8 @@ func (p *turns) findTurn(job *state.Job) (instead []commit.Run, ok bool) {
 				continue
 			}
 			over := o.RunsSince().Add(preempt.Slice(&p.cfg.Sched))
-			if shares < 2 || o.Het != nil || o.State != spec.Running || o.Ending != nil ||
-				o.Alloc.Partition != job.Alloc.Partition {
+			canYield := o.Het == nil && o.State == spec.Running && o.Ending == nil
+			if shares < 2 || !canYield || o.Alloc.Partition != job.Alloc.Partition {
 				return nil, false
 			}
 			if over > p.now {

@@ -84,6 +84,13 @@ func (p *planner) queryOf(class *jobClass) *timeline.Query {
 	return class.query
 }
 
+// mustFollow tells whether a job may not start before another one of its partition: the
+// queue is kept in strict order, and a job before it waits for resources.
+func (p *pass) mustFollow(class *jobClass, uid spec.JobUID) bool {
+	first := p.firstWaiting[class.partIndex]
+	return p.strict && first != 0 && first != uid
+}
+
 // maxShortened is where the search for a shorter time limit begins for a job
 // without one: no job may ask for more.
 const maxShortened = 100 * 366 * spec.Day
@@ -97,9 +104,8 @@ func (p *planner) findShorterLimit(
 	blocked *spec.Reason,
 ) (timeline.Slot, spec.Span, bool) {
 	low, high := job.Spec.Time.Min, class.demand.Limit
-	inOrder := p.strict && p.firstWaiting[class.partIndex] != 0 &&
-		p.firstWaiting[class.partIndex] != job.UID
-	if low == 0 || low >= high || inOrder || (blocked == nil && slot.Start <= p.now) {
+	startsNow := blocked == nil && slot.Start <= p.now
+	if startsNow || low == 0 || low >= high || p.mustFollow(class, job.UID) {
 		return slot, 0, false
 	}
 	try := func(limit spec.Span) (timeline.Slot, bool) {
