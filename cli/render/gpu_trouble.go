@@ -27,9 +27,6 @@ func (t GPUTrouble) Lost() bool {
 	return t.Fault != nil && spec.GPUFaultKind(t.Fault.GetKind()) == spec.GPULost
 }
 
-// IdleSince is when the job that holds the GPU last had a process on it, or got it.
-func (t GPUTrouble) IdleSince() int64 { return t.Idle.GetAt() - t.Idle.GetIdle() }
-
 // TroubleOf judges what a node remembers of a GPU. What happened before the GPU
 // answered again is over, and so is a fault of a day ago, but a loss stays until
 // the GPU answers. Faults of a MIG instance's device are the instance's too.

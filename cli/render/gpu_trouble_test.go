@@ -47,8 +47,8 @@ func TestTroubleOf(t *testing.T) {
 		if kind := spec.GPUFaultKind(got.Fault.GetKind()); kind != c.fault || (got.Idle != nil) != c.idle {
 			t.Errorf("%s: %v, idle %v", c.name, kind, got.Idle)
 		}
-		if c.idle && got.IdleSince() != c.faults[0].GetAt()-int64(10*time.Minute) {
-			t.Errorf("%s: since %d", c.name, got.IdleSince())
+		if c.idle && got.Idle != c.faults[0] {
+			t.Errorf("%s: idle by %v, not by %v", c.name, got.Idle, c.faults[0])
 		}
 	}
 }
