@@ -87,7 +87,7 @@ func queueBoard() Board {
 				sqlTable("Promises by partition and QOS", "First promised start against the real one, of the promises that were due in the dashboard's time.",
 					`SELECT partition, qos, count() AS promises, countIf(kept) / promises AS "kept", quantileExact(0.5)(toFloat64(late_s)) AS "late p50", quantileExact(0.95)(toFloat64(late_s)) AS "late p95", max(late_s) AS latest FROM `+
 						withinView("promises_within")+` WHERE $__conditionalAll(partition IN (${partition:singlequote}), $partition) GROUP BY partition, qos ORDER BY partition, qos`).
-					units(map[string]Unit{"kept": Ratio, "late p50": Seconds, "late p95": Seconds, "latest": Seconds}).wide(24),
+					units(map[string]Unit{"kept": Ratio, "late p50": Seconds, "late p95": Seconds, "latest": Seconds}).wide(24).empty("no promise was due in this time"),
 				sqlTable("What the waiting was for", "Times a job got a reason to wait, in the dashboard's time, with the most frequent subject (limit, node, licence).",
 					`SELECT code AS reason, count() AS times, uniqExact(uid) AS jobs, topK(1)(subject)[1] AS mostly FROM pending_reasons WHERE $__timeFilter(at) AND code != 'None' AND cluster = ${cluster:singlequote} AND $__conditionalAll(partition IN (${partition:singlequote}), $partition) GROUP BY code ORDER BY times DESC`).empty("no job got a reason to wait"),
 			}},
