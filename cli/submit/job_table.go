@@ -85,7 +85,7 @@ func JobOptions() []jobOption {
 		yes("export-file", "", "<filename>|<fd>", "", "file or descriptor with further variables, NAME=value, each ending with a NUL", nil),
 		yes("extra", "", "<string>", "", "arbitrary text to store with the job", textTo(func(s *apiv1.JobSpec) *string { return &s.Extra })),
 		yes("extra-node-info", "B", "<sockets>[:cores[:threads]]", "", "as --sockets-per-node, --cores-per-socket and --threads-per-core; * = any", applyNodeInfo),
-		maybe("get-user-env", "", "<timeout>[mode]", "SBATCH_GET_USER_ENV", "create the user's login environment on the node", nil),
+		maybe("get-user-env", "", "<timeout>[mode]", "SBATCH_GET_USER_ENV", "set SLURM_GET_USER_ENV=1 for the job; the login files are not read", nil),
 		no("gid", "", "<group>", "", "the job has the groups of the submitting user; use newgrp or sg before sbatch"),
 		yes("gpu-bind", "", "[verbose,]<type>", "SBATCH_GPU_BIND", "GPUs of each task that muster gpu-bind starts: closest, single:N, per_task:N, map_gpu:list, mask_gpu:list, none", applyGPUBind),
 		yes("gpu-freq", "", "[<type>=]<value>", "SBATCH_GPU_FREQ", "clock frequency of the GPUs: low, medium, high, highm1 or MHz; memory=… for their memory; verbose prints what was set", applyGPUFreq),
