@@ -2,7 +2,6 @@ package query
 
 import (
 	"fmt"
-	"strconv"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
@@ -93,9 +92,8 @@ For operators and administrators; tokens and certificates of machines are shown 
 }
 
 func runAudit(call *tool.Call) error {
-	if len(call.Operands) > 0 {
-		return &opt.UsageError{Command: "muster audit", Text: "unexpected argument " +
-			strconv.Quote(call.Operands[0])}
+	if err := call.RefuseOperands(); err != nil {
+		return err
 	}
 	req, err := eventsRequest(call)
 	if err != nil {

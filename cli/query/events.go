@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -104,9 +102,8 @@ is about several jobs has a line for each.`,
 }
 
 func runEvents(call *tool.Call) error {
-	if len(call.Operands) > 0 {
-		return &opt.UsageError{Command: "muster events", Text: "unexpected argument " +
-			strconv.Quote(call.Operands[0])}
+	if err := call.RefuseOperands(); err != nil {
+		return err
 	}
 	if call.Opts.On("list-kinds") {
 		for _, k := range event.Kinds() {
@@ -118,13 +115,9 @@ func runEvents(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(call.Ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, unread := tool.WhileRead(ctx, call.Stdout)
-	defer unread()
-	call.Ctx = ctx
+	defer call.EndWhenUnread()()
 	if !req.GetFollow() {
-		if _, err := eventsOnce(call, req, eventWriter(call)); err != nil && ctx.Err() == nil {
+		if _, err := eventsOnce(call, req, eventWriter(call)); err != nil && call.Ctx.Err() == nil {
 			return err
 		}
 		return nil

@@ -3,10 +3,8 @@ package query
 import (
 	"cmp"
 	"fmt"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -76,11 +74,7 @@ func runTail(call *tool.Call) error {
 		}
 		return call.WriteOut(wholeLines(&reply))
 	}
-	ctx, stop := signal.NotifyContext(call.Ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, unread := tool.WhileRead(ctx, call.Stdout)
-	defer unread()
-	call.Ctx = ctx
+	defer call.EndWhenUnread()()
 	return followOutput(call, request)
 }
 

@@ -1,11 +1,8 @@
 package query
 
 import (
-	"context"
 	"encoding/json"
-	"os/signal"
 	"strconv"
-	"syscall"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
@@ -74,19 +71,14 @@ controller. Jobs are shown to whoever may see them by squeue (PrivateData).`,
 }
 
 func runTraces(call *tool.Call) error {
-	if len(call.Operands) > 0 {
-		return &opt.UsageError{Command: "muster traces", Text: "unexpected argument " +
-			strconv.Quote(call.Operands[0])}
+	if err := call.RefuseOperands(); err != nil {
+		return err
 	}
 	req, since, err := tracesRequest(call)
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(call.Ctx, syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	ctx, unread := tool.WhileRead(ctx, call.Stdout)
-	defer unread()
-	call.Ctx = ctx
+	defer call.EndWhenUnread()()
 	traces := newJobTraces(since)
 	write := func(call *tool.Call, e *apiv1.EventInfo) error {
 		traces.add(e)
@@ -96,7 +88,7 @@ func runTraces(call *tool.Call) error {
 		return followEvents(call, req, write)
 	}
 	_, err = eventsOnce(call, req, write)
-	if context.Cause(ctx) != nil {
+	if call.Ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {

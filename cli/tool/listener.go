@@ -5,8 +5,13 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhpc/muster/cli/opt"
 )
 
 // listenEvery is how often a command that waits looks whether it is over already,
@@ -36,4 +41,27 @@ func WhileRead(ctx context.Context, stream io.Writer) (context.Context, context.
 		}
 	}()
 	return ctx, cancel
+}
+
+// EndWhenUnread lets the call's context end when the command is interrupted, or when
+// nobody reads its output any more. The result gives up both watches.
+func (c *Call) EndWhenUnread() (stop func()) {
+	interrupted, forget := signal.NotifyContext(c.Ctx, syscall.SIGINT, syscall.SIGTERM)
+	ctx, unread := WhileRead(interrupted, c.Stdout)
+	c.Ctx = ctx
+	return func() {
+		unread()
+		forget()
+	}
+}
+
+// RefuseOperands is the error of a command that takes options only; nil without operands.
+func (c *Call) RefuseOperands() error {
+	if len(c.Operands) == 0 {
+		return nil
+	}
+	return &opt.UsageError{
+		Command: "muster " + c.Command.Name,
+		Text:    "unexpected argument " + strconv.Quote(c.Operands[0]),
+	}
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/musterhpc/muster/spec"
@@ -17,7 +18,7 @@ func (s *State) Crontab(uid uint32) *spec.Crontab {
 
 func (s *State) findCrontab(uid uint32) (int, bool) {
 	return slices.BinarySearchFunc(s.Crontabs, uid, func(c spec.Crontab, uid uint32) int {
-		return int(int64(c.UID) - int64(uid))
+		return cmp.Compare(c.UID, uid)
 	})
 }
 
@@ -33,10 +34,7 @@ func (s *State) applyCrontabPut(table *spec.Crontab) error {
 		if !known {
 			return contradictionError("user %d has no crontab", table.UID)
 		}
-		s.Crontabs = slices.Delete(slices.Clone(s.Crontabs), i, i+1)
-		if len(s.Crontabs) == 0 {
-			s.Crontabs = nil
-		}
+		s.Crontabs = removeAt(s.Crontabs, i)
 		return nil
 	}
 	for _, entry := range table.Entries {
@@ -49,12 +47,25 @@ func (s *State) applyCrontabPut(table *spec.Crontab) error {
 			)
 		}
 	}
-	list := slices.Clone(s.Crontabs)
-	if known {
-		list[i] = *table
-	} else {
-		list = slices.Insert(list, i, *table)
-	}
-	s.Crontabs = list
+	s.Crontabs = putAt(s.Crontabs, i, known, *table)
 	return nil
+}
+
+// putAt gives a copy of a sorted list with an item at position i, in place of the one
+// there or before it. The list itself belongs to older states too.
+func putAt[T any](list []T, i int, replace bool, item T) []T {
+	list = slices.Clone(list)
+	if replace {
+		list[i] = item
+		return list
+	}
+	return slices.Insert(list, i, item)
+}
+
+// removeAt gives a copy of a list without one item; nil when that was the last.
+func removeAt[T any](list []T, i int) []T {
+	if len(list) == 1 {
+		return nil
+	}
+	return slices.Delete(slices.Clone(list), i, i+1)
 }

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/musterhpc/muster/ledger/event"
@@ -18,7 +19,7 @@ func (s *State) Trigger(id uint32) *spec.Trigger {
 
 func (s *State) findTrigger(id uint32) (int, bool) {
 	return slices.BinarySearchFunc(s.Triggers, id, func(t spec.Trigger, id uint32) int {
-		return int(int64(t.ID) - int64(id))
+		return cmp.Compare(t.ID, id)
 	})
 }
 
@@ -31,14 +32,8 @@ func (s *State) applyTriggerPut(trigger *spec.Trigger) error {
 			trigger.Kind,
 		)
 	}
-	list := slices.Clone(s.Triggers)
-	if known {
-		list[i] = *trigger
-	} else {
-		list = slices.Insert(list, i, *trigger)
-		s.NextTrigger = trigger.ID
-	}
-	s.Triggers = list
+	s.Triggers = putAt(s.Triggers, i, known, *trigger)
+	s.NextTrigger = max(s.NextTrigger, trigger.ID)
 	return nil
 }
 
@@ -47,9 +42,6 @@ func (s *State) applyTriggerRemoved(e *event.TriggerRemoved) error {
 	if !known {
 		return contradictionError("there is no trigger %d", e.ID)
 	}
-	s.Triggers = slices.Delete(slices.Clone(s.Triggers), i, i+1)
-	if len(s.Triggers) == 0 {
-		s.Triggers = nil
-	}
+	s.Triggers = removeAt(s.Triggers, i)
 	return nil
 }
