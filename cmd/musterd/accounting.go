@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"slices"
@@ -29,6 +28,7 @@ import (
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
@@ -278,7 +278,7 @@ type ledgerAccess interface {
 type ledgerSource struct {
 	a     *archive.Archive
 	ctl   *daemon.Controller
-	blobs *blobStore
+	blobs *store.Blobs
 	told  *accounted
 	log   *slog.Logger
 }
@@ -375,37 +375,5 @@ func (c ledgerCursor) Next(ctx context.Context) (acctd.Entry, error) {
 				Events: append([]byte(nil), record.Batch...),
 			}, nil
 		}
-	}
-}
-
-// readHistory reads the archive from its first event to its present end.
-func readHistory(a *archive.Archive, codec *event.Codec) daemon.History {
-	return func(ctx context.Context, visit func(*event.Envelope) bool) error {
-		iterator, err := a.Reader(1)
-		if err != nil {
-			return err
-		}
-		for ctx.Err() == nil {
-			record, err := iterator.Next()
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			if record.LastSeq < record.FirstSeq {
-				continue // a batch without events
-			}
-			events, err := codec.Decode(record.Batch)
-			if err != nil {
-				return err
-			}
-			for i := range events {
-				if !visit(&events[i]) {
-					return nil
-				}
-			}
-		}
-		return ctx.Err()
 	}
 }

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"os/user"
 	"strconv"
@@ -12,90 +9,8 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/internal/clock"
-	"github.com/musterhpc/muster/internal/transport/authz"
-	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/ledger/log"
-	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
 )
-
-// logMachine lets the log drive the controller's fold.
-type logMachine struct {
-	m *daemon.Machine
-	// sync puts on the disk what the machine has handed to archive and content
-	// store.
-	sync func() error
-	// complete, if set, fetches from the other controllers what a snapshot names and
-	// does not hold.
-	complete func() error
-}
-
-func (l logMachine) Apply(
-	pos log.Position,
-	batch []byte,
-) error {
-	return l.m.Apply(uint64(pos), batch)
-}
-
-func (l logMachine) Restore(r io.Reader) error {
-	if err := l.m.Restore(r); err != nil {
-		return err
-	}
-	if l.complete == nil {
-		return nil
-	}
-	return l.complete()
-}
-
-// Snapshot captures the state. A start from the snapshot does not apply the
-// batches before it again, so what they added elsewhere must be on the disk
-// before the snapshot is.
-func (l logMachine) Snapshot() (func(io.Writer) error, error) {
-	write, err := l.m.Snapshot()
-	if err != nil {
-		return nil, err
-	}
-	return func(w io.Writer) error {
-		if err := l.sync(); err != nil {
-			return err
-		}
-		return write(w)
-	}, nil
-}
-
-// ledgerLog is the durable log as the writer sees it.
-type ledgerLog struct{ d *log.Durable }
-
-func (l ledgerLog) Append(batch []byte) daemon.Pending { return pending{l.d.Append(batch)} }
-func (l ledgerLog) Resume(ctx context.Context) error   { return ledgerError(l.d.Resume(ctx)) }
-func (l ledgerLog) LastPosition() uint64               { return uint64(l.d.LastPosition()) }
-func (l ledgerLog) Low() (bool, error) {
-	h, err := l.d.Headroom()
-	return h.Low(), err
-}
-
-type pending struct{ p log.Pending }
-
-func (p pending) Wait(ctx context.Context) error {
-	_, err := p.p.Wait(ctx)
-	return ledgerError(err)
-}
-
-// ledgerError names the errors that the writer must know apart.
-func ledgerError(err error) error {
-	var elsewhere *log.NotLeaderError
-	switch {
-	case errors.As(err, &elsewhere) && elsewhere.Unknown:
-		return fmt.Errorf("%w: %w", daemon.ErrOutcomeUnknown, err)
-	case errors.As(err, &elsewhere):
-		return fmt.Errorf("%w: %w", daemon.ErrNotLeader, err)
-	case errors.Is(err, log.ErrStopped), errors.Is(err, log.ErrClosed):
-		return fmt.Errorf("%w: %w", daemon.ErrLogStopped, err)
-	case errors.Is(err, log.ErrDiskFull):
-		return fmt.Errorf("%w: %w", daemon.ErrDiskFull, err)
-	}
-	return err
-}
 
 // clockAdapter is the machine's clock in the form the controller wants.
 type clockAdapter struct{ c clock.Clock }
@@ -179,36 +94,4 @@ func lookUp(name string, gid uint32) groups {
 		}
 	}
 	return g
-}
-
-// newCallerFunc makes the controller's view of an identity that the channel proved.
-// self is the uid this process runs as: its owner administers the cluster.
-func newCallerFunc(self uint32) func(ctx context.Context) daemon.Caller {
-	return func(ctx context.Context) daemon.Caller {
-		id := identity.From(ctx)
-		switch id.Kind {
-		case identity.LocalUser, identity.AttestedUser:
-			caller := daemon.Caller{UID: id.UID, GID: id.GID, User: authz.UserName(id)}
-			if id.Kind == identity.LocalUser {
-				caller.Admin = id.UID == 0 || id.UID == self
-			} else {
-				caller.Host, caller.Limited = id.Node, id.By == identity.Agent
-			}
-			return caller
-		case identity.Agent:
-			return daemon.Caller{Node: id.Node}
-		case identity.Login:
-			return daemon.Caller{Login: id.Node}
-		case identity.Admin:
-			return daemon.Caller{
-				UID:   identity.NoID,
-				GID:   identity.NoID,
-				NoUID: true,
-				User:  id.User,
-				Admin: true,
-				Host:  "tls",
-			}
-		}
-		return daemon.Caller{}
-	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/scheduler/daemon"
 )
 
@@ -170,7 +171,7 @@ func (a auditSource) Head() uint64 { return a.s.ctl.View().State.Seq }
 func (a auditSource) Resume(pos audit.Position) (from uint64, gap string, err error) {
 	st := a.s.ctl.View().State
 	from, gap = resumeAt(st, pos)
-	known, err := past{a.s.archive.a, a.s.codec}.Known()
+	known, err := store.Past{Archive: a.s.archive.Disk, Codec: a.s.codec}.Known()
 	if err != nil {
 		return 0, "", err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
 )
@@ -40,7 +41,7 @@ type backupRun struct {
 	now    func() time.Time
 
 	codec *event.Codec
-	blobs *blobStore
+	blobs *store.Blobs
 	rep   backupReport
 }
 
@@ -68,7 +69,7 @@ func (b *backupRun) warnUser(format string, args ...any) {
 // backupHistory is the archive of backups with its fold.
 type backupHistory struct {
 	name    string
-	arch    *archiveAdapter
+	arch    *store.Archive
 	machine *daemon.Machine
 }
 
@@ -89,7 +90,7 @@ func (b *backupRun) run(ctx context.Context) (_ backupReport, err error) {
 	if err != nil {
 		return b.rep, err
 	}
-	b.blobs, err = openBlobs(b.folder.contentsDir(), slog.New(slog.DiscardHandler))
+	b.blobs, err = store.OpenBlobs(b.folder.contentsDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return b.rep, fmt.Errorf("the contents in %s: %w", b.folder.contentsDir(), err)
 	}
@@ -202,7 +203,7 @@ func (b *backupRun) openHistory(last *backupManifest, head ledgerHeadline) (*bac
 
 // loadHistory opens a history and folds it to its end.
 func (b *backupRun) loadHistory(name string) (*backupHistory, error) {
-	arch, err := openArchive(b.folder.historyPath(name), slog.New(slog.DiscardHandler))
+	arch, err := store.OpenArchive(b.folder.historyPath(name), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errBackupBroken, err)
 	}
@@ -228,8 +229,8 @@ func (b *backupRun) loadHistory(name string) (*backupHistory, error) {
 
 // foldHistory folds from the newest snapshot that can be read.
 func (b *backupRun) foldHistory(history *backupHistory) error {
-	first, last := history.arch.a.Bounds()
-	pos, err := newestSnapshot(history.arch.a, history.machine, 1<<63)
+	first, last := history.arch.Disk.Bounds()
+	pos, err := newestSnapshot(history.arch.Disk, history.machine, 1<<63)
 	if err != nil {
 		return err
 	}
@@ -239,7 +240,7 @@ func (b *backupRun) foldHistory(history *backupHistory) error {
 	if pos >= last {
 		return nil
 	}
-	return foldBatches(history.arch.a, history.machine, pos, last, b.tell)
+	return foldBatches(history.arch.Disk, history.machine, pos, last, b.tell)
 }
 
 // newestSnapshot restores the newest snapshot up to a position that can be read; 0 =
@@ -302,7 +303,7 @@ func (b *backupRun) copyBatches(
 	history *backupHistory,
 	head ledgerHeadline,
 ) (ledgerHeadline, error) {
-	stats := history.arch.a.Stats()
+	stats := history.arch.Disk.Stats()
 	from := stats.LastSeq + 1
 	if stats.LastPos == 0 {
 		from = max(head.firstSeq, 1)
@@ -310,13 +311,13 @@ func (b *backupRun) copyBatches(
 	if from > 1 && history.machine.Applied().Seq == 0 {
 		var err error
 		head, err = b.ledger.encoded(ctx, func(now ledgerHeadline, encoded io.Reader) error {
-			return history.arch.a.PutSnapshot(now.position, now.seq, encoded)
+			return history.arch.Disk.PutSnapshot(now.position, now.seq, encoded)
 		})
 		if err != nil {
 			return head, err
 		}
 		from = max(head.firstSeq, 1) // retention may have gone on
-		if _, err := newestSnapshot(history.arch.a, history.machine, head.position); err != nil {
+		if _, err := newestSnapshot(history.arch.Disk, history.machine, head.position); err != nil {
 			return head, err
 		}
 	}
@@ -371,9 +372,9 @@ func (b *backupRun) checkFold(history *backupHistory, head ledgerHeadline) error
 // on name.
 func (b *backupRun) copyContents(ctx context.Context, history *backupHistory, from uint64) error {
 	needed := map[spec.Hash]bool{}
-	eachJobContent(history.machine.Applied(), func(hash spec.Hash) { needed[hash] = true })
+	store.EachJobContent(history.machine.Applied(), func(hash spec.Hash) { needed[hash] = true })
 	named := map[spec.Hash]bool{}
-	if err := eachEvent(history.arch.a, b.codec, from, func(e *event.Envelope) { eachContent(e.Event, func(hash spec.Hash) { named[hash] = true }) }); err != nil {
+	if err := eachEvent(history.arch.Disk, b.codec, from, func(e *event.Envelope) { store.EachContent(e.Event, func(hash spec.Hash) { named[hash] = true }) }); err != nil {
 		return err
 	}
 	for hash := range needed {
@@ -462,19 +463,19 @@ func (b *backupRun) settleOnDisk(history *backupHistory, head ledgerHeadline) er
 	if err := b.blobs.Sync(); err != nil {
 		return err
 	}
-	snaps, err := history.arch.a.Snapshots()
+	snaps, err := history.arch.Disk.Snapshots()
 	if err != nil {
 		return err
 	}
 	if n := len(snaps); n == 0 || snaps[n-1].Pos < head.position {
 		r, w := io.Pipe()
 		go func() { w.CloseWithError(history.machine.Applied().Encode(w)) }()
-		if err := errors.Join(history.arch.a.PutSnapshot(head.position, head.seq, r), r.Close()); err != nil {
+		if err := errors.Join(history.arch.Disk.PutSnapshot(head.position, head.seq, r), r.Close()); err != nil {
 			return err
 		}
 	}
 	// The oldest stays: it is the first of its month, and of a month for ever.
-	if _, err := history.arch.a.Thin(archive.Keep{Hours: 2, Days: 2}); err != nil {
+	if _, err := history.arch.Disk.Thin(archive.Keep{Hours: 2, Days: 2}); err != nil {
 		return err
 	}
 	return syncFolder(b.folder.dir)

@@ -17,31 +17,31 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
-	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
+	"github.com/musterhpc/muster/ledger/store"
+	"github.com/musterhpc/muster/ledger/store/storetest"
 	"github.com/musterhpc/muster/scheduler/daemon"
-	"github.com/musterhpc/muster/spec"
 )
 
 // site is a controller's host: a state folder with a history, and configuration.
 type site struct {
-	*stateFolder
+	*storetest.Folder
 	config string
 	to     string // folder of backups
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &site{stateFolder: newStateFolder(t), to: filepath.Join(t.TempDir(), "backups")}
-	s.config = siteConfig(t, s.dir)
+	s := &site{Folder: storetest.NewFolder(t), to: filepath.Join(t.TempDir(), "backups")}
+	s.config = siteConfig(t, s.Dir)
 	files := map[string]string{
 		filepath.Join(filepath.Dir(s.config), "slurm.conf"): "ClusterName=peer\nNodeName=n[1-8] CPUs=8\nPartitionName=main Nodes=ALL\nInclude more.conf\n",
 		filepath.Join(filepath.Dir(s.config), "more.conf"):  "MinJobAge=60\n",
-		filepath.Join(s.dir, "tls", "ca.key"):               "the authority's key",
-		filepath.Join(s.dir, "credential.keys"):             "keys",
-		filepath.Join(s.dir, "cluster"):                     "peer\n",
+		filepath.Join(s.Dir, "tls", "ca.key"):               "the authority's key",
+		filepath.Join(s.Dir, "credential.keys"):             "keys",
+		filepath.Join(s.Dir, "cluster"):                     "peer\n",
 	}
 	for path, text := range files {
 		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
@@ -65,15 +65,15 @@ func siteConfig(t *testing.T, state string) string {
 
 // grow writes batches, and scripts of the last jobs.
 func (s *site) grow(batches int) {
-	s.t.Helper()
-	if err := s.run(func(l *log.Durable, _ *daemon.Machine, _ *archiveAdapter) { s.write(l, batches) }); err != nil {
-		s.t.Fatal(err)
+	s.T.Helper()
+	if err := s.Run(func(l *log.Durable, _ *daemon.Machine, _ *store.Archive) { s.Write(l, batches) }); err != nil {
+		s.T.Fatal(err)
 	}
 }
 
 func (s *site) backup() (backupReport, error) {
 	var out bytes.Buffer
-	err := makeBackup(s.t.Context(), &backupOptions{folder: s.to, config: s.config, json: true}, &out, io.Discard)
+	err := makeBackup(s.T.Context(), &backupOptions{folder: s.to, config: s.config, json: true}, &out, io.Discard)
 	var rep backupReport
 	if err == nil {
 		err = json.Unmarshal(out.Bytes(), &rep)
@@ -88,19 +88,19 @@ type backedUp struct {
 }
 
 func (s *site) mustBackup() backedUp {
-	s.t.Helper()
+	s.T.Helper()
 	rep, err := s.backup()
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	time.Sleep(time.Millisecond) // the next one has another name
-	return backedUp{rep, fmt.Sprintf("%x", s.h.State.Hash())}
+	return backedUp{rep, fmt.Sprintf("%x", s.History.State.Hash())}
 }
 
 // restore restores a backup to a host of its own and gives its state folder.
 func (s *site) restore(at string) (dir string, rep restoreReport, err error) {
-	dir = s.t.TempDir()
-	rep, err = restoreTo(s.t.Context(), s.to, at, siteConfig(s.t, dir))
+	dir = s.T.TempDir()
+	rep, err = restoreTo(s.T.Context(), s.to, at, siteConfig(s.T, dir))
 	return dir, rep, err
 }
 
@@ -116,9 +116,9 @@ func restoreTo(ctx context.Context, from, at, config string) (rep restoreReport,
 // stateOf opens a state folder as a controller does and gives the hash of its state.
 func stateOf(t *testing.T, dir string) (hash string) {
 	t.Helper()
-	f := newStateFolder(t)
-	f.dir = dir
-	if err := f.run(func(_ *log.Durable, m *daemon.Machine, _ *archiveAdapter) {
+	f := storetest.NewFolder(t)
+	f.Dir = dir
+	if err := f.Run(func(_ *log.Durable, m *daemon.Machine, _ *store.Archive) {
 		hash = fmt.Sprintf("%x", m.Applied().Hash())
 	}); err != nil {
 		t.Fatal(err)
@@ -133,14 +133,14 @@ func TestBackupsAreIncremental(t *testing.T) {
 	s := newSite(t)
 	var all []backedUp
 	for round, batches := range []int{12, 1, 0, 30} {
-		before := s.h.State.Seq
+		before := s.History.State.Seq
 		if round == 0 {
 			before = 0
 		}
 		s.grow(batches)
 		b := s.mustBackup()
-		if b.Event != s.h.State.Seq || b.NewEvents != s.h.State.Seq-before || b.State != b.hash {
-			t.Errorf("backup %d: %+v, at event %d behind %d", round, b, s.h.State.Seq, before)
+		if b.Event != s.History.State.Seq || b.NewEvents != s.History.State.Seq-before || b.State != b.hash {
+			t.Errorf("backup %d: %+v, at event %d behind %d", round, b, s.History.State.Seq, before)
 		}
 		if want := map[bool]int{true: 6}[round == 0]; b.Files != 6 || b.NewFiles != want {
 			t.Errorf("backup %d: %d of %d files are new", round, b.NewFiles, b.Files)
@@ -172,7 +172,7 @@ func TestBackupsAreIncremental(t *testing.T) {
 // TestContentsAreBackedUp: scripts that jobs name come back, with their hashes.
 func TestContentsAreBackedUp(t *testing.T) {
 	s := newSite(t)
-	blobs, err := openBlobs(filepath.Join(s.dir, "content"), discard())
+	blobs, err := store.OpenBlobs(filepath.Join(s.Dir, "content"), discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestContentsAreBackedUp(t *testing.T) {
 	if err := errors.Join(err, blobs.Close()); err != nil {
 		t.Fatal(err)
 	}
-	s.h.Submit(tallytest.Ask{Name: "scripted", User: "alice", UID: 1001, Account: "ml", QOS: "normal", CPUs: 1, Mem: 10, Script: script})
+	s.History.Submit(tallytest.Ask{Name: "scripted", User: "alice", UID: 1001, Account: "ml", QOS: "normal", CPUs: 1, Mem: 10, Script: script})
 	s.grow(2)
 	// The scripts of the other jobs are nowhere, and that is said.
 	if b := s.mustBackup(); b.NewContents != 1 || len(b.Warnings) != 1 || !strings.HasPrefix(b.Warnings[0], "1 scripts") {
@@ -190,7 +190,7 @@ func TestContentsAreBackedUp(t *testing.T) {
 	if err != nil || len(rep.Warnings) != 1 || !strings.HasPrefix(rep.Warnings[0], "1 scripts") {
 		t.Fatal(err, rep.Warnings)
 	}
-	back, err := openBlobs(filepath.Join(dir, "content"), discard())
+	back, err := store.OpenBlobs(filepath.Join(dir, "content"), discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,10 +206,10 @@ func TestRestoreRefuses(t *testing.T) {
 	s := newSite(t)
 	s.grow(5)
 	b := s.mustBackup()
-	if _, err := restoreTo(t.Context(), s.to, "", s.config); !errors.Is(err, errNotEmpty) || !strings.Contains(err.Error(), "mv "+s.dir) {
+	if _, err := restoreTo(t.Context(), s.to, "", s.config); !errors.Is(err, errNotEmpty) || !strings.Contains(err.Error(), "mv "+s.Dir) {
 		t.Errorf("over a ledger: %v", err)
 	}
-	if got := stateOf(t, s.dir); got != b.hash {
+	if got := stateOf(t, s.Dir); got != b.hash {
 		t.Error("the refused restore changed the ledger")
 	}
 	if _, _, err := s.restore("2020-01-01T00:00"); !errors.Is(err, errNoBackup) || !strings.Contains(err.Error(), b.Backup) {
@@ -308,37 +308,6 @@ func TestARestoreEndsOrDoesNotBegin(t *testing.T) {
 	}
 }
 
-// TestARefusedStartLeavesRoomForARestore: a controller that refuses to found a cluster
-// has made neither keys nor a log, so that those of the backup come back.
-func TestARefusedStartLeavesRoomForARestore(t *testing.T) {
-	s := newSite(t)
-	s.grow(3)
-	b := s.mustBackup()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, clusterMark), []byte("peer\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config := siteConfig(t, dir)
-	cfg, err := conffile.Load(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	refused := &server{cfg: cfg, cluster: &spec.Config{ClusterName: "peer"}, log: discard()}
-	if err := refused.openLedger(t.Context(), log.Options{}); !errors.Is(err, errLedgerGone) {
-		t.Fatal(err)
-	}
-	rep, err := restoreTo(t.Context(), s.to, "", config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Contains(rep.Restored, filepath.Join(dir, "credential.keys")) {
-		t.Errorf("restored %v, kept %v", rep.Restored, rep.Kept)
-	}
-	if got := stateOf(t, dir); got != b.hash {
-		t.Error("it restored something else")
-	}
-}
-
 // TestAPartedHistoryBeginsAnew: after an older backup was restored and the ledger went on
 // from there, the next backup keeps both histories, and each can be restored.
 func TestAPartedHistoryBeginsAnew(t *testing.T) {
@@ -346,8 +315,8 @@ func TestAPartedHistoryBeginsAnew(t *testing.T) {
 	s.epoch(1)
 	s.grow(6)
 	old := s.mustBackup()
-	copied := s.h.Copy()
-	sent := s.sent
+	copied := s.History.Copy()
+	sent := s.Sent
 	s.grow(6)
 	newer := s.mustBackup()
 
@@ -355,15 +324,15 @@ func TestAPartedHistoryBeginsAnew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.dir, s.config = dir, siteConfig(t, dir)
+	s.Dir, s.config = dir, siteConfig(t, dir)
 	if err := os.WriteFile(filepath.Join(filepath.Dir(s.config), "slurm.conf"), []byte("ClusterName=peer\nNodeName=n[1-8] CPUs=8\nPartitionName=main Nodes=ALL\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.h, s.sent = copied, sent
+	s.History, s.Sent = copied, sent
 	s.epoch(2)
 	s.grow(9)
 	parted := s.mustBackup()
-	if parted.History == newer.History || !strings.Contains(parted.Warnings[0], "older copy") || parted.NewEvents != s.h.State.Seq {
+	if parted.History == newer.History || !strings.Contains(parted.Warnings[0], "older copy") || parted.NewEvents != s.History.State.Seq {
 		t.Errorf("%+v", parted)
 	}
 	s.grow(1)
@@ -383,14 +352,14 @@ func TestAPartedHistoryBeginsAnew(t *testing.T) {
 }
 
 // epoch begins an epoch, as a controller does when it begins to lead.
-func (s *site) epoch(value uint64) { s.h.Put(&event.EpochBegan{Value: value}) }
+func (s *site) epoch(value uint64) { s.History.Put(&event.EpochBegan{Value: value}) }
 
 // TestADroppedBeginning: a ledger whose archive lost its beginning to the retention is
 // backed up from a snapshot on, and restored from there.
 func TestADroppedBeginning(t *testing.T) {
 	s := newSite(t)
 	s.grow(20)
-	dir := filepath.Join(s.dir, "archive")
+	dir := filepath.Join(s.Dir, "archive")
 	a, err := archive.Open(dir, archive.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -411,7 +380,7 @@ func TestADroppedBeginning(t *testing.T) {
 		}
 		last = r
 	}
-	encode := func(w io.Writer) error { return s.h.State.Encode(w) }
+	encode := func(w io.Writer) error { return s.History.State.Encode(w) }
 	var state bytes.Buffer
 	if err := errors.Join(encode(&state), a.Close(), os.RemoveAll(dir)); err != nil {
 		t.Fatal(err)
@@ -479,7 +448,7 @@ func TestADamagedBackupIsNoticed(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := rnd.Int64N(info.Size())
-			flip(t, filepath.Join(s.to, rel), at)
+			storetest.FlipBit(t, filepath.Join(s.to, rel), at)
 			checked := restoreBackup(t.Context(), &backupOptions{folder: s.to, check: true}, io.Discard, io.Discard)
 			dir, _, err := s.restore("")
 			if err != nil {
@@ -504,25 +473,25 @@ func TestADamagedBackupIsNoticed(t *testing.T) {
 func TestTheLogsTailIsBackedUp(t *testing.T) {
 	s := newSite(t)
 	saved := t.TempDir()
-	err := s.run(func(l *log.Durable, _ *daemon.Machine, a *archiveAdapter) {
-		s.write(l, 5)
+	err := s.Run(func(l *log.Durable, _ *daemon.Machine, a *store.Archive) {
+		s.Write(l, 5)
 		if _, err := a.Sync(); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.CopyFS(saved, os.DirFS(filepath.Join(s.dir, "archive"))); err != nil {
+		if err := os.CopyFS(saved, os.DirFS(filepath.Join(s.Dir, "archive"))); err != nil {
 			t.Fatal(err)
 		}
-		s.write(l, 4)
+		s.Write(l, 4)
 	})
 	if err == nil {
-		err = errors.Join(os.RemoveAll(filepath.Join(s.dir, "archive")), os.CopyFS(filepath.Join(s.dir, "archive"), os.DirFS(saved)))
+		err = errors.Join(os.RemoveAll(filepath.Join(s.Dir, "archive")), os.CopyFS(filepath.Join(s.Dir, "archive"), os.DirFS(saved)))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := s.mustBackup()
-	if b.Event != s.h.State.Seq {
-		t.Errorf("backed up to event %d of %d", b.Event, s.h.State.Seq)
+	if b.Event != s.History.State.Seq {
+		t.Errorf("backed up to event %d of %d", b.Event, s.History.State.Seq)
 	}
 	s.grow(1)
 	if again := s.mustBackup(); again.History != b.History || again.State != again.hash {

@@ -27,6 +27,7 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
 )
@@ -339,8 +340,8 @@ func (r *runningLedger) content(ctx context.Context, hash spec.Hash) ([]byte, er
 // off too, the remains of an interrupted write.
 type stoppedLedger struct {
 	lock    io.Closer
-	arch    *archiveAdapter
-	blobs   *blobStore
+	arch    *store.Archive
+	blobs   *store.Blobs
 	tail    *logTail
 	machine *daemon.Machine
 }
@@ -385,19 +386,19 @@ func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
 		return nil, inUse(err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	stopped.arch, err = openArchive(care.archive, quiet)
+	stopped.arch, err = store.OpenArchive(care.archive, quiet)
 	if err != nil {
 		return nil, fmt.Errorf("the archive in %s: %w", care.archive, err)
 	}
-	stopped.blobs, err = openBlobs(care.contentsDir(), quiet)
+	stopped.blobs, err = store.OpenBlobs(care.contentsDir(), quiet)
 	if err != nil {
 		return nil, fmt.Errorf("the contents in %s: %w", care.contentsDir(), err)
 	}
 	stopped.machine = daemon.NewMachine(codec, unarchived{}, stopped.blobs)
-	if err := care.foldArchive(stopped.arch.a, codec, stopped.machine); err != nil {
+	if err := care.foldArchive(stopped.arch.Disk, codec, stopped.machine); err != nil {
 		return nil, err
 	}
-	if err := stopped.tail.replayOnto(stopped.machine, care.archiveEnd(stopped.arch.a)); err != nil {
+	if err := stopped.tail.replayOnto(stopped.machine, care.archiveEnd(stopped.arch.Disk)); err != nil {
 		return nil, err
 	}
 	if stopped.machine.Applied().Seq == 0 {
@@ -430,7 +431,7 @@ func (s *stoppedLedger) close() error {
 
 func (s *stoppedLedger) headline(context.Context) (ledgerHeadline, error) {
 	st := s.machine.Applied()
-	stats := s.arch.a.Stats()
+	stats := s.arch.Disk.Stats()
 	position := stats.LastPos
 	for _, b := range s.tail.batches {
 		if b.first > stats.LastSeq && b.last <= st.Seq {
@@ -468,9 +469,9 @@ func (s *stoppedLedger) batches(
 	from, upTo uint64,
 	each func(ledgerBatch) error,
 ) error {
-	stats := s.arch.a.Stats()
+	stats := s.arch.Disk.Stats()
 	if from <= stats.LastSeq {
-		iterator, err := s.arch.a.Reader(from)
+		iterator, err := s.arch.Disk.Reader(from)
 		if err != nil {
 			return err
 		}

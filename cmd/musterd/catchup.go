@@ -23,6 +23,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -43,7 +44,7 @@ func (s *server) completeSnapshot(ctx context.Context, st *state.State) error {
 	said := ""
 	for {
 		missing := s.missingContents(st)
-		behind := s.archive.a.Stats().LastSeq < st.Seq
+		behind := s.archive.Disk.Stats().LastSeq < st.Seq
 		if !behind && len(missing) == 0 {
 			return nil
 		}
@@ -80,7 +81,7 @@ func (s *server) missingContents(st *state.State) []spec.Hash {
 		}
 		seen[hash] = true
 	}
-	eachJobContent(st, want)
+	store.EachJobContent(st, want)
 	return out
 }
 
@@ -169,7 +170,7 @@ func (s *server) lostContents() map[spec.Hash]bool {
 // fetchHistory brings the archive up to an event.
 func (s *server) fetchHistory(ctx context.Context, client service.LedgerClient, upTo uint64) error {
 	began := time.Now()
-	last := s.archive.a.Stats().LastSeq
+	last := s.archive.Disk.Stats().LastSeq
 	if last >= upTo {
 		return nil
 	}

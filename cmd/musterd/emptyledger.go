@@ -50,7 +50,7 @@ func (s *server) refuseFresh(ctx context.Context, founds bool) error {
 	if err != nil || !fresh || !founds {
 		return err
 	}
-	if _, last := s.archive.a.Bounds(); last > 0 {
+	if _, last := s.archive.Disk.Bounds(); last > 0 {
 		return nil // opening the log tells what is wrong, and what to do
 	}
 	if err := s.refuseEmpty(state.New()); err != nil {
@@ -128,7 +128,7 @@ func (s *server) refuseEmpty(st *state.State) error {
 	}
 	path := filepath.Join(s.cfg.StateDir, clusterMark)
 	mark, err := os.ReadFile(path)
-	blobs := s.blobs.s.Stats().Blobs
+	blobs := s.blobs.Disk.Stats().Blobs
 	trace := ""
 	switch {
 	case err == nil:

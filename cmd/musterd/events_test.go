@@ -191,7 +191,7 @@ func TestEventsFromAnyPlace(t *testing.T) {
 		pos, st := s.machine.AppliedAt()
 		r, w := io.Pipe()
 		go func() { w.CloseWithError(st.Encode(w)) }()
-		if err := s.archive.a.PutSnapshot(pos, st.Seq, r); err != nil {
+		if err := s.archive.Disk.PutSnapshot(pos, st.Seq, r); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := svc.Submit(as(t, "bob", 4002), &apiv1.SubmitRequest{Spec: &apiv1.JobSpec{Name: "later", Hold: true}, Script: &apiv1.Blob{Data: []byte("#!/bin/sh\n")}}); err != nil {

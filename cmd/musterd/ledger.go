@@ -17,6 +17,7 @@ import (
 	"github.com/musterhpc/muster/ledger/blob"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
 )
@@ -25,7 +26,7 @@ import (
 // door lets only administrators and controllers in: events name everything.
 type ledgerService struct {
 	service.UnimplementedLedgerServer
-	archive *archiveAdapter
+	archive *store.Archive
 	ctl     ledgerHead
 	content func(h spec.Hash) ([]byte, error)
 	told    func(req *apiv1.ConfirmRequest) // may be nil
@@ -66,7 +67,7 @@ func (l *ledgerService) Subscribe(
 			fmt.Sprintf("this ledger ends at event %d, before event %d", head, req.GetFromSeq()),
 		)
 	}
-	iterator, err := l.archive.a.Reader(max(req.GetFromSeq(), 1))
+	iterator, err := l.archive.Disk.Reader(max(req.GetFromSeq(), 1))
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (l *ledgerService) State(
 		At:          int64(st.At),
 		Hash:        hash[:],
 		HashVersion: state.SnapshotVersion,
-		FirstSeq:    l.archive.a.Stats().FirstSeq,
+		FirstSeq:    l.archive.Disk.Stats().FirstSeq,
 	}
 	for _, e := range st.Epochs {
 		head.Epochs = append(head.Epochs, &apiv1.LedgerEpoch{Value: e.Value, Seq: e.Seq})
@@ -252,7 +253,7 @@ func (s *server) toldLag() collector.AccountingLag {
 
 // eventTime is when an event happened.
 func (s *server) eventTime(seq uint64) (spec.Instant, error) {
-	iterator, err := s.archive.a.Reader(seq)
+	iterator, err := s.archive.Disk.Reader(seq)
 	if err != nil {
 		return 0, err
 	}

@@ -2,15 +2,19 @@ package main
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/store"
+	"github.com/musterhpc/muster/ledger/store/storetest"
 	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
 )
@@ -45,7 +49,7 @@ func (h *headAt) Epochs() ([]state.Epoch, uint64)                        { retur
 func (h *headAt) Stopping() <-chan struct{}                              { return h.stopping }
 
 func TestSubscribeFromTheMiddleFollowsUntilTheShutdown(t *testing.T) {
-	arch, err := openArchive(t.TempDir(), slog.New(slog.DiscardHandler))
+	arch, err := store.OpenArchive(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +93,65 @@ func TestSubscribeFromTheMiddleFollowsUntilTheShutdown(t *testing.T) {
 	if _, err := l.Confirm(t.Context(), &apiv1.ConfirmRequest{Seq: 9}); err != nil || head.accounted != 9 {
 		t.Errorf("confirmed %d: %v", head.accounted, err)
 	}
-	if !errors.Is(ledgerError(nil), nil) {
-		t.Error("no error became one")
+}
+
+// TestRetentionWaitsForAccounting: the log is compacted behind the archive, and
+// the archive goes only behind what accounting has confirmed. Whatever it says
+// and however long it is away, what it needs next is there.
+func TestRetentionWaitsForAccounting(t *testing.T) {
+	for seed := range uint64(12) {
+		rng := rand.New(rand.NewPCG(seed, 3))
+		w := storetest.NewWorld(t)
+		var told accounted
+		w.Stored = told.neededFrom
+		w.Retention = 2 * spec.Day
+		says := func(seq, keep uint64, up bool) {
+			told.noteConfirmed(&apiv1.ConfirmRequest{Seq: seq, Keep: keep, Up: up})
+		}
+		dropped, seq, keep := 0, uint64(0), uint64(1)
+		for range 40 {
+			switch last := w.Archive.Stats().LastSeq; rng.IntN(5) {
+			case 0: // it goes on; its last snapshot is somewhere before
+				seq += rng.Uint64N(last - seq + 1)
+				keep += rng.Uint64N(seq + 1 - keep + 1)
+				says(seq, keep, true)
+			case 1: // its store is away
+				says(seq, keep, false)
+			case 2: // nobody has heard of it since the controller's start, or it has none yet
+				if told = (accounted{}); rng.IntN(2) == 0 {
+					says(0, 0, false)
+				}
+			default:
+				w.End(w.Job(fmt.Sprint(seed, last)))
+				w.Later(time.Duration(rng.IntN(100)) * time.Hour)
+			}
+			before, known := w.Archive.Stats().FirstSeq, told.neededFrom()
+			w.Look()
+			first := w.Archive.Stats().FirstSeq
+			if first != before {
+				dropped++
+			}
+			if first > before && first > known {
+				t.Fatalf("seed %d: accounting needs the history from event %d, the controller had heard %d; it begins with %d now", seed, keep, known, first)
+			}
+			if _, err := (ledgerSource{a: w.Archive}).Open(t.Context(), keep); err != nil {
+				t.Fatalf("seed %d: from event %d: %v", seed, keep, err)
+			}
+		}
+		if dropped == 0 && seed == 0 {
+			t.Error("nothing was ever dropped")
+		}
+	}
+}
+
+// TestConfirmedBeyondWhatIsStored: a report that asks for less history than it
+// has stored is not believed.
+func TestConfirmedBeyondWhatIsStored(t *testing.T) {
+	var told accounted
+	for _, c := range []struct{ seq, keep, want uint64 }{{0, 0, 0}, {10, 4, 4}, {10, 11, 11}, {10, 12, 11}, {0, 7, 1}} {
+		told.noteConfirmed(&apiv1.ConfirmRequest{Seq: c.seq, Keep: c.keep})
+		if got := told.neededFrom(); got != c.want {
+			t.Errorf("stored %d, needs %d: %d, want %d", c.seq, c.keep, got, c.want)
+		}
 	}
 }

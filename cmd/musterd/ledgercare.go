@@ -17,6 +17,7 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
 )
@@ -163,25 +164,25 @@ func (c *ledgerCare) rebuildLog() error {
 	}
 	defer lock.Close()
 	quiet := slog.New(slog.DiscardHandler)
-	arch, err := openArchive(c.archive, quiet)
+	arch, err := store.OpenArchive(c.archive, quiet)
 	if err != nil {
 		return fmt.Errorf("the archive in %s: %w", c.archive, err)
 	}
 	defer arch.Close()
-	blobs, err := openBlobs(c.contentsDir(), quiet)
+	blobs, err := store.OpenBlobs(c.contentsDir(), quiet)
 	if err != nil {
 		return fmt.Errorf("the contents in %s: %w", c.contentsDir(), err)
 	}
 	defer blobs.Close()
 	machine := daemon.NewMachine(codec, arch, blobs)
-	if err := c.foldArchive(arch.a, codec, machine); err != nil {
+	if err := c.foldArchive(arch.Disk, codec, machine); err != nil {
 		return err
 	}
 	before := machine.Applied().Seq
 	if err := tail.keepContents(blobs); err != nil {
 		return err
 	}
-	if err := tail.replayOnto(machine, c.archiveEnd(arch.a)); err != nil {
+	if err := tail.replayOnto(machine, c.archiveEnd(arch.Disk)); err != nil {
 		return err
 	}
 	st := machine.Applied()
@@ -197,7 +198,7 @@ func (c *ledgerCare) rebuildLog() error {
 			err,
 		)
 	}
-	if err := errors.Join(c.syncAside(arch, blobs), c.installLog(machine, c.archiveEnd(arch.a))); err != nil {
+	if err := errors.Join(c.syncAside(arch, blobs), c.installLog(machine, c.archiveEnd(arch.Disk))); err != nil {
 		return err
 	}
 	c.printLine(
@@ -222,7 +223,7 @@ func (c *ledgerCare) archiveEnd(a *archive.Archive) uint64 {
 	return last
 }
 
-func (c *ledgerCare) syncAside(arch *archiveAdapter, blobs *blobStore) error {
+func (c *ledgerCare) syncAside(arch *store.Archive, blobs *store.Blobs) error {
 	_, err := arch.Sync()
 	return errors.Join(err, blobs.Sync())
 }
@@ -330,7 +331,7 @@ func writeLog(fresh string, machine *daemon.Machine, pos uint64) error {
 		ctx,
 		log.Options{
 			Dir:     fresh,
-			Machine: logMachine{m: machine, sync: func() error { return nil }},
+			Machine: store.Machine{Fold: machine, Sync: func() error { return nil }},
 			StartAt: log.Position(pos),
 		},
 	)
@@ -348,7 +349,7 @@ func writeLog(fresh string, machine *daemon.Machine, pos uint64) error {
 }
 
 // sayMissing names scripts and environments that jobs need and that are gone.
-func (c *ledgerCare) sayMissing(st *state.State, blobs *blobStore) {
+func (c *ledgerCare) sayMissing(st *state.State, blobs *store.Blobs) {
 	missing := 0
 	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
 		if job.State.Terminal() || job.Spec == nil {
@@ -403,7 +404,7 @@ func (t *logTail) addBatch(batch []byte) {
 // keepContents stores the contents of all batches that can be read. A batch that is in the
 // archive may have its contents in the log alone: the archive has none, and a process that
 // was killed may not have stored them yet.
-func (t *logTail) keepContents(blobs *blobStore) error {
+func (t *logTail) keepContents(blobs *store.Blobs) error {
 	for _, batch := range t.batches {
 		contents, err := daemon.ContentsOf(batch.data)
 		if err != nil {

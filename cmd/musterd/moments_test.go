@@ -116,7 +116,7 @@ func TestMomentIsWhatWasShown(t *testing.T) {
 			pos, st := s.machine.AppliedAt()
 			r, w := io.Pipe()
 			go func() { w.CloseWithError(st.Encode(w)) }()
-			return s.archive.a.PutSnapshot(pos, st.Seq, r)
+			return s.archive.Disk.PutSnapshot(pos, st.Seq, r)
 		},
 		func() error {
 			_, err := svc.Cancel(alice, &apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{"2_5"}}})

@@ -26,6 +26,7 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
 )
@@ -347,7 +348,7 @@ func (r *restoreRun) prepareLedger(plan *restorePlan) error {
 }
 
 // countMissing counts the contents that jobs need which are not over.
-func countMissing(st *state.State, blobs *blobStore) int {
+func countMissing(st *state.State, blobs *store.Blobs) int {
 	missing := map[spec.Hash]bool{}
 	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
 		for _, h := range []spec.Hash{job.Spec.Script, job.Spec.Env} {
@@ -364,21 +365,21 @@ func countMissing(st *state.State, blobs *blobStore) int {
 // copied.
 func (r *restoreRun) copyLedger(
 	archiveDir, contentDir string,
-) (_ *daemon.Machine, _ *blobStore, _ *archiveAdapter, err error) {
+) (_ *daemon.Machine, _ *store.Blobs, _ *store.Archive, err error) {
 	if err := copyBlobs(r.folder.contentsDir(), contentDir, r.tell); err != nil {
 		return nil, nil, nil, err
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	blobs, err := openBlobs(contentDir, quiet)
+	blobs, err := store.OpenBlobs(contentDir, quiet)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("%w: %w", errBackupBroken, err)
 	}
-	to, err := openArchive(archiveDir, quiet)
+	to, err := store.OpenArchive(archiveDir, quiet)
 	if err != nil {
 		return nil, nil, nil, errors.Join(err, blobs.Close())
 	}
 	machine := daemon.NewMachine(r.codec, to, blobs)
-	if err := r.foldHistory(to, to.a.PutSnapshot, machine); err != nil {
+	if err := r.foldHistory(to, to.Disk.PutSnapshot, machine); err != nil {
 		return nil, nil, nil, errors.Join(err, to.Close(), blobs.Close())
 	}
 	return machine, blobs, to, nil
@@ -392,12 +393,12 @@ func (r *restoreRun) foldHistory(
 	put func(pos, seq uint64, state io.Reader) error,
 	machine *daemon.Machine,
 ) (err error) {
-	from, err := openArchive(r.folder.historyPath(r.m.History), slog.New(slog.DiscardHandler))
+	from, err := store.OpenArchive(r.folder.historyPath(r.m.History), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errBackupBroken, err)
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	first, last := from.a.Bounds()
+	first, last := from.Disk.Bounds()
 	if last < r.m.Position {
 		return fmt.Errorf(
 			"%w: %s ends at batch %d, before %d",
@@ -407,11 +408,11 @@ func (r *restoreRun) foldHistory(
 			r.m.Position,
 		)
 	}
-	start, err := r.startOf(from.a, put, machine, first)
+	start, err := r.startOf(from.Disk, put, machine, first)
 	if err != nil {
 		return err
 	}
-	for iterator := from.a.ReadFrom(first); ; {
+	for iterator := from.Disk.ReadFrom(first); ; {
 		b, err := iterator.Next()
 		if errors.Is(err, io.EOF) || err == nil && b.Pos > r.m.Position {
 			return r.checkFold(machine.Applied())
@@ -890,7 +891,7 @@ func (r *restoreRun) check() (_ restoreReport, err error) {
 	if _, err := blob.Examine(r.folder.contentsDir(), damaged); err != nil {
 		return r.rep, err
 	}
-	blobs, err := openBlobs(r.folder.contentsDir(), slog.New(slog.DiscardHandler))
+	blobs, err := store.OpenBlobs(r.folder.contentsDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return r.rep, fmt.Errorf("%w: %w", errBackupBroken, err)
 	}

@@ -30,6 +30,7 @@ import (
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
@@ -47,8 +48,8 @@ type server struct {
 
 	ctl      *daemon.Controller
 	durable  *log.Durable
-	archive  *archiveAdapter
-	blobs    *blobStore
+	archive  *store.Archive
+	blobs    *store.Blobs
 	acct     *accounting
 	told     accounted // what accounting said last
 	machine  *daemon.Machine
@@ -122,7 +123,7 @@ func (s *server) runLeader(ctx context.Context) (err error) {
 		return err
 	}
 	if s.hasRole("accounting") {
-		s.acct, err = s.openAccounting(ledgerSource{s.archive.a, s.ctl, s.blobs, &s.told, s.log})
+		s.acct, err = s.openAccounting(ledgerSource{s.archive.Disk, s.ctl, s.blobs, &s.told, s.log})
 		if err != nil {
 			return err
 		}
@@ -179,7 +180,7 @@ func (s *server) serveRoles(g *group) error {
 	if s.acct != nil {
 		g.spawnPart("accounting", s.acct.run)
 	}
-	g.spawnPart("keep the history", newKeeper(s).run)
+	g.spawnPart("keep the history", s.newKeeper().Run)
 	g.spawnPart("rotate the keys", s.rotateKeys)
 	s.trail, err = openTrail(s)
 	if err != nil {
@@ -229,11 +230,11 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	if err != nil {
 		return err
 	}
-	s.archive, err = openArchive(s.cfg.Ledger.ArchiveDir, s.log)
+	s.archive, err = store.OpenArchive(s.cfg.Ledger.ArchiveDir, s.log)
 	if err != nil {
 		return err
 	}
-	s.blobs, err = openBlobs(filepath.Join(s.cfg.StateDir, "content"), s.log)
+	s.blobs, err = store.OpenBlobs(filepath.Join(s.cfg.StateDir, "content"), s.log)
 	if err != nil {
 		return errors.Join(err, s.archive.Close())
 	}
@@ -253,13 +254,13 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	s.codec, s.began, s.access, s.tokens = codec, now, acc, acc.user
 	machine := daemon.NewMachine(codec, s.archive, s.blobs)
 	s.machine = machine
-	_, known := s.archive.a.Bounds()
+	_, known := s.archive.Disk.Bounds()
 	began := time.Now()
 	place.Dir = filepath.Join(s.cfg.StateDir, "ledger")
-	place.Machine = logMachine{
-		m:        machine,
-		sync:     s.syncAside,
-		complete: func() error { return s.completeSnapshot(ctx, machine.Applied()) },
+	place.Machine = store.Machine{
+		Fold:     machine,
+		Sync:     s.syncAside,
+		Complete: func() error { return s.completeSnapshot(ctx, machine.Applied()) },
 	}
 	place.Logger = s.log
 	place.SnapshotEvery, place.ReserveBytes = uint64(
@@ -291,18 +292,21 @@ func (s *server) newController() error {
 		host = s.peers.self.Name
 	}
 	deps := daemon.Deps{
-		Log: ledgerLog{
-			s.durable,
-		}, Archive: s.archive, Blobs: s.blobs, Clock: clockAdapter{clock.NewSystem()},
-		Directory: newDirectory(
-			s.log,
-		), Access: s.access, Codec: s.codec, Logger: s.log, Identify: newCallerFunc(uint32(os.Getuid())),
-		Shutdown: func() { s.stopOnce.Do(func() { close(s.stop) }) },
-		Restored: s.clearRestored(),
-		Revoked:  s.disconnectMachine,
-		Files:    s.configFiles,
-		Reload:   func() (*spec.Config, []string, error) { return conffile.ReadCluster(s.cfg) },
-		Scripts:  ctlScripts{s.cluster.SlurmUser},
+		Log:       store.Log{Durable: s.durable},
+		Archive:   s.archive,
+		Blobs:     s.blobs,
+		Clock:     clockAdapter{clock.NewSystem()},
+		Directory: newDirectory(s.log),
+		Access:    s.access,
+		Codec:     s.codec,
+		Logger:    s.log,
+		Identify:  newCallerFunc(uint32(os.Getuid())),
+		Shutdown:  func() { s.stopOnce.Do(func() { close(s.stop) }) },
+		Restored:  s.clearRestored(),
+		Revoked:   s.disconnectMachine,
+		Files:     s.configFiles,
+		Reload:    func() (*spec.Config, []string, error) { return conffile.ReadCluster(s.cfg) },
+		Scripts:   ctlScripts{s.cluster.SlurmUser},
 		Settings: daemon.Settings{
 			Host:       host,
 			Version:    version,
@@ -311,8 +315,8 @@ func (s *server) newController() error {
 			CheckEvery: 250,
 			GPU:        gpuPolicy(s.cfg.GPU),
 		},
-		History:      readHistory(s.archive.a, s.codec),
-		Past:         past{s.archive.a, s.codec},
+		History:      store.ReadHistory(s.archive.Disk, s.codec),
+		Past:         store.Past{Archive: s.archive.Disk, Codec: s.codec},
 		East:         offsetEast,
 		UserPrograms: userPrograms{},
 		Programs:     &programs{dir: s.cfg.RunDir, user: s.cluster.SlurmUser, log: s.log},
@@ -323,7 +327,7 @@ func (s *server) newController() error {
 			filepath.Join(s.cfg.StateDir, "jobcomp.json"),
 			s.log,
 		)
-		if err := s.jobComp.CatchUp(s.archive.a, s.codec, s.machine.Applied()); err != nil {
+		if err := s.jobComp.CatchUp(s.archive.Disk, s.codec, s.machine.Applied()); err != nil {
 			return err
 		}
 		deps.Committed = s.jobComp.Committed
@@ -458,7 +462,7 @@ func (s *server) revokedSerials() []string {
 
 // serveHealth is ok when the controller takes submissions.
 func (s *server) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	if low, err := (ledgerLog{s.durable}).Low(); err != nil || low {
+	if low, err := (store.Log{Durable: s.durable}).Low(); err != nil || low {
 		http.Error(
 			w,
 			"the ledger's disk is almost full: submissions are refused",
@@ -492,4 +496,20 @@ func (s *server) beforeCompact(pos log.Position) error {
 		)
 	}
 	return s.blobs.Sync()
+}
+
+// NewKeeper makes the keeper of this controller's archive.
+func (s *server) newKeeper() *store.Keeper {
+	return store.NewKeeper(store.Keeper{
+		Stored:    s.told.neededFrom,
+		Archive:   s.archive.Disk,
+		Blobs:     s.blobs,
+		Codec:     s.codec,
+		Applied:   s.machine.AppliedAt,
+		Retention: s.cfg.Ledger.Retention,
+		Group:     s.peers != nil,
+		Settle:    store.SweepSettle,
+		Now:       time.Now,
+		Log:       s.log,
+	})
 }

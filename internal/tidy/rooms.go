@@ -271,6 +271,13 @@ var order = []room{
 		why:     "a daemon meets its adapters through interfaces it declares",
 	},
 	{
+		path:  "ledger/store",
+		layer: 5,
+		upTo:  3,
+		also:  []string{"ledger/log", "ledger/archive", "ledger/blob", "scheduler/daemon"},
+		why:   "the ledger on disk behind the interfaces of the controller's daemon",
+	},
+	{
 		path:  "accounting/jobcomp",
 		layer: 5,
 		upTo:  3,

@@ -1,4 +1,4 @@
-package main
+package store
 
 import (
 	"bytes"
@@ -19,16 +19,16 @@ func TestSnapshotWaitsForArchiveAndContent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	blobs, err := openBlobs(t.TempDir(), quiet)
+	blobs, err := OpenBlobs(t.TempDir(), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
-	arch, err := openArchive(t.TempDir(), quiet)
+	arch, err := OpenArchive(t.TempDir(), quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
 	synced, full := 0, errors.New("the disk is full")
-	l := logMachine{m: daemon.NewMachine(codec, arch, blobs), sync: func() error { synced++; return full }}
+	l := Machine{Fold: daemon.NewMachine(codec, arch, blobs), Sync: func() error { synced++; return full }}
 	write, err := l.Snapshot()
 	if err != nil {
 		t.Fatal(err)
@@ -43,5 +43,8 @@ func TestSnapshotWaitsForArchiveAndContent(t *testing.T) {
 	}
 	if err := errors.Join(arch.Close(), blobs.Close()); err != nil {
 		t.Error(err)
+	}
+	if err := ledgerError(nil); err != nil {
+		t.Errorf("no error became one: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package store
 
 import (
 	"errors"
@@ -9,22 +9,22 @@ import (
 	"github.com/musterhpc/muster/scheduler/daemon"
 )
 
-// past is the archive as the controller reads it.
-type past struct {
-	archive *archive.Archive
-	codec   *event.Codec
+// Past is the archive as the controller reads it.
+type Past struct {
+	Archive *archive.Archive
+	Codec   *event.Codec
 }
 
 // Known implements daemon.Past.
-func (p past) Known() (uint64, error) {
-	held := p.archive.Stats()
+func (p Past) Known() (uint64, error) {
+	held := p.Archive.Stats()
 	if held.LastPos == 0 {
 		return 0, nil
 	}
 	if held.FirstSeq <= 1 {
 		return 1, nil
 	}
-	all, err := p.archive.Snapshots()
+	all, err := p.Archive.Snapshots()
 	if err != nil {
 		return 0, err
 	}
@@ -37,8 +37,8 @@ func (p past) Known() (uint64, error) {
 }
 
 // Snapshot implements daemon.Past.
-func (p past) Snapshot(upTo uint64) (*state.State, error) {
-	all, err := p.archive.Snapshots()
+func (p Past) Snapshot(upTo uint64) (*state.State, error) {
+	all, err := p.Archive.Snapshots()
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +51,7 @@ func (p past) Snapshot(upTo uint64) (*state.State, error) {
 	if best == nil {
 		return state.New(), nil
 	}
-	r, err := p.archive.OpenSnapshot(*best)
+	r, err := p.Archive.OpenSnapshot(*best)
 	if err != nil {
 		return nil, err
 	}
@@ -60,12 +60,12 @@ func (p past) Snapshot(upTo uint64) (*state.State, error) {
 }
 
 // Read implements daemon.Past.
-func (p past) Read(from uint64) (daemon.PastReader, error) {
-	iterator, err := p.archive.Reader(from)
+func (p Past) Read(from uint64) (daemon.PastReader, error) {
+	iterator, err := p.Archive.Reader(from)
 	if err != nil {
 		return nil, err
 	}
-	return &pastReader{iterator, p.codec}, nil
+	return &pastReader{iterator, p.Codec}, nil
 }
 
 type pastReader struct {

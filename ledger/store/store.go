@@ -1,4 +1,4 @@
-package main
+package store
 
 import (
 	"errors"
@@ -13,12 +13,12 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// archiveAdapter is the archive as the fold sees it. While the disk is full
+// Archive is the archive as the fold sees it. While the disk is full
 // it holds back what the archive cannot take: a full disk must not stop the
 // ledger, whose log keeps every batch until the archive has it.
-type archiveAdapter struct {
-	a   *archive.Archive
-	log *slog.Logger
+type Archive struct {
+	Disk *archive.Archive
+	log  *slog.Logger
 
 	mu      sync.Mutex
 	waiting []archived
@@ -29,18 +29,19 @@ type archived struct {
 	events                []byte
 }
 
-func openArchive(dir string, l *slog.Logger) (*archiveAdapter, error) {
+// OpenArchive opens the archive in a folder, which is made if it is not there.
+func OpenArchive(dir string, l *slog.Logger) (*Archive, error) {
 	a, err := archive.Open(dir, archive.Options{Logger: l})
-	return &archiveAdapter{a: a, log: l}, err
+	return &Archive{Disk: a, log: l}, err
 }
 
 // Append implements daemon.Archive.
-func (a *archiveAdapter) Append(position, firstSeq, lastSeq uint64, events []byte) error {
+func (a *Archive) Append(position, firstSeq, lastSeq uint64, events []byte) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	err := a.drainWaiting()
 	if err == nil {
-		err = a.a.Append(position, firstSeq, lastSeq, events)
+		err = a.Disk.Append(position, firstSeq, lastSeq, events)
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
 		return err
@@ -57,10 +58,10 @@ func (a *archiveAdapter) Append(position, firstSeq, lastSeq uint64, events []byt
 }
 
 // drainWaiting passes on what waits. The caller holds mu.
-func (a *archiveAdapter) drainWaiting() error {
+func (a *Archive) drainWaiting() error {
 	for len(a.waiting) > 0 {
 		w := a.waiting[0]
-		if err := a.a.Append(w.position, w.first, w.last, w.events); err != nil {
+		if err := a.Disk.Append(w.position, w.first, w.last, w.events); err != nil {
 			return err
 		}
 		a.waiting = a.waiting[1:]
@@ -72,38 +73,44 @@ func (a *archiveAdapter) drainWaiting() error {
 }
 
 // Sync makes the archive durable; it fails while anything waits.
-func (a *archiveAdapter) Sync() (uint64, error) {
+func (a *Archive) Sync() (uint64, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.drainWaiting(); err != nil {
 		return 0, err
 	}
-	return a.a.Sync()
+	return a.Disk.Sync()
 }
 
 // Close closes the archive; the log still holds what waited.
-func (a *archiveAdapter) Close() error { return a.a.Close() }
+func (a *Archive) Close() error { return a.Disk.Close() }
 
-// blobStore keeps scripts and environments; what a full disk does not take
+// Blobs keeps scripts and environments; what a full disk does not take
 // waits in memory, and in the log.
-type blobStore struct {
-	s *blob.Store
+type Blobs struct {
+	Disk *blob.Store
 
 	mu      sync.Mutex
 	waiting map[spec.Hash][]byte
-	asked   map[spec.Hash]bool // what was found or put since watch; nil = nobody watches
+	asked   map[spec.Hash]bool // what was found or put since startWatching; nil = nobody watches
 }
 
-func openBlobs(dir string, l *slog.Logger) (*blobStore, error) {
+// OpenBlobs opens the store of scripts and environments in a folder.
+func OpenBlobs(dir string, l *slog.Logger) (*Blobs, error) {
 	s, err := blob.Open(dir, blob.Options{Logger: l})
-	return &blobStore{s: s, waiting: map[spec.Hash][]byte{}}, err
+	return NewBlobs(s), err
+}
+
+// NewBlobs is OpenBlobs of a store that is open.
+func NewBlobs(s *blob.Store) *Blobs {
+	return &Blobs{Disk: s, waiting: map[spec.Hash][]byte{}}
 }
 
 // Has implements daemon.Blobs.
-func (b *blobStore) Has(hash spec.Hash) bool {
+func (b *Blobs) Has(hash spec.Hash) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.waiting[hash] == nil && !b.s.Has(blob.Hash(hash)) {
+	if b.waiting[hash] == nil && !b.Disk.Has(blob.Hash(hash)) {
 		return false
 	}
 	if b.asked != nil {
@@ -114,45 +121,45 @@ func (b *blobStore) Has(hash spec.Hash) bool {
 
 // startWatching remembers from now on what is found here or put: the writer leaves out
 // of its batch what the store has already, so that must stay until the batch
-// is applied. unwatch ends it.
-func (b *blobStore) startWatching() {
+// is applied. stopWatching ends it.
+func (b *Blobs) startWatching() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked = map[spec.Hash]bool{}
 }
 
-func (b *blobStore) stopWatching() {
+func (b *Blobs) stopWatching() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.asked = nil
 }
 
-// foundSinceWatch tells whether something was found or put since watch.
-func (b *blobStore) foundSinceWatch(h spec.Hash) bool {
+// foundSinceWatch tells whether something was found or put since startWatching.
+func (b *Blobs) foundSinceWatch(h spec.Hash) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.asked[h]
 }
 
 // Get implements daemon.Blobs.
-func (b *blobStore) Get(hash spec.Hash) ([]byte, error) {
+func (b *Blobs) Get(hash spec.Hash) ([]byte, error) {
 	b.mu.Lock()
 	data := b.waiting[hash]
 	b.mu.Unlock()
 	if data != nil {
 		return data, nil
 	}
-	return b.s.Get(blob.Hash(hash))
+	return b.Disk.Get(blob.Hash(hash))
 }
 
 // Put implements daemon.Blobs.
-func (b *blobStore) Put(data []byte) (spec.Hash, error) {
+func (b *Blobs) Put(data []byte) (spec.Hash, error) {
 	b.mu.Lock()
 	if b.asked != nil {
 		b.asked[spec.Hash(blob.Sum(data))] = true
 	}
 	b.mu.Unlock()
-	hash, err := b.s.Put(data)
+	hash, err := b.Disk.Put(data)
 	if !errors.Is(err, syscall.ENOSPC) {
 		return spec.Hash(hash), err
 	}
@@ -164,17 +171,17 @@ func (b *blobStore) Put(data []byte) (spec.Hash, error) {
 }
 
 // Sync makes the store durable; it fails while anything waits.
-func (b *blobStore) Sync() error {
+func (b *Blobs) Sync() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for hash, data := range b.waiting {
-		if _, err := b.s.Put(data); err != nil {
+		if _, err := b.Disk.Put(data); err != nil {
 			return fmt.Errorf("content %s waits for room: %w", hash, err)
 		}
 		delete(b.waiting, hash)
 	}
-	return b.s.Sync()
+	return b.Disk.Sync()
 }
 
 // Close closes the store; the log still holds what waited.
-func (b *blobStore) Close() error { return b.s.Close() }
+func (b *Blobs) Close() error { return b.Disk.Close() }

@@ -1,4 +1,4 @@
-package main
+package jobcomp_test
 
 import (
 	"context"
@@ -10,13 +10,14 @@ import (
 	"testing"
 
 	"github.com/musterhpc/muster/accounting/jobcomp"
+	"github.com/musterhpc/muster/ledger/store/storetest"
 	"github.com/musterhpc/muster/spec"
 )
 
 // TestJobCompletionFile: each job that ended has one line, also those whose
 // line a crash kept from being written, or from being noted.
 func TestJobCompletionFile(t *testing.T) {
-	w := newKeeperWorld(t)
+	w := storetest.NewWorld(t)
 	dir := t.TempDir()
 	path, mark := filepath.Join(dir, "comp"), filepath.Join(dir, "mark")
 	lines := func() string {
@@ -30,13 +31,13 @@ func TestJobCompletionFile(t *testing.T) {
 	life := func(ends ...spec.JobUID) {
 		t.Helper()
 		c := jobcomp.Open(path, mark, slog.New(slog.DiscardHandler))
-		if err := c.CatchUp(w.archive, w.codec, w.h.State); err != nil {
+		if err := c.CatchUp(w.Archive, w.Codec, w.History.State); err != nil {
 			t.Fatal(err)
 		}
 		for _, uid := range ends {
-			w.h.EndBy(uid, spec.Cancelled, spec.ExitStatus{}, 0)
-			c.Committed(w.h.State, w.h.Log[len(w.h.Log)-1:])
-			w.archived()
+			w.History.EndBy(uid, spec.Cancelled, spec.ExitStatus{}, 0)
+			c.Committed(w.History.State, w.History.Log[len(w.History.Log)-1:])
+			w.Archived()
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
@@ -44,15 +45,15 @@ func TestJobCompletionFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	one, two, three, four := w.job("1"), w.job("2"), w.job("3"), w.job("4")
+	one, two, three, four := w.Job("1"), w.Job("2"), w.Job("3"), w.Job("4")
 	life(one)
 	if got := lines(); got != "JobId=1" {
 		t.Errorf("%q", got)
 	}
 	// A life that died before it wrote, and one that died before it noted what
 	// it had written.
-	w.h.EndBy(two, spec.Cancelled, spec.ExitStatus{}, 0)
-	w.archived()
+	w.History.EndBy(two, spec.Cancelled, spec.ExitStatus{}, 0)
+	w.Archived()
 	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
