@@ -14,6 +14,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/audit"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/rest"
@@ -165,15 +166,15 @@ func TestPositionToKeep(t *testing.T) {
 	for name, c := range map[string]struct {
 		own      audit.Position
 		to       string
-		leader   delivered
+		leader   peers.Delivered
 		expected audit.Position
 	}{
-		"a receiver of both":              {own, siem, delivered{siem, lead}, lead},
-		"a receiver of both, at first":    {none, siem, delivered{siem, lead}, lead},
-		"the leader does not know either": {own, siem, delivered{siem, none}, own},
-		"a file of this host":             {own, "", delivered{"", lead}, own},
-		"a file of this host, at first":   {none, "", delivered{"", lead}, lead},
-		"the leader has another receiver": {own, siem, delivered{"tls://other:6514", lead}, own},
+		"a receiver of both":              {own, siem, peers.Delivered{To: siem, Position: lead}, lead},
+		"a receiver of both, at first":    {none, siem, peers.Delivered{To: siem, Position: lead}, lead},
+		"the leader does not know either": {own, siem, peers.Delivered{To: siem, Position: none}, own},
+		"a file of this host":             {own, "", peers.Delivered{To: "", Position: lead}, own},
+		"a file of this host, at first":   {none, "", peers.Delivered{To: "", Position: lead}, lead},
+		"the leader has another receiver": {own, siem, peers.Delivered{To: "tls://other:6514", Position: lead}, own},
 	} {
 		if got := positionToKeep(c.own, c.to, c.leader); got != c.expected {
 			t.Errorf("%s: %v, expected %v", name, got, c.expected)

@@ -4,32 +4,27 @@ import (
 	"context"
 	"path/filepath"
 
+	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/audit"
+	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
-	"github.com/musterhpc/muster/internal/transport/members"
 )
-
-// delivered is how far the leader's audit trail has come at one target.
-type delivered struct {
-	To string `json:"to,omitempty"` // where all controllers can write; empty = its own host
-	audit.Position
-}
 
 // deliveredByTarget tells the other controllers how far this trail has come, so that
 // the next leader begins there. A target that has not settled anything yet began with
 // this lead.
-func (t *auditTrail) deliveredByTarget(s *server) map[string]delivered {
+func (t *auditTrail) deliveredByTarget(s *server) map[string]peers.Delivered {
 	if t == nil {
 		return nil
 	}
-	out := map[string]delivered{}
+	out := map[string]peers.Delivered{}
 	for i, exporter := range t.exporters {
 		pos := exporter.Saved()
 		if epochs := s.ctl.View().State.Epochs; pos == (audit.Position{}) && len(epochs) > 0 {
 			began := epochs[len(epochs)-1]
 			pos = audit.Position{Epoch: began.Value, Seq: began.Seq}
 		}
-		out[t.names[i]] = delivered{To: sharedTarget(s.cfg, t.names[i]), Position: pos}
+		out[t.names[i]] = peers.Delivered{To: sharedTarget(s.cfg, t.names[i]), Position: pos}
 	}
 	return out
 }
@@ -51,7 +46,7 @@ func sharedTarget(cfg *conffile.Config, name string) string {
 // missing from the trail.
 func (s *server) copyDelivered(ctx context.Context) error {
 	said := ""
-	for pauseFor(ctx, askPatience) {
+	for clock.PauseFor(ctx, peers.AskPatience) {
 		lead := s.durable.Leader()
 		if !lead.Known || lead.Self {
 			continue
@@ -66,10 +61,8 @@ func (s *server) copyDelivered(ctx context.Context) error {
 }
 
 func (s *server) copyDeliveredFrom(ctx context.Context, address string) error {
-	ask, cancel := context.WithTimeout(ctx, askPatience)
-	defer cancel()
-	var st standing
-	if err := members.Ask(ask, s.peers.source, address, askStatus, &st); err != nil || !st.Leads {
+	leader, err := s.peers.AskDelivered(ctx, address)
+	if err != nil || leader == nil {
 		return err
 	}
 	dir, err := auditDirOf(s)
@@ -86,7 +79,7 @@ func (s *server) copyDeliveredFrom(ctx context.Context, address string) error {
 		if err != nil {
 			return err
 		}
-		next := positionToKeep(own, sharedTarget(s.cfg, target.name), st.Audit[target.name])
+		next := positionToKeep(own, sharedTarget(s.cfg, target.name), leader[target.name])
 		if next == own {
 			continue
 		}
@@ -101,7 +94,7 @@ func (s *server) copyDeliveredFrom(ctx context.Context, address string) error {
 // all controllers goes on where the leader is. What is on this host alone has a
 // position of its own, which begins where the leader was first seen: its file then
 // misses nothing that came later.
-func positionToKeep(own audit.Position, to string, leader delivered) audit.Position {
+func positionToKeep(own audit.Position, to string, leader peers.Delivered) audit.Position {
 	none := audit.Position{}
 	shared := to != "" && to == leader.To
 	if leader.Position == none || own != none && !shared {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -18,10 +17,10 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/cli/local/cluster"
+	"github.com/musterhpc/muster/controller/peers"
+	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
-	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
-	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/ledger/event"
@@ -106,21 +105,11 @@ func dialLedger(
 	if err != nil {
 		return nil, "", fmt.Errorf("this host's certificate in %s: %w", cfg.TLS.Dir, err)
 	}
-	p := &peers{self: *self, group: who, source: source, log: slog.New(slog.DiscardHandler)}
-	lead := findLeader(p.askOthers(ctx))
-	if lead == nil {
-		conn, err := grpcx.DialUnix(cfg.Socket)
-		return conn, cfg.Socket + " (no other controller leads: muster controllers)", err
+	conn, at, err = peers.NewAsker(*self, who, source).DialLeader(ctx)
+	if conn == nil && err == nil {
+		conn, err = grpcx.DialUnix(cfg.Socket)
+		at = cfg.Socket + " (no other controller leads: muster controllers)"
 	}
-	at = lead.of.Address
-	host, _, err := net.SplitHostPort(at)
-	if err != nil {
-		return nil, "", err
-	}
-	conn, err = grpcx.DialTLS(
-		at,
-		func() *tls.Config { return source.Client(host, identity.Controller, channel.ALPNGRPC) },
-	)
 	return conn, at, err
 }
 
@@ -288,7 +277,7 @@ func (r *runningLedger) batches(
 				"the folder of ledger.archive_dir",
 			)
 		}
-		if !pauseFor(ctx, 50*time.Millisecond) {
+		if !clock.PauseFor(ctx, 50*time.Millisecond) {
 			return ctx.Err()
 		}
 	}

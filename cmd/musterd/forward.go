@@ -30,7 +30,7 @@ type forwarder struct {
 
 // newForwarder makes the gateway of a standby.
 func (s *server) newForwarder() http.Handler {
-	admission := &channel.Admission{Revoked: s.revokedSerial(s.peers.source), Now: time.Now}
+	admission := &channel.Admission{Revoked: s.revokedSerial(s.peers.Source), Now: time.Now}
 	gateway := rest.New(rest.Config{
 		Errors:   status.Numbers(),
 		Unary:    []grpc.UnaryServerInterceptor{refuseTokenByToken},
@@ -224,7 +224,7 @@ func (s *server) ownHealth() ownHealth {
 	lead := s.durable.Leader()
 	out := ownHealth{
 		Role:       "standby",
-		Controller: s.peers.self.Name,
+		Controller: s.peers.Self.Name,
 		Leader:     lead.ID,
 		Term:       s.durable.Term(),
 	}

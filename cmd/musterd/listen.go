@@ -93,7 +93,7 @@ func (s *server) openSockets(g *group) error {
 		limits:     s.limits,
 	}
 	if s.peers != nil {
-		d.openAPI = func() net.Listener { return s.peers.door.Listen(apiProtocols...) }
+		d.openAPI = func() net.Listener { return s.peers.Door.Listen(apiProtocols...) }
 		d.openLocal = func() net.Listener { return s.local.leadTrack() }
 	}
 	return d.serveAll(g, endpoint, s.metricsPages(g))
@@ -102,7 +102,7 @@ func (s *server) openSockets(g *group) error {
 // openCertificates are this host's.
 func (s *server) openCertificates() (*mtls.Source, error) {
 	if s.peers != nil {
-		return s.peers.source, nil
+		return s.peers.Source, nil
 	}
 	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
 	if err != nil {
@@ -126,7 +126,7 @@ func (s *server) newEndpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
 		JobThere: s.jobThere,
 		Names:    names,
 		Token:    func(text string) (identity.Identity, error) { return s.verifyToken(text, tokens) },
-		Vouches:  func(controller string) bool { return s.peers != nil && s.peers.isNamed(controller) },
+		Vouches:  func(controller string) bool { return s.peers != nil && s.peers.IsNamed(controller) },
 	}
 	return grpcx.NewEndpoint(
 		grpcx.EndpointConfig{

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/keyfile"
 	"github.com/musterhpc/muster/internal/transport/mtls"
@@ -670,15 +671,14 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 			err,
 		)
 	}
-	p := &peers{self: *self, group: who, source: source, log: slog.New(slog.DiscardHandler)}
-	for _, a := range p.askOthers(ctx) {
-		if a.err == nil && !a.standing.Waits {
+	for _, a := range peers.NewAsker(*self, who, source).AskOthers(ctx) {
+		if a.Err == nil && !a.Standing.Waits {
 			return fmt.Errorf(
 				"%w: %s at %s; start this one with an empty state folder, and it gets everything from there; "+
 					"to go back to the backup all the same, stop the others and move their state folders aside first",
 				errGroupLives,
-				a.of.Name,
-				a.of.Address,
+				a.Of.Name,
+				a.Of.Address,
 			)
 		}
 	}

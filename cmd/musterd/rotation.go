@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/transport/credential"
 	"github.com/musterhpc/muster/scheduler/daemon"
@@ -87,7 +88,7 @@ func (s *server) rotateKeys(ctx context.Context) error {
 			)
 			s.ctl.KeysChanged()
 		}
-		if !pauseFor(ctx, keyLook) {
+		if !clock.PauseFor(ctx, keyLook) {
 			return nil
 		}
 	}
@@ -97,8 +98,8 @@ func (s *server) rotateKeys(ctx context.Context) error {
 // by: what an earlier leader has signed must hold when this one leads.
 func (s *server) followKeys(ctx context.Context) error {
 	for {
-		if lead := findLeader(s.peers.askOthers(ctx)); lead != nil {
-			err := s.peers.fetchKeys(ctx, lead.of)
+		if lead := peers.FindLeader(s.peers.AskOthers(ctx)); lead != nil {
+			err := s.peers.FetchKeys(ctx, lead.Of)
 			if err == nil {
 				err = s.access.reload()
 			}
@@ -106,7 +107,7 @@ func (s *server) followKeys(ctx context.Context) error {
 				s.log.Warn("the leader's keys were not taken over", "error", err)
 			}
 		}
-		if !pauseFor(ctx, keyLook) {
+		if !clock.PauseFor(ctx, keyLook) {
 			return nil
 		}
 	}

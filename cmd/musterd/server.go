@@ -19,6 +19,8 @@ import (
 	"github.com/musterhpc/muster/accounting/mailing"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/controller/catchup"
+	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/gate"
@@ -43,7 +45,7 @@ type server struct {
 	log     *slog.Logger
 	roles   []string
 	anew    bool // found a cluster though there are traces of an older one
-	// newGroup begins a group of controllers though some of them do not answer.
+	// NewGroup begins a group of controllers though some of them do not answer.
 	newGroup bool
 
 	ctl      *daemon.Controller
@@ -61,7 +63,7 @@ type server struct {
 	stopOnce *sync.Once
 	access   *access
 	firing   *firingAlerts // what the console shows of Alertmanager; nil = none is configured
-	peers    *peers        // nil = this is the only controller
+	peers    *peers.Peers  // nil = this is the only controller
 	passing  *gate.Gate    // of a group: the way of this host's commands to the leader
 	local    *points       // of a group: the socket, whose connections go this way or that
 
@@ -98,7 +100,7 @@ func (s *server) run(ctx context.Context) (err error) {
 	if err := refuseRestoring(s.cfg.StateDir); err != nil {
 		return err
 	}
-	p, err := openPeers(ctx, s)
+	p, err := peers.Open(ctx, s.peersOptions())
 	if err != nil {
 		return err
 	}
@@ -195,9 +197,9 @@ func (s *server) serveRoles(g *group) error {
 		return err
 	}
 	if s.peers != nil {
-		s.peers.setTrail(func() map[string]delivered { return s.trail.deliveredByTarget(s) })
-		s.peers.setLeads(true)
-		g.spawnPart("look after the group", s.peers.tendGroup)
+		s.peers.SetTrail(func() map[string]peers.Delivered { return s.trail.deliveredByTarget(s) })
+		s.peers.SetLeads(true)
+		g.spawnPart("look after the group", s.peers.TendGroup)
 	}
 	s.log.Info(
 		"the controller is ready",
@@ -257,11 +259,21 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	_, known := s.archive.Disk.Bounds()
 	began := time.Now()
 	place.Dir = filepath.Join(s.cfg.StateDir, "ledger")
-	place.Machine = store.Machine{
-		Fold:     machine,
-		Sync:     s.syncAside,
-		Complete: func() error { return s.completeSnapshot(ctx, machine.Applied()) },
+	fold := store.Machine{
+		Fold: machine,
+		Sync: s.syncAside,
 	}
+	if s.peers != nil {
+		lacking := &catchup.CatchUp{
+			Peers:    s.peers,
+			Archive:  s.archive,
+			Blobs:    s.blobs,
+			StateDir: s.cfg.StateDir,
+			Log:      s.log,
+		}
+		fold.Complete = func() error { return lacking.CompleteSnapshot(ctx, machine.Applied()) }
+	}
+	place.Machine = fold
 	place.Logger = s.log
 	place.SnapshotEvery, place.ReserveBytes = uint64(
 		s.cfg.Ledger.SnapshotEvery,
@@ -289,7 +301,7 @@ func (s *server) newController() error {
 		return err
 	}
 	if s.peers != nil {
-		host = s.peers.self.Name
+		host = s.peers.Self.Name
 	}
 	deps := daemon.Deps{
 		Log:       store.Log{Durable: s.durable},
@@ -512,4 +524,16 @@ func (s *server) newKeeper() *store.Keeper {
 		Now:       time.Now,
 		Log:       s.log,
 	})
+}
+
+// Options are how this process meets the other controllers.
+func (s *server) peersOptions() peers.Options {
+	return peers.Options{
+		Config:   s.cfg,
+		Cluster:  s.cluster.ClusterName,
+		Version:  version,
+		Witness:  s.hasRole(witnessRole),
+		NewGroup: s.newGroup,
+		Log:      s.log,
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/channel"
@@ -25,48 +26,34 @@ import (
 // errLeadOver ends a turn of leading: another controller leads, or none.
 var errLeadOver = errors.New("this controller leads no longer")
 
-// listenAPI opens the port at which the other controllers, agents and tools come.
-func listenAPI(ctx context.Context, cfg *conffile.Config) (net.Listener, error) {
-	if cfg.Listen.GRPC.Off() {
-		return nil, errors.New(
-			"listen.grpc is off, and several controllers reach each other there: give it a port",
-		)
-	}
-	l, err := listen.TCP(ctx, string(cfg.Listen.GRPC))
-	if err != nil {
-		return nil, fmt.Errorf("listen.grpc: %w (choose another in muster.yaml)", err)
-	}
-	return l, nil
-}
-
 // runGroup is one of several controllers: it stands by and leads in turns. The
 // port of the API and the local socket stay open all the time.
-func (s *server) runGroup(parent context.Context, p *peers) (err error) {
+func (s *server) runGroup(parent context.Context, p *peers.Peers) (err error) {
 	ctx, cancel := context.WithCancel(parent)
 	g := &group{ctx: ctx, errs: make(chan error, 16)}
 	defer g.wg.Wait()
 	defer cancel()
 	s.peers = p
-	p.warnOfCount()
+	p.WarnOfCount()
 	socket, err := listen.Unix(s.cfg.Socket, 0o666)
 	if err != nil {
-		return errors.Join(err, p.door.Close())
+		return errors.Join(err, p.Door.Close())
 	}
 	s.local = newPoints(socket)
 	passing, err := gate.New(
 		gate.Config{
-			Addresses: p.allAddresses(),
-			Source:    p.source,
+			Addresses: p.AllAddresses(),
+			Source:    p.Source,
 			Enrol:     "musterd init --controllers",
-			Explain:   p.explainNoLeader,
+			Explain:   p.ExplainNoLeader,
 			Log:       s.log,
 		},
 	)
 	if err != nil {
-		return errors.Join(err, socket.Close(), p.door.Close())
+		return errors.Join(err, socket.Close(), p.Door.Close())
 	}
 	s.passing = passing
-	g.spawnPart("port of the controllers", func(context.Context) error { return p.door.Serve() })
+	g.spawnPart("port of the controllers", func(context.Context) error { return p.Door.Serve() })
 	g.spawnPart("local socket", func(context.Context) error { return s.local.acceptConns(s.log) })
 	g.spawnPart(
 		"pass commands on",
@@ -74,7 +61,7 @@ func (s *server) runGroup(parent context.Context, p *peers) (err error) {
 	)
 	g.spawnPart("close the doors", func(ctx context.Context) error {
 		<-ctx.Done()
-		return errors.Join(p.door.Close(), s.local.close())
+		return errors.Join(p.Door.Close(), s.local.close())
 	})
 	if err := s.joinGroup(ctx, p); err != nil {
 		if parent.Err() != nil {
@@ -100,38 +87,8 @@ func (s *server) runGroup(parent context.Context, p *peers) (err error) {
 	return errors.Join(err, <-ended)
 }
 
-// warnOfCount tells what the number of controllers means.
-func (p *peers) warnOfCount() {
-	voters := len(p.group.Members())
-	survives := (voters - 1) / 2
-	switch {
-	case voters == 2:
-		p.log.Warn(
-			"two controllers stop when either of them is lost: name a witness (controller.witness of muster.yaml) or a third SlurmctldHost",
-			"survives",
-			survives,
-		)
-	case voters%2 == 0 && p.group.Witness != nil:
-		p.log.Warn(
-			"a witness beside an odd number of controllers lets them survive no more losses: leave it out",
-			"controllers",
-			voters-1,
-			"survives",
-			survives,
-		)
-	case voters%2 == 0:
-		p.log.Warn(
-			"an even number of controllers survives no more losses than one fewer: name another SlurmctldHost or a witness",
-			"controllers",
-			voters,
-			"survives",
-			survives,
-		)
-	}
-}
-
 // joinGroup opens the ledger when this controller may.
-func (s *server) joinGroup(ctx context.Context, p *peers) error {
+func (s *server) joinGroup(ctx context.Context, p *peers.Peers) error {
 	dir := filepath.Join(s.cfg.StateDir, "ledger")
 	fresh, err := log.Fresh(log.OS(), dir)
 	if err != nil {
@@ -139,47 +96,47 @@ func (s *server) joinGroup(ctx context.Context, p *peers) error {
 	}
 	first := false
 	if fresh {
-		p.setWaits()
-		first, err = p.awaitPermission(ctx)
+		p.SetWaits()
+		first, err = p.AwaitPermission(ctx)
 		if err != nil {
 			return err
 		}
 	}
 	options := log.Options{
-		NodeID:  p.self.Name,
+		NodeID:  p.Self.Name,
 		Timeout: time.Duration(s.cfg.Controller.ElectionTimeout),
 	}
-	options.Found = func() error { return p.mayFound(ctx) }
+	options.Found = func() error { return p.MayFound(ctx) }
 	options.Transport = log.NewTransport(
-		p.door.Layer(p.self.Address),
+		p.Door.Layer(p.Self.Address),
 		max(10*options.Timeout, 2*time.Second),
 		s.log,
 	)
 	if first {
-		options.Members = []log.Member{{ID: p.self.Name, Address: p.self.Address}}
+		options.Members = []log.Member{{ID: p.Self.Name, Address: p.Self.Address}}
 	}
 	if err := s.openLedger(ctx, options); err != nil {
 		return err
 	}
-	p.founds = false // what is missing in a leader's snapshot later is fetched
-	if p.newGroup && !p.sought {
+	p.Founds = false // what is missing in a leader's snapshot later is fetched
+	if p.NewGroup && !p.Sought {
 		s.log.Warn(
 			"--new-group has no effect: this state folder belongs to a group already",
 			"state_dir",
 			s.cfg.StateDir,
 		)
 	}
-	p.setDurable(s.durable)
+	p.SetDurable(s.durable)
 	return nil
 }
 
 // leaveGroup closes the ledger. Who leads gives the lead away first, so that the
 // others need not find out that it is gone.
-func (s *server) leaveGroup(p *peers) error {
+func (s *server) leaveGroup(p *peers.Peers) error {
 	if s.durable.Leader().Self {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
-		if err := s.durable.HandOver(ctx, p.successor(ctx)); err != nil {
+		if err := s.durable.HandOver(ctx, p.Successor(ctx)); err != nil {
 			s.log.Info("the lead was not handed over; the others elect somebody", "error", err)
 		}
 	}
@@ -279,14 +236,14 @@ func (s *server) leadTurn(parent context.Context) error {
 	go func() {
 		select {
 		case <-over:
-			s.peers.setLeads(false)
+			s.peers.SetLeads(false)
 			cancel(errLeadOver)
 		case <-ctx.Done():
 		}
 	}()
 	s.log.Info("this controller was elected", "term", s.durable.Term())
 	err := s.newTurn().runLeader(ctx)
-	s.peers.setLeads(false)
+	s.peers.SetLeads(false)
 	if parent.Err() == nil &&
 		(errors.Is(context.Cause(ctx), errLeadOver) || errors.Is(err, daemon.ErrNotLeader)) {
 		return errLeadOver
@@ -322,7 +279,7 @@ func (s *server) serveStandby(g *group) error {
 		rest:       s.cfg.Listen.REST,
 		restSocket: s.cfg.RESTSocket,
 		gateway:    s.newForwarder(),
-		gatewayTLS: s.peers.source.Server(
+		gatewayTLS: s.peers.Source.Server(
 			false,
 			"h2",
 			"http/1.1",

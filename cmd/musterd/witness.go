@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/controller/peers"
+	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/ledger/log"
 )
@@ -28,42 +28,19 @@ const (
 	witnessTrailing      = 1024
 )
 
-// refuseOtherRole refuses to run a controller as a witness or the reverse.
-func (s *server) refuseOtherRole(who conffile.Group, self *conffile.Controller) error {
-	isWitness := self != nil && who.IsWitness(self.Name)
-	switch {
-	case s.hasRole(witnessRole) && who.Witness == nil:
-		return errors.New(
-			"muster.yaml names no witness: name this host in controller.witness, here and on both controllers",
-		)
-	case s.hasRole(witnessRole) && !isWitness:
-		return fmt.Errorf(
-			"this host is controller %s, and the witness is %s: start musterd without --role witness",
-			self.Name,
-			who.Witness.Name,
-		)
-	case !s.hasRole(witnessRole) && isWitness:
-		return fmt.Errorf(
-			"this host is %s, the witness of the controllers: start musterd --role witness",
-			self.Name,
-		)
-	}
-	return nil
-}
-
 // witness votes among controllers and keeps their log. It has no state, decides
 // nothing and serves nobody.
 type witness struct {
 	s *server
-	p *peers
+	p *peers.Peers
 
 	mu   sync.Mutex
-	said []answered // what the controllers said last
+	said []peers.Answer // what the controllers said last
 }
 
 // runWitness is the whole life of a witness.
 func (s *server) runWitness(parent context.Context) (err error) {
-	p, err := openPeers(parent, s)
+	p, err := peers.Open(parent, s.peersOptions())
 	if err != nil {
 		return err
 	}
@@ -72,10 +49,10 @@ func (s *server) runWitness(parent context.Context) (err error) {
 	defer g.wg.Wait()
 	defer cancel()
 	s.peers = p
-	g.spawnPart("port of the controllers", func(context.Context) error { return p.door.Serve() })
+	g.spawnPart("port of the controllers", func(context.Context) error { return p.Door.Serve() })
 	g.spawnPart("close the door", func(ctx context.Context) error {
 		<-ctx.Done()
-		return p.door.Close()
+		return p.Door.Close()
 	})
 	w := &witness{s: s, p: p}
 	if err := w.open(ctx); err != nil {
@@ -94,7 +71,7 @@ func (s *server) runWitness(parent context.Context) (err error) {
 	if err := w.serve(g); err != nil {
 		return err
 	}
-	s.log.Info("the witness is ready", "cluster", s.cluster.ClusterName, "name", p.self.Name)
+	s.log.Info("the witness is ready", "cluster", s.cluster.ClusterName, "name", p.Self.Name)
 	select {
 	case err := <-g.errs:
 		return err
@@ -114,13 +91,13 @@ func (w *witness) open(ctx context.Context) error {
 		return err
 	}
 	if fresh {
-		p.setWaits()
-		if _, err := p.awaitPermission(ctx); err != nil {
+		p.SetWaits()
+		if _, err := p.AwaitPermission(ctx); err != nil {
 			return err
 		}
 	}
 	options := log.Options{
-		NodeID:        p.self.Name,
+		NodeID:        p.Self.Name,
 		Timeout:       time.Duration(s.cfg.Controller.ElectionTimeout),
 		Witness:       true,
 		Dir:           dir,
@@ -137,7 +114,7 @@ func (w *witness) open(ctx context.Context) error {
 		)
 	}
 	options.Transport = log.NewTransport(
-		p.door.Layer(p.self.Address),
+		p.Door.Layer(p.Self.Address),
 		max(10*options.Timeout, 2*time.Second),
 		s.log,
 	)
@@ -145,7 +122,7 @@ func (w *witness) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("the log in %s: %w", s.cfg.StateDir, err)
 	}
-	p.setDurable(s.durable)
+	p.SetDurable(s.durable)
 	return nil
 }
 
@@ -169,11 +146,11 @@ func (w *witness) serve(g *group) error {
 // follow asks the controllers how far they are.
 func (w *witness) follow(ctx context.Context) error {
 	for {
-		said := w.p.askOthers(ctx)
+		said := w.p.AskOthers(ctx)
 		w.mu.Lock()
 		w.said = said
 		w.mu.Unlock()
-		if !pauseFor(ctx, askPatience) {
+		if !clock.PauseFor(ctx, peers.AskPatience) {
 			return nil
 		}
 	}
@@ -184,7 +161,7 @@ func (w *witness) follow(ctx context.Context) error {
 // controller that is away for long does not fill this disk.
 func (w *witness) mayForget(pos log.Position) error {
 	w.mu.Lock()
-	lacking := lackers(w.said, uint64(pos))
+	lacking := peers.Lackers(w.said, uint64(pos))
 	w.mu.Unlock()
 	if lacking == "" {
 		return nil
@@ -210,20 +187,6 @@ func (w *witness) mayForget(pos log.Position) error {
 		return nil
 	}
 	return fmt.Errorf("%s lacks them", lacking)
-}
-
-// lackers are the controllers that are not known to have a batch.
-func lackers(said []answered, pos uint64) string {
-	if len(said) == 0 {
-		return "every controller, as far as is known,"
-	}
-	var out []string
-	for _, a := range said {
-		if a.err != nil || a.standing.Position < pos {
-			out = append(out, a.of.Name)
-		}
-	}
-	return strings.Join(out, ", ")
 }
 
 // sizeOf is what the files of a folder take.
@@ -259,22 +222,4 @@ func (w *witness) told() func(error) {
 		}
 		last = text
 	}
-}
-
-// successor is the controller that takes the lead best: it answers and has most of
-// the ledger. Empty = raft chooses.
-func (p *peers) successor(ctx context.Context) string {
-	if p.group.Witness == nil {
-		return ""
-	}
-	best := ""
-	position := uint64(0)
-	for _, a := range p.askOthers(ctx) {
-		usable := a.err == nil && !a.standing.Waits && !p.group.IsWitness(a.of.Name)
-		if usable && (best == "" || a.standing.Position > position) {
-			best = a.of.Name
-			position = a.standing.Position
-		}
-	}
-	return best
 }

@@ -1,7 +1,16 @@
-package main
+// Package peers is what a controller of a group knows of the others: who they are by
+// slurm.conf, how they say they are, and what follows from that for this one. It decides
+// whether a controller without a ledger may begin a group or waits to be taken in, takes
+// others in and gives them their vote while this one leads, and says why a command gets no
+// answer.
+//
+// The decisions (howToBegin, foundingOn, nextSteps, describeNoLeader, Lackers) are functions
+// of what the controllers say, so that each case is a row of a test.
+package peers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,10 +23,18 @@ import (
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc"
+
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/audit"
+	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/keyfile"
 	"github.com/musterhpc/muster/internal/transport/limit"
+	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/members"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
@@ -25,21 +42,23 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// peers are the controllers of a group, as slurm.conf names them, and what this
+// Peers are the controllers of a group, as slurm.conf names them, and what this
 // one knows of the others.
-type peers struct {
-	self   conffile.Controller
+type Peers struct {
+	Self   conffile.Controller
 	group  conffile.Group // the first controller begins a new one
 	dir    string         // state_dir
-	source *mtls.Source
-	door   *members.Door
+	Source *mtls.Source
+	Door   *members.Door
 	log    *slog.Logger
 
-	// newGroup is the administrator's word that the controllers which do not answer have
+	version string
+
+	// NewGroup is the administrator's word that the controllers which do not answer have
 	// no ledger (--new-group).
-	newGroup bool
-	sought   bool // it asked the others before it opened its ledger
-	founds   bool // it begins a group with what it has
+	NewGroup bool
+	Sought   bool // it asked the others before it opened its ledger
+	Founds   bool // it begins a group with what it has
 
 	mu      sync.Mutex
 	waits   bool         // it has no ledger, and waits to be taken in
@@ -47,7 +66,7 @@ type peers struct {
 	durable *log.Durable // nil before the ledger is open
 	leads   bool         // it serves, which begins a little after it was elected
 	// trail tells how far the audit trail has come while this controller leads.
-	trail func() map[string]delivered
+	trail func() map[string]Delivered
 }
 
 // What controllers ask each other.
@@ -57,8 +76,10 @@ const (
 )
 
 const (
-	askPatience = time.Second
-	tendEvery   = 300 * time.Millisecond
+	// AskPatience is how long another controller may take to answer.
+	AskPatience = time.Second
+	// TendEvery is how often the others are asked while something is to be done about them.
+	TendEvery = 300 * time.Millisecond
 	// caughtUp is how many batches a member may lack that is given its vote.
 	caughtUp = 256
 )
@@ -74,7 +95,7 @@ type standing struct {
 	Members  []log.Member `json:"members,omitempty"`
 	Clock    int64        `json:"clock"`
 	// Audit is how far the leader's audit trail has come, by target.
-	Audit map[string]delivered `json:"audit,omitempty"`
+	Audit map[string]Delivered `json:"audit,omitempty"`
 }
 
 // sharedKeys are what every controller signs with, file by file.
@@ -82,55 +103,77 @@ type sharedKeys map[string][]byte
 
 var keyFiles = [...]string{"credential.keys", "user-token.key"}
 
-// answered is what came of asking a controller.
-type answered struct {
-	of       conffile.Controller
-	standing standing
-	err      error
+// Answer is what came of asking a controller.
+type Answer struct {
+	Of       conffile.Controller
+	Standing standing
+	Err      error
 }
 
-// openPeers opens this controller's door to the others; nil where it is the only
+// Options say who this controller is.
+type Options struct {
+	Config   *conffile.Config
+	Cluster  string // the name
+	Version  string // of this program
+	Witness  bool   // it is the witness
+	NewGroup bool   // --new-group
+	Log      *slog.Logger
+}
+
+// NewAsker makes peers that have no door: they only ask the others.
+func NewAsker(self conffile.Controller, who conffile.Group, source *mtls.Source) *Peers {
+	return &Peers{Self: self, group: who, Source: source, log: slog.New(slog.DiscardHandler)}
+}
+
+// Open opens this controller's door to the others; nil where it is the only
 // one.
-func openPeers(ctx context.Context, s *server) (*peers, error) {
-	who, self, err := conffile.ReadControllers(s.cfg)
+func Open(ctx context.Context, o Options) (*Peers, error) {
+	who, self, err := conffile.ReadControllers(o.Config)
 	if err == nil {
-		err = s.refuseOtherRole(who, self)
+		err = refuseOtherRole(o.Witness, who, self)
 	}
 	if err != nil || self == nil {
 		return nil, err
 	}
-	p := &peers{
-		self:     *self,
+	p := &Peers{
+		Self:     *self,
 		group:    who,
-		dir:      s.cfg.StateDir,
-		log:      s.log,
-		newGroup: s.newGroup,
+		dir:      o.Config.StateDir,
+		log:      o.Log,
+		version:  o.Version,
+		NewGroup: o.NewGroup,
 	}
-	p.source, err = mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	p.Source, err = mtls.Load(pki.Dir(o.Config.TLS.Dir))
 	if err != nil {
-		return nil, fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
+		return nil, fmt.Errorf("this host's certificate in %s: %w", o.Config.TLS.Dir, err)
 	}
-	if named := p.source.Self().Node; named != self.Name {
+	if named := p.Source.Self().Node; named != self.Name {
 		return nil, fmt.Errorf(
 			"the certificate in %s is of %q, and this controller is %q: the name in the certificate is that of SlurmctldHost (docs/operations/controllers.md)",
-			s.cfg.TLS.Dir,
+			o.Config.TLS.Dir,
 			named,
 			self.Name,
 		)
 	}
-	l, err := listenAPI(ctx, s.cfg)
+	l, err := listenAPI(ctx, o.Config)
 	if err != nil {
 		return nil, err
 	}
-	p.door = members.Open(
-		members.Config{Listener: l, Certificates: p.source, Cluster: s.cluster.ClusterName,
-			Limits: limit.New(limit.Config{}, time.Now), Answer: p.answerPeer, Log: s.log},
+	p.Door = members.Open(
+		members.Config{
+			Listener:     l,
+			Certificates: p.Source,
+			Cluster:      o.Cluster,
+			Limits:       limit.New(limit.Config{}, time.Now),
+			Answer:       p.answerPeer,
+			Log:          o.Log,
+		},
 	)
 	return p, nil
 }
 
-// allAddresses are those of all controllers. The witness serves nobody.
-func (p *peers) allAddresses() []string {
+// AllAddresses are those of all controllers. The witness serves nobody.
+func (p *Peers) AllAddresses() []string {
 	out := make([]string, len(p.group.Controllers))
 	for i, c := range p.group.Controllers {
 		out[i] = c.Address
@@ -138,9 +181,9 @@ func (p *peers) allAddresses() []string {
 	return out
 }
 
-// isNamed tells whether a controller is named in slurm.conf. The witness is not: no
+// IsNamed tells whether a controller is named in slurm.conf. The witness is not: no
 // user's word comes from there.
-func (p *peers) isNamed(name string) bool {
+func (p *Peers) IsNamed(name string) bool {
 	return slices.ContainsFunc(
 		p.group.Controllers,
 		func(c conffile.Controller) bool { return c.Name == name },
@@ -148,7 +191,7 @@ func (p *peers) isNamed(name string) bool {
 }
 
 // answerPeer answers another controller.
-func (p *peers) answerPeer(question string) (any, error) {
+func (p *Peers) answerPeer(question string) (any, error) {
 	switch question {
 	case askStatus:
 		return p.currentStanding()
@@ -160,14 +203,14 @@ func (p *peers) answerPeer(question string) (any, error) {
 
 // currentStanding is how this controller is. One that is still reading its ledger says
 // nothing: it must not be taken for one that has none.
-func (p *peers) currentStanding() (standing, error) {
+func (p *Peers) currentStanding() (standing, error) {
 	p.mu.Lock()
 	durable := p.durable
 	leads := p.leads
 	waits := p.waits
 	trail := p.trail
 	p.mu.Unlock()
-	out := standing{Name: p.self.Name, Version: version, Clock: time.Now().UnixNano()}
+	out := standing{Name: p.Self.Name, Version: p.version, Clock: time.Now().UnixNano()}
 	switch {
 	case durable != nil:
 		out.Leads = leads && durable.Leader().Self
@@ -185,7 +228,7 @@ func (p *peers) currentStanding() (standing, error) {
 	return out, nil
 }
 
-func (p *peers) keys() (sharedKeys, error) {
+func (p *Peers) keys() (sharedKeys, error) {
 	out := sharedKeys{}
 	for _, name := range keyFiles {
 		data, err := keyfile.Read(filepath.Join(p.dir, name))
@@ -197,48 +240,52 @@ func (p *peers) keys() (sharedKeys, error) {
 	return out, nil
 }
 
-func (p *peers) setDurable(d *log.Durable) {
+// SetDurable notes that the log is open.
+func (p *Peers) SetDurable(d *log.Durable) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.durable = d
 }
 
-func (p *peers) setWaits() {
+// SetWaits notes that this controller has no ledger and waits to be taken in.
+func (p *Peers) SetWaits() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.waits = true
 }
 
-func (p *peers) setTrail(trail func() map[string]delivered) {
+// SetTrail says where to ask how far the audit trail has come.
+func (p *Peers) SetTrail(trail func() map[string]Delivered) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.trail = trail
 }
 
-func (p *peers) setLeads(leads bool) {
+// SetLeads notes whether this controller serves as the leader.
+func (p *Peers) SetLeads(leads bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.leads = leads
 }
 
-// askOthers asks all other controllers how they are.
-func (p *peers) askOthers(ctx context.Context) []answered {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
+// AskOthers asks all other controllers how they are.
+func (p *Peers) AskOthers(ctx context.Context) []Answer {
+	ctx, cancel := context.WithTimeout(ctx, AskPatience)
 	defer cancel()
-	var out []answered
+	var out []Answer
 	for _, c := range p.group.Members() {
-		if c.Name != p.self.Name {
-			out = append(out, answered{of: c})
+		if c.Name != p.Self.Name {
+			out = append(out, Answer{Of: c})
 		}
 	}
 	var wg sync.WaitGroup
 	for i := range out {
 		wg.Go(func() {
-			out[i].err = members.Ask(ctx, p.source, out[i].of.Address, askStatus, &out[i].standing)
-			if said := out[i].standing.Name; out[i].err == nil && said != out[i].of.Name {
-				out[i].err = fmt.Errorf(
+			out[i].Err = members.Ask(ctx, p.Source, out[i].Of.Address, askStatus, &out[i].Standing)
+			if said := out[i].Standing.Name; out[i].Err == nil && said != out[i].Of.Name {
+				out[i].Err = fmt.Errorf(
 					"%s answers as controller %q: SlurmctldHost and the certificates there do not agree",
-					out[i].of.Address,
+					out[i].Of.Address,
 					said,
 				)
 			}
@@ -248,10 +295,10 @@ func (p *peers) askOthers(ctx context.Context) []answered {
 	return out
 }
 
-// findLeader is the controller that leads among those that answered; nil = none.
-func findLeader(list []answered) *answered {
+// FindLeader is the controller that leads among those that answered; nil = none.
+func FindLeader(list []Answer) *Answer {
 	for i := range list {
-		if list[i].err == nil && list[i].standing.Leads {
+		if list[i].Err == nil && list[i].Standing.Leads {
 			return &list[i]
 		}
 	}
@@ -271,14 +318,14 @@ type start struct {
 // name. Everybody else waits until the leader has taken him in without a vote. The
 // administrator's word stands for controllers that do not answer, and for the order
 // of slurm.conf; it does not stand against one that answers.
-func howToBegin(self string, first, newGroup bool, list []answered) start {
-	if lead := findLeader(list); lead != nil {
-		for _, m := range lead.standing.Members {
+func howToBegin(self string, first, newGroup bool, list []Answer) start {
+	if lead := FindLeader(list); lead != nil {
+		for _, m := range lead.Standing.Members {
 			if m.ID == self && m.Joining {
 				return start{joins: true}
 			}
 		}
-		return start{why: "controller " + lead.of.Name +
+		return start{why: "controller " + lead.Of.Name +
 			" leads and has not taken this one in yet (muster controllers)"}
 	}
 	starting, silent, holders := sortAnswers(list)
@@ -298,34 +345,34 @@ func howToBegin(self string, first, newGroup bool, list []answered) start {
 // sortAnswers tells the controllers apart that cannot say yet whether they have a
 // ledger, that do not answer, and that have one. Those that wait without one are in
 // no list.
-func sortAnswers(list []answered) (starting, silent, holders []string) {
+func sortAnswers(list []Answer) (starting, silent, holders []string) {
 	for _, a := range list {
 		var cannotSay *members.AnswerError
 		switch {
-		case errors.As(a.err, &cannotSay):
-			starting = append(starting, a.of.Name)
-		case a.err != nil:
+		case errors.As(a.Err, &cannotSay):
+			starting = append(starting, a.Of.Name)
+		case a.Err != nil:
 			silent = append(silent, describeSilent(a))
-		case !a.standing.Waits:
-			holders = append(holders, a.of.Name)
+		case !a.Standing.Waits:
+			holders = append(holders, a.Of.Name)
 		}
 	}
 	return starting, silent, holders
 }
 
 // describeSilent names a controller that does not answer, its address and the cause.
-func describeSilent(a answered) string {
-	cause := a.err.Error()
+func describeSilent(a Answer) string {
+	cause := a.Err.Error()
 	var errno syscall.Errno
 	var timeout net.Error
 	switch {
-	case errors.As(a.err, &errno):
+	case errors.As(a.Err, &errno):
 		cause = errno.Error()
-	case errors.As(a.err, &timeout) && timeout.Timeout(),
-		errors.Is(a.err, context.DeadlineExceeded):
-		cause = "no answer within " + askPatience.String()
+	case errors.As(a.Err, &timeout) && timeout.Timeout(),
+		errors.Is(a.Err, context.DeadlineExceeded):
+		cause = "no answer within " + AskPatience.String()
 	}
-	return fmt.Sprintf("%s (%s: %s)", a.of.Name, a.of.Address, cause)
+	return fmt.Sprintf("%s (%s: %s)", a.Of.Name, a.Of.Address, cause)
 }
 
 // refuseToFound is why no group begins while controllers are silent.
@@ -337,7 +384,7 @@ func refuseToFound(silent []string) string {
 }
 
 // setLack notes what the controller waits for, and logs it once. Empty = nothing more.
-func (p *peers) setLack(why string) {
+func (p *Peers) setLack(why string) {
 	p.mu.Lock()
 	changed := p.lacks != why
 	p.lacks = why
@@ -347,20 +394,20 @@ func (p *peers) setLack(why string) {
 	}
 }
 
-// awaitPermission waits until this controller may open its ledger, and tells whether it
+// AwaitPermission waits until this controller may open its ledger, and tells whether it
 // begins a group or joins one. It fetches the keys that all controllers sign with.
-func (p *peers) awaitPermission(ctx context.Context) (first bool, err error) {
-	p.sought = true
+func (p *Peers) AwaitPermission(ctx context.Context) (first bool, err error) {
+	p.Sought = true
 	defer p.setLack("")
 	for since := time.Now(); ; {
-		list := p.askOthers(ctx)
-		told := p.newGroup && time.Since(since) > silentPatience
-		how := howToBegin(p.self.Name, p.group.Controllers[0].Name == p.self.Name, told, list)
+		list := p.AskOthers(ctx)
+		told := p.NewGroup && time.Since(since) > silentPatience
+		how := howToBegin(p.Self.Name, p.group.Controllers[0].Name == p.Self.Name, told, list)
 		if how.joins {
-			if p.group.IsWitness(p.self.Name) {
+			if p.group.IsWitness(p.Self.Name) {
 				return false, nil // it signs nothing
 			}
-			err = p.fetchKeys(ctx, findLeader(list).of)
+			err = p.FetchKeys(ctx, FindLeader(list).Of)
 			if err == nil {
 				return false, nil
 			}
@@ -370,16 +417,16 @@ func (p *peers) awaitPermission(ctx context.Context) (first bool, err error) {
 			p.log.Info(
 				"a new group of controllers begins",
 				"controller",
-				p.self.Name,
+				p.Self.Name,
 				"others",
 				len(list),
 				"new-group",
-				p.newGroup,
+				p.NewGroup,
 			)
 			return true, nil
 		}
 		p.setLack(how.why)
-		if !pauseFor(ctx, tendEvery) {
+		if !clock.PauseFor(ctx, TendEvery) {
 			return false, ctx.Err()
 		}
 	}
@@ -389,16 +436,16 @@ func (p *peers) awaitPermission(ctx context.Context) (first bool, err error) {
 // word that they have no ledger counts: one that lives is heard first.
 const silentPatience = 5 * time.Second
 
-// mayFound tells whether the ledger of a single controller may become that of a
+// MayFound tells whether the ledger of a single controller may become that of a
 // group. It may not where others have a ledger already: a log that was rebuilt, or
 // that was put back from the time before the group, would be a second leader of the
 // same cluster. One that does not answer may have it.
-func (p *peers) mayFound(ctx context.Context) error {
-	p.sought = true
+func (p *Peers) MayFound(ctx context.Context) error {
+	p.Sought = true
 	defer p.setLack("")
 	for since := time.Now(); ; {
-		told := p.newGroup && time.Since(since) > silentPatience
-		why, err := foundingOn(told, p.askOthers(ctx))
+		told := p.NewGroup && time.Since(since) > silentPatience
+		why, err := foundingOn(told, p.AskOthers(ctx))
 		if err != nil {
 			return fmt.Errorf(
 				"%w: start this controller with an empty state folder (move %s aside), and it is taken in",
@@ -407,11 +454,11 @@ func (p *peers) mayFound(ctx context.Context) error {
 			)
 		}
 		if why == "" {
-			p.founds = true
+			p.Founds = true
 			return nil
 		}
 		p.setLack(why)
-		if !pauseFor(ctx, tendEvery) {
+		if !clock.PauseFor(ctx, TendEvery) {
 			return ctx.Err()
 		}
 	}
@@ -419,7 +466,7 @@ func (p *peers) mayFound(ctx context.Context) error {
 
 // foundingOn judges what the other controllers say to one that has the ledger of a
 // single controller. why is what it waits for before that may become a group's.
-func foundingOn(newGroup bool, list []answered) (why string, err error) {
+func foundingOn(newGroup bool, list []Answer) (why string, err error) {
 	starting, silent, holders := sortAnswers(list)
 	switch {
 	case len(holders) > 0:
@@ -435,9 +482,9 @@ func foundingOn(newGroup bool, list []answered) (why string, err error) {
 	return "", nil
 }
 
-// explainNoLeader says why a command on this host gets no answer: who is reached, who
+// ExplainNoLeader says why a command on this host gets no answer: who is reached, who
 // is not, and what to do.
-func (p *peers) explainNoLeader(ctx context.Context) string {
+func (p *Peers) ExplainNoLeader(ctx context.Context) string {
 	p.mu.Lock()
 	lacks := p.lacks
 	durable := p.durable
@@ -449,7 +496,7 @@ func (p *peers) explainNoLeader(ctx context.Context) string {
 	if durable != nil {
 		voters = countVoters(durable.Group())
 	}
-	return describeNoLeader(p.self.Name, voters, p.askOthers(ctx))
+	return describeNoLeader(p.Self.Name, voters, p.AskOthers(ctx))
 }
 
 func countVoters(group []log.Member) int {
@@ -462,10 +509,10 @@ func countVoters(group []log.Member) int {
 	return n
 }
 
-// describeNoLeader is explainNoLeader of what the others said.
-func describeNoLeader(self string, voters int, list []answered) string {
-	if lead := findLeader(list); lead != nil {
-		return "controller " + lead.of.Name + " leads since a moment: repeat the command"
+// describeNoLeader is ExplainNoLeader of what the others said.
+func describeNoLeader(self string, voters int, list []Answer) string {
+	if lead := FindLeader(list); lead != nil {
+		return "controller " + lead.Of.Name + " leads since a moment: repeat the command"
 	}
 	reached := []string{self + " (this host)"}
 	var silent []string
@@ -473,14 +520,14 @@ func describeNoLeader(self string, voters int, list []answered) string {
 	for _, a := range list {
 		var cannotSay *members.AnswerError
 		switch {
-		case errors.As(a.err, &cannotSay):
-			reached = append(reached, a.of.Name+" ("+cannotSay.Text+")")
-		case a.err != nil:
+		case errors.As(a.Err, &cannotSay):
+			reached = append(reached, a.Of.Name+" ("+cannotSay.Text+")")
+		case a.Err != nil:
 			silent = append(silent, describeSilent(a))
-		case a.standing.Waits:
-			reached = append(reached, a.of.Name+" (waits without a ledger)")
+		case a.Standing.Waits:
+			reached = append(reached, a.Of.Name+" (waits without a ledger)")
 		default:
-			reached = append(reached, a.of.Name)
+			reached = append(reached, a.Of.Name)
 			votes++
 		}
 	}
@@ -500,20 +547,12 @@ func describeNoLeader(self string, voters int, list []answered) string {
 		"docs/operations/controllers.md, \"Lose a majority\""
 }
 
-func pauseFor(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-func (p *peers) fetchKeys(ctx context.Context, from conffile.Controller) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*askPatience)
+// FetchKeys takes over the keys that all controllers sign with.
+func (p *Peers) FetchKeys(ctx context.Context, from conffile.Controller) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*AskPatience)
 	defer cancel()
 	keys := sharedKeys{}
-	if err := members.Ask(ctx, p.source, from.Address, askKeys, &keys); err != nil {
+	if err := members.Ask(ctx, p.Source, from.Address, askKeys, &keys); err != nil {
 		return fmt.Errorf("the keys of controller %s: %w", from.Name, err)
 	}
 	for _, name := range keyFiles {
@@ -527,12 +566,12 @@ func (p *peers) fetchKeys(ctx context.Context, from conffile.Controller) error {
 	return nil
 }
 
-// tendGroup looks after the group while this controller leads: who waits is taken in,
+// TendGroup looks after the group while this controller leads: who waits is taken in,
 // who has caught up gets his vote, who has lost his ledger loses his vote first.
-func (p *peers) tendGroup(ctx context.Context) error {
+func (p *Peers) TendGroup(ctx context.Context) error {
 	said := map[string]string{}
-	for pauseFor(ctx, tendEvery) {
-		for _, step := range nextSteps(p.durable.Group(), p.askOthers(ctx), uint64(p.durable.LastPosition())) {
+	for clock.PauseFor(ctx, TendEvery) {
+		for _, step := range nextSteps(p.durable.Group(), p.AskOthers(ctx), uint64(p.durable.LastPosition())) {
 			err := step.do(ctx, p.durable)
 			text := step.what
 			if err != nil {
@@ -560,39 +599,39 @@ type groupStep struct {
 }
 
 // nextSteps are the changes that are due, by what the controllers say.
-func nextSteps(group []log.Member, list []answered, position uint64) []groupStep {
+func nextSteps(group []log.Member, list []Answer, position uint64) []groupStep {
 	var out []groupStep
 	for _, a := range list {
-		if a.err != nil {
+		if a.Err != nil {
 			continue
 		}
-		at := slices.IndexFunc(group, func(m log.Member) bool { return m.ID == a.of.Name })
-		member := log.Member{ID: a.of.Name, Address: a.of.Address}
+		at := slices.IndexFunc(group, func(m log.Member) bool { return m.ID == a.Of.Name })
+		member := log.Member{ID: a.Of.Name, Address: a.Of.Address}
 		switch {
-		case at < 0 && a.standing.Waits:
+		case at < 0 && a.Standing.Waits:
 			member.Joining = true
 			out = append(
 				out,
 				groupStep{
-					a.of.Name,
+					a.Of.Name,
 					"taken in without a vote",
 					func(ctx context.Context, d *log.Durable) error { return d.Add(ctx, member) },
 				},
 			)
-		case at >= 0 && a.standing.Waits && !group[at].Joining:
+		case at >= 0 && a.Standing.Waits && !group[at].Joining:
 			out = append(
 				out,
 				groupStep{
-					a.of.Name,
+					a.Of.Name,
 					"it has lost its ledger and its vote",
 					func(ctx context.Context, d *log.Durable) error { return d.Remove(ctx, member.ID) },
 				},
 			)
-		case at >= 0 && !a.standing.Waits && group[at].Joining && hasCaughtUp(a.standing, position):
+		case at >= 0 && !a.Standing.Waits && group[at].Joining && hasCaughtUp(a.Standing, position):
 			out = append(
 				out,
 				groupStep{
-					a.of.Name,
+					a.Of.Name,
 					"it has caught up and votes",
 					func(ctx context.Context, d *log.Durable) error { return d.Add(ctx, member) },
 				},
@@ -609,7 +648,7 @@ func hasCaughtUp(member standing, position uint64) bool {
 }
 
 // List implements daemon.Group.
-func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
+func (p *Peers) List(ctx context.Context) *apiv1.ControllersReply {
 	self, err := p.currentStanding()
 	if err != nil {
 		return &apiv1.ControllersReply{}
@@ -638,7 +677,7 @@ func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
 		switch {
 		case err != nil:
 			info.Error = err.Error()
-		case controller.Name == p.self.Name:
+		case controller.Name == p.Self.Name:
 			info.Role = "leader"
 		case st.Waits || joining[controller.Name]:
 			info.Role = "joining"
@@ -656,14 +695,14 @@ func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
 		delete(known, controller.Name)
 		out.Controllers = append(out.Controllers, info)
 	}
-	others := p.askOthers(ctx)
+	others := p.AskOthers(ctx)
 	for _, controller := range p.group.Members() { // in the order of slurm.conf, by whose places scontrol takeover names them
-		if controller.Name == p.self.Name {
+		if controller.Name == p.Self.Name {
 			add(controller, self, nil)
 			continue
 		}
-		a := others[slices.IndexFunc(others, func(a answered) bool { return a.of.Name == controller.Name })]
-		add(a.of, a.standing, a.err)
+		a := others[slices.IndexFunc(others, func(a Answer) bool { return a.Of.Name == controller.Name })]
+		add(a.Of, a.Standing, a.Err)
 	}
 	for id, address := range known { // not in slurm.conf any more
 		add(
@@ -676,7 +715,7 @@ func (p *peers) List(ctx context.Context) *apiv1.ControllersReply {
 }
 
 // Change implements daemon.Group.
-func (p *peers) Change(ctx context.Context, req *apiv1.ChangeControllersRequest) (string, error) {
+func (p *Peers) Change(ctx context.Context, req *apiv1.ChangeControllersRequest) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	var err error
@@ -700,10 +739,10 @@ func (p *peers) Change(ctx context.Context, req *apiv1.ChangeControllersRequest)
 	if err != nil {
 		return "", spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	return p.self.Name, nil
+	return p.Self.Name, nil
 }
 
-func (p *peers) add(ctx context.Context, name, address string) error {
+func (p *Peers) add(ctx context.Context, name, address string) error {
 	if slices.ContainsFunc(p.durable.Group(), func(m log.Member) bool { return m.ID == name }) {
 		return fmt.Errorf("controller %s is in the group", name)
 	}
@@ -725,8 +764,8 @@ func (p *peers) add(ctx context.Context, name, address string) error {
 }
 
 // handOver gives the lead away and waits until somebody has it.
-func (p *peers) handOver(ctx context.Context, to string) (string, error) {
-	if to == p.self.Name {
+func (p *Peers) handOver(ctx context.Context, to string) (string, error) {
+	if to == p.Self.Name {
 		return to, nil
 	}
 	if p.group.IsWitness(to) {
@@ -734,7 +773,7 @@ func (p *peers) handOver(ctx context.Context, to string) (string, error) {
 			" is the witness: it votes and does not lead")
 	}
 	if to == "" {
-		to = p.successor(ctx)
+		to = p.Successor(ctx)
 	}
 	if err := p.durable.HandOver(ctx, to); err != nil {
 		return "", spec.Refuse(spec.CodeBadRequest, err.Error())
@@ -750,4 +789,143 @@ func (p *peers) handOver(ctx context.Context, to string) (string, error) {
 			return "", nil // it was given away; who has it shows soon
 		}
 	}
+}
+
+// listenAPI opens the port at which the other controllers, agents and tools come.
+func listenAPI(ctx context.Context, cfg *conffile.Config) (net.Listener, error) {
+	if cfg.Listen.GRPC.Off() {
+		return nil, errors.New(
+			"listen.grpc is off, and several controllers reach each other there: give it a port",
+		)
+	}
+	l, err := listen.TCP(ctx, string(cfg.Listen.GRPC))
+	if err != nil {
+		return nil, fmt.Errorf("listen.grpc: %w (choose another in muster.yaml)", err)
+	}
+	return l, nil
+}
+
+// WarnOfCount tells what the number of controllers means.
+func (p *Peers) WarnOfCount() {
+	voters := len(p.group.Members())
+	survives := (voters - 1) / 2
+	switch {
+	case voters == 2:
+		p.log.Warn(
+			"two controllers stop when either of them is lost: name a witness (controller.witness of muster.yaml) or a third SlurmctldHost",
+			"survives",
+			survives,
+		)
+	case voters%2 == 0 && p.group.Witness != nil:
+		p.log.Warn(
+			"a witness beside an odd number of controllers lets them survive no more losses: leave it out",
+			"controllers",
+			voters-1,
+			"survives",
+			survives,
+		)
+	case voters%2 == 0:
+		p.log.Warn(
+			"an even number of controllers survives no more losses than one fewer: name another SlurmctldHost or a witness",
+			"controllers",
+			voters,
+			"survives",
+			survives,
+		)
+	}
+}
+
+// Lackers are the controllers that are not known to have a batch.
+func Lackers(said []Answer, pos uint64) string {
+	if len(said) == 0 {
+		return "every controller, as far as is known,"
+	}
+	var out []string
+	for _, a := range said {
+		if a.Err != nil || a.Standing.Position < pos {
+			out = append(out, a.Of.Name)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// Successor is the controller that takes the lead best: it answers and has most of
+// the ledger. Empty = raft chooses.
+func (p *Peers) Successor(ctx context.Context) string {
+	if p.group.Witness == nil {
+		return ""
+	}
+	best := ""
+	position := uint64(0)
+	for _, a := range p.AskOthers(ctx) {
+		usable := a.Err == nil && !a.Standing.Waits && !p.group.IsWitness(a.Of.Name)
+		if usable && (best == "" || a.Standing.Position > position) {
+			best = a.Of.Name
+			position = a.Standing.Position
+		}
+	}
+	return best
+}
+
+// Delivered is how far the leader's audit trail has come at one target.
+type Delivered struct {
+	To string `json:"to,omitempty"` // where all controllers can write; empty = its own host
+	audit.Position
+}
+
+// DialLeader makes a client of the controller that leads, if another one does; conn is
+// nil if none does. at is its address.
+func (p *Peers) DialLeader(ctx context.Context) (conn *grpc.ClientConn, at string, err error) {
+	lead := FindLeader(p.AskOthers(ctx))
+	if lead == nil {
+		return nil, "", nil
+	}
+	at = lead.Of.Address
+	host, _, err := net.SplitHostPort(at)
+	if err != nil {
+		return nil, "", err
+	}
+	conn, err = grpcx.DialTLS(
+		at,
+		func() *tls.Config { return p.Source.Client(host, identity.Controller, channel.ALPNGRPC) },
+	)
+	return conn, at, err
+}
+
+// AskDelivered asks the controller that leads how far its audit trail has come; nil =
+// that one does not lead.
+func (p *Peers) AskDelivered(ctx context.Context, address string) (map[string]Delivered, error) {
+	ctx, cancel := context.WithTimeout(ctx, AskPatience)
+	defer cancel()
+	var st standing
+	if err := members.Ask(ctx, p.Source, address, askStatus, &st); err != nil || !st.Leads {
+		return nil, err
+	}
+	if st.Audit == nil {
+		return map[string]Delivered{}, nil
+	}
+	return st.Audit, nil
+}
+
+// refuseOtherRole refuses to run a controller as a witness or the reverse.
+func refuseOtherRole(asWitness bool, who conffile.Group, self *conffile.Controller) error {
+	isWitness := self != nil && who.IsWitness(self.Name)
+	switch {
+	case asWitness && who.Witness == nil:
+		return errors.New(
+			"muster.yaml names no witness: name this host in controller.witness, here and on both controllers",
+		)
+	case asWitness && !isWitness:
+		return fmt.Errorf(
+			"this host is controller %s, and the witness is %s: start musterd without --role witness",
+			self.Name,
+			who.Witness.Name,
+		)
+	case !asWitness && isWitness:
+		return fmt.Errorf(
+			"this host is %s, the witness of the controllers: start musterd --role witness",
+			self.Name,
+		)
+	}
+	return nil
 }

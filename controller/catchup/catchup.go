@@ -1,60 +1,64 @@
-package main
+// Package catchup brings a controller of a group up to what a snapshot of the ledger names
+// and does not hold: the history before it, for the archive, and scripts and environments.
+package catchup
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
-	"net"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"google.golang.org/grpc"
-
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
-	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/controller/peers"
+	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/transport/grpcerr"
-	"github.com/musterhpc/muster/internal/transport/grpcx"
-	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/spec"
 )
 
-// completeSnapshot fetches from the leader what a snapshot that it sent names and does not
+// CatchUp brings a controller of a group up to what a snapshot names.
+type CatchUp struct {
+	Peers    *peers.Peers
+	Archive  *store.Archive
+	Blobs    *store.Blobs
+	StateDir string
+	Log      *slog.Logger
+}
+
+// CompleteSnapshot fetches from the leader what a snapshot that it sent names and does not
 // hold: the history before it, for the archive, and scripts and environments.
 // Until then this controller applies nothing further, so it does not catch up,
 // does not get a vote and cannot lead. A snapshot of its own lacks nothing.
 //
 // A controller that begins a group with a rebuilt ledger has nobody to ask, and what a leader lacks
 // is nowhere: both note such contents as lost.
-func (s *server) completeSnapshot(ctx context.Context, st *state.State) error {
-	if s.peers == nil {
-		return nil
-	}
-	if s.peers.founds {
-		return s.noteLost(s.missingContents(st))
+func (c *CatchUp) CompleteSnapshot(ctx context.Context, st *state.State) error {
+	if c.Peers.Founds {
+		return c.noteLost(c.missingContents(st))
 	}
 	said := ""
 	for {
-		missing := s.missingContents(st)
-		behind := s.archive.Disk.Stats().LastSeq < st.Seq
+		missing := c.missingContents(st)
+		behind := c.Archive.Disk.Stats().LastSeq < st.Seq
 		if !behind && len(missing) == 0 {
 			return nil
 		}
-		err := s.fetchMissing(ctx, st, missing)
+		err := c.fetchMissing(ctx, st, missing)
 		if err == nil {
 			continue
 		}
 		if text := err.Error(); text != said {
 			said = text
-			s.log.Warn(
+			c.Log.Warn(
 				"what a snapshot of the ledger names is not here yet",
 				"contents",
 				len(missing),
@@ -64,19 +68,19 @@ func (s *server) completeSnapshot(ctx context.Context, st *state.State) error {
 				err,
 			)
 		}
-		if !pauseFor(ctx, tendEvery) {
+		if !clock.PauseFor(ctx, peers.TendEvery) {
 			return ctx.Err()
 		}
 	}
 }
 
 // missingContents are the contents that jobs name and this controller lacks.
-func (s *server) missingContents(st *state.State) []spec.Hash {
-	seen := s.lostContents()
+func (c *CatchUp) missingContents(st *state.State) []spec.Hash {
+	seen := c.lostContents()
 	seen[spec.Hash{}] = true
 	var out []spec.Hash
 	want := func(hash spec.Hash) {
-		if !seen[hash] && !s.blobs.Has(hash) {
+		if !seen[hash] && !c.Blobs.Has(hash) {
 			out = append(out, hash)
 		}
 		seen[hash] = true
@@ -86,20 +90,23 @@ func (s *server) missingContents(st *state.State) []spec.Hash {
 }
 
 // fetchMissing asks the leader for history and contents.
-func (s *server) fetchMissing(ctx context.Context, st *state.State, missing []spec.Hash) error {
-	conn, err := s.dialLeader(ctx)
+func (c *CatchUp) fetchMissing(ctx context.Context, st *state.State, missing []spec.Hash) error {
+	conn, _, err := c.Peers.DialLeader(ctx)
+	if err == nil && conn == nil {
+		err = errors.New("no controller leads")
+	}
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	client := service.NewLedgerClient(conn)
-	if err := s.fetchHistory(ctx, client, st.Seq); err != nil {
+	if err := c.fetchHistory(ctx, client, st.Seq); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	for _, hash := range missing {
 		rep, err := client.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
 		if isNotFound(err) {
-			if err := s.noteLost([]spec.Hash{hash}); err != nil {
+			if err := c.noteLost([]spec.Hash{hash}); err != nil {
 				return err
 			}
 			continue
@@ -107,7 +114,7 @@ func (s *server) fetchMissing(ctx context.Context, st *state.State, missing []sp
 		if err != nil {
 			return fmt.Errorf("content %s: %w", hash, err)
 		}
-		if got, err := s.blobs.Put(rep.GetData()); err != nil || got != hash {
+		if got, err := c.Blobs.Put(rep.GetData()); err != nil || got != hash {
 			return errors.Join(fmt.Errorf("content %s: the leader sent %s", hash, got), err)
 		}
 	}
@@ -124,12 +131,12 @@ func isNotFound(err error) bool {
 const lostFile = "lost-contents"
 
 // noteLost adds to lostFile.
-func (s *server) noteLost(hashes []spec.Hash) error {
+func (c *CatchUp) noteLost(hashes []spec.Hash) error {
 	if len(hashes) == 0 {
 		return nil
 	}
-	path := filepath.Join(s.cfg.StateDir, lostFile)
-	s.log.Warn(
+	path := filepath.Join(c.StateDir, lostFile)
+	c.Log.Warn(
 		"scripts or environments of jobs are lost: those jobs cannot start again",
 		"contents",
 		len(hashes),
@@ -150,9 +157,9 @@ func (s *server) noteLost(hashes []spec.Hash) error {
 
 // lostContents reads lostFile. A line that cannot be read counts for nothing: its content is
 // asked for again.
-func (s *server) lostContents() map[spec.Hash]bool {
+func (c *CatchUp) lostContents() map[spec.Hash]bool {
 	out := map[spec.Hash]bool{}
-	data, err := os.ReadFile(filepath.Join(s.cfg.StateDir, lostFile))
+	data, err := os.ReadFile(filepath.Join(c.StateDir, lostFile))
 	if err != nil {
 		return out
 	}
@@ -168,9 +175,9 @@ func (s *server) lostContents() map[spec.Hash]bool {
 }
 
 // fetchHistory brings the archive up to an event.
-func (s *server) fetchHistory(ctx context.Context, client service.LedgerClient, upTo uint64) error {
+func (c *CatchUp) fetchHistory(ctx context.Context, client service.LedgerClient, upTo uint64) error {
 	began := time.Now()
-	last := s.archive.Disk.Stats().LastSeq
+	last := c.Archive.Disk.Stats().LastSeq
 	if last >= upTo {
 		return nil
 	}
@@ -189,31 +196,15 @@ func (s *server) fetchHistory(ctx context.Context, client service.LedgerClient, 
 		if err != nil {
 			return err
 		}
-		if err := s.archive.Append(batch.GetPosition(), batch.GetFirstSeq(), batch.GetLastSeq(), batch.GetEvents()); err != nil {
+		if err := c.Archive.Append(batch.GetPosition(), batch.GetFirstSeq(), batch.GetLastSeq(), batch.GetEvents()); err != nil {
 			return err
 		}
 		last = max(last, batch.GetLastSeq())
 		if now := time.Now(); now.Sub(told) > 5*time.Second {
 			told = now
-			s.log.Info("fetching the history from the leader", "event", last, "of", upTo)
+			c.Log.Info("fetching the history from the leader", "event", last, "of", upTo)
 		}
 	}
-	s.log.Info("fetched the history from the leader", "events", last, "took", time.Since(began))
+	c.Log.Info("fetched the history from the leader", "events", last, "took", time.Since(began))
 	return nil
-}
-
-// dialLeader makes a client of the controller that leads.
-func (s *server) dialLeader(ctx context.Context) (*grpc.ClientConn, error) {
-	lead := findLeader(s.peers.askOthers(ctx))
-	if lead == nil {
-		return nil, errors.New("no controller leads")
-	}
-	host, _, err := net.SplitHostPort(lead.of.Address)
-	if err != nil {
-		return nil, err
-	}
-	return grpcx.DialTLS(
-		lead.of.Address,
-		func() *tls.Config { return s.peers.source.Client(host, identity.Controller, channel.ALPNGRPC) },
-	)
 }
