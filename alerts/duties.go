@@ -82,6 +82,7 @@ func Duties() map[string]Duty {
 		"MusterNodeFlapping":      {Admin, "drain the node and look at its network", today},
 		"MusterNodeMemoryLow":     {Admin, "find what takes the memory beside the jobs", today},
 		"MusterNodeUnhealthy":     {Admin, "mend what the rule names", today},
+		"MusterNodeIncomplete":    {Admin, "find why the node has less than slurm.conf and gres.conf say", today},
 		"MusterScratchFull":       {Admin, "clean the scratch disk", today},
 		"MusterNodeDrainedLong":   {Hardware, "repair the node or delete it", week},
 		"MusterNodeRestarted":     {Admin, "look for a crash if nobody restarted it", week},

@@ -137,6 +137,17 @@ func (w *world) drained() {
 	w.now = at("01:47:25")
 }
 
+// fewerGPUs has a node in service that found fewer GPUs than are configured, and one
+// with a reason that somebody wrote down without taking it out of service.
+func (w *world) fewerGPUs() {
+	w.lab()
+	n := w.nodes[0]
+	n.Shortfall = "gres/gpu count too low: 7 found, 8 configured"
+	n.Reason, n.ReasonUser, n.ReasonTime = n.Shortfall, "muster", at("01:47:34")
+	n = w.nodes[1]
+	n.Reason, n.ReasonUser, n.ReasonTime = "watch its fan", "root", at("01:47:34")
+}
+
 func (w *world) powerless() {
 	w.running()
 	n := w.nodes[1]

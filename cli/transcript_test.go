@@ -64,7 +64,10 @@ func visible(s string) string {
 
 // worlds are what the controller can hold.
 func worlds() map[string]func(*world) {
-	out := map[string]func(*world){"explained": (*world).explained}
+	out := map[string]func(*world){
+		"explained":  (*world).explained,
+		"fewer-gpus": (*world).fewerGPUs,
+	}
 	for name, s := range scenarios() {
 		out[strings.ReplaceAll(name, " ", "-")] = s.set
 	}

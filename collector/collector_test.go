@@ -29,7 +29,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// lab is a cluster of three nodes with eight GPUs each, one drained, one lost,
+// lab is a cluster of three nodes with eight GPUs each, one drained and short of
+// a GPU, one lost,
 // one job running, one waiting for a node that is too small now, one ended.
 func lab(t *testing.T) *view.View {
 	t.Helper()
@@ -57,6 +58,9 @@ func lab(t *testing.T) *view.View {
 		inv := spec.Inventory{BootID: "b", CPUs: 8, Mem: 16000}
 		for i := range uint32(8) {
 			inv.GPUs = append(inv.GPUs, spec.GPU{Index: i, UUID: name + string(rune('0'+i)), Type: "h100"})
+		}
+		if name == "n2" {
+			inv.GPUs = inv.GPUs[:7]
 		}
 		do(scheduler.RegisterNode{Node: name, Inventory: inv})
 	}

@@ -251,6 +251,9 @@ func slurmNodes(p *picture, snap *slurm.Snapshot) {
 			}
 			p.parts[k].nodes = append(p.parts[k].nodes, int32(i))
 		}
+		if row.Flags&nodeInvalid != 0 {
+			row.Incomplete = row.Reason
+		}
 		p.nodes = append(p.nodes, row)
 	}
 }

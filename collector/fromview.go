@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -204,7 +205,7 @@ func (b *viewBuilder) nodes(plan *view.Plan, beats map[string]Live) {
 			Name:        node.Spec.Name,
 			Flags:       flagsOf(b.st, node, planned[node.ID]),
 			Busy:        len(node.Jobs) > 0,
-			Reason:      node.Reason,
+			Reason:      cmp.Or(node.Reason, node.Invalid),
 			ReasonAt:    node.ReasonAt,
 			CPUs:        node.Spec.CPUs,
 			CPUsForJobs: node.CPUs,
@@ -231,6 +232,7 @@ func (b *viewBuilder) nodes(plan *view.Plan, beats map[string]Live) {
 		row.GRES, row.Faults, row.Warned = gresOf(node), faultsOf(node), warnedOf(b.st, node)
 		row.XIDs = xidsOf(node)
 		row.GPUsLost = lostGPUs(node)
+		row.Incomplete = cmp.Or(node.Invalid, node.Shortfall())
 		b.p.nodes = append(b.p.nodes, row)
 		return true
 	})

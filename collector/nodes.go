@@ -100,6 +100,8 @@ func nodeFamilies() []family {
 				}
 			}},
 		{infoMetric(gauge("muster_node_state_info", "Always 1, for each node that takes no jobs, with its state and the reason that was given.", catalogue.None, src, "nodes out of service", "node", "state", "reason")), nodesOut},
+		{infoMetric(gauge("muster_node_incomplete_info", "Always 1, for each node that found fewer GPUs, CPUs or other resources, or less memory, than are configured, with the first that it lacks.", catalogue.None, src, "such nodes", "node", "reason")),
+			nodesIncomplete},
 		{gauge("muster_node_lost_since_timestamp_seconds", "When a silent node was given up, for each node that is silent.", catalogue.Seconds, src, "silent nodes", "node"),
 			func(s *scrape) {
 				for i := range s.pic.nodes {
@@ -164,6 +166,15 @@ func nodesOut(s *scrape) {
 		case "allocated", "mixed", "idle", "powered_down":
 		default:
 			s.send(1, node.Name, st, node.Reason)
+		}
+	}
+}
+
+// nodesIncomplete names the nodes that have less than is configured.
+func nodesIncomplete(s *scrape) {
+	for i := range s.pic.nodes {
+		if node := &s.pic.nodes[i]; node.Incomplete != "" {
+			s.send(1, node.Name, node.Incomplete)
 		}
 	}
 }

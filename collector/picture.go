@@ -346,7 +346,8 @@ type nodeRow struct {
 	MemFree     int64 // MiB the operating system calls free; -1 when it is not known
 	GPUs        int64
 	GPUAlloc    int64
-	GPUsLost    int64 // configured, but not in the inventory that the node registered with
+	GPUsLost    int64  // configured, but not in the inventory that the node registered with
+	Incomplete  string // what it found less of than is configured; empty without
 	GRES        []gresRow
 	Features    string
 	Parts       []string

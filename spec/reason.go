@@ -225,3 +225,7 @@ func tresFamily(tres string) string {
 	}
 	return "Unknown"
 }
+
+// ShortOfGPUs begins the verdict on a node that found fewer GPUs than are configured,
+// and for this has too few for a job.
+const ShortOfGPUs = "state:short of GPUs"

@@ -390,8 +390,10 @@ type NodeInfo struct {
 	CpusConfigured int64          `protobuf:"varint,98,opt,name=cpus_configured,json=cpusConfigured,proto3" json:"cpus_configured,omitempty"`
 	ResumeAt       int64          `protobuf:"varint,99,opt,name=resume_at,json=resumeAt,proto3" json:"resume_at,omitempty"` // when a drained or downed node returns by itself; 0 = it does not
 	Holds          []*ForeignHold `protobuf:"bytes,100,rep,name=holds,proto3" json:"holds,omitempty"`                       // of other schedulers, by id
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// GPUs that are configured and were not found; it is in service without them.
+	Shortfall     string `protobuf:"bytes,101,opt,name=shortfall,proto3" json:"shortfall,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeInfo) Reset() {
@@ -872,6 +874,13 @@ func (x *NodeInfo) GetHolds() []*ForeignHold {
 		return x.Holds
 	}
 	return nil
+}
+
+func (x *NodeInfo) GetShortfall() string {
+	if x != nil {
+		return x.Shortfall
+	}
+	return ""
 }
 
 type PartitionInfo struct {
@@ -7025,7 +7034,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05share\x18\x11 \x01(\tR\x05share\x12\x16\n" +
 	"\x06shares\x18\x12 \x01(\x03R\x06shares\x12\x1f\n" +
 	"\vshares_used\x18\x13 \x01(\x03R\n" +
-	"sharesUsed\"\xdf\x0e\n" +
+	"sharesUsed\"\xfd\x0e\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bhostname\x18\x02 \x01(\tR\bhostname\x12\x12\n" +
@@ -7104,7 +7113,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\bmem_spec\x18a \x01(\x03R\amemSpec\x12'\n" +
 	"\x0fcpus_configured\x18b \x01(\x03R\x0ecpusConfigured\x12\x1b\n" +
 	"\tresume_at\x18c \x01(\x03R\bresumeAt\x12,\n" +
-	"\x05holds\x18d \x03(\v2\x16.muster.v1.ForeignHoldR\x05holds\"\xc6\n" +
+	"\x05holds\x18d \x03(\v2\x16.muster.v1.ForeignHoldR\x05holds\x12\x1c\n" +
+	"\tshortfall\x18e \x01(\tR\tshortfall\"\xc6\n" +
 	"\n" +
 	"\rPartitionInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +

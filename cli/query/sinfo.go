@@ -367,8 +367,16 @@ func nodeFilter(call *tool.Call) (func(n *apiv1.NodeInfo) bool, error) {
 		}
 		return in && (names == nil || names[node.GetName()]) &&
 			(!o.On("dead") || state.Has("NOT_RESPONDING")) && (!o.On("responding") || !state.Has("NOT_RESPONDING")) &&
-			(!o.On("list-reasons") || (node.GetReason() != "" && (state.Out() || state.Has("INVALID_REG"))))
+			(!o.On("list-reasons") || hasReason(node))
 	}, nil
+}
+
+// hasReason tells whether sinfo -R lists a node: it is out of service, or it is in
+// service with fewer GPUs than are configured.
+func hasReason(node *apiv1.NodeInfo) bool {
+	state := render.StateOf(node)
+	return node.GetReason() != "" &&
+		(state.Out() || state.Has("INVALID_REG") || node.GetShortfall() != "")
 }
 
 // groupBy says how nodes share lines.

@@ -431,6 +431,11 @@ func (v *WhyView) nodeLines(rep *apiv1.WhyReply) []string {
 	return splitTable(table)
 }
 
+// isShortOfGPUs tells whether nodes lack GPUs that the configuration names.
+func isShortOfGPUs(node *apiv1.NodeVerdict) bool {
+	return strings.HasPrefix(node.GetWhy(), spec.ShortOfGPUs)
+}
+
 // nodeVerdict says why nodes cannot take the job now.
 func nodeVerdict(node *apiv1.NodeVerdict) string {
 	why := node.GetWhy()
@@ -551,7 +556,11 @@ func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
 		if strings.Contains(reason.GetDetail(), "eserved") {
 			return []string{"Nodes that it could start on are reserved: scontrol show reservation says for whom, and until when."}
 		}
-		return []string{"Nodes that it needs are out of service: " + strings.TrimPrefix(cmp.Or(reason.GetDetail(), reason.GetSubject()), "UnavailableNodes:") + ". sinfo -R says why."}
+		trouble := "out of service"
+		if slices.ContainsFunc(rep.GetNodes(), isShortOfGPUs) {
+			trouble += " or found fewer GPUs than are configured"
+		}
+		return []string{"Nodes that it needs are " + trouble + ": " + strings.TrimPrefix(cmp.Or(reason.GetDetail(), reason.GetSubject()), "UnavailableNodes:") + ". sinfo -R says why."}
 	case spec.ReasonPartitionDown, spec.ReasonPartitionInactive:
 		name := strings.TrimPrefix(cmp.Or(reason.GetSubject(), "partition/"+job.GetPartition()), "partition/")
 		return []string{"Its partition, " + name + ", starts no jobs now (scontrol show partition " + name + ").",

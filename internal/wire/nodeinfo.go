@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -81,11 +82,14 @@ func Node(st *state.State, node *state.Node, live NodeLive, planned bool) *apiv1
 		case event.NodeDrain, event.NodeFail:
 		}
 	}
-	if node.Reason != "" {
+	out.Shortfall = node.Shortfall()
+	switch own := cmp.Or(node.Invalid, out.Shortfall); {
+	case node.Reason != "":
 		out.ReasonUser = actorName(node.ReasonBy)
-	} else if node.Invalid != "" {
-		// It is out of service by what it registered.
-		out.Reason, out.ReasonUser, out.ReasonTime = node.Invalid, actorName(event.Actor{}), int64(node.Registered)
+	case own != "": // by what it registered
+		out.Reason = own
+		out.ReasonUser = actorName(event.Actor{})
+		out.ReasonTime = int64(node.Registered)
 	}
 	registered(out, node.Inv, live.Trouble)
 	for i := range st.Parts.List {

@@ -7,6 +7,48 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
+// A node that found fewer GPUs than are configured says so as its reason while it has no
+// other, and is in service.
+func TestNodeShortfall(t *testing.T) {
+	st := state.New()
+	st.Config = &spec.Config{}
+	h100 := spec.GRESSpec{Name: "gpu", Type: "h100", N: 2}
+	for _, tc := range []struct {
+		name       string
+		configured []spec.GRESSpec
+		found      []string
+		given      string // reason
+		want       string // reason that is shown
+	}{
+		{"whole", []spec.GRESSpec{h100}, []string{"h100", "h100"}, "", ""},
+		{"one gone", []spec.GRESSpec{h100}, []string{"h100"}, "", "gres/gpu:h100 count too low: 1 found, 2 configured"},
+		{"other type", []spec.GRESSpec{h100}, []string{"a100", "a100"}, "", "gres/gpu:h100 count too low: 0 found, 2 configured"},
+		{"any type", []spec.GRESSpec{{Name: "gpu", N: 2}}, []string{"a100"}, "", "gres/gpu count too low: 1 found, 2 configured"},
+		{"more", []spec.GRESSpec{h100}, []string{"h100", "h100", "h100"}, "", ""},
+		{"drained", []spec.GRESSpec{h100}, nil, "fan", "fan"},
+	} {
+		node := &state.Node{
+			Spec:   &spec.NodeSpec{Name: "n1", GRES: tc.configured},
+			Inv:    &spec.Inventory{},
+			Reason: tc.given,
+		}
+		for _, typ := range tc.found {
+			node.GPUs = append(node.GPUs, spec.GPU{Type: typ})
+		}
+		got := Node(st, node, NodeLive{}, false)
+		if got.GetReason() != tc.want {
+			t.Errorf("%s: reason %q, want %q", tc.name, got.GetReason(), tc.want)
+		}
+		if short := got.GetShortfall() != ""; short != (tc.want != "") {
+			t.Errorf("%s: shortfall %q", tc.name, got.GetShortfall())
+		}
+		node.Inv = nil
+		if got := Node(st, node, NodeLive{}, false); got.GetShortfall() != "" {
+			t.Errorf("%s, not registered: shortfall %q", tc.name, got.GetShortfall())
+		}
+	}
+}
+
 // What a node has for jobs is shown with its billing, which is its CPUs for jobs.
 func TestNodeBilling(t *testing.T) {
 	st := state.New()

@@ -1,7 +1,9 @@
 package state
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
@@ -155,6 +157,50 @@ func (n *Node) Usable() bool {
 // Asleep tells a node whose agent is not expected to answer: it is powered
 // down, or on the way there or back.
 func (n *Node) Asleep() bool { return n.Power >= event.PoweringDown }
+
+// Shortfall says which GPUs the configuration names and the agent did not find, in
+// the words in which Invalid speaks of other resources; empty without. Such a node
+// stays in service: it has the GPUs that were found, and jobs that need no more of
+// them than that can start.
+func (n *Node) Shortfall() string {
+	if n.Inv == nil {
+		return "" // the configured ones are expected
+	}
+	var out []string
+	untyped := int64(0)
+	for i := range n.Spec.GRES {
+		gres := &n.Spec.GRES[i]
+		switch {
+		case gres.Name != "gpu":
+		case gres.Type == "":
+			untyped += gres.N
+		default:
+			if found := n.countGPUs(gres.Type); found < gres.N {
+				out = append(out, tooFew("gres/gpu:"+gres.Type, found, gres.N))
+			}
+		}
+	}
+	if found := int64(len(n.GPUs)); found < untyped {
+		out = append(out, tooFew("gres/gpu", found, untyped))
+	}
+	return strings.Join(out, ", ")
+}
+
+// countGPUs counts the GPUs of a type.
+func (n *Node) countGPUs(typ string) int64 {
+	count := int64(0)
+	for i := range n.GPUs {
+		if n.GPUs[i].Type == typ {
+			count++
+		}
+	}
+	return count
+}
+
+// tooFew says that less of a resource was found than is configured.
+func tooFew(name string, found, configured int64) string {
+	return fmt.Sprintf("%s count too low: %d found, %d configured", name, found, configured)
+}
 
 // FreeCPUs is the number of CPUs nobody holds.
 func (n *Node) FreeCPUs() int64 { return n.CPUs - int64(n.UsedCPU.Count()) }

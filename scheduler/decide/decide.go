@@ -206,6 +206,9 @@ func (d *decision) configure(configure Configure) error {
 	if err := d.Emit(&event.ConfigAdopted{Config: cfg}); err != nil {
 		return err
 	}
+	if err := d.nodes().judgeInventories(); err != nil {
+		return err
+	}
 	return d.usage().clearNow(old)
 }
 

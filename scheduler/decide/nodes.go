@@ -232,6 +232,32 @@ func (d nodeCommands) registerNode(c RegisterNode) error {
 	return nil
 }
 
+// judgeInventories compares what the agents have registered with a configuration
+// that was adopted since. A node that has become silent is judged when it registers.
+func (d nodeCommands) judgeInventories() error {
+	var due []event.Event
+	d.t.Nodes.Range(func(_ uint64, node *state.Node) bool {
+		if node.Inv == nil || node.Lost || node.Removed {
+			return true
+		}
+		bad := invalid(node.Spec, node.Inv, d.t.Config.ConfigOverrides)
+		if bad != node.Invalid {
+			due = append(due, &event.NodeRegistered{
+				Node:      node.Spec.Name,
+				Inventory: *node.Inv,
+				Invalid:   bad,
+			})
+		}
+		return true
+	})
+	for _, ev := range due {
+		if err := d.Emit(ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // invalid says why an inventory does not fit the configuration, or "". With
 // config_overrides the configured size counts, whatever the node has; other
 // devices than GPUs must be there in any case. A node with fewer GPUs than

@@ -296,6 +296,10 @@ func nodeVerdict(
 	if lack.What == "" {
 		return Verdict{Why: "fits"}
 	}
+	whole := shape.Whole()
+	if short := node.Shortfall(); short != "" && demand.Lacks(shape, &whole).What == "gres/gpu" {
+		return Verdict{Why: spec.ShortOfGPUs + " (" + short + ")"}
+	}
 	return Verdict{Why: lack.What, Free: lack.Free, Need: lack.Need}
 }
 

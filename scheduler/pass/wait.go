@@ -213,7 +213,7 @@ func (p *reasons) impossibleReason(class *jobClass, job *state.Job) *spec.Reason
 		}
 		shape := shapes.Configured(node)
 		cands = append(cands, place.Candidate{Node: node, Shape: shape, Free: shape.Whole()})
-		if !node.Usable() {
+		if !node.Usable() || node.Shortfall() != "" {
 			missing = append(missing, node.Spec.Name)
 		}
 	}
