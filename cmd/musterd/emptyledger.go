@@ -90,7 +90,7 @@ func (s *server) refuseKnown(ctx context.Context, st *state.State, ask ledgersOf
 	for _, k := range known {
 		text = append(
 			text,
-			fmt.Sprintf("%s up to %s", uuid.UUID(k.Ledger), instantTime(k.At).Format(time.RFC3339)),
+			fmt.Sprintf("%s up to %s", uuid.UUID(k.Ledger), time.Unix(0, int64(k.At)).UTC().Format(time.RFC3339)),
 		)
 	}
 	return fmt.Errorf("%w: cluster %s (%s); restore its ledger from a backup (muster restore), "+

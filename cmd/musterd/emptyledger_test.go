@@ -3,19 +3,23 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/musterhpc/muster/accounting/clickhouse"
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/ledger/backup"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/store"
+	"github.com/musterhpc/muster/ledger/store/storetest"
+	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -101,30 +105,70 @@ func TestLogIsWhole(t *testing.T) {
 // TestARefusedStartLeavesRoomForARestore: a controller that refuses to found a cluster
 // has made neither keys nor a log, so that those of the backup come back.
 func TestARefusedStartLeavesRoomForARestore(t *testing.T) {
-	s := newSite(t)
-	s.grow(3)
-	b := s.mustBackup()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, clusterMark), []byte("peer\n"), 0o600); err != nil {
+	was := storetest.NewFolder(t)
+	err := was.Run(func(l *log.Durable, _ *daemon.Machine, _ *store.Archive) { was.Write(l, 3) })
+	if err != nil {
 		t.Fatal(err)
 	}
-	config := siteConfig(t, dir)
+	put := func(path, text string) string {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	put(filepath.Join(was.Dir, "credential.keys"), "keys")
+	if err := os.Mkdir(filepath.Join(was.Dir, "tls"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	confs := t.TempDir()
+	put(filepath.Join(confs, "slurm.conf"), "ClusterName=peer\nNodeName=n[1-8] CPUs=8\n")
+	configOf := func(name, state string) string {
+		return put(filepath.Join(confs, name), fmt.Sprintf("state_dir: %s\nrun_dir: %s\nslurm_conf: slurm.conf\n", state, confs))
+	}
+	must := func(code int, what string) {
+		if code != 0 {
+			t.Fatalf("%s ended with %d", what, code)
+		}
+	}
+	to := filepath.Join(t.TempDir(), "backups")
+	args := []string{"--to", to, "--config", configOf("was.yaml", was.Dir)}
+	must(backup.Command("test", args, io.Discard, os.Stderr), "backup")
+	dir := t.TempDir()
+	put(filepath.Join(dir, clusterMark), "peer\n")
+	config := configOf("muster.yaml", dir)
 	cfg, err := conffile.Load(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused := &server{cfg: cfg, cluster: &spec.Config{ClusterName: "peer"}, log: discard()}
+	refused := &server{
+		cfg:     cfg,
+		cluster: &spec.Config{ClusterName: "peer"},
+		log:     slog.New(slog.DiscardHandler),
+	}
 	if err := refused.openLedger(t.Context(), log.Options{}); !errors.Is(err, errLedgerGone) {
 		t.Fatal(err)
 	}
-	rep, err := restoreTo(t.Context(), s.to, "", config)
-	if err != nil {
+	must(backup.RestoreCommand([]string{"--from", to, "--config", config}, io.Discard, os.Stderr), "restore")
+	if data, err := os.ReadFile(filepath.Join(dir, "credential.keys")); string(data) != "keys" {
+		t.Errorf("the key of the backup did not come back: %q, %v", data, err)
+	}
+	restored := storetest.NewFolder(t)
+	restored.Dir = dir
+	if got, want := restored.Seq(), was.History.State.Seq; got != want {
+		t.Errorf("restored up to event %d of %d", got, want)
+	}
+}
+
+// TestNoStartDuringARestore: no controller starts in a state folder whose restore has not
+// ended.
+func TestNoStartDuringARestore(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "restoring"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(rep.Restored, filepath.Join(dir, "credential.keys")) {
-		t.Errorf("restored %v, kept %v", rep.Restored, rep.Kept)
-	}
-	if got := stateOf(t, dir); got != b.hash {
-		t.Error("it restored something else")
+	cfg := &conffile.Config{StateDir: dir, RunDir: t.TempDir()}
+	err := (&server{cfg: cfg, roles: []string{"controller"}}).run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "muster restore") {
+		t.Errorf("it started: %v", err)
 	}
 }

@@ -24,6 +24,8 @@ import (
 	"github.com/musterhpc/muster/cli/local/monitoring"
 	"github.com/musterhpc/muster/cli/local/whatif"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/ledger/backup"
+	"github.com/musterhpc/muster/ledger/care"
 )
 
 var version = "dev"
@@ -78,11 +80,11 @@ func main() {
 		case "tune":
 			os.Exit(whatif.Tune(os.Args[2:], os.Stdout, os.Stderr))
 		case "ledger":
-			os.Exit(ledgerCommand(os.Args[2:], os.Stdout, os.Stderr))
+			os.Exit(care.Command(os.Args[2:], os.Stdout, os.Stderr))
 		case "backup":
-			os.Exit(backupCommand(os.Args[2:], os.Stdout, os.Stderr))
+			os.Exit(backup.Command(version, os.Args[2:], os.Stdout, os.Stderr))
 		case "restore":
-			os.Exit(restoreCommand(os.Args[2:], os.Stdout, os.Stderr))
+			os.Exit(backup.RestoreCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "up", "down":
 			os.Exit(cluster.UpOrDown(verb, os.Args[2:], os.Stdout, os.Stderr))
 		}

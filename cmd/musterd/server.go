@@ -29,6 +29,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/usertoken"
+	"github.com/musterhpc/muster/ledger/backup"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/state"
@@ -97,7 +98,7 @@ func (s *server) run(ctx context.Context) (err error) {
 	if !s.hasRole("controller") {
 		return s.runApart(ctx)
 	}
-	if err := refuseRestoring(s.cfg.StateDir); err != nil {
+	if err := backup.RefuseRestoring(s.cfg.StateDir); err != nil {
 		return err
 	}
 	p, err := peers.Open(ctx, s.peersOptions())
@@ -314,7 +315,7 @@ func (s *server) newController() error {
 		Logger:    s.log,
 		Identify:  newCallerFunc(uint32(os.Getuid())),
 		Shutdown:  func() { s.stopOnce.Do(func() { close(s.stop) }) },
-		Restored:  s.clearRestored(),
+		Restored:  backup.ClearRestored(s.cfg.StateDir),
 		Revoked:   s.disconnectMachine,
 		Files:     s.configFiles,
 		Reload:    func() (*spec.Config, []string, error) { return conffile.ReadCluster(s.cfg) },

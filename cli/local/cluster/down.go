@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/program"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/spec/format"
@@ -299,7 +300,7 @@ func stop(ctx context.Context, pid int) error {
 		return err
 	}
 	for {
-		if !holdsFiles(pid) {
+		if !program.HoldsFiles(pid) {
 			return nil
 		}
 		select {

@@ -22,6 +22,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/program"
 	"github.com/musterhpc/muster/internal/transport/framed/client"
 	"github.com/musterhpc/muster/internal/transport/keyfile"
 	"github.com/musterhpc/muster/spec"
@@ -188,7 +189,7 @@ func (l *local) agentDir(node string) string {
 }
 
 // runningPID returns the pid of a daemon that up started and that still runs.
-func (l *local) runningPID(name, program string) int {
+func (l *local) runningPID(name, of string) int {
 	data, err := os.ReadFile(l.pidFile(name))
 	if err != nil {
 		return 0
@@ -198,29 +199,11 @@ func (l *local) runningPID(name, program string) int {
 		return 0
 	}
 	exe, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
-	if err != nil || !strings.HasPrefix(filepath.Base(exe), program) || killed(pid) {
+	isOther := err != nil || !strings.HasPrefix(filepath.Base(exe), of)
+	if isOther || program.WasKilled(pid) {
 		return 0
 	}
 	return pid
-}
-
-// killed tells that a process has been sent SIGKILL and has not noticed yet.
-func killed(pid int) bool {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return false
-	}
-	for line := range strings.Lines(string(status)) {
-		name, mask, _ := strings.Cut(line, ":")
-		if name != "SigPnd" && name != "ShdPnd" {
-			continue
-		}
-		if bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64); err == nil &&
-			bits&(1<<(syscall.SIGKILL-1)) != 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // programOf is the program of a daemon by the name that up gives it.
@@ -355,30 +338,9 @@ func (l *local) awaitEnd(name string) {
 	if err != nil {
 		return
 	}
-	for began := time.Now(); IsEnding(pid) && time.Since(began) < l.wait; {
+	for began := time.Now(); program.IsEnding(pid) && time.Since(began) < l.wait; {
 		time.Sleep(5 * time.Millisecond) //muster:sleep another process's end gives no event here
 	}
-}
-
-// IsEnding tells that a process will not run again and still holds its files.
-func IsEnding(pid int) bool {
-	if _, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid)); !errors.Is(err, fs.ErrNotExist) &&
-		!killed(pid) {
-		return false
-	}
-	return holdsFiles(pid)
-}
-
-// holdsFiles tells that a process has threads left, which hold its files.
-func holdsFiles(pid int) bool {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return false
-	}
-	if tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid)); err == nil && len(tasks) > 1 {
-		return true // the first thread is a zombie before the others are; they share its files
-	}
-	return !strings.Contains(string(stat), ") Z ") && !strings.Contains(string(stat), ") X ")
 }
 
 // awaitAccounting waits until the store takes rows. A store that stays away

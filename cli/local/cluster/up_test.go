@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/program"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -138,13 +139,13 @@ func TestKilled(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if killed(cmd.Process.Pid) || IsEnding(cmd.Process.Pid) || killed(1<<30) || IsEnding(1<<30) {
+	if program.WasKilled(cmd.Process.Pid) || program.IsEnding(cmd.Process.Pid) || program.WasKilled(1<<30) || program.IsEnding(1<<30) {
 		t.Error("a process that runs, and one that does not exist, are not ending")
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for IsEnding(cmd.Process.Pid) {
+	for program.IsEnding(cmd.Process.Pid) {
 		time.Sleep(time.Millisecond) //muster:sleep another process's state gives no event here
 	}
 	if err := cmd.Wait(); err == nil {
@@ -186,7 +187,7 @@ func TestEndingIsOverWithTheLastThread(t *testing.T) {
 		}
 		stat = string(b)
 	}
-	if !IsEnding(pid) {
+	if !program.IsEnding(pid) {
 		t.Error("its other threads still run")
 	}
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -200,7 +201,7 @@ func TestEndingIsOverWithTheLastThread(t *testing.T) {
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for IsEnding(pid) {
+	for program.IsEnding(pid) {
 		time.Sleep(time.Millisecond) //muster:sleep another process's state gives no event here
 	}
 	_ = cmd.Wait()

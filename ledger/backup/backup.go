@@ -1,4 +1,12 @@
-package main
+// Package backup copies a ledger with configuration and keys to a folder of backups, and
+// puts a backup back: muster backup and muster restore. docs/operations/backup.md says how
+// they are used.
+//
+// A backup (backup.go) copies what is new since the last one into a history (folder.go), from
+// a controller that runs or from a state folder (source.go), and is listed only if the copy
+// folds to the state that the ledger has. A restore (restore.go) is prepared beside its place,
+// checked, and then moved by a plan that can be repeated after an interruption.
+package backup
 
 import (
 	"bytes"
@@ -39,6 +47,8 @@ type backupRun struct {
 	ledger ledgerReader
 	tell   *teller
 	now    func() time.Time
+	// release of this program, which the backup names.
+	release string
 
 	codec *event.Codec
 	blobs *store.Blobs
@@ -495,7 +505,7 @@ func (b *backupRun) makeManifest(
 		Format:       backupFormat,
 		Name:         backupName(made),
 		Made:         made.UTC(),
-		Release:      version,
+		Release:      b.release,
 		Host:         host,
 		Cluster:      head.cluster,
 		UUID:         uuid.UUID(head.uuid).String(),

@@ -1,4 +1,7 @@
-package main
+// Package care verifies and rebuilds the ledger in a state folder that no controller uses:
+// musterd ledger. It folds an archive and what a log has behind the archive's end, and makes
+// a log that begins with a state, for rebuild and for ledger/backup.
+package care
 
 import (
 	"bytes"
@@ -6,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -22,22 +26,25 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// ledgerCare verifies and rebuilds the ledger in a state folder that no
+// Care verifies and rebuilds the ledger in a state folder that no
 // controller uses.
-type ledgerCare struct {
-	state   string // folder
-	archive string // folder
-	out     io.Writer
+type Care struct {
+	State   string // folder
+	Archive string // folder
+	Out     io.Writer
 }
 
-func (c *ledgerCare) logDir() string      { return filepath.Join(c.state, "ledger") }
-func (c *ledgerCare) contentsDir() string { return filepath.Join(c.state, "content") }
+// LogDir is the folder of the log.
+func (c *Care) LogDir() string { return filepath.Join(c.State, "ledger") }
 
-func (c *ledgerCare) printLine(
+// ContentsDir is the folder of scripts and environments.
+func (c *Care) ContentsDir() string { return filepath.Join(c.State, "content") }
+
+func (c *Care) printLine(
 	format string,
 	args ...any,
 ) {
-	fmt.Fprintf(c.out, format+"\n", args...)
+	fmt.Fprintf(c.Out, format+"\n", args...)
 }
 
 // errDamaged is what verify ends with when it has found something.
@@ -45,16 +52,16 @@ var errDamaged = errors.New(
 	"the ledger is damaged; musterd ledger rebuild makes a new log from the archive, damaged files of the archive and of content are copied back from a backup",
 )
 
-// verifyLedger reads everything and changes nothing.
-func (c *ledgerCare) verifyLedger() error {
+// VerifyLedger reads everything and changes nothing.
+func (c *Care) VerifyLedger() error {
 	bad := 0
-	found, err := log.Verify(c.logDir())
+	found, err := log.Verify(c.LogDir())
 	switch {
-	case isAbsent(err):
+	case errors.Is(err, fs.ErrNotExist):
 		bad++
 		c.printLine("log: %v", err)
 	case err != nil:
-		return inUse(err)
+		return BlameUse(err)
 	}
 	for _, damage := range found.Damage {
 		bad++
@@ -86,8 +93,8 @@ func (c *ledgerCare) verifyLedger() error {
 	return nil
 }
 
-// inUse says what to do where another process has the ledger open.
-func inUse(err error) error {
+// BlameUse says what to do where another process has the ledger open.
+func BlameUse(err error) error {
 	if errors.Is(err, log.ErrLocked) {
 		return fmt.Errorf(
 			"%w: stop the controller first (systemctl stop musterd, or muster down)",
@@ -98,13 +105,13 @@ func inUse(err error) error {
 }
 
 // verifyContents hashes scripts and environments again, and counts the damaged places.
-func (c *ledgerCare) verifyContents() (bad int, err error) {
-	rep, err := blob.Examine(c.contentsDir(), func(damage error) {
+func (c *Care) verifyContents() (bad int, err error) {
+	rep, err := blob.Examine(c.ContentsDir(), func(damage error) {
 		bad++
 		c.printLine("content: %v", damage)
 	})
-	if isAbsent(err) {
-		c.printLine("content: there is none in %s", c.contentsDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		c.printLine("content: there is none in %s", c.ContentsDir())
 		return bad + 1, nil
 	}
 	if err == nil {
@@ -120,13 +127,13 @@ func (c *ledgerCare) verifyContents() (bad int, err error) {
 }
 
 // verifyArchive reads the archive, and counts the damaged places.
-func (c *ledgerCare) verifyArchive() (bad int, err error) {
-	if _, err := os.Stat(c.archive); isAbsent(err) {
-		c.printLine("archive: there is none in %s", c.archive)
+func (c *Care) verifyArchive() (bad int, err error) {
+	if _, err := os.Stat(c.Archive); errors.Is(err, fs.ErrNotExist) {
+		c.printLine("archive: there is none in %s", c.Archive)
 		return 1, nil
 	}
 	return archive.Examine(
-		c.archive,
+		c.Archive,
 		func(damage error) { c.printLine("archive: %v", damage) },
 		func(rep archive.Report) {
 			c.printLine(
@@ -142,47 +149,47 @@ func (c *ledgerCare) verifyArchive() (bad int, err error) {
 }
 
 // rebuildLog makes a new log.
-func (c *ledgerCare) rebuildLog() error {
+func (c *Care) rebuildLog() error {
 	codec, err := event.NewCodec()
 	if err != nil {
 		return err
 	}
-	tail := &logTail{codec: codec}
-	found, err := log.Read(c.logDir(), tail.addBatch)
-	if err != nil && !isAbsent(err) {
-		return inUse(err)
+	tail := &Tail{Codec: codec}
+	found, err := log.Read(c.LogDir(), tail.AddBatch)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return BlameUse(err)
 	}
 	for _, damage := range found.Damage {
 		c.printLine("damaged: %v", damage)
 	}
-	if err := os.MkdirAll(c.logDir(), 0o700); err != nil {
+	if err := os.MkdirAll(c.LogDir(), 0o700); err != nil {
 		return err
 	}
-	lock, err := log.OS().Lock(filepath.Join(c.logDir(), "LOCK"))
+	lock, err := log.OS().Lock(filepath.Join(c.LogDir(), "LOCK"))
 	if err != nil {
-		return inUse(err)
+		return BlameUse(err)
 	}
 	defer lock.Close()
 	quiet := slog.New(slog.DiscardHandler)
-	arch, err := store.OpenArchive(c.archive, quiet)
+	arch, err := store.OpenArchive(c.Archive, quiet)
 	if err != nil {
-		return fmt.Errorf("the archive in %s: %w", c.archive, err)
+		return fmt.Errorf("the archive in %s: %w", c.Archive, err)
 	}
 	defer arch.Close()
-	blobs, err := store.OpenBlobs(c.contentsDir(), quiet)
+	blobs, err := store.OpenBlobs(c.ContentsDir(), quiet)
 	if err != nil {
-		return fmt.Errorf("the contents in %s: %w", c.contentsDir(), err)
+		return fmt.Errorf("the contents in %s: %w", c.ContentsDir(), err)
 	}
 	defer blobs.Close()
 	machine := daemon.NewMachine(codec, arch, blobs)
-	if err := c.foldArchive(arch.Disk, codec, machine); err != nil {
+	if err := c.FoldArchive(arch.Disk, codec, machine); err != nil {
 		return err
 	}
 	before := machine.Applied().Seq
 	if err := tail.keepContents(blobs); err != nil {
 		return err
 	}
-	if err := tail.replayOnto(machine, c.archiveEnd(arch.Disk)); err != nil {
+	if err := tail.ReplayOnto(machine, c.ArchiveEnd(arch.Disk)); err != nil {
 		return err
 	}
 	st := machine.Applied()
@@ -198,7 +205,7 @@ func (c *ledgerCare) rebuildLog() error {
 			err,
 		)
 	}
-	if err := errors.Join(c.syncAside(arch, blobs), c.installLog(machine, c.archiveEnd(arch.Disk))); err != nil {
+	if err := errors.Join(c.syncAside(arch, blobs), c.installLog(machine, c.ArchiveEnd(arch.Disk))); err != nil {
 		return err
 	}
 	c.printLine(
@@ -218,19 +225,20 @@ func (c *ledgerCare) rebuildLog() error {
 	return nil
 }
 
-func (c *ledgerCare) archiveEnd(a *archive.Archive) uint64 {
+// ArchiveEnd is the last batch of an archive.
+func (c *Care) ArchiveEnd(a *archive.Archive) uint64 {
 	_, last := a.Bounds()
 	return last
 }
 
-func (c *ledgerCare) syncAside(arch *store.Archive, blobs *store.Blobs) error {
+func (c *Care) syncAside(arch *store.Archive, blobs *store.Blobs) error {
 	_, err := arch.Sync()
 	return errors.Join(err, blobs.Sync())
 }
 
-// foldArchive brings the machine to the archive's end: from its first batch, or from the
+// FoldArchive brings the machine to the archive's end: from its first batch, or from the
 // newest snapshot that can be read where the first ones were dropped.
-func (c *ledgerCare) foldArchive(
+func (c *Care) FoldArchive(
 	a *archive.Archive,
 	codec *event.Codec,
 	machine *daemon.Machine,
@@ -260,7 +268,7 @@ func (c *ledgerCare) foldArchive(
 }
 
 // snapshotFor restores the newest snapshot from which the archive goes on.
-func (c *ledgerCare) snapshotFor(
+func (c *Care) snapshotFor(
 	a *archive.Archive,
 	first uint64,
 	machine *daemon.Machine,
@@ -300,29 +308,29 @@ func (c *ledgerCare) snapshotFor(
 
 // installLog writes a log that begins with the machine's state, and puts it in the
 // place of the old one, which stays beside it.
-func (c *ledgerCare) installLog(machine *daemon.Machine, pos uint64) error {
-	fresh := filepath.Join(c.state, "ledger.new")
-	if err := writeLog(fresh, machine, pos); err != nil {
+func (c *Care) installLog(machine *daemon.Machine, pos uint64) error {
+	fresh := filepath.Join(c.State, "ledger.new")
+	if err := WriteLog(fresh, machine, pos); err != nil {
 		return err
 	}
-	old := c.logDir() + ".replaced-" + time.Now().UTC().Format("20060102T150405.000000Z")
-	if err := os.Rename(c.logDir(), old); err != nil {
+	old := c.LogDir() + ".replaced-" + time.Now().UTC().Format("20060102T150405.000000Z")
+	if err := os.Rename(c.LogDir(), old); err != nil {
 		return err
 	}
-	if err := os.Rename(fresh, c.logDir()); err != nil {
+	if err := os.Rename(fresh, c.LogDir()); err != nil {
 		return fmt.Errorf(
 			"the new log stands ready in %s, rename it to %s: %w",
 			fresh,
-			c.logDir(),
+			c.LogDir(),
 			err,
 		)
 	}
 	c.printLine("the old log is kept in %s; delete it once the controller runs", old)
-	return log.OS().SyncDir(c.state)
+	return log.OS().SyncDir(c.State)
 }
 
-// writeLog makes a log that begins with the machine's state.
-func writeLog(fresh string, machine *daemon.Machine, pos uint64) error {
+// WriteLog makes a log that begins with the machine's state.
+func WriteLog(fresh string, machine *daemon.Machine, pos uint64) error {
 	if err := os.RemoveAll(fresh); err != nil {
 		return err
 	}
@@ -349,7 +357,7 @@ func writeLog(fresh string, machine *daemon.Machine, pos uint64) error {
 }
 
 // sayMissing names scripts and environments that jobs need and that are gone.
-func (c *ledgerCare) sayMissing(st *state.State, blobs *store.Blobs) {
+func (c *Care) sayMissing(st *state.State, blobs *store.Blobs) {
 	missing := 0
 	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
 		if job.State.Terminal() || job.Spec == nil {
@@ -375,38 +383,39 @@ func (c *ledgerCare) sayMissing(st *state.State, blobs *store.Blobs) {
 	}
 }
 
-// logTail collects the batches of a log that can be read, so that those behind
+// Tail collects the batches of a log that can be read, so that those behind
 // the archive's end are not lost.
-type logTail struct {
-	codec   *event.Codec
-	batches []tailBatch // without gaps, by event
+type Tail struct {
+	Codec   *event.Codec
+	Batches []TailBatch // without gaps, by event
 }
 
-type tailBatch struct {
-	first, last uint64
-	data        []byte
+// TailBatch is one batch of a log with the events in it.
+type TailBatch struct {
+	First, Last uint64
+	Data        []byte
 }
 
-// addBatch takes a batch. One that begins where an earlier one did takes its place and
+// AddBatch takes a batch. One that begins where an earlier one did takes its place and
 // that of all behind it: those had failed and were decided again.
-func (t *logTail) addBatch(batch []byte) {
-	first, last, err := daemon.BatchEvents(t.codec, batch)
+func (t *Tail) AddBatch(batch []byte) {
+	first, last, err := daemon.BatchEvents(t.Codec, batch)
 	if err != nil {
 		return // one of them cannot be read; those behind it leave a gap
 	}
-	keep := len(t.batches)
-	for keep > 0 && t.batches[keep-1].last >= first {
+	keep := len(t.Batches)
+	for keep > 0 && t.Batches[keep-1].Last >= first {
 		keep--
 	}
-	t.batches = append(t.batches[:keep], tailBatch{first, last, bytes.Clone(batch)})
+	t.Batches = append(t.Batches[:keep], TailBatch{first, last, bytes.Clone(batch)})
 }
 
 // keepContents stores the contents of all batches that can be read. A batch that is in the
 // archive may have its contents in the log alone: the archive has none, and a process that
 // was killed may not have stored them yet.
-func (t *logTail) keepContents(blobs *store.Blobs) error {
-	for _, batch := range t.batches {
-		contents, err := daemon.ContentsOf(batch.data)
+func (t *Tail) keepContents(blobs *store.Blobs) error {
+	for _, batch := range t.Batches {
+		contents, err := daemon.ContentsOf(batch.Data)
 		if err != nil {
 			return err
 		}
@@ -419,22 +428,22 @@ func (t *logTail) keepContents(blobs *store.Blobs) error {
 	return nil
 }
 
-// replayOnto applies what follows the machine's state, up to the first gap.
-func (t *logTail) replayOnto(machine *daemon.Machine, pos uint64) error {
-	for _, batch := range t.batches {
+// ReplayOnto applies what follows the machine's state, up to the first gap.
+func (t *Tail) ReplayOnto(machine *daemon.Machine, pos uint64) error {
+	for _, batch := range t.Batches {
 		have := machine.Applied().Seq
-		if batch.first > have+1 {
+		if batch.First > have+1 {
 			return nil // a gap: what is behind it cannot be used
 		}
-		if batch.last <= have {
+		if batch.Last <= have {
 			continue
 		}
 		pos++
-		if err := machine.Apply(pos, batch.data); err != nil {
+		if err := machine.Apply(pos, batch.Data); err != nil {
 			return fmt.Errorf(
 				"apply events %d to %d of the old log: %w",
-				batch.first,
-				batch.last,
+				batch.First,
+				batch.Last,
 				err,
 			)
 		}

@@ -1,4 +1,4 @@
-package main
+package backup
 
 import (
 	"context"
@@ -59,18 +59,20 @@ Options:
 // backupOptions are what both commands understand.
 type backupOptions struct {
 	folder, config, at string
+	release            string // of this program
 	json, check, list  bool
 }
 
-// backupCommand is musterd backup, restoreCommand musterd restore.
-func backupCommand(args []string, out, errOut io.Writer) int {
+// Command is musterd backup of a release.
+func Command(release string, args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("musterd backup", pflag.ContinueOnError)
-	o := &backupOptions{}
+	o := &backupOptions{release: release}
 	fs.StringVar(&o.folder, "to", "", "`folder` of backups")
 	return backupVerb{fs, o, backupUsage, "--to", makeBackup}.run(args, out, errOut)
 }
 
-func restoreCommand(args []string, out, errOut io.Writer) int {
+// RestoreCommand is musterd restore.
+func RestoreCommand(args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("musterd restore", pflag.ContinueOnError)
 	o := &backupOptions{}
 	fs.StringVar(&o.folder, "from", "", "`folder` of backups")
@@ -157,12 +159,13 @@ func makeBackup(ctx context.Context, o *backupOptions, out, errOut io.Writer) (e
 	}
 	defer func() { err = errors.Join(err, ledger.close()) }()
 	run := &backupRun{
-		cfg:    cfg,
-		config: o.config,
-		folder: folder,
-		ledger: ledger,
-		tell:   &teller{out: errOut},
-		now:    time.Now,
+		cfg:     cfg,
+		config:  o.config,
+		folder:  folder,
+		ledger:  ledger,
+		tell:    &teller{out: errOut},
+		now:     time.Now,
+		release: o.release,
 	}
 	rep, err := run.run(ctx)
 	if err != nil {

@@ -1,10 +1,9 @@
-package main
+package care
 
 import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/pflag"
 
@@ -29,8 +28,8 @@ Examples:
 Options:
 `
 
-// ledgerCommand is musterd ledger.
-func ledgerCommand(args []string, out, errOut io.Writer) int {
+// Command is musterd ledger.
+func Command(args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("musterd ledger", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
 	config := fs.String("config", "/etc/muster/muster.yaml", "muster.yaml `file`")
@@ -53,10 +52,10 @@ func ledgerCommand(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "musterd ledger: %v\n", err)
 		return 1
 	}
-	care := &ledgerCare{state: cfg.StateDir, archive: cfg.Ledger.ArchiveDir, out: out}
+	care := &Care{State: cfg.StateDir, Archive: cfg.Ledger.ArchiveDir, Out: out}
 	switch verb := fs.Arg(0); verb {
 	case "verify":
-		err = care.verifyLedger()
+		err = care.VerifyLedger()
 	case "rebuild":
 		err = care.rebuildLog()
 	default:
@@ -69,6 +68,3 @@ func ledgerCommand(args []string, out, errOut io.Writer) int {
 	}
 	return 0
 }
-
-// isAbsent tells whether an error says that something is not there.
-func isAbsent(err error) bool { return errors.Is(err, os.ErrNotExist) }

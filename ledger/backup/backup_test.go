@@ -1,4 +1,4 @@
-package main
+package backup
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 
 	"github.com/musterhpc/muster/accounting/tally/tallytest"
 	"github.com/musterhpc/muster/ledger/archive"
+	"github.com/musterhpc/muster/ledger/care"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/store"
@@ -93,7 +94,7 @@ func (s *site) mustBackup() backedUp {
 	if err != nil {
 		s.T.Fatal(err)
 	}
-	time.Sleep(time.Millisecond) // the next one has another name
+	time.Sleep(time.Millisecond) //muster:sleep the next one has another name
 	return backedUp{rep, fmt.Sprintf("%x", s.History.State.Hash())}
 }
 
@@ -162,8 +163,8 @@ func TestBackupsAreIncremental(t *testing.T) {
 		if key, err := os.ReadFile(filepath.Join(dir, "tls", "ca.key")); err != nil || string(key) != "the authority's key" {
 			t.Errorf("the authority's key: %q, %v", key, err)
 		}
-		care := &ledgerCare{state: dir, archive: filepath.Join(dir, "archive"), out: io.Discard}
-		if err := care.verifyLedger(); err != nil {
+		care := &care.Care{State: dir, Archive: filepath.Join(dir, "archive"), Out: io.Discard}
+		if err := care.VerifyLedger(); err != nil {
 			t.Errorf("%s: %v", b.Backup, err)
 		}
 	}
@@ -280,19 +281,19 @@ func TestARestoreEndsOrDoesNotBegin(t *testing.T) {
 			t.Fatal(err)
 		}
 		if k == len(steps) {
-			if err := refuseRestoring(dir); err != nil {
+			if err := RefuseRestoring(dir); err != nil {
 				t.Errorf("at the end: %v", err)
 			}
 			break
 		}
-		if err := (&server{cfg: r.cfg, roles: []string{"controller"}}).run(t.Context()); !errors.Is(err, errRestoreUnended) {
+		if err := RefuseRestoring(dir); !errors.Is(err, errRestoreUnended) {
 			t.Errorf("a controller after %d of %d steps: %v", k, len(steps), err)
 		}
 		if _, err := restoreTo(t.Context(), s.to, "", config); err != nil {
 			t.Fatalf("again after %d of %d steps: %v", k, len(steps), err)
 		}
-		if got := stateOf(t, dir); got != b.hash || refuseRestoring(dir) != nil {
-			t.Errorf("after %d of %d steps: %s, %v", k, len(steps), got, refuseRestoring(dir))
+		if got := stateOf(t, dir); got != b.hash || RefuseRestoring(dir) != nil {
+			t.Errorf("after %d of %d steps: %s, %v", k, len(steps), got, RefuseRestoring(dir))
 		}
 	}
 	// Interrupted before anything was moved, it begins again.

@@ -1,4 +1,4 @@
-package main
+package backup
 
 import (
 	"bytes"
@@ -24,6 +24,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/blob"
+	"github.com/musterhpc/muster/ledger/care"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/state"
@@ -50,17 +51,17 @@ const restoringDir = "restoring"
 // the controller knows which job numbers were given since the backup.
 const restoredMark = "restored"
 
-// clearRestored gives what takes that mark away; nil = there is none.
-func (s *server) clearRestored() func() error {
-	path := filepath.Join(s.cfg.StateDir, restoredMark)
+// ClearRestored gives what takes that mark away; nil = there is none.
+func ClearRestored(stateDir string) func() error {
+	path := filepath.Join(stateDir, restoredMark)
 	if fileAbsent(path) {
 		return nil
 	}
 	return func() error {
-		if err := os.Remove(path); err != nil && !isAbsent(err) {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return syncFolder(s.cfg.StateDir)
+		return syncFolder(stateDir)
 	}
 }
 
@@ -119,9 +120,9 @@ func (r *restoreRun) stageArchive() string {
 	return filepath.Join(r.cfg.Ledger.ArchiveDir, restoringDir)
 }
 
-// refuseRestoring keeps a controller from a state folder in which a restore has not
+// RefuseRestoring keeps a controller from a state folder in which a restore has not
 // ended.
-func refuseRestoring(stateDir string) error {
+func RefuseRestoring(stateDir string) error {
 	if fileAbsent(filepath.Join(stateDir, restoringDir)) {
 		return nil
 	}
@@ -141,7 +142,7 @@ func (r *restoreRun) run(ctx context.Context) (_ restoreReport, err error) {
 		return r.rep, err
 	}
 	r.rep.StateDir = r.cfg.StateDir
-	if controllerRuns(r.cfg) {
+	if controllerRuns(ctx, r.cfg) {
 		return r.rep, fmt.Errorf(
 			"%w at %s: stop it first (systemctl stop musterd, or muster down)",
 			errControllerRuns,
@@ -198,7 +199,7 @@ func (r *restoreRun) configPath() (*conffile.Config, error) {
 // that was interrupted before begins again.
 func (r *restoreRun) findInterrupted() (*restorePlan, error) {
 	data, err := os.ReadFile(filepath.Join(r.stageFiles(), planName))
-	if isAbsent(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
@@ -329,7 +330,7 @@ func (r *restoreRun) prepareLedger(plan *restorePlan) error {
 	if err := errors.Join(arch.Close(), blobs.Close()); err != nil {
 		return err
 	}
-	if err := writeLog(filepath.Join(r.stageFiles(), "ledger"), machine, r.m.Position); err != nil {
+	if err := care.WriteLog(filepath.Join(r.stageFiles(), "ledger"), machine, r.m.Position); err != nil {
 		return err
 	}
 	// The ledger is last: a controller that finds archive or contents without it refuses.
@@ -573,7 +574,7 @@ func (r *restoreRun) prepareFiles(plan *restorePlan) error {
 		case err == nil:
 			r.rep.Kept = append(r.rep.Kept, to)
 			continue
-		case !isAbsent(err):
+		case !errors.Is(err, fs.ErrNotExist):
 			return err
 		}
 		planned := plannedFile{From: filepath.Join(dir, strconv.Itoa(i)), To: to, File: file}

@@ -1,10 +1,11 @@
-package main
+package backup
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -16,13 +17,14 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
-	"github.com/musterhpc/muster/cli/local/cluster"
 	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/program"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/ledger/care"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/state"
@@ -80,7 +82,7 @@ type ledgerBatch struct {
 // openLedgerReader opens the ledger of a configuration: that of the controller which
 // answers at the socket, or of the one that leads its group, else the state folder's.
 func openLedgerReader(ctx context.Context, cfg *conffile.Config) (ledgerReader, error) {
-	if !controllerRuns(cfg) {
+	if !controllerRuns(ctx, cfg) {
 		return openStoppedLedger(cfg)
 	}
 	conn, at, err := dialLedger(ctx, cfg)
@@ -119,16 +121,18 @@ const endPatience = 10 * time.Second
 
 // controllerRuns tells whether a controller listens at the socket. One that was killed
 // listens until its memory is freed, and is waited for.
-func controllerRuns(cfg *conffile.Config) bool {
+func controllerRuns(ctx context.Context, cfg *conffile.Config) bool {
 	for began := time.Now(); ; {
 		pid, err := findListener(cfg.Socket)
 		if err != nil {
 			return false
 		}
-		if !cluster.IsEnding(pid) || time.Since(began) > endPatience {
+		if !program.IsEnding(pid) || time.Since(began) > endPatience {
 			return true
 		}
-		time.Sleep(5 * time.Millisecond) // its end gives no event here
+		if !clock.PauseFor(ctx, 5*time.Millisecond) { // its end gives no event here
+			return true
+		}
 	}
 }
 
@@ -331,20 +335,20 @@ type stoppedLedger struct {
 	lock    io.Closer
 	arch    *store.Archive
 	blobs   *store.Blobs
-	tail    *logTail
+	tail    *care.Tail
 	machine *daemon.Machine
 }
 
 func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
-	care := &ledgerCare{state: cfg.StateDir, archive: cfg.Ledger.ArchiveDir, out: io.Discard}
+	folder := &care.Care{State: cfg.StateDir, Archive: cfg.Ledger.ArchiveDir, Out: io.Discard}
 	codec, err := event.NewCodec()
 	if err != nil {
 		return nil, err
 	}
-	stopped := &stoppedLedger{tail: &logTail{codec: codec}}
-	found, err := log.Read(care.logDir(), stopped.tail.addBatch)
+	stopped := &stoppedLedger{tail: &care.Tail{Codec: codec}}
+	found, err := log.Read(folder.LogDir(), stopped.tail.AddBatch)
 	switch {
-	case isAbsent(err):
+	case errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf(
 			"%w: there is nothing to back up in %s, and no controller answers at %s",
 			err,
@@ -370,24 +374,24 @@ func openStoppedLedger(cfg *conffile.Config) (_ ledgerReader, err error) {
 			err = errors.Join(err, stopped.close())
 		}
 	}()
-	stopped.lock, err = log.OS().Lock(filepath.Join(care.logDir(), "LOCK"))
+	stopped.lock, err = log.OS().Lock(filepath.Join(folder.LogDir(), "LOCK"))
 	if err != nil {
-		return nil, inUse(err)
+		return nil, care.BlameUse(err)
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	stopped.arch, err = store.OpenArchive(care.archive, quiet)
+	stopped.arch, err = store.OpenArchive(folder.Archive, quiet)
 	if err != nil {
-		return nil, fmt.Errorf("the archive in %s: %w", care.archive, err)
+		return nil, fmt.Errorf("the archive in %s: %w", folder.Archive, err)
 	}
-	stopped.blobs, err = store.OpenBlobs(care.contentsDir(), quiet)
+	stopped.blobs, err = store.OpenBlobs(folder.ContentsDir(), quiet)
 	if err != nil {
-		return nil, fmt.Errorf("the contents in %s: %w", care.contentsDir(), err)
+		return nil, fmt.Errorf("the contents in %s: %w", folder.ContentsDir(), err)
 	}
 	stopped.machine = daemon.NewMachine(codec, unarchived{}, stopped.blobs)
-	if err := care.foldArchive(stopped.arch.Disk, codec, stopped.machine); err != nil {
+	if err := folder.FoldArchive(stopped.arch.Disk, codec, stopped.machine); err != nil {
 		return nil, err
 	}
-	if err := stopped.tail.replayOnto(stopped.machine, care.archiveEnd(stopped.arch.Disk)); err != nil {
+	if err := stopped.tail.ReplayOnto(stopped.machine, folder.ArchiveEnd(stopped.arch.Disk)); err != nil {
 		return nil, err
 	}
 	if stopped.machine.Applied().Seq == 0 {
@@ -422,8 +426,8 @@ func (s *stoppedLedger) headline(context.Context) (ledgerHeadline, error) {
 	st := s.machine.Applied()
 	stats := s.arch.Disk.Stats()
 	position := stats.LastPos
-	for _, b := range s.tail.batches {
-		if b.first > stats.LastSeq && b.last <= st.Seq {
+	for _, b := range s.tail.Batches {
+		if b.First > stats.LastSeq && b.Last <= st.Seq {
 			position++
 		}
 	}
@@ -476,22 +480,22 @@ func (s *stoppedLedger) batches(
 		}
 	}
 	position := stats.LastPos
-	for _, batch := range s.tail.batches {
-		if batch.first <= stats.LastSeq {
+	for _, batch := range s.tail.Batches {
+		if batch.First <= stats.LastSeq {
 			continue
 		}
 		position++
-		if batch.first != from || batch.first > upTo {
+		if batch.First != from || batch.First > upTo {
 			continue
 		}
-		events, err := daemon.EventsOf(batch.data)
+		events, err := daemon.EventsOf(batch.Data)
 		if err != nil {
 			return err
 		}
-		if err := each(ledgerBatch{position, batch.first, batch.last, events}); err != nil {
+		if err := each(ledgerBatch{position, batch.First, batch.Last, events}); err != nil {
 			return err
 		}
-		from = batch.last + 1
+		from = batch.Last + 1
 	}
 	if from <= upTo {
 		return fmt.Errorf("the ledger ends at event %d, before %d", from-1, upTo)
@@ -510,5 +514,5 @@ func (s *stoppedLedger) content(_ context.Context, hash spec.Hash) ([]byte, erro
 // fileAbsent tells whether a path has no file or folder.
 func fileAbsent(path string) bool {
 	_, err := os.Lstat(path)
-	return isAbsent(err)
+	return errors.Is(err, fs.ErrNotExist)
 }

@@ -1,4 +1,4 @@
-package main
+package care
 
 import (
 	"bytes"
@@ -18,9 +18,9 @@ import (
 )
 
 // careFor runs one of the commands and gives what it said.
-func careFor(f *storetest.Folder, verb func(*ledgerCare) error) (string, error) {
+func careFor(f *storetest.Folder, verb func(*Care) error) (string, error) {
 	var out bytes.Buffer
-	err := verb(&ledgerCare{state: f.Dir, archive: filepath.Join(f.Dir, "archive"), out: &out})
+	err := verb(&Care{State: f.Dir, Archive: filepath.Join(f.Dir, "archive"), Out: &out})
 	return out.String(), err
 }
 
@@ -34,7 +34,7 @@ func TestAFlippedByteIsRebuilt(t *testing.T) {
 		if err := f.Run(func(l *log.Durable, _ *daemon.Machine, _ *store.Archive) { f.Write(l, 30) }); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := careFor(f, (*ledgerCare).verifyLedger); err != nil || !strings.Contains(out, "0 damaged places") {
+		if out, err := careFor(f, (*Care).VerifyLedger); err != nil || !strings.Contains(out, "0 damaged places") {
 			t.Fatalf("verify of a whole ledger: %v\n%s", err, out)
 		}
 		segment := storetest.OnlyFile(t, filepath.Join(f.Dir, "ledger", "raft", "*.wal"))
@@ -48,11 +48,11 @@ func TestAFlippedByteIsRebuilt(t *testing.T) {
 		if err := f.Run(func(*log.Durable, *daemon.Machine, *store.Archive) {}); !errors.Is(err, log.ErrCorrupt) || !strings.Contains(err.Error(), "musterd ledger rebuild") {
 			t.Fatalf("byte %d flipped: the controller says %v", at, err)
 		}
-		if out, err := careFor(f, (*ledgerCare).verifyLedger); !errors.Is(err, errDamaged) || !strings.Contains(out, segment+" at offset") {
+		if out, err := careFor(f, (*Care).VerifyLedger); !errors.Is(err, errDamaged) || !strings.Contains(out, segment+" at offset") {
 			t.Fatalf("byte %d flipped: verify says %v\n%s", at, err, out)
 		}
 		for round := range 2 {
-			out, err := careFor(f, (*ledgerCare).rebuildLog)
+			out, err := careFor(f, (*Care).rebuildLog)
 			if err != nil {
 				t.Fatalf("byte %d flipped: %v\n%s", at, err, out)
 			}
@@ -62,7 +62,7 @@ func TestAFlippedByteIsRebuilt(t *testing.T) {
 			if err := f.Run(func(l *log.Durable, _ *daemon.Machine, _ *store.Archive) { f.Write(l, 3) }); err != nil {
 				t.Fatal(err)
 			}
-			if out, err := careFor(f, (*ledgerCare).verifyLedger); err != nil {
+			if out, err := careFor(f, (*Care).VerifyLedger); err != nil {
 				t.Fatalf("verify after rebuild %d: %v\n%s", round, err, out)
 			}
 		}
@@ -96,7 +96,7 @@ func TestRebuildTakesTheTailOfTheLog(t *testing.T) {
 			if err := os.CopyFS(filepath.Join(f.Dir, "archive"), os.DirFS(saved)); err != nil {
 				t.Fatal(err)
 			}
-			out, err := careFor(f, (*ledgerCare).rebuildLog)
+			out, err := careFor(f, (*Care).rebuildLog)
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -117,7 +117,7 @@ func TestADamagedArchiveIsNamed(t *testing.T) {
 	live := storetest.OnlyFile(t, filepath.Join(f.Dir, "archive", "segments", "*.live"))
 	storetest.FlipBit(t, live, 500)
 	storetest.FlipBit(t, live, 3000)
-	out, err := careFor(f, (*ledgerCare).verifyLedger)
+	out, err := careFor(f, (*Care).VerifyLedger)
 	if !errors.Is(err, errDamaged) || strings.Count(out, live+" at offset") != 2 {
 		t.Errorf("verify says %v\n%s", err, out)
 	}
@@ -141,13 +141,13 @@ func TestADamagedContentIsNamed(t *testing.T) {
 	if err := blobs.Close(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := careFor(f, (*ledgerCare).verifyLedger)
+	out, err := careFor(f, (*Care).VerifyLedger)
 	if err != nil || !strings.Contains(out, "content: 3 scripts and environments") {
 		t.Fatalf("whole contents: %v\n%s", err, out)
 	}
 	file := storetest.OnlyFile(t, filepath.Join(f.Dir, "content", "*.blobs"))
 	storetest.FlipBit(t, file, 70)
-	out, err = careFor(f, (*ledgerCare).verifyLedger)
+	out, err = careFor(f, (*Care).VerifyLedger)
 	if !errors.Is(err, errDamaged) || !strings.Contains(out, file+" at offset 24") {
 		t.Errorf("verify says %v\n%s", err, out)
 	}

@@ -1,4 +1,4 @@
-package main
+package backup
 
 import (
 	"bufio"
@@ -59,13 +59,13 @@ func TestAKilledControllerDoesNotRun(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "listens\n" {
 		t.Fatalf("the helper says %q: %v", line, err)
 	}
-	if !controllerRuns(cfg) {
+	if !controllerRuns(t.Context(), cfg) {
 		t.Error("a controller that listens is said not to run")
 	}
 	if err := syscall.Kill(helper.Process.Pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	if controllerRuns(cfg) {
+	if controllerRuns(t.Context(), cfg) {
 		t.Error("a controller that was killed is said to run")
 	}
 	_ = helper.Wait()
