@@ -121,7 +121,7 @@ func TestARefusedStartLeavesRoomForARestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	confs := t.TempDir()
-	put(filepath.Join(confs, "slurm.conf"), "ClusterName=peer\nNodeName=n[1-8] CPUs=8\n")
+	put(filepath.Join(confs, "slurm.conf"), "ClusterName=peer\nNodeName=n[1-8] CPUs=8\nPartitionName=main Nodes=ALL\n")
 	configOf := func(name, state string) string {
 		return put(filepath.Join(confs, name), fmt.Sprintf("state_dir: %s\nrun_dir: %s\nslurm_conf: slurm.conf\n", state, confs))
 	}
