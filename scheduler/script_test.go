@@ -52,7 +52,7 @@ type verb func(s *session, args []string) error
 // verbs are the commands of a transcript.
 func verbs() map[string]verb {
 	return map[string]verb{
-		"sbatch": sbatch, "scrontab": scrontab, "strigger": strigger, "squeue": squeue, "scancel": scancel, "sacctmgr": sacctmgr, "budget": budget, "sinfo": sinfo,
+		"sbatch": sbatch, "scrontab": scrontab, "strigger": strigger, "suppose": supposeVerb, "squeue": squeue, "scancel": scancel, "sacctmgr": sacctmgr, "budget": budget, "sinfo": sinfo,
 		"hold": hold, "release": release, "requeue": requeue, "requeuehold": requeue, "update": update, "top": top,
 		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "power": power, "reboot": reboot, "node": changeNodes, "partition": changePartition, "lost": lost, "unready": unready, "fenced": fenced, "return": returned,
 		"pass": pass, "advance": advance, "tick": tick, "zone": zone, "exit": exit, "done": nodeDone, "launchfail": launchFailed, "prologctl": prologOver, "epilogctl": epilogOver, "batchover": batchOver,
