@@ -133,6 +133,67 @@ func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	return file_cluster_proto_rawDescGZIP(), []int{61, 0}
 }
 
+type Outlook_Standing int32
+
+const (
+	Outlook_ABSENT   Outlook_Standing = 0 // not in the queue: not submitted, or over
+	Outlook_RUNNING  Outlook_Standing = 1
+	Outlook_EVICTED  Outlook_Standing = 2 // it runs, and is ended or stopped for another job
+	Outlook_STARTING Outlook_Standing = 3
+	Outlook_PLANNED  Outlook_Standing = 4
+	Outlook_WAITING  Outlook_Standing = 5 // without a planned start
+)
+
+// Enum value maps for Outlook_Standing.
+var (
+	Outlook_Standing_name = map[int32]string{
+		0: "ABSENT",
+		1: "RUNNING",
+		2: "EVICTED",
+		3: "STARTING",
+		4: "PLANNED",
+		5: "WAITING",
+	}
+	Outlook_Standing_value = map[string]int32{
+		"ABSENT":   0,
+		"RUNNING":  1,
+		"EVICTED":  2,
+		"STARTING": 3,
+		"PLANNED":  4,
+		"WAITING":  5,
+	}
+)
+
+func (x Outlook_Standing) Enum() *Outlook_Standing {
+	p := new(Outlook_Standing)
+	*p = x
+	return p
+}
+
+func (x Outlook_Standing) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Outlook_Standing) Descriptor() protoreflect.EnumDescriptor {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_enumTypes[2].Descriptor()
+}
+
+func (Outlook_Standing) Type() protoreflect.EnumType {
+	file_cluster_proto_init_once()
+	return &file_cluster_proto_enumTypes[2]
+}
+
+func (x Outlook_Standing) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Outlook_Standing.Descriptor instead.
+func (Outlook_Standing) EnumDescriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{84, 0}
+}
+
 type GpuInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Index         uint32                 `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
@@ -7008,6 +7069,598 @@ func (*EventField_Span) isEventField_Value() {}
 
 func (*EventField_Yes) isEventField_Value() {}
 
+// SupposeRequest asks what changes would do to the queue. They are made one after
+// the other on a copy of the cluster; nothing of the cluster itself changes.
+type SupposeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []*SupposedChange      `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SupposeRequest) Reset() {
+	*x = SupposeRequest{}
+	mi := &file_cluster_proto_msgTypes[79]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SupposeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SupposeRequest) ProtoMessage() {}
+
+func (x *SupposeRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[79]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SupposeRequest.ProtoReflect.Descriptor instead.
+func (*SupposeRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{79}
+}
+
+func (x *SupposeRequest) GetChanges() []*SupposedChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// SupposedChange is one change, as the method of its name takes it.
+type SupposedChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Change:
+	//
+	//	*SupposedChange_UpdateNode
+	//	*SupposedChange_ChangeNodes
+	//	*SupposedChange_ChangePartition
+	//	*SupposedChange_ChangePolicy
+	//	*SupposedChange_ChangeReservation
+	//	*SupposedChange_Cancel
+	//	*SupposedChange_ControlJobs
+	//	*SupposedChange_Submit
+	//	*SupposedChange_AddNodes
+	Change        isSupposedChange_Change `protobuf_oneof:"change"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SupposedChange) Reset() {
+	*x = SupposedChange{}
+	mi := &file_cluster_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SupposedChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SupposedChange) ProtoMessage() {}
+
+func (x *SupposedChange) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SupposedChange.ProtoReflect.Descriptor instead.
+func (*SupposedChange) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *SupposedChange) GetChange() isSupposedChange_Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *SupposedChange) GetUpdateNode() *UpdateNodeRequest {
+	if x != nil {
+		if x, ok := x.Change.(*SupposedChange_UpdateNode); ok {
+			return x.UpdateNode
+		}
+	}
+	return nil
+}
+
+func (x *SupposedChange) GetChangeNodes() *NodeChange {
+	if x != nil {
+		if x, ok := x.Change.(*SupposedChange_ChangeNodes); ok {
+			return x.ChangeNodes
+		}
+	}
+	return nil
+}
+
+func (x *SupposedChange) GetChangePartition() *PartitionChange {
+	if x != nil {
+		if x, ok := x.Change.(*SupposedChange_ChangePartition); ok {
+			return x.ChangePartition
+		}
+	}
+	return nil
+}
+
+func (x *SupposedChange) GetChangePolicy() *PolicyChangeRequest {
+	if x != nil {
+		if x, ok := x.Change.(*SupposedChange_ChangePolicy); ok {
+			return x.ChangePolicy
+		}
+	}
+	return nil
+}
+
+func (x *SupposedChange) GetChangeReservation() *ReservationChange {
+	if x != nil {
+		if x, ok := x.Change.(*SupposedChange_ChangeReservation); ok {
+			return x.ChangeReservation
+		}
+	}
+	return nil
+}
+
+func (x *SupposedChange) GetCancel() *CancelRequest {
+	if x != nil {
+		if x, ok := x.Change.(*SupposedChange_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return nil
+}
+
+func (x *SupposedChange) GetControlJobs() *ControlJobsRequest {
+	if x != nil {
+		if x, ok := x.Change.(*SupposedChange_ControlJobs); ok {
+			return x.ControlJobs
+		}
+	}
+	return nil
+}
+
+func (x *SupposedChange) GetSubmit() *SubmitRequest {
+	if x != nil {
+		if x, ok := x.Change.(*SupposedChange_Submit); ok {
+			return x.Submit
+		}
+	}
+	return nil
+}
+
+func (x *SupposedChange) GetAddNodes() *AddedNodes {
+	if x != nil {
+		if x, ok := x.Change.(*SupposedChange_AddNodes); ok {
+			return x.AddNodes
+		}
+	}
+	return nil
+}
+
+type isSupposedChange_Change interface {
+	isSupposedChange_Change()
+}
+
+type SupposedChange_UpdateNode struct {
+	UpdateNode *UpdateNodeRequest `protobuf:"bytes,1,opt,name=update_node,json=updateNode,proto3,oneof"`
+}
+
+type SupposedChange_ChangeNodes struct {
+	ChangeNodes *NodeChange `protobuf:"bytes,2,opt,name=change_nodes,json=changeNodes,proto3,oneof"`
+}
+
+type SupposedChange_ChangePartition struct {
+	ChangePartition *PartitionChange `protobuf:"bytes,3,opt,name=change_partition,json=changePartition,proto3,oneof"`
+}
+
+type SupposedChange_ChangePolicy struct {
+	ChangePolicy *PolicyChangeRequest `protobuf:"bytes,4,opt,name=change_policy,json=changePolicy,proto3,oneof"`
+}
+
+type SupposedChange_ChangeReservation struct {
+	ChangeReservation *ReservationChange `protobuf:"bytes,5,opt,name=change_reservation,json=changeReservation,proto3,oneof"`
+}
+
+type SupposedChange_Cancel struct {
+	Cancel *CancelRequest `protobuf:"bytes,6,opt,name=cancel,proto3,oneof"`
+}
+
+type SupposedChange_ControlJobs struct {
+	ControlJobs *ControlJobsRequest `protobuf:"bytes,7,opt,name=control_jobs,json=controlJobs,proto3,oneof"`
+}
+
+type SupposedChange_Submit struct {
+	Submit *SubmitRequest `protobuf:"bytes,8,opt,name=submit,proto3,oneof"`
+}
+
+type SupposedChange_AddNodes struct {
+	AddNodes *AddedNodes `protobuf:"bytes,9,opt,name=add_nodes,json=addNodes,proto3,oneof"`
+}
+
+func (*SupposedChange_UpdateNode) isSupposedChange_Change() {}
+
+func (*SupposedChange_ChangeNodes) isSupposedChange_Change() {}
+
+func (*SupposedChange_ChangePartition) isSupposedChange_Change() {}
+
+func (*SupposedChange_ChangePolicy) isSupposedChange_Change() {}
+
+func (*SupposedChange_ChangeReservation) isSupposedChange_Change() {}
+
+func (*SupposedChange_Cancel) isSupposedChange_Change() {}
+
+func (*SupposedChange_ControlJobs) isSupposedChange_Change() {}
+
+func (*SupposedChange_Submit) isSupposedChange_Change() {}
+
+func (*SupposedChange_AddNodes) isSupposedChange_Change() {}
+
+// AddedNodes are further nodes like one that there is, in its partitions.
+type AddedNodes struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Count         int64                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	Like          string                 `protobuf:"bytes,2,opt,name=like,proto3" json:"like,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AddedNodes) Reset() {
+	*x = AddedNodes{}
+	mi := &file_cluster_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AddedNodes) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AddedNodes) ProtoMessage() {}
+
+func (x *AddedNodes) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AddedNodes.ProtoReflect.Descriptor instead.
+func (*AddedNodes) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *AddedNodes) GetCount() int64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *AddedNodes) GetLike() string {
+	if x != nil {
+		return x.Like
+	}
+	return ""
+}
+
+type SupposeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Now           int64                  `protobuf:"varint,1,opt,name=now,proto3" json:"now,omitempty"`                                          // the instant of both plans
+	Seq           uint64                 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`                                          // the last event of the state that was copied
+	Notes         []string               `protobuf:"bytes,3,rep,name=notes,proto3" json:"notes,omitempty"`                                       // what the changes have to say, such as the names of new nodes
+	Jobs          []*SupposedJob         `protobuf:"bytes,4,rep,name=jobs,proto3" json:"jobs,omitempty"`                                         // whose outlook differs, of those that the caller may see
+	Same          int64                  `protobuf:"varint,5,opt,name=same,proto3" json:"same,omitempty"`                                        // waiting jobs whose outlook is the same
+	StartedBefore int64                  `protobuf:"varint,6,opt,name=started_before,json=startedBefore,proto3" json:"started_before,omitempty"` // jobs that start at once without the changes,
+	StartedAfter  int64                  `protobuf:"varint,7,opt,name=started_after,json=startedAfter,proto3" json:"started_after,omitempty"`    // and with them
+	Both          int64                  `protobuf:"varint,8,opt,name=both,proto3" json:"both,omitempty"`                                        // jobs with a known start on both sides,
+	Delay         int64                  `protobuf:"varint,9,opt,name=delay,proto3" json:"delay,omitempty"`                                      // and by how many nanoseconds they start later, in sum
+	Truncated     bool                   `protobuf:"varint,10,opt,name=truncated,proto3" json:"truncated,omitempty"`                             // bf_max_job_test kept a pass from planning every job
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SupposeReply) Reset() {
+	*x = SupposeReply{}
+	mi := &file_cluster_proto_msgTypes[82]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SupposeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SupposeReply) ProtoMessage() {}
+
+func (x *SupposeReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[82]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SupposeReply.ProtoReflect.Descriptor instead.
+func (*SupposeReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *SupposeReply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+func (x *SupposeReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *SupposeReply) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+func (x *SupposeReply) GetJobs() []*SupposedJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *SupposeReply) GetSame() int64 {
+	if x != nil {
+		return x.Same
+	}
+	return 0
+}
+
+func (x *SupposeReply) GetStartedBefore() int64 {
+	if x != nil {
+		return x.StartedBefore
+	}
+	return 0
+}
+
+func (x *SupposeReply) GetStartedAfter() int64 {
+	if x != nil {
+		return x.StartedAfter
+	}
+	return 0
+}
+
+func (x *SupposeReply) GetBoth() int64 {
+	if x != nil {
+		return x.Both
+	}
+	return 0
+}
+
+func (x *SupposeReply) GetDelay() int64 {
+	if x != nil {
+		return x.Delay
+	}
+	return 0
+}
+
+func (x *SupposeReply) GetTruncated() bool {
+	if x != nil {
+		return x.Truncated
+	}
+	return false
+}
+
+// SupposedJob is a job that the changes concern.
+type SupposedJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // as people name it
+	JobId         uint32                 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Name          string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	User          string                 `protobuf:"bytes,4,opt,name=user,proto3" json:"user,omitempty"`
+	Account       string                 `protobuf:"bytes,5,opt,name=account,proto3" json:"account,omitempty"`
+	Partition     string                 `protobuf:"bytes,6,opt,name=partition,proto3" json:"partition,omitempty"`
+	Before        *Outlook               `protobuf:"bytes,7,opt,name=before,proto3" json:"before,omitempty"`
+	After         *Outlook               `protobuf:"bytes,8,opt,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SupposedJob) Reset() {
+	*x = SupposedJob{}
+	mi := &file_cluster_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SupposedJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SupposedJob) ProtoMessage() {}
+
+func (x *SupposedJob) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SupposedJob.ProtoReflect.Descriptor instead.
+func (*SupposedJob) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *SupposedJob) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *SupposedJob) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *SupposedJob) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SupposedJob) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *SupposedJob) GetAccount() string {
+	if x != nil {
+		return x.Account
+	}
+	return ""
+}
+
+func (x *SupposedJob) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *SupposedJob) GetBefore() *Outlook {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *SupposedJob) GetAfter() *Outlook {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+// Outlook is what becomes of a job in the next pass.
+type Outlook struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Standing      Outlook_Standing       `protobuf:"varint,1,opt,name=standing,proto3,enum=muster.v1.Outlook_Standing" json:"standing,omitempty"`
+	Start         int64                  `protobuf:"varint,2,opt,name=start,proto3" json:"start,omitempty"`  // of a job that starts or is planned
+	Nodes         string                 `protobuf:"bytes,3,opt,name=nodes,proto3" json:"nodes,omitempty"`   // where, as a host list; left out where nodes are private
+	Reason        *Reason                `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // why it waits
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Outlook) Reset() {
+	*x = Outlook{}
+	mi := &file_cluster_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Outlook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Outlook) ProtoMessage() {}
+
+func (x *Outlook) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
+func (*Outlook) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *Outlook) GetStanding() Outlook_Standing {
+	if x != nil {
+		return x.Standing
+	}
+	return Outlook_ABSENT
+}
+
+func (x *Outlook) GetStart() int64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
+func (x *Outlook) GetNodes() string {
+	if x != nil {
+		return x.Nodes
+	}
+	return ""
+}
+
+func (x *Outlook) GetReason() *Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return nil
+}
+
 var File_cluster_proto protoreflect.FileDescriptor
 
 const file_cluster_proto_rawDesc = "" +
@@ -7640,7 +8293,59 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04time\x18\x04 \x01(\x03H\x00R\x04time\x12\x14\n" +
 	"\x04span\x18\x05 \x01(\x03H\x00R\x04span\x12\x12\n" +
 	"\x03yes\x18\x06 \x01(\bH\x00R\x03yesB\a\n" +
-	"\x05valueB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
+	"\x05value\"E\n" +
+	"\x0eSupposeRequest\x123\n" +
+	"\achanges\x18\x01 \x03(\v2\x19.muster.v1.SupposedChangeR\achanges\"\xd8\x04\n" +
+	"\x0eSupposedChange\x12?\n" +
+	"\vupdate_node\x18\x01 \x01(\v2\x1c.muster.v1.UpdateNodeRequestH\x00R\n" +
+	"updateNode\x12:\n" +
+	"\fchange_nodes\x18\x02 \x01(\v2\x15.muster.v1.NodeChangeH\x00R\vchangeNodes\x12G\n" +
+	"\x10change_partition\x18\x03 \x01(\v2\x1a.muster.v1.PartitionChangeH\x00R\x0fchangePartition\x12E\n" +
+	"\rchange_policy\x18\x04 \x01(\v2\x1e.muster.v1.PolicyChangeRequestH\x00R\fchangePolicy\x12M\n" +
+	"\x12change_reservation\x18\x05 \x01(\v2\x1c.muster.v1.ReservationChangeH\x00R\x11changeReservation\x122\n" +
+	"\x06cancel\x18\x06 \x01(\v2\x18.muster.v1.CancelRequestH\x00R\x06cancel\x12B\n" +
+	"\fcontrol_jobs\x18\a \x01(\v2\x1d.muster.v1.ControlJobsRequestH\x00R\vcontrolJobs\x122\n" +
+	"\x06submit\x18\b \x01(\v2\x18.muster.v1.SubmitRequestH\x00R\x06submit\x124\n" +
+	"\tadd_nodes\x18\t \x01(\v2\x15.muster.v1.AddedNodesH\x00R\baddNodesB\b\n" +
+	"\x06change\"6\n" +
+	"\n" +
+	"AddedNodes\x12\x14\n" +
+	"\x05count\x18\x01 \x01(\x03R\x05count\x12\x12\n" +
+	"\x04like\x18\x02 \x01(\tR\x04like\"\x9c\x02\n" +
+	"\fSupposeReply\x12\x10\n" +
+	"\x03now\x18\x01 \x01(\x03R\x03now\x12\x10\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
+	"\x05notes\x18\x03 \x03(\tR\x05notes\x12*\n" +
+	"\x04jobs\x18\x04 \x03(\v2\x16.muster.v1.SupposedJobR\x04jobs\x12\x12\n" +
+	"\x04same\x18\x05 \x01(\x03R\x04same\x12%\n" +
+	"\x0estarted_before\x18\x06 \x01(\x03R\rstartedBefore\x12#\n" +
+	"\rstarted_after\x18\a \x01(\x03R\fstartedAfter\x12\x12\n" +
+	"\x04both\x18\b \x01(\x03R\x04both\x12\x14\n" +
+	"\x05delay\x18\t \x01(\x03R\x05delay\x12\x1c\n" +
+	"\ttruncated\x18\n" +
+	" \x01(\bR\ttruncated\"\xec\x01\n" +
+	"\vSupposedJob\x12\x10\n" +
+	"\x03job\x18\x01 \x01(\tR\x03job\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04user\x18\x04 \x01(\tR\x04user\x12\x18\n" +
+	"\aaccount\x18\x05 \x01(\tR\aaccount\x12\x1c\n" +
+	"\tpartition\x18\x06 \x01(\tR\tpartition\x12*\n" +
+	"\x06before\x18\a \x01(\v2\x12.muster.v1.OutlookR\x06before\x12(\n" +
+	"\x05after\x18\b \x01(\v2\x12.muster.v1.OutlookR\x05after\"\xf3\x01\n" +
+	"\aOutlook\x127\n" +
+	"\bstanding\x18\x01 \x01(\x0e2\x1b.muster.v1.Outlook.StandingR\bstanding\x12\x14\n" +
+	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x14\n" +
+	"\x05nodes\x18\x03 \x01(\tR\x05nodes\x12)\n" +
+	"\x06reason\x18\x04 \x01(\v2\x11.muster.v1.ReasonR\x06reason\"X\n" +
+	"\bStanding\x12\n" +
+	"\n" +
+	"\x06ABSENT\x10\x00\x12\v\n" +
+	"\aRUNNING\x10\x01\x12\v\n" +
+	"\aEVICTED\x10\x02\x12\f\n" +
+	"\bSTARTING\x10\x03\x12\v\n" +
+	"\aPLANNED\x10\x04\x12\v\n" +
+	"\aWAITING\x10\x05B*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
 
 var (
 	file_cluster_proto_rawDescOnce sync.Once
@@ -7654,192 +8359,218 @@ func file_cluster_proto_rawDescGZIP() []byte {
 	return file_cluster_proto_rawDescData
 }
 
-var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 79)
+var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),    // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),      // 1: muster.v1.ReservationChange.Verb
-	(*GpuInfo)(nil),                  // 2: muster.v1.GpuInfo
-	(*NodeInfo)(nil),                 // 3: muster.v1.NodeInfo
-	(*PartitionInfo)(nil),            // 4: muster.v1.PartitionInfo
-	(*ListNodesRequest)(nil),         // 5: muster.v1.ListNodesRequest
-	(*ListNodesReply)(nil),           // 6: muster.v1.ListNodesReply
-	(*ListPartitionsRequest)(nil),    // 7: muster.v1.ListPartitionsRequest
-	(*ListPartitionsReply)(nil),      // 8: muster.v1.ListPartitionsReply
-	(*UpdateNodeRequest)(nil),        // 9: muster.v1.UpdateNodeRequest
-	(*UpdateNodeReply)(nil),          // 10: muster.v1.UpdateNodeReply
-	(*PartitionChange)(nil),          // 11: muster.v1.PartitionChange
-	(*PartitionChangeReply)(nil),     // 12: muster.v1.PartitionChangeReply
-	(*NodeChange)(nil),               // 13: muster.v1.NodeChange
-	(*NodeChangeReply)(nil),          // 14: muster.v1.NodeChangeReply
-	(*ConfigEntry)(nil),              // 15: muster.v1.ConfigEntry
-	(*GetConfigRequest)(nil),         // 16: muster.v1.GetConfigRequest
-	(*GetConfigReply)(nil),           // 17: muster.v1.GetConfigReply
-	(*TopologyInfo)(nil),             // 18: muster.v1.TopologyInfo
-	(*BlockInfo)(nil),                // 19: muster.v1.BlockInfo
-	(*SwitchInfo)(nil),               // 20: muster.v1.SwitchInfo
-	(*PingRequest)(nil),              // 21: muster.v1.PingRequest
-	(*PingReply)(nil),                // 22: muster.v1.PingReply
-	(*ControllersRequest)(nil),       // 23: muster.v1.ControllersRequest
-	(*ControllerInfo)(nil),           // 24: muster.v1.ControllerInfo
-	(*ControllersReply)(nil),         // 25: muster.v1.ControllersReply
-	(*ChangeControllersRequest)(nil), // 26: muster.v1.ChangeControllersRequest
-	(*ChangeControllersReply)(nil),   // 27: muster.v1.ChangeControllersReply
-	(*ReconfigureRequest)(nil),       // 28: muster.v1.ReconfigureRequest
-	(*ReconfigureReply)(nil),         // 29: muster.v1.ReconfigureReply
-	(*ShutdownRequest)(nil),          // 30: muster.v1.ShutdownRequest
-	(*ShutdownReply)(nil),            // 31: muster.v1.ShutdownReply
-	(*CreateTokenRequest)(nil),       // 32: muster.v1.CreateTokenRequest
-	(*CreateTokenReply)(nil),         // 33: muster.v1.CreateTokenReply
-	(*HostInfo)(nil),                 // 34: muster.v1.HostInfo
-	(*ListHostsRequest)(nil),         // 35: muster.v1.ListHostsRequest
-	(*ListHostsReply)(nil),           // 36: muster.v1.ListHostsReply
-	(*RevokeHostRequest)(nil),        // 37: muster.v1.RevokeHostRequest
-	(*RevokeHostReply)(nil),          // 38: muster.v1.RevokeHostReply
-	(*OrphanRun)(nil),                // 39: muster.v1.OrphanRun
-	(*ListOrphansRequest)(nil),       // 40: muster.v1.ListOrphansRequest
-	(*ListOrphansReply)(nil),         // 41: muster.v1.ListOrphansReply
-	(*KillOrphansRequest)(nil),       // 42: muster.v1.KillOrphansRequest
-	(*KillOrphansReply)(nil),         // 43: muster.v1.KillOrphansReply
-	(*CreateUserTokenRequest)(nil),   // 44: muster.v1.CreateUserTokenRequest
-	(*CreateUserTokenReply)(nil),     // 45: muster.v1.CreateUserTokenReply
-	(*PolicyChangeRequest)(nil),      // 46: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),        // 47: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),            // 48: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),              // 49: muster.v1.PolicyReply
-	(*LimitUsageReply)(nil),          // 50: muster.v1.LimitUsageReply
-	(*OptionalInt)(nil),              // 51: muster.v1.OptionalInt
-	(*Qos)(nil),                      // 52: muster.v1.Qos
-	(*WcKey)(nil),                    // 53: muster.v1.WcKey
-	(*Resource)(nil),                 // 54: muster.v1.Resource
-	(*Account)(nil),                  // 55: muster.v1.Account
-	(*AccountingUser)(nil),           // 56: muster.v1.AccountingUser
-	(*Association)(nil),              // 57: muster.v1.Association
-	(*DiagRequest)(nil),              // 58: muster.v1.DiagRequest
-	(*DiagReply)(nil),                // 59: muster.v1.DiagReply
-	(*ReservationInfo)(nil),          // 60: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),      // 61: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),        // 62: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),        // 63: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil),   // 64: muster.v1.ReservationChangeReply
-	(*ForeignHold)(nil),              // 65: muster.v1.ForeignHold
-	(*HeldGpu)(nil),                  // 66: muster.v1.HeldGpu
-	(*HoldNodeRequest)(nil),          // 67: muster.v1.HoldNodeRequest
-	(*HoldNodeReply)(nil),            // 68: muster.v1.HoldNodeReply
-	(*ReleaseHoldRequest)(nil),       // 69: muster.v1.ReleaseHoldRequest
-	(*ReleaseHoldReply)(nil),         // 70: muster.v1.ReleaseHoldReply
-	(*ListHoldsRequest)(nil),         // 71: muster.v1.ListHoldsRequest
-	(*ListHoldsReply)(nil),           // 72: muster.v1.ListHoldsReply
-	(*HeldNode)(nil),                 // 73: muster.v1.HeldNode
-	(*GpuCount)(nil),                 // 74: muster.v1.GpuCount
-	(*WatchHoldsRequest)(nil),        // 75: muster.v1.WatchHoldsRequest
-	(*WatchHoldsReply)(nil),          // 76: muster.v1.WatchHoldsReply
-	(*EventsRequest)(nil),            // 77: muster.v1.EventsRequest
-	(*EventsReply)(nil),              // 78: muster.v1.EventsReply
-	(*EventInfo)(nil),                // 79: muster.v1.EventInfo
-	(*EventField)(nil),               // 80: muster.v1.EventField
-	(*Tres)(nil),                     // 81: muster.v1.Tres
-	(*GpuFault)(nil),                 // 82: muster.v1.GpuFault
-	(*Moment)(nil),                   // 83: muster.v1.Moment
-	(*SharesReply)(nil),              // 84: muster.v1.SharesReply
-	(*LimitUsage)(nil),               // 85: muster.v1.LimitUsage
-	(*NamedCount)(nil),               // 86: muster.v1.NamedCount
-	(*Count)(nil),                    // 87: muster.v1.Count
+	(Outlook_Standing)(0),            // 2: muster.v1.Outlook.Standing
+	(*GpuInfo)(nil),                  // 3: muster.v1.GpuInfo
+	(*NodeInfo)(nil),                 // 4: muster.v1.NodeInfo
+	(*PartitionInfo)(nil),            // 5: muster.v1.PartitionInfo
+	(*ListNodesRequest)(nil),         // 6: muster.v1.ListNodesRequest
+	(*ListNodesReply)(nil),           // 7: muster.v1.ListNodesReply
+	(*ListPartitionsRequest)(nil),    // 8: muster.v1.ListPartitionsRequest
+	(*ListPartitionsReply)(nil),      // 9: muster.v1.ListPartitionsReply
+	(*UpdateNodeRequest)(nil),        // 10: muster.v1.UpdateNodeRequest
+	(*UpdateNodeReply)(nil),          // 11: muster.v1.UpdateNodeReply
+	(*PartitionChange)(nil),          // 12: muster.v1.PartitionChange
+	(*PartitionChangeReply)(nil),     // 13: muster.v1.PartitionChangeReply
+	(*NodeChange)(nil),               // 14: muster.v1.NodeChange
+	(*NodeChangeReply)(nil),          // 15: muster.v1.NodeChangeReply
+	(*ConfigEntry)(nil),              // 16: muster.v1.ConfigEntry
+	(*GetConfigRequest)(nil),         // 17: muster.v1.GetConfigRequest
+	(*GetConfigReply)(nil),           // 18: muster.v1.GetConfigReply
+	(*TopologyInfo)(nil),             // 19: muster.v1.TopologyInfo
+	(*BlockInfo)(nil),                // 20: muster.v1.BlockInfo
+	(*SwitchInfo)(nil),               // 21: muster.v1.SwitchInfo
+	(*PingRequest)(nil),              // 22: muster.v1.PingRequest
+	(*PingReply)(nil),                // 23: muster.v1.PingReply
+	(*ControllersRequest)(nil),       // 24: muster.v1.ControllersRequest
+	(*ControllerInfo)(nil),           // 25: muster.v1.ControllerInfo
+	(*ControllersReply)(nil),         // 26: muster.v1.ControllersReply
+	(*ChangeControllersRequest)(nil), // 27: muster.v1.ChangeControllersRequest
+	(*ChangeControllersReply)(nil),   // 28: muster.v1.ChangeControllersReply
+	(*ReconfigureRequest)(nil),       // 29: muster.v1.ReconfigureRequest
+	(*ReconfigureReply)(nil),         // 30: muster.v1.ReconfigureReply
+	(*ShutdownRequest)(nil),          // 31: muster.v1.ShutdownRequest
+	(*ShutdownReply)(nil),            // 32: muster.v1.ShutdownReply
+	(*CreateTokenRequest)(nil),       // 33: muster.v1.CreateTokenRequest
+	(*CreateTokenReply)(nil),         // 34: muster.v1.CreateTokenReply
+	(*HostInfo)(nil),                 // 35: muster.v1.HostInfo
+	(*ListHostsRequest)(nil),         // 36: muster.v1.ListHostsRequest
+	(*ListHostsReply)(nil),           // 37: muster.v1.ListHostsReply
+	(*RevokeHostRequest)(nil),        // 38: muster.v1.RevokeHostRequest
+	(*RevokeHostReply)(nil),          // 39: muster.v1.RevokeHostReply
+	(*OrphanRun)(nil),                // 40: muster.v1.OrphanRun
+	(*ListOrphansRequest)(nil),       // 41: muster.v1.ListOrphansRequest
+	(*ListOrphansReply)(nil),         // 42: muster.v1.ListOrphansReply
+	(*KillOrphansRequest)(nil),       // 43: muster.v1.KillOrphansRequest
+	(*KillOrphansReply)(nil),         // 44: muster.v1.KillOrphansReply
+	(*CreateUserTokenRequest)(nil),   // 45: muster.v1.CreateUserTokenRequest
+	(*CreateUserTokenReply)(nil),     // 46: muster.v1.CreateUserTokenReply
+	(*PolicyChangeRequest)(nil),      // 47: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),        // 48: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),            // 49: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),              // 50: muster.v1.PolicyReply
+	(*LimitUsageReply)(nil),          // 51: muster.v1.LimitUsageReply
+	(*OptionalInt)(nil),              // 52: muster.v1.OptionalInt
+	(*Qos)(nil),                      // 53: muster.v1.Qos
+	(*WcKey)(nil),                    // 54: muster.v1.WcKey
+	(*Resource)(nil),                 // 55: muster.v1.Resource
+	(*Account)(nil),                  // 56: muster.v1.Account
+	(*AccountingUser)(nil),           // 57: muster.v1.AccountingUser
+	(*Association)(nil),              // 58: muster.v1.Association
+	(*DiagRequest)(nil),              // 59: muster.v1.DiagRequest
+	(*DiagReply)(nil),                // 60: muster.v1.DiagReply
+	(*ReservationInfo)(nil),          // 61: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),      // 62: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),        // 63: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),        // 64: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil),   // 65: muster.v1.ReservationChangeReply
+	(*ForeignHold)(nil),              // 66: muster.v1.ForeignHold
+	(*HeldGpu)(nil),                  // 67: muster.v1.HeldGpu
+	(*HoldNodeRequest)(nil),          // 68: muster.v1.HoldNodeRequest
+	(*HoldNodeReply)(nil),            // 69: muster.v1.HoldNodeReply
+	(*ReleaseHoldRequest)(nil),       // 70: muster.v1.ReleaseHoldRequest
+	(*ReleaseHoldReply)(nil),         // 71: muster.v1.ReleaseHoldReply
+	(*ListHoldsRequest)(nil),         // 72: muster.v1.ListHoldsRequest
+	(*ListHoldsReply)(nil),           // 73: muster.v1.ListHoldsReply
+	(*HeldNode)(nil),                 // 74: muster.v1.HeldNode
+	(*GpuCount)(nil),                 // 75: muster.v1.GpuCount
+	(*WatchHoldsRequest)(nil),        // 76: muster.v1.WatchHoldsRequest
+	(*WatchHoldsReply)(nil),          // 77: muster.v1.WatchHoldsReply
+	(*EventsRequest)(nil),            // 78: muster.v1.EventsRequest
+	(*EventsReply)(nil),              // 79: muster.v1.EventsReply
+	(*EventInfo)(nil),                // 80: muster.v1.EventInfo
+	(*EventField)(nil),               // 81: muster.v1.EventField
+	(*SupposeRequest)(nil),           // 82: muster.v1.SupposeRequest
+	(*SupposedChange)(nil),           // 83: muster.v1.SupposedChange
+	(*AddedNodes)(nil),               // 84: muster.v1.AddedNodes
+	(*SupposeReply)(nil),             // 85: muster.v1.SupposeReply
+	(*SupposedJob)(nil),              // 86: muster.v1.SupposedJob
+	(*Outlook)(nil),                  // 87: muster.v1.Outlook
+	(*Tres)(nil),                     // 88: muster.v1.Tres
+	(*GpuFault)(nil),                 // 89: muster.v1.GpuFault
+	(*Moment)(nil),                   // 90: muster.v1.Moment
+	(*SharesReply)(nil),              // 91: muster.v1.SharesReply
+	(*LimitUsage)(nil),               // 92: muster.v1.LimitUsage
+	(*NamedCount)(nil),               // 93: muster.v1.NamedCount
+	(*Count)(nil),                    // 94: muster.v1.Count
+	(*CancelRequest)(nil),            // 95: muster.v1.CancelRequest
+	(*ControlJobsRequest)(nil),       // 96: muster.v1.ControlJobsRequest
+	(*SubmitRequest)(nil),            // 97: muster.v1.SubmitRequest
+	(*Reason)(nil),                   // 98: muster.v1.Reason
 }
 var file_cluster_proto_depIdxs = []int32{
-	2,  // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	81, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	81, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	82, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	65, // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
-	81, // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
-	83, // 6: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
-	3,  // 7: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	83, // 8: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
-	4,  // 9: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
-	15, // 10: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
-	15, // 11: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
-	15, // 12: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
-	20, // 13: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
-	18, // 14: muster.v1.GetConfigReply.topologies:type_name -> muster.v1.TopologyInfo
-	20, // 15: muster.v1.TopologyInfo.switches:type_name -> muster.v1.SwitchInfo
-	19, // 16: muster.v1.TopologyInfo.blocks:type_name -> muster.v1.BlockInfo
-	24, // 17: muster.v1.ControllersReply.controllers:type_name -> muster.v1.ControllerInfo
-	34, // 18: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
-	34, // 19: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
-	39, // 20: muster.v1.ListOrphansReply.runs:type_name -> muster.v1.OrphanRun
-	39, // 21: muster.v1.KillOrphansReply.runs:type_name -> muster.v1.OrphanRun
-	0,  // 22: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	15, // 23: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	15, // 24: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	83, // 25: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
-	52, // 26: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	55, // 27: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	56, // 28: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	57, // 29: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	53, // 30: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	54, // 31: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	49, // 32: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
-	84, // 33: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
-	85, // 34: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
-	86, // 35: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	86, // 36: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	86, // 37: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	86, // 38: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	86, // 39: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	86, // 40: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	86, // 41: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	86, // 42: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	51, // 43: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	51, // 44: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	51, // 45: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	51, // 46: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	51, // 47: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	51, // 48: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	51, // 49: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	86, // 50: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	86, // 51: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	86, // 52: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	51, // 53: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	51, // 54: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	51, // 55: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	51, // 56: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	86, // 57: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	86, // 58: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	86, // 59: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	51, // 60: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	51, // 61: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	86, // 62: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	86, // 63: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	86, // 64: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	51, // 65: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	51, // 66: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	51, // 67: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	51, // 68: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	51, // 69: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	86, // 70: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	51, // 71: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	15, // 72: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	81, // 73: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	87, // 74: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	83, // 75: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
-	60, // 76: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,  // 77: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	15, // 78: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	66, // 79: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
-	65, // 80: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
-	65, // 81: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
-	73, // 82: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	74, // 83: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
-	65, // 84: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
-	73, // 85: muster.v1.WatchHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	79, // 86: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
-	80, // 87: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
-	88, // [88:88] is the sub-list for method output_type
-	88, // [88:88] is the sub-list for method input_type
-	88, // [88:88] is the sub-list for extension type_name
-	88, // [88:88] is the sub-list for extension extendee
-	0,  // [0:88] is the sub-list for field type_name
+	3,   // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
+	88,  // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	88,  // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	89,  // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	66,  // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
+	88,  // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	90,  // 6: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
+	4,   // 7: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
+	90,  // 8: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
+	5,   // 9: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
+	16,  // 10: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
+	16,  // 11: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
+	16,  // 12: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
+	21,  // 13: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
+	19,  // 14: muster.v1.GetConfigReply.topologies:type_name -> muster.v1.TopologyInfo
+	21,  // 15: muster.v1.TopologyInfo.switches:type_name -> muster.v1.SwitchInfo
+	20,  // 16: muster.v1.TopologyInfo.blocks:type_name -> muster.v1.BlockInfo
+	25,  // 17: muster.v1.ControllersReply.controllers:type_name -> muster.v1.ControllerInfo
+	35,  // 18: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
+	35,  // 19: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
+	40,  // 20: muster.v1.ListOrphansReply.runs:type_name -> muster.v1.OrphanRun
+	40,  // 21: muster.v1.KillOrphansReply.runs:type_name -> muster.v1.OrphanRun
+	0,   // 22: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	16,  // 23: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	16,  // 24: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	90,  // 25: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
+	53,  // 26: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	56,  // 27: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	57,  // 28: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	58,  // 29: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	54,  // 30: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	55,  // 31: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	50,  // 32: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
+	91,  // 33: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
+	92,  // 34: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
+	93,  // 35: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	93,  // 36: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	93,  // 37: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	93,  // 38: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	93,  // 39: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	93,  // 40: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	93,  // 41: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	93,  // 42: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	52,  // 43: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	52,  // 44: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	52,  // 45: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	52,  // 46: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	52,  // 47: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	52,  // 48: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	52,  // 49: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	93,  // 50: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	93,  // 51: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	93,  // 52: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	52,  // 53: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	52,  // 54: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	52,  // 55: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	52,  // 56: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	93,  // 57: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	93,  // 58: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	93,  // 59: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	52,  // 60: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	52,  // 61: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	93,  // 62: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	93,  // 63: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	93,  // 64: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	52,  // 65: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	52,  // 66: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	52,  // 67: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	52,  // 68: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	52,  // 69: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	93,  // 70: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	52,  // 71: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	16,  // 72: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	88,  // 73: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	94,  // 74: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	90,  // 75: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
+	61,  // 76: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,   // 77: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	16,  // 78: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	67,  // 79: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
+	66,  // 80: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
+	66,  // 81: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
+	74,  // 82: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	75,  // 83: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
+	66,  // 84: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
+	74,  // 85: muster.v1.WatchHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	80,  // 86: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
+	81,  // 87: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
+	83,  // 88: muster.v1.SupposeRequest.changes:type_name -> muster.v1.SupposedChange
+	10,  // 89: muster.v1.SupposedChange.update_node:type_name -> muster.v1.UpdateNodeRequest
+	14,  // 90: muster.v1.SupposedChange.change_nodes:type_name -> muster.v1.NodeChange
+	12,  // 91: muster.v1.SupposedChange.change_partition:type_name -> muster.v1.PartitionChange
+	47,  // 92: muster.v1.SupposedChange.change_policy:type_name -> muster.v1.PolicyChangeRequest
+	64,  // 93: muster.v1.SupposedChange.change_reservation:type_name -> muster.v1.ReservationChange
+	95,  // 94: muster.v1.SupposedChange.cancel:type_name -> muster.v1.CancelRequest
+	96,  // 95: muster.v1.SupposedChange.control_jobs:type_name -> muster.v1.ControlJobsRequest
+	97,  // 96: muster.v1.SupposedChange.submit:type_name -> muster.v1.SubmitRequest
+	84,  // 97: muster.v1.SupposedChange.add_nodes:type_name -> muster.v1.AddedNodes
+	86,  // 98: muster.v1.SupposeReply.jobs:type_name -> muster.v1.SupposedJob
+	87,  // 99: muster.v1.SupposedJob.before:type_name -> muster.v1.Outlook
+	87,  // 100: muster.v1.SupposedJob.after:type_name -> muster.v1.Outlook
+	2,   // 101: muster.v1.Outlook.standing:type_name -> muster.v1.Outlook.Standing
+	98,  // 102: muster.v1.Outlook.reason:type_name -> muster.v1.Reason
+	103, // [103:103] is the sub-list for method output_type
+	103, // [103:103] is the sub-list for method input_type
+	103, // [103:103] is the sub-list for extension type_name
+	103, // [103:103] is the sub-list for extension extendee
+	0,   // [0:103] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -7858,13 +8589,24 @@ func file_cluster_proto_init() {
 		(*EventField_Span)(nil),
 		(*EventField_Yes)(nil),
 	}
+	file_cluster_proto_msgTypes[80].OneofWrappers = []any{
+		(*SupposedChange_UpdateNode)(nil),
+		(*SupposedChange_ChangeNodes)(nil),
+		(*SupposedChange_ChangePartition)(nil),
+		(*SupposedChange_ChangePolicy)(nil),
+		(*SupposedChange_ChangeReservation)(nil),
+		(*SupposedChange_Cancel)(nil),
+		(*SupposedChange_ControlJobs)(nil),
+		(*SupposedChange_Submit)(nil),
+		(*SupposedChange_AddNodes)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   79,
+			NumEnums:      3,
+			NumMessages:   85,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

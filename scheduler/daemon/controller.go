@@ -52,6 +52,8 @@ type Controller struct {
 	stopped  chan struct{} // closed when the writer has answered all that it took
 	kick     chan struct{} // a pass is wanted at once
 	arrived  chan struct{} // there are new jobs
+	// supposing is the turn of who asks what changes would do: one at a time.
+	supposing chan struct{}
 
 	numbered      chan struct{} // closed when job numbers may be given
 	accounted     chan struct{} // closed when accounting has compared its history
@@ -79,6 +81,8 @@ func New(deps Deps, machine *Machine) *Controller {
 		stopped: make(chan struct{}),
 		kick:    make(chan struct{}, 1),
 		arrived: make(chan struct{}, 1),
+
+		supposing: make(chan struct{}, 1),
 
 		accounted: make(chan struct{}),
 		numbered:  make(chan struct{}),

@@ -151,7 +151,7 @@ func (s *ClusterService) UpdateNode(
 	if err != nil {
 		return nil, err
 	}
-	st := s.C.View().State
+	st := s.currentView().State
 	names, err := nodeNames(st, req.GetNodes())
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (s *ClusterService) UpdateNode(
 	if req.GetReason() != "" {
 		cmd.Reason = &req.Reason
 	}
-	return &apiv1.UpdateNodeReply{}, s.C.writer.commitCommand(
+	return &apiv1.UpdateNodeReply{}, s.commitCommand(
 		ctx,
 		&request{cmd: cmd, actor: actor},
 	).err

@@ -27,6 +27,8 @@ import (
 type ClusterService struct {
 	service.UnimplementedClusterServer
 	C *Controller
+	// supposed is set where a copy of the service supposes changes.
+	supposed *supposition
 }
 
 // knownCaller refuses those who are nobody here.
@@ -191,7 +193,7 @@ func (s *ClusterService) Submit(
 	if err := s.C.awaitNumbers(ctx); err != nil {
 		return nil, err
 	}
-	rep := s.C.writer.commitCommand(
+	rep := s.commitCommand(
 		ctx,
 		&request{
 			cmd: scheduler.Submit{
@@ -609,7 +611,7 @@ func (s *ClusterService) Cancel(
 			"only an operator may write an administrator's comment",
 		)
 	}
-	v := s.C.View()
+	v := s.currentView()
 	out := &apiv1.JobResults{}
 	sel, unknown, err := newSelection(v.State, req.GetFilter(), s.visibleTo(who))
 	if err != nil {
@@ -682,7 +684,7 @@ func (s *ClusterService) sendAll(
 ) error {
 	for _, r := range reqs {
 		if r != nil {
-			if err := s.C.writer.enqueueCommand(ctx, r); err != nil {
+			if err := s.enqueueCommand(ctx, r); err != nil {
 				return err
 			}
 		}
@@ -691,7 +693,7 @@ func (s *ClusterService) sendAll(
 		if r == nil {
 			continue
 		}
-		rep := s.C.writer.awaitReply(ctx, r)
+		rep := s.awaitReply(ctx, r)
 		var e *spec.Error
 		if errors.As(rep.err, &e) {
 			results[i].Error = wire.Error(e)
@@ -716,7 +718,7 @@ func (s *ClusterService) ControlJobs(
 	if err != nil {
 		return nil, err
 	}
-	v := s.C.View()
+	v := s.currentView()
 	out := &apiv1.JobResults{}
 	sees := s.visibleTo(who)
 	var reqs []*request

@@ -23,7 +23,7 @@ func (s *ClusterService) ChangeNodes(
 	out := &apiv1.NodeChangeReply{}
 	var cmd scheduler.Command
 	if line := req.GetCreate(); line != "" {
-		list, err := slurmconf.ReadNode(line, s.C.View().State.Config)
+		list, err := slurmconf.ReadNode(line, s.currentView().State.Config)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 		}
@@ -38,7 +38,7 @@ func (s *ClusterService) ChangeNodes(
 		}
 		out.Nodes, cmd = names, scheduler.DeleteNodes{Nodes: names}
 	}
-	return out, s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err
+	return out, s.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err
 }
 
 // describedNode is the node that an agent describes itself; nil if it does not.

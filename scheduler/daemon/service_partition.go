@@ -20,7 +20,7 @@ func (s *ClusterService) ChangePartition(
 		return nil, err
 	}
 	do := func(cmd scheduler.Command) error {
-		return s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err
+		return s.commitCommand(ctx, &request{cmd: cmd, actor: actor}).err
 	}
 	if req.GetDelete() {
 		return &apiv1.PartitionChangeReply{}, do(scheduler.DeletePartition{Name: req.GetName()})
@@ -29,7 +29,7 @@ func (s *ClusterService) ChangePartition(
 		next, warnings, err := slurmconf.NewPartition(
 			req.GetName(),
 			configPairs(req.GetSet()),
-			s.C.View().State.Config,
+			s.currentView().State.Config,
 		)
 		if err != nil {
 			return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
@@ -40,14 +40,14 @@ func (s *ClusterService) ChangePartition(
 				scheduler.CreatePartition{New: next},
 			)
 	}
-	partition := s.C.View().State.Parts.Find(req.GetName())
+	partition := s.currentView().State.Parts.Find(req.GetName())
 	if partition == nil {
 		return nil, spec.Refuse(spec.CodeInvalidPartition, req.GetName())
 	}
 	next, warnings, err := slurmconf.ChangePartition(
 		*partition.Spec,
 		configPairs(req.GetSet()),
-		s.C.View().State.Config,
+		s.currentView().State.Config,
 	)
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())

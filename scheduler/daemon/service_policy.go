@@ -26,7 +26,7 @@ func (s *ClusterService) ChangePolicy(
 	if err != nil {
 		return nil, err
 	}
-	state := s.C.View().State
+	state := s.currentView().State
 	change := policy.Change{
 		Verb:   policy.Verb(req.GetVerb()),
 		Entity: req.GetEntity(),
@@ -52,7 +52,7 @@ func (s *ClusterService) ChangePolicy(
 		return nil, err
 	}
 	if len(events) > 0 && !req.GetTry() {
-		if rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: actor}); rep.err != nil {
+		if rep := s.commitCommand(ctx, &request{cmd: scheduler.Policy{Events: events}, actor: actor}); rep.err != nil {
 			return nil, rep.err
 		}
 	}

@@ -66,7 +66,7 @@ func (s *ClusterService) ChangeReservation(
 	if err := s.knownUsers(ctx, req.GetSet()); err != nil {
 		return nil, err
 	}
-	rep := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor})
+	rep := s.commitCommand(ctx, &request{cmd: cmd, actor: actor})
 	if rep.err != nil {
 		return nil, rep.err
 	}
@@ -106,7 +106,7 @@ func (s *ClusterService) knownUsers(ctx context.Context, set []*apiv1.ConfigEntr
 		}
 		for _, name := range strings.FieldsFunc(entry.GetValue(), func(c rune) bool { return c == ',' }) {
 			name = strings.TrimLeft(name, "+-")
-			if s.C.View().State.Policy.FindUser(name) != nil {
+			if s.currentView().State.Policy.FindUser(name) != nil {
 				continue
 			}
 			if _, _, ok := s.C.deps.Directory.User(ctx, name); !ok {

@@ -82,9 +82,14 @@ type Comparison struct {
 }
 
 // Compare runs a pass over the state as it is and over the changed one. kept is
-// the plan in force: jobs keep the nodes that it promised them where they can.
-// Both states must be frozen.
-func Compare(before, after *state.State, now spec.Instant, kept *view.Plan) (*Comparison, error) {
+// the plan in force: jobs keep the nodes that it promised them where they can. Only
+// jobs that sees shows are compared and counted. Both states must be frozen.
+func Compare(
+	before, after *state.State,
+	now spec.Instant,
+	kept *view.Plan,
+	sees func(*state.Job) bool,
+) (*Comparison, error) {
 	old, err := lookOut(before, now, kept)
 	if err != nil {
 		return nil, fmt.Errorf("plan without the change: %w", err)
@@ -95,6 +100,13 @@ func Compare(before, after *state.State, now spec.Instant, kept *view.Plan) (*Co
 	}
 	out := &Comparison{Truncated: old.truncated || changed.truncated, After: after}
 	for _, uid := range bothQueues(old, changed) {
+		job := after.Job(uid)
+		if job == nil {
+			job = before.Job(uid)
+		}
+		if !sees(job) {
+			continue
+		}
 		out.add(Change{UID: uid, Before: old.of(uid), After: changed.of(uid)})
 	}
 	return out, nil

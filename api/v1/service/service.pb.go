@@ -29,7 +29,7 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\xcf\x1c\n" +
+	"step.proto\x1a\x10accounting.proto2\x93\x1d\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -46,7 +46,8 @@ const file_service_proto_rawDesc = "" +
 	"\rClearTriggers\x12\x1f.muster.v1.ClearTriggersRequest\x1a\x1d.muster.v1.ClearTriggersReply\x129\n" +
 	"\x06Cancel\x12\x18.muster.v1.CancelRequest\x1a\x15.muster.v1.JobResults\x12C\n" +
 	"\vControlJobs\x12\x1d.muster.v1.ControlJobsRequest\x1a\x15.muster.v1.JobResults\x126\n" +
-	"\x03Why\x12\x15.muster.v1.WhyRequest\x1a\x13.muster.v1.WhyReply\"\x03\x90\x02\x01\x12H\n" +
+	"\x03Why\x12\x15.muster.v1.WhyRequest\x1a\x13.muster.v1.WhyReply\"\x03\x90\x02\x01\x12B\n" +
+	"\aSuppose\x12\x19.muster.v1.SupposeRequest\x1a\x17.muster.v1.SupposeReply\"\x03\x90\x02\x01\x12H\n" +
 	"\tListNodes\x12\x1b.muster.v1.ListNodesRequest\x1a\x19.muster.v1.ListNodesReply\"\x03\x90\x02\x01\x12F\n" +
 	"\n" +
 	"UpdateNode\x12\x1c.muster.v1.UpdateNodeRequest\x1a\x1a.muster.v1.UpdateNodeReply\x12W\n" +
@@ -131,129 +132,131 @@ var file_service_proto_goTypes = []any{
 	(*v1.CancelRequest)(nil),            // 8: muster.v1.CancelRequest
 	(*v1.ControlJobsRequest)(nil),       // 9: muster.v1.ControlJobsRequest
 	(*v1.WhyRequest)(nil),               // 10: muster.v1.WhyRequest
-	(*v1.ListNodesRequest)(nil),         // 11: muster.v1.ListNodesRequest
-	(*v1.UpdateNodeRequest)(nil),        // 12: muster.v1.UpdateNodeRequest
-	(*v1.ListPartitionsRequest)(nil),    // 13: muster.v1.ListPartitionsRequest
-	(*v1.GetConfigRequest)(nil),         // 14: muster.v1.GetConfigRequest
-	(*v1.ReconfigureRequest)(nil),       // 15: muster.v1.ReconfigureRequest
-	(*v1.PolicyChangeRequest)(nil),      // 16: muster.v1.PolicyChangeRequest
-	(*v1.PolicyRequest)(nil),            // 17: muster.v1.PolicyRequest
-	(*v1.TransactionsRequest)(nil),      // 18: muster.v1.TransactionsRequest
-	(*v1.SharesRequest)(nil),            // 19: muster.v1.SharesRequest
-	(*v1.LimitUsageRequest)(nil),        // 20: muster.v1.LimitUsageRequest
-	(*v1.PrioritiesRequest)(nil),        // 21: muster.v1.PrioritiesRequest
-	(*v1.DiagRequest)(nil),              // 22: muster.v1.DiagRequest
-	(*v1.PingRequest)(nil),              // 23: muster.v1.PingRequest
-	(*v1.CreateTokenRequest)(nil),       // 24: muster.v1.CreateTokenRequest
-	(*v1.ListHostsRequest)(nil),         // 25: muster.v1.ListHostsRequest
-	(*v1.RevokeHostRequest)(nil),        // 26: muster.v1.RevokeHostRequest
-	(*v1.ListOrphansRequest)(nil),       // 27: muster.v1.ListOrphansRequest
-	(*v1.KillOrphansRequest)(nil),       // 28: muster.v1.KillOrphansRequest
-	(*v1.CreateUserTokenRequest)(nil),   // 29: muster.v1.CreateUserTokenRequest
-	(*v1.ShutdownRequest)(nil),          // 30: muster.v1.ShutdownRequest
-	(*v1.StepUsageRequest)(nil),         // 31: muster.v1.StepUsageRequest
-	(*v1.ReservationsRequest)(nil),      // 32: muster.v1.ReservationsRequest
-	(*v1.ReservationChange)(nil),        // 33: muster.v1.ReservationChange
-	(*v1.RunStepRequest)(nil),           // 34: muster.v1.RunStepRequest
-	(*v1.EndStepRequest)(nil),           // 35: muster.v1.EndStepRequest
-	(*v1.AttachStepRequest)(nil),        // 36: muster.v1.AttachStepRequest
-	(*v1.EndJobRequest)(nil),            // 37: muster.v1.EndJobRequest
-	(*v1.NodeChange)(nil),               // 38: muster.v1.NodeChange
-	(*v1.PartitionChange)(nil),          // 39: muster.v1.PartitionChange
-	(*v1.ControllersRequest)(nil),       // 40: muster.v1.ControllersRequest
-	(*v1.ChangeControllersRequest)(nil), // 41: muster.v1.ChangeControllersRequest
-	(*v1.HoldNodeRequest)(nil),          // 42: muster.v1.HoldNodeRequest
-	(*v1.ReleaseHoldRequest)(nil),       // 43: muster.v1.ReleaseHoldRequest
-	(*v1.ListHoldsRequest)(nil),         // 44: muster.v1.ListHoldsRequest
-	(*v1.WatchHoldsRequest)(nil),        // 45: muster.v1.WatchHoldsRequest
-	(*v1.EventsRequest)(nil),            // 46: muster.v1.EventsRequest
-	(*v1.ReadOutputRequest)(nil),        // 47: muster.v1.ReadOutputRequest
-	(*v1.TypedCommand)(nil),             // 48: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),             // 49: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),             // 50: muster.v1.RenewRequest
-	(*v1.ConfigurationRequest)(nil),     // 51: muster.v1.ConfigurationRequest
-	(*v1.AgentMessage)(nil),             // 52: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),         // 53: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),           // 54: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),           // 55: muster.v1.ConfirmRequest
-	(*v1.LedgerStateRequest)(nil),       // 56: muster.v1.LedgerStateRequest
-	(*v1.AcctQuery)(nil),                // 57: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),          // 58: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                 // 59: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),          // 60: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),              // 61: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),             // 62: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),           // 63: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),     // 64: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),          // 65: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),              // 66: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil),  // 67: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),              // 68: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),            // 69: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                  // 70: muster.v1.JobInfo
-	(*v1.PutCrontabReply)(nil),          // 71: muster.v1.PutCrontabReply
-	(*v1.GetCrontabReply)(nil),          // 72: muster.v1.GetCrontabReply
-	(*v1.SetTriggersReply)(nil),         // 73: muster.v1.SetTriggersReply
-	(*v1.ListTriggersReply)(nil),        // 74: muster.v1.ListTriggersReply
-	(*v1.ClearTriggersReply)(nil),       // 75: muster.v1.ClearTriggersReply
-	(*v1.JobResults)(nil),               // 76: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                 // 77: muster.v1.WhyReply
-	(*v1.ListNodesReply)(nil),           // 78: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),          // 79: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),      // 80: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),           // 81: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),         // 82: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),        // 83: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),              // 84: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),        // 85: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),              // 86: muster.v1.SharesReply
-	(*v1.LimitUsageReply)(nil),          // 87: muster.v1.LimitUsageReply
-	(*v1.PrioritiesReply)(nil),          // 88: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),                // 89: muster.v1.DiagReply
-	(*v1.PingReply)(nil),                // 90: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),         // 91: muster.v1.CreateTokenReply
-	(*v1.ListHostsReply)(nil),           // 92: muster.v1.ListHostsReply
-	(*v1.RevokeHostReply)(nil),          // 93: muster.v1.RevokeHostReply
-	(*v1.ListOrphansReply)(nil),         // 94: muster.v1.ListOrphansReply
-	(*v1.KillOrphansReply)(nil),         // 95: muster.v1.KillOrphansReply
-	(*v1.CreateUserTokenReply)(nil),     // 96: muster.v1.CreateUserTokenReply
-	(*v1.ShutdownReply)(nil),            // 97: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),           // 98: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),        // 99: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),   // 100: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                 // 101: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),             // 102: muster.v1.EndStepReply
-	(*v1.StepCreated)(nil),              // 103: muster.v1.StepCreated
-	(*v1.EndJobReply)(nil),              // 104: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),          // 105: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),     // 106: muster.v1.PartitionChangeReply
-	(*v1.ControllersReply)(nil),         // 107: muster.v1.ControllersReply
-	(*v1.ChangeControllersReply)(nil),   // 108: muster.v1.ChangeControllersReply
-	(*v1.HoldNodeReply)(nil),            // 109: muster.v1.HoldNodeReply
-	(*v1.ReleaseHoldReply)(nil),         // 110: muster.v1.ReleaseHoldReply
-	(*v1.ListHoldsReply)(nil),           // 111: muster.v1.ListHoldsReply
-	(*v1.WatchHoldsReply)(nil),          // 112: muster.v1.WatchHoldsReply
-	(*v1.EventsReply)(nil),              // 113: muster.v1.EventsReply
-	(*v1.ReadOutputReply)(nil),          // 114: muster.v1.ReadOutputReply
-	(*v1.TypedAnswer)(nil),              // 115: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),               // 116: muster.v1.EnrolReply
-	(*v1.ConfigurationReply)(nil),       // 117: muster.v1.ConfigurationReply
-	(*v1.ControllerMessage)(nil),        // 118: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),              // 119: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),             // 120: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),             // 121: muster.v1.ConfirmReply
-	(*v1.LedgerStateReply)(nil),         // 122: muster.v1.LedgerStateReply
-	(*v1.AcctReply)(nil),                // 123: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),          // 124: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                 // 125: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),            // 126: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),              // 127: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),             // 128: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),           // 129: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),       // 130: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),          // 131: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),              // 132: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),    // 133: muster.v1.AccountingStatusReply
+	(*v1.SupposeRequest)(nil),           // 11: muster.v1.SupposeRequest
+	(*v1.ListNodesRequest)(nil),         // 12: muster.v1.ListNodesRequest
+	(*v1.UpdateNodeRequest)(nil),        // 13: muster.v1.UpdateNodeRequest
+	(*v1.ListPartitionsRequest)(nil),    // 14: muster.v1.ListPartitionsRequest
+	(*v1.GetConfigRequest)(nil),         // 15: muster.v1.GetConfigRequest
+	(*v1.ReconfigureRequest)(nil),       // 16: muster.v1.ReconfigureRequest
+	(*v1.PolicyChangeRequest)(nil),      // 17: muster.v1.PolicyChangeRequest
+	(*v1.PolicyRequest)(nil),            // 18: muster.v1.PolicyRequest
+	(*v1.TransactionsRequest)(nil),      // 19: muster.v1.TransactionsRequest
+	(*v1.SharesRequest)(nil),            // 20: muster.v1.SharesRequest
+	(*v1.LimitUsageRequest)(nil),        // 21: muster.v1.LimitUsageRequest
+	(*v1.PrioritiesRequest)(nil),        // 22: muster.v1.PrioritiesRequest
+	(*v1.DiagRequest)(nil),              // 23: muster.v1.DiagRequest
+	(*v1.PingRequest)(nil),              // 24: muster.v1.PingRequest
+	(*v1.CreateTokenRequest)(nil),       // 25: muster.v1.CreateTokenRequest
+	(*v1.ListHostsRequest)(nil),         // 26: muster.v1.ListHostsRequest
+	(*v1.RevokeHostRequest)(nil),        // 27: muster.v1.RevokeHostRequest
+	(*v1.ListOrphansRequest)(nil),       // 28: muster.v1.ListOrphansRequest
+	(*v1.KillOrphansRequest)(nil),       // 29: muster.v1.KillOrphansRequest
+	(*v1.CreateUserTokenRequest)(nil),   // 30: muster.v1.CreateUserTokenRequest
+	(*v1.ShutdownRequest)(nil),          // 31: muster.v1.ShutdownRequest
+	(*v1.StepUsageRequest)(nil),         // 32: muster.v1.StepUsageRequest
+	(*v1.ReservationsRequest)(nil),      // 33: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),        // 34: muster.v1.ReservationChange
+	(*v1.RunStepRequest)(nil),           // 35: muster.v1.RunStepRequest
+	(*v1.EndStepRequest)(nil),           // 36: muster.v1.EndStepRequest
+	(*v1.AttachStepRequest)(nil),        // 37: muster.v1.AttachStepRequest
+	(*v1.EndJobRequest)(nil),            // 38: muster.v1.EndJobRequest
+	(*v1.NodeChange)(nil),               // 39: muster.v1.NodeChange
+	(*v1.PartitionChange)(nil),          // 40: muster.v1.PartitionChange
+	(*v1.ControllersRequest)(nil),       // 41: muster.v1.ControllersRequest
+	(*v1.ChangeControllersRequest)(nil), // 42: muster.v1.ChangeControllersRequest
+	(*v1.HoldNodeRequest)(nil),          // 43: muster.v1.HoldNodeRequest
+	(*v1.ReleaseHoldRequest)(nil),       // 44: muster.v1.ReleaseHoldRequest
+	(*v1.ListHoldsRequest)(nil),         // 45: muster.v1.ListHoldsRequest
+	(*v1.WatchHoldsRequest)(nil),        // 46: muster.v1.WatchHoldsRequest
+	(*v1.EventsRequest)(nil),            // 47: muster.v1.EventsRequest
+	(*v1.ReadOutputRequest)(nil),        // 48: muster.v1.ReadOutputRequest
+	(*v1.TypedCommand)(nil),             // 49: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),             // 50: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),             // 51: muster.v1.RenewRequest
+	(*v1.ConfigurationRequest)(nil),     // 52: muster.v1.ConfigurationRequest
+	(*v1.AgentMessage)(nil),             // 53: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),         // 54: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),           // 55: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),           // 56: muster.v1.ConfirmRequest
+	(*v1.LedgerStateRequest)(nil),       // 57: muster.v1.LedgerStateRequest
+	(*v1.AcctQuery)(nil),                // 58: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),          // 59: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                 // 60: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),          // 61: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),              // 62: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),             // 63: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),           // 64: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),     // 65: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),          // 66: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),              // 67: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil),  // 68: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),              // 69: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),            // 70: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                  // 71: muster.v1.JobInfo
+	(*v1.PutCrontabReply)(nil),          // 72: muster.v1.PutCrontabReply
+	(*v1.GetCrontabReply)(nil),          // 73: muster.v1.GetCrontabReply
+	(*v1.SetTriggersReply)(nil),         // 74: muster.v1.SetTriggersReply
+	(*v1.ListTriggersReply)(nil),        // 75: muster.v1.ListTriggersReply
+	(*v1.ClearTriggersReply)(nil),       // 76: muster.v1.ClearTriggersReply
+	(*v1.JobResults)(nil),               // 77: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                 // 78: muster.v1.WhyReply
+	(*v1.SupposeReply)(nil),             // 79: muster.v1.SupposeReply
+	(*v1.ListNodesReply)(nil),           // 80: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),          // 81: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),      // 82: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),           // 83: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),         // 84: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),        // 85: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),              // 86: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),        // 87: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),              // 88: muster.v1.SharesReply
+	(*v1.LimitUsageReply)(nil),          // 89: muster.v1.LimitUsageReply
+	(*v1.PrioritiesReply)(nil),          // 90: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),                // 91: muster.v1.DiagReply
+	(*v1.PingReply)(nil),                // 92: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),         // 93: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),           // 94: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),          // 95: muster.v1.RevokeHostReply
+	(*v1.ListOrphansReply)(nil),         // 96: muster.v1.ListOrphansReply
+	(*v1.KillOrphansReply)(nil),         // 97: muster.v1.KillOrphansReply
+	(*v1.CreateUserTokenReply)(nil),     // 98: muster.v1.CreateUserTokenReply
+	(*v1.ShutdownReply)(nil),            // 99: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),           // 100: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),        // 101: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),   // 102: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                 // 103: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),             // 104: muster.v1.EndStepReply
+	(*v1.StepCreated)(nil),              // 105: muster.v1.StepCreated
+	(*v1.EndJobReply)(nil),              // 106: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),          // 107: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),     // 108: muster.v1.PartitionChangeReply
+	(*v1.ControllersReply)(nil),         // 109: muster.v1.ControllersReply
+	(*v1.ChangeControllersReply)(nil),   // 110: muster.v1.ChangeControllersReply
+	(*v1.HoldNodeReply)(nil),            // 111: muster.v1.HoldNodeReply
+	(*v1.ReleaseHoldReply)(nil),         // 112: muster.v1.ReleaseHoldReply
+	(*v1.ListHoldsReply)(nil),           // 113: muster.v1.ListHoldsReply
+	(*v1.WatchHoldsReply)(nil),          // 114: muster.v1.WatchHoldsReply
+	(*v1.EventsReply)(nil),              // 115: muster.v1.EventsReply
+	(*v1.ReadOutputReply)(nil),          // 116: muster.v1.ReadOutputReply
+	(*v1.TypedAnswer)(nil),              // 117: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),               // 118: muster.v1.EnrolReply
+	(*v1.ConfigurationReply)(nil),       // 119: muster.v1.ConfigurationReply
+	(*v1.ControllerMessage)(nil),        // 120: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),              // 121: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),             // 122: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),             // 123: muster.v1.ConfirmReply
+	(*v1.LedgerStateReply)(nil),         // 124: muster.v1.LedgerStateReply
+	(*v1.AcctReply)(nil),                // 125: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),          // 126: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                 // 127: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),            // 128: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),              // 129: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),             // 130: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),           // 131: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),       // 132: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),          // 133: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),              // 134: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),    // 135: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,   // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -269,137 +272,139 @@ var file_service_proto_depIdxs = []int32{
 	8,   // 10: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
 	9,   // 11: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
 	10,  // 12: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
-	11,  // 13: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
-	12,  // 14: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
-	13,  // 15: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
-	14,  // 16: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
-	15,  // 17: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
-	16,  // 18: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
-	17,  // 19: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
-	18,  // 20: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
-	19,  // 21: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
-	20,  // 22: muster.v1.Cluster.LimitUsage:input_type -> muster.v1.LimitUsageRequest
-	21,  // 23: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
-	22,  // 24: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
-	23,  // 25: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
-	24,  // 26: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
-	25,  // 27: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
-	26,  // 28: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
-	27,  // 29: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
-	28,  // 30: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
-	29,  // 31: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
-	30,  // 32: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	31,  // 33: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
-	32,  // 34: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	33,  // 35: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	34,  // 36: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
-	35,  // 37: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
-	36,  // 38: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
-	37,  // 39: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
-	38,  // 40: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
-	39,  // 41: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
-	40,  // 42: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
-	41,  // 43: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
-	42,  // 44: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
-	43,  // 45: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
-	44,  // 46: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
-	45,  // 47: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
-	46,  // 48: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
-	47,  // 49: muster.v1.Cluster.ReadOutput:input_type -> muster.v1.ReadOutputRequest
-	48,  // 50: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	49,  // 51: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	50,  // 52: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	51,  // 53: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
-	52,  // 54: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	53,  // 55: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	54,  // 56: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	55,  // 57: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	56,  // 58: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
-	57,  // 59: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	57,  // 60: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	58,  // 61: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	59,  // 62: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	60,  // 63: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	61,  // 64: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	62,  // 65: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	63,  // 66: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	64,  // 67: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	65,  // 68: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	66,  // 69: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	67,  // 70: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	68,  // 71: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	68,  // 72: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	69,  // 73: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	69,  // 74: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	70,  // 75: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	71,  // 76: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
-	72,  // 77: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
-	73,  // 78: muster.v1.Cluster.SetTriggers:output_type -> muster.v1.SetTriggersReply
-	74,  // 79: muster.v1.Cluster.ListTriggers:output_type -> muster.v1.ListTriggersReply
-	75,  // 80: muster.v1.Cluster.ClearTriggers:output_type -> muster.v1.ClearTriggersReply
-	76,  // 81: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	76,  // 82: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	77,  // 83: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	78,  // 84: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	79,  // 85: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	80,  // 86: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	81,  // 87: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	82,  // 88: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	83,  // 89: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	84,  // 90: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	85,  // 91: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	86,  // 92: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	87,  // 93: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
-	88,  // 94: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	89,  // 95: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	90,  // 96: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	91,  // 97: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	92,  // 98: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
-	93,  // 99: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
-	94,  // 100: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
-	95,  // 101: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
-	96,  // 102: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	97,  // 103: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	98,  // 104: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	99,  // 105: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	100, // 106: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	101, // 107: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	102, // 108: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	103, // 109: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
-	104, // 110: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	105, // 111: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	106, // 112: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	107, // 113: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
-	108, // 114: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
-	109, // 115: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
-	110, // 116: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
-	111, // 117: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
-	112, // 118: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
-	113, // 119: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
-	114, // 120: muster.v1.Cluster.ReadOutput:output_type -> muster.v1.ReadOutputReply
-	115, // 121: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	116, // 122: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	116, // 123: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	117, // 124: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
-	118, // 125: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	119, // 126: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	120, // 127: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	121, // 128: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	122, // 129: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
-	123, // 130: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	123, // 131: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	124, // 132: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	125, // 133: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	126, // 134: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	127, // 135: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	128, // 136: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	129, // 137: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	130, // 138: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	131, // 139: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	132, // 140: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	133, // 141: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	71,  // [71:142] is the sub-list for method output_type
-	0,   // [0:71] is the sub-list for method input_type
+	11,  // 13: muster.v1.Cluster.Suppose:input_type -> muster.v1.SupposeRequest
+	12,  // 14: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
+	13,  // 15: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
+	14,  // 16: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
+	15,  // 17: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
+	16,  // 18: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
+	17,  // 19: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
+	18,  // 20: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
+	19,  // 21: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
+	20,  // 22: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
+	21,  // 23: muster.v1.Cluster.LimitUsage:input_type -> muster.v1.LimitUsageRequest
+	22,  // 24: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
+	23,  // 25: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
+	24,  // 26: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
+	25,  // 27: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
+	26,  // 28: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
+	27,  // 29: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
+	28,  // 30: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
+	29,  // 31: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
+	30,  // 32: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
+	31,  // 33: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	32,  // 34: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
+	33,  // 35: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	34,  // 36: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	35,  // 37: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
+	36,  // 38: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
+	37,  // 39: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
+	38,  // 40: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
+	39,  // 41: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
+	40,  // 42: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
+	41,  // 43: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
+	42,  // 44: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
+	43,  // 45: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
+	44,  // 46: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
+	45,  // 47: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
+	46,  // 48: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
+	47,  // 49: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
+	48,  // 50: muster.v1.Cluster.ReadOutput:input_type -> muster.v1.ReadOutputRequest
+	49,  // 51: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	50,  // 52: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	51,  // 53: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	52,  // 54: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
+	53,  // 55: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	54,  // 56: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	55,  // 57: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	56,  // 58: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	57,  // 59: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
+	58,  // 60: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	58,  // 61: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	59,  // 62: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	60,  // 63: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	61,  // 64: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	62,  // 65: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	63,  // 66: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	64,  // 67: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	65,  // 68: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	66,  // 69: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	67,  // 70: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	68,  // 71: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	69,  // 72: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	69,  // 73: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	70,  // 74: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	70,  // 75: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	71,  // 76: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	72,  // 77: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
+	73,  // 78: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
+	74,  // 79: muster.v1.Cluster.SetTriggers:output_type -> muster.v1.SetTriggersReply
+	75,  // 80: muster.v1.Cluster.ListTriggers:output_type -> muster.v1.ListTriggersReply
+	76,  // 81: muster.v1.Cluster.ClearTriggers:output_type -> muster.v1.ClearTriggersReply
+	77,  // 82: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	77,  // 83: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	78,  // 84: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	79,  // 85: muster.v1.Cluster.Suppose:output_type -> muster.v1.SupposeReply
+	80,  // 86: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	81,  // 87: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	82,  // 88: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	83,  // 89: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	84,  // 90: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	85,  // 91: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	86,  // 92: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	87,  // 93: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	88,  // 94: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	89,  // 95: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
+	90,  // 96: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	91,  // 97: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	92,  // 98: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	93,  // 99: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	94,  // 100: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	95,  // 101: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	96,  // 102: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
+	97,  // 103: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
+	98,  // 104: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	99,  // 105: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	100, // 106: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	101, // 107: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	102, // 108: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	103, // 109: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	104, // 110: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	105, // 111: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
+	106, // 112: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	107, // 113: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	108, // 114: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	109, // 115: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
+	110, // 116: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
+	111, // 117: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
+	112, // 118: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
+	113, // 119: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
+	114, // 120: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
+	115, // 121: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
+	116, // 122: muster.v1.Cluster.ReadOutput:output_type -> muster.v1.ReadOutputReply
+	117, // 123: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	118, // 124: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	118, // 125: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	119, // 126: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
+	120, // 127: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	121, // 128: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	122, // 129: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	123, // 130: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	124, // 131: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
+	125, // 132: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	125, // 133: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	126, // 134: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	127, // 135: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	128, // 136: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	129, // 137: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	130, // 138: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	131, // 139: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	132, // 140: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	133, // 141: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	134, // 142: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	135, // 143: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	72,  // [72:144] is the sub-list for method output_type
+	0,   // [0:72] is the sub-list for method input_type
 	0,   // [0:0] is the sub-list for extension type_name
 	0,   // [0:0] is the sub-list for extension extendee
 	0,   // [0:0] is the sub-list for field type_name

@@ -36,6 +36,7 @@ const (
 	Cluster_Cancel_FullMethodName            = "/muster.v1.Cluster/Cancel"
 	Cluster_ControlJobs_FullMethodName       = "/muster.v1.Cluster/ControlJobs"
 	Cluster_Why_FullMethodName               = "/muster.v1.Cluster/Why"
+	Cluster_Suppose_FullMethodName           = "/muster.v1.Cluster/Suppose"
 	Cluster_ListNodes_FullMethodName         = "/muster.v1.Cluster/ListNodes"
 	Cluster_UpdateNode_FullMethodName        = "/muster.v1.Cluster/UpdateNode"
 	Cluster_ListPartitions_FullMethodName    = "/muster.v1.Cluster/ListPartitions"
@@ -99,6 +100,9 @@ type ClusterClient interface {
 	Cancel(ctx context.Context, in *v1.CancelRequest, opts ...grpc.CallOption) (*v1.JobResults, error)
 	ControlJobs(ctx context.Context, in *v1.ControlJobsRequest, opts ...grpc.CallOption) (*v1.JobResults, error)
 	Why(ctx context.Context, in *v1.WhyRequest, opts ...grpc.CallOption) (*v1.WhyReply, error)
+	// Suppose makes changes on a copy of the cluster, each by the rule of its own method,
+	// and tells whose start they would move.
+	Suppose(ctx context.Context, in *v1.SupposeRequest, opts ...grpc.CallOption) (*v1.SupposeReply, error)
 	ListNodes(ctx context.Context, in *v1.ListNodesRequest, opts ...grpc.CallOption) (*v1.ListNodesReply, error)
 	UpdateNode(ctx context.Context, in *v1.UpdateNodeRequest, opts ...grpc.CallOption) (*v1.UpdateNodeReply, error)
 	ListPartitions(ctx context.Context, in *v1.ListPartitionsRequest, opts ...grpc.CallOption) (*v1.ListPartitionsReply, error)
@@ -310,6 +314,16 @@ func (c *clusterClient) Why(ctx context.Context, in *v1.WhyRequest, opts ...grpc
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.WhyReply)
 	err := c.cc.Invoke(ctx, Cluster_Why_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) Suppose(ctx context.Context, in *v1.SupposeRequest, opts ...grpc.CallOption) (*v1.SupposeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.SupposeReply)
+	err := c.cc.Invoke(ctx, Cluster_Suppose_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -737,6 +751,9 @@ type ClusterServer interface {
 	Cancel(context.Context, *v1.CancelRequest) (*v1.JobResults, error)
 	ControlJobs(context.Context, *v1.ControlJobsRequest) (*v1.JobResults, error)
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyReply, error)
+	// Suppose makes changes on a copy of the cluster, each by the rule of its own method,
+	// and tells whose start they would move.
+	Suppose(context.Context, *v1.SupposeRequest) (*v1.SupposeReply, error)
 	ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesReply, error)
 	UpdateNode(context.Context, *v1.UpdateNodeRequest) (*v1.UpdateNodeReply, error)
 	ListPartitions(context.Context, *v1.ListPartitionsRequest) (*v1.ListPartitionsReply, error)
@@ -841,6 +858,9 @@ func (UnimplementedClusterServer) ControlJobs(context.Context, *v1.ControlJobsRe
 }
 func (UnimplementedClusterServer) Why(context.Context, *v1.WhyRequest) (*v1.WhyReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Why not implemented")
+}
+func (UnimplementedClusterServer) Suppose(context.Context, *v1.SupposeRequest) (*v1.SupposeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Suppose not implemented")
 }
 func (UnimplementedClusterServer) ListNodes(context.Context, *v1.ListNodesRequest) (*v1.ListNodesReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListNodes not implemented")
@@ -1179,6 +1199,24 @@ func _Cluster_Why_Handler(srv interface{}, ctx context.Context, dec func(interfa
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServer).Why(ctx, req.(*v1.WhyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_Suppose_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.SupposeRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).Suppose(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_Suppose_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).Suppose(ctx, req.(*v1.SupposeRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1874,6 +1912,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Why",
 			Handler:    _Cluster_Why_Handler,
+		},
+		{
+			MethodName: "Suppose",
+			Handler:    _Cluster_Suppose_Handler,
 		},
 		{
 			MethodName: "ListNodes",

@@ -102,6 +102,7 @@ var table = []row{
 	{"Cluster/Cancel", forUsers(), "own jobs, and those of accounts that the caller coordinates"},
 	{"Cluster/ControlJobs", forUsers(), "as Cancel; suspend and resume are for operators"},
 	{"Cluster/Why", forReaders(), "PrivateData=jobs and nodes"},
+	{"Cluster/Suppose", forReaders(), "each change by the rule of its own method, further nodes for operators; PrivateData=jobs and nodes"},
 	{"Cluster/ListNodes", forReaders(), "PrivateData=nodes"},
 	{"Cluster/UpdateNode", forAdministrators(), ""},
 	{"Cluster/ListPartitions", forReaders(), "PrivateData=partitions"},
