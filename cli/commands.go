@@ -5,6 +5,7 @@ import (
 	"github.com/musterhpc/muster/cli/local"
 	"github.com/musterhpc/muster/cli/query"
 	"github.com/musterhpc/muster/cli/submit"
+	"github.com/musterhpc/muster/cli/suppose"
 	"github.com/musterhpc/muster/cli/tool"
 )
 
@@ -53,6 +54,7 @@ func commandEntries() []tool.Entry {
 		{Name: "tail", Make: query.Tail},
 		{Name: "traces", Make: query.Traces},
 		{Name: "at", Make: query.At},
+		{Name: "suppose", Make: suppose.Suppose},
 		{Name: "audit", Make: query.Audit},
 		{Name: "top", Make: local.Top},
 		{Name: "kpi", Make: acct.KPI},

@@ -53,6 +53,7 @@ const (
 	MethodCancel          = "/muster.v1.Cluster/Cancel"
 	MethodControlJobs     = "/muster.v1.Cluster/ControlJobs"
 	MethodWhy             = "/muster.v1.Cluster/Why"
+	MethodSuppose         = "/muster.v1.Cluster/Suppose"
 	MethodListNodes       = "/muster.v1.Cluster/ListNodes"
 	MethodUpdateNode      = "/muster.v1.Cluster/UpdateNode"
 	MethodChangeNodes     = "/muster.v1.Cluster/ChangeNodes"

@@ -491,6 +491,23 @@ var order = []room{
 		why: "the commands about the past and about accounts, and no other command",
 	},
 	{
+		path:  "cli/suppose",
+		layer: 7,
+		upTo:  0,
+		also: []string{
+			"api",
+			"cli/opt",
+			"cli/tree",
+			"cli/tool",
+			"cli/render",
+			"cli/submit",
+			"cli/query",
+			"cli/acct",
+		},
+		outside: []string{mProtobuf},
+		why:     "runs the commands that change the cluster, and sends nothing of what they ask",
+	},
+	{
 		path:  "cli/local",
 		layer: 7,
 		upTo:  3,
@@ -574,8 +591,16 @@ var order = []room{
 		path:  "cli",
 		layer: 7,
 		upTo:  3,
-		also:  []string{"cli/opt", "cli/tool", "cli/submit", "cli/query", "cli/acct", "cli/local"},
-		why:   "the table of commands; tools start quickly: no database, no GPU library, no gRPC",
+		also: []string{
+			"cli/opt",
+			"cli/tool",
+			"cli/submit",
+			"cli/query",
+			"cli/acct",
+			"cli/suppose",
+			"cli/local",
+		},
+		why: "the table of commands; tools start quickly: no database, no GPU library, no gRPC",
 	},
 
 	{
