@@ -33,7 +33,7 @@ type sample struct {
 func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "sbcast": "sbcast --jobid=36 DIR/log /tmp/log", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
-		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "tail": "muster tail 36", "events": "muster events", "traces": "muster traces", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12",
+		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "tail": "muster tail 36", "events": "muster events", "traces": "muster traces", "suppose": "muster suppose 'scancel 4'", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12",
 		"token": "muster token n7", "hosts": "muster hosts revoke l1", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"accounting": "muster accounting doctor", "sgather": "sgather /tmp/a /tmp/b", "scrontab": "scrontab", "strigger": "strigger", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
@@ -117,6 +117,7 @@ func samples() map[string]map[string]sample {
 		"events": {"from": s("5"), "jobs": s("36"), "json": s(""), "kinds": s("JobStarted"), "list-kinds": s(""), "nodelist": s("node1"),
 			"since": s("now-1hour"), "until": s("now"), "users": s("bob")},
 		"traces":   {"jobs": s("36"), "until": s("now"), "users": s("bob")},
+		"suppose":  {"all": s(""), "json": s(""), "yaml": s("")},
 		"why":      {"json": s(""), "yaml": s(""), "watch": s("3")},
 		"gpu":      {"nodes": s("node1"), "user": s("bob"), "all": on("muster gpu idle", ""), "width": on("muster gpu job 4", "20"), "iterate": s("1"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"gpu-bind": {"gpu-bind": on("muster gpu-bind --local-id=0 true", "verbose,single:2"), "local-id": s("1")},
@@ -196,6 +197,13 @@ func everything(t *testing.T) *world {
 		return &apiv1.EventsReply{Seq: 9, Events: []*apiv1.EventInfo{labEvent(8), {Seq: 9, At: at("01:44:41"), Kind: "JobEligible", ActorKind: "system", Job: "36"}}}, nil
 	}
 	w.reply[tool.MethodReadOutput] = readOutput
+	w.reply[tool.MethodSuppose] = func(proto.Message) (proto.Message, error) {
+		out := &apiv1.SupposeReply{Now: w.now}
+		for i := range 50 { // more than are listed without --all
+			out.Jobs = append(out.Jobs, &apiv1.SupposedJob{JobId: uint32(i), Job: fmt.Sprint(i)})
+		}
+		return out, nil
+	}
 	w.reply[tool.MethodWhy] = func(proto.Message) (proto.Message, error) {
 		job := w.jobs[1]
 		w.mu.Lock()
@@ -300,7 +308,11 @@ func (w *world) tryOption(cmd *tool.Command, o opt.Option, s sample) {
 	if s.line != "" {
 		line = s.line
 	}
-	words := append(strings.Fields(strings.ReplaceAll(line, "DIR/", w.dir+"/")), strings.Fields(s.with)...)
+	words, err := tool.ShellWords(strings.ReplaceAll(line, "DIR/", w.dir+"/"))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	words = append(words, strings.Fields(s.with)...)
 	arg := strings.ReplaceAll(s.arg, "DIR/", w.dir+"/")
 	switch arg {
 	case "EXPORTFILE", "NODEFILE", "SQLFILE":

@@ -67,7 +67,7 @@ func TestSupposeRefuses(t *testing.T) {
 		{"sbatch /nonexistent", "Unable to open file /nonexistent"},
 		{"scancel 'x", "unmatched"},
 		{"", "there is no command"},
-		{"sbatch --test-only --wrap x", ""},
+		{"sbatch --test-only --wrap x", "Submit cannot be supposed"},
 	} {
 		w := everything(t)
 		r := w.run("muster", "suppose", tc.line)

@@ -155,6 +155,9 @@ func supposed(req proto.Message) *apiv1.SupposedChange {
 	case *apiv1.ControlJobsRequest:
 		out.Change = &apiv1.SupposedChange_ControlJobs{ControlJobs: r}
 	case *apiv1.SubmitRequest:
+		if r.GetTestOnly() {
+			return nil // it changes nothing
+		}
 		out.Change = &apiv1.SupposedChange_Submit{Submit: r}
 	default:
 		return nil
