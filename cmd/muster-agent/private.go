@@ -1,33 +1,14 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"strings"
 
-	"github.com/musterhpc/muster/nodeagent/image"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/space"
 	"github.com/musterhpc/muster/spec/slurmconf"
 )
-
-// imageCache is the node's images as the agent sees them.
-type imageCache struct{ cache *image.Cache }
-
-// Fetch implements daemon.Images.
-func (i imageCache) Fetch(ctx context.Context, name string) (*plan.Unpacked, error) {
-	got, err := i.cache.Fetch(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return &plan.Unpacked{
-		Root:    got.Root,
-		Digest:  got.Digest,
-		WorkDir: got.WorkDir,
-		Env:     got.Env,
-	}, nil
-}
 
 // space is what job_container.conf gives each job on this node for itself; nil
 // where it gives nothing.

@@ -28,7 +28,6 @@ import (
 	"github.com/musterhpc/muster/nodeagent/gpu/auto"
 	"github.com/musterhpc/muster/nodeagent/gpu/clocks"
 	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
-	"github.com/musterhpc/muster/nodeagent/image"
 	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/nodeagent/runtime/readas"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
@@ -222,11 +221,10 @@ func assembleAgent(
 		Outputs: outputReader{readas.New()},
 	}
 	if os.Geteuid() == 0 {
-		images, err := image.New(filepath.Join(s.stateDir, "images"))
+		deps.Images, err = a.openImages()
 		if err != nil {
 			return nil, err
 		}
-		deps.Images = imageCache{images}
 	}
 	if s.cluster.File.Agent.Check.Program != "" {
 		deps.Check = scripts

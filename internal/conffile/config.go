@@ -68,6 +68,8 @@ type Config struct {
 	GPU GPU `yaml:"gpu"`
 	// How agents judge the health of their nodes.
 	Health Health `yaml:"health"`
+	// Images of containers on the nodes.
+	Containers Containers `yaml:"containers"`
 	// How musterd --role observer, or observer,accounting, reads the Slurm it runs beside.
 	Observe Observe `yaml:"observe"`
 	// What the daemons write to standard error.
@@ -460,6 +462,18 @@ type Health struct {
 	Rules []string `yaml:"rules" example:"[\"disk_space warn 5%\", \"stuck_tasks off\"]"`
 	// Folders whose file systems jobs need, besides the agent's own and /tmp.
 	Paths []string `yaml:"paths" example:"[\"/scratch\"]"`
+}
+
+// Containers is how agents keep images of containers and log in at registries.
+type Containers struct {
+	// Room on each node for images. Those that were used least lately are removed
+	// when it is exceeded, but never one that a job uses; 0 is half of the file
+	// system of the agent's state folder.
+	CacheSize Size `yaml:"cache_size"`
+	// File on the nodes with logins at registries, as docker login writes it, for
+	// users who have none there. Root must own it, and nobody else may read it.
+	// Every user can have what it gives access to.
+	RegistryAuth string `yaml:"registry_auth" example:"/etc/muster/registries.json"`
 }
 
 // HealthRules are the rules with the site's changes.

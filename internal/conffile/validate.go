@@ -166,6 +166,12 @@ func (c *Config) check(v *validator) {
 			v.add("health.paths", "%q is not the path of a folder from the root on", path)
 		}
 	}
+	if size := c.Containers.CacheSize; size != 0 && size < GiB {
+		v.add("containers.cache_size", "%s is too small for an image: give at least 1GiB, or 0", size)
+	}
+	if file := c.Containers.RegistryAuth; file != "" && !filepath.IsAbs(file) {
+		v.add("containers.registry_auth", "%q is not a path from the root on", file)
+	}
 	c.checkReports(v)
 	c.Audit.check(v)
 	v.enums(reflect.ValueOf(c).Elem(), "")

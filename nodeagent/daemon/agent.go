@@ -27,18 +27,19 @@ type Agent struct {
 
 	// inbox holds what happened; only the owner's goroutine runs it, and only
 	// there the core and the fields below are touched.
-	inbox   *queue[func()]
-	session *session
-	beat    spec.Span
-	beatAt  spec.Instant
-	listing bool // a list is on its way
-	relist  bool // and another is wanted
-	listAt  spec.Instant
-	saveAt  spec.Instant
-	dirty   bool                               // what metrics show of the jobs is old
-	aborts  map[plan.RunKey]context.CancelFunc // of the prologs that run
-	checkAt spec.Instant                       // when the node's health is looked at next
-	checks  bool                               // that is going on
+	inbox    *queue[func()]
+	session  *session
+	beat     spec.Span
+	beatAt   spec.Instant
+	listing  bool // a list is on its way
+	trimming bool // images are being removed
+	relist   bool // and another is wanted
+	listAt   spec.Instant
+	saveAt   spec.Instant
+	dirty    bool                               // what metrics show of the jobs is old
+	aborts   map[plan.RunKey]context.CancelFunc // of the prologs that run
+	checkAt  spec.Instant                       // when the node's health is looked at next
+	checks   bool                               // that is going on
 
 	rulesAt   spec.Instant // when the rules are judged next
 	rulesBusy bool         // that is going on
@@ -385,6 +386,7 @@ func (a *Agent) listRuns(ctx context.Context) {
 	a.listAt = a.deps.Clock.Now().Add(listEvery)
 	a.core.Listing()
 	a.wg.Go(func() {
+		holders := a.holders()
 		runs, err := a.deps.Shepherd.List(ctx)
 		spaces := a.spaces(ctx)
 		a.inbox.put(func() {
@@ -396,6 +398,7 @@ func (a *Agent) listRuns(ctx context.Context) {
 			}
 			a.core.Resync(runs)
 			a.sweep(ctx, spaces)
+			a.trimImages(holders, runs)
 			a.keepClocks() // again, where it failed
 			if a.relist {
 				a.listRuns(ctx)

@@ -52,9 +52,27 @@ type Shepherd interface {
 
 // Images keeps the files of containers' images on the node.
 type Images interface {
-	// Fetch gives an image of a registry, by its name as spec.Container has it. The
-	// error is for the user of the job.
-	Fetch(ctx context.Context, image string) (*plan.Unpacked, error)
+	// Fetch gives an image of a registry. The error is for the user of the job.
+	Fetch(ctx context.Context, ask ImageAsk) (*plan.Unpacked, error)
+	// Holders lists the runs, by their keys, that were given an image and are not
+	// forgotten; also those of an earlier agent.
+	Holders() ([]string, error)
+	// IsFull tells that the images take more room than they may.
+	IsFull() bool
+	// Trim is told of holders that are over, and removes images without a holder
+	// until the others take no more than they may. It returns what is to be logged.
+	Trim(over []string) (said []any, err error)
+}
+
+// ImageAsk names an image of a registry and whose run it is for.
+type ImageAsk struct {
+	Image     string // as spec.Container has it
+	Digest    string // what it meant for the job before; empty: what it means now
+	Holder    string // key of the run
+	LoginFile string // file of the user with logins at registries; may be empty
+	UID       uint32
+	GID       uint32
+	Groups    []uint32
 }
 
 // Controller is the way to the controller.

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 )
@@ -42,7 +43,15 @@ func (a *Agent) fetch(ctx context.Context, run *plan.RunSpec) {
 	a.wg.Go(func() {
 		image, err := (*plan.Unpacked)(nil), errNoImages
 		if a.deps.Images != nil {
-			image, err = a.deps.Images.Fetch(wait, spec.Container.Image)
+			image, err = a.deps.Images.Fetch(wait, ImageAsk{
+				Image:     spec.Container.Image,
+				Digest:    spec.Container.Digest,
+				Holder:    spec.Key.String(),
+				LoginFile: spec.Container.LoginFile,
+				UID:       spec.UID,
+				GID:       spec.GID,
+				Groups:    spec.Groups,
+			})
 		}
 		cancel()
 		if ctx.Err() != nil {
@@ -97,6 +106,51 @@ func (a *Agent) fetched(run plan.RunSpec, image *plan.Unpacked, err error) {
 	)
 	run.Contain(image)
 	a.launches.putRuns([]plan.RunSpec{run})
+	if a.deps.Images.IsFull() {
+		a.relist = true // what is not in use goes once the runs are known
+	}
+}
+
+// holders lists who holds images. It is asked before the runs are, so that a run
+// that begins in between is not taken for one that is over.
+func (a *Agent) holders() []string {
+	if a.deps.Images == nil {
+		return nil
+	}
+	out, err := a.deps.Images.Holders()
+	if err != nil {
+		a.log.Warn("the users of images are not known", "error", err)
+	}
+	return out
+}
+
+// trimImages has images removed that no run needs, where they take too much room.
+func (a *Agent) trimImages(holders []string, runs []plan.Observed) {
+	if a.deps.Images == nil || a.trimming {
+		return
+	}
+	known := map[string]bool{}
+	for key := range a.core.runs {
+		known[key.String()] = true
+	}
+	for i := range runs {
+		known[runs[i].Key.String()] = true
+	}
+	over := slices.DeleteFunc(holders, func(h string) bool { return known[h] })
+	if len(over) == 0 && !a.deps.Images.IsFull() {
+		return
+	}
+	a.trimming = true
+	a.wg.Go(func() {
+		said, err := a.deps.Images.Trim(over)
+		if len(said) > 0 {
+			a.log.Info("images were removed", said...)
+		}
+		if err != nil {
+			a.log.Warn("images could not be removed", "error", err)
+		}
+		a.inbox.put(func() { a.trimming = false })
+	})
 }
 
 // abandon gives up the image of a run that is not to begin. It tells whether there

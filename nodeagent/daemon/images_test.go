@@ -9,18 +9,27 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/spec"
 )
 
 // slowImages are those of a registry that answers when it is told to.
 type slowImages struct {
 	w      *watch
 	asked  []string
-	given  int // how many of the questions were given up
+	asks   []ImageAsk
+	held   []string // holders, as an earlier agent left them
+	full   bool
+	over   []string // what Trim was told
+	given  int      // how many of the questions were given up
 	answer chan error
 }
 
-func (i *slowImages) Fetch(ctx context.Context, image string) (*plan.Unpacked, error) {
-	i.w.do(func() { i.asked = append(i.asked, image) })
+func (i *slowImages) Fetch(ctx context.Context, ask ImageAsk) (*plan.Unpacked, error) {
+	i.w.do(func() {
+		i.asked = append(i.asked, ask.Image)
+		i.asks = append(i.asks, ask)
+		i.held = append(i.held, ask.Holder)
+	})
 	select {
 	case err := <-i.answer:
 		return &plan.Unpacked{Root: "/cache/1", Digest: "sha256:1", WorkDir: "/work", Env: []string{"PATH=/image/bin", "HOME=/image", "NEW=1"}}, err
@@ -28,6 +37,25 @@ func (i *slowImages) Fetch(ctx context.Context, image string) (*plan.Unpacked, e
 		i.w.do(func() { i.given++ })
 		return nil, ctx.Err()
 	}
+}
+
+func (i *slowImages) Holders() (out []string, err error) {
+	i.w.do(func() { out = slices.Clone(i.held) })
+	return out, nil
+}
+
+func (i *slowImages) IsFull() (full bool) {
+	i.w.do(func() { full = i.full })
+	return full
+}
+
+func (i *slowImages) Trim(over []string) (said []any, err error) {
+	i.w.do(func() {
+		i.over = append(i.over, over...)
+		i.full = false
+		i.held = slices.DeleteFunc(i.held, func(h string) bool { return slices.Contains(over, h) })
+	})
+	return []any{"digests", len(over)}, nil
 }
 
 func boxed(image string, keep ...string) func(*apiv1.Launch) {
@@ -124,5 +152,33 @@ func TestNoImagesWithoutRoot(t *testing.T) {
 		return slices.ContainsFunc(st.reports(), func(r *apiv1.Report) bool {
 			return strings.Contains(r.GetNodeDone().GetBatch().GetDetail(), "its agent is not root")
 		})
+	})
+}
+
+// TestImagesAreHeldByRuns: runs that are over, also those of an earlier agent, give
+// their images up, and a run that is here does not.
+func TestImagesAreHeldByRuns(t *testing.T) {
+	s := newStage(t)
+	gone := key(7).String()
+	images := &slowImages{w: s.watch, answer: make(chan error), held: []string{gone}}
+	s.images = images
+	s.start()
+	st := s.stream(1)
+	st.welcome(testCluster)
+	s.until(func() bool { return slices.Equal(images.over, []string{gone}) })
+
+	st.orders(s.bench.order(key(1), boxed("docker://app")))
+	s.until(func() bool { return len(images.asks) == 1 })
+	s.do(func() { images.full = true })
+	images.answer <- nil
+	s.pass(spec.Second, func() bool { return !images.full })
+	s.do(func() {
+		ask := images.asks[0]
+		if ask.Holder != key(1).String() || ask.LoginFile != "/.docker/config.json" {
+			t.Errorf("asked for %+v", ask)
+		}
+		if slices.Contains(images.over, ask.Holder) || !slices.Contains(images.held, ask.Holder) {
+			t.Errorf("a run that is here has lost its image: over %v, held %v", images.over, images.held)
+		}
 	})
 }

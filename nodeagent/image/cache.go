@@ -28,31 +28,61 @@ import (
 type Image struct {
 	Root    string   `json:"-"`      // its files
 	Digest  string   `json:"digest"` // of its manifest for this machine
+	Size    int64    `json:"size"`   // of its files, in bytes
 	Env     []string `json:"env,omitempty"`
 	WorkDir string   `json:"work_dir,omitempty"`
 }
 
+// ErrTooLarge: an image alone is larger than all images may be.
+var ErrTooLarge = errors.New(
+	"the image is larger than the node's images may be (containers.cache_size in muster.yaml)",
+)
+
+// Request names an image and who needs it.
+type Request struct {
+	Image string // docker://NAME
+	// Digest is what the name meant for the job before, which is fetched whatever
+	// it means now. Empty: the registry says what it means.
+	Digest string
+	// Holder is the name of the run that the files are for. They are kept until
+	// Forget is told of it.
+	Holder string
+	// Logins are tried for the registry in this order; the first that has one counts.
+	Logins []*Logins
+}
+
 // Cache keeps the images of a node. Its methods may be called from any goroutine.
 type Cache struct {
-	dir string
+	dir   string
+	limit int64 // bytes that the images may take
 
 	mu   sync.Mutex
 	busy map[string]chan struct{} // digests that are being unpacked; closed at the end
+	size int64                    // of all images here
 }
 
 const (
 	scheme    = "docker://"
 	partial   = "partial-" // begins the names of folders that are not whole
+	whole     = "sha256-"  // begins the names of those that are
 	rootName  = "rootfs"
 	imageName = "image.json"
 )
 
 // New finds the images below a folder, and removes those that are not whole. One
-// cache at a time may have the folder.
-func New(dir string) (*Cache, error) {
+// cache at a time may have the folder. A limit of 0 is half of its file system.
+func New(dir string, limit int64) (*Cache, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}
+	if limit <= 0 {
+		half, err := halfOfFileSystem(dir)
+		if err != nil {
+			return nil, fmt.Errorf("images: %w", err)
+		}
+		limit = half
+	}
+	c := &Cache{dir: dir, limit: limit, busy: map[string]chan struct{}{}}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
@@ -64,20 +94,35 @@ func New(dir string) (*Cache, error) {
 			}
 		}
 	}
-	return &Cache{dir: dir, busy: map[string]chan struct{}{}}, nil
+	kept, err := c.list()
+	if err != nil {
+		return nil, fmt.Errorf("images: %w", err)
+	}
+	for i := range kept {
+		c.size += kept[i].size
+	}
+	return c, nil
 }
 
-// Fetch gives an image by its name, docker://NAME. The registry is asked each time
-// what the name means; the files are fetched if they are not here.
-func (c *Cache) Fetch(ctx context.Context, image string) (*Image, error) {
-	ref, err := name.ParseReference(strings.TrimPrefix(image, scheme))
+// Fetch gives an image by its name. The registry is asked each time, so that
+// whoever may not have the image does not get it from the cache; the files are
+// fetched if they are not here.
+func (c *Cache) Fetch(ctx context.Context, request Request) (*Image, error) {
+	image := request.Image
+	ref, err := reference(image, request.Digest)
 	if err != nil {
 		return nil, fmt.Errorf("container image %s: %w", image, err)
 	}
+	login := choose(request.Logins, ref.Context().RegistryStr())
 	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
-	found, err := remote.Image(ref, remote.WithContext(ctx), remote.WithPlatform(platform))
+	found, err := remote.Image(
+		ref,
+		remote.WithContext(ctx),
+		remote.WithPlatform(platform),
+		remote.WithAuth(login),
+	)
 	if err != nil {
-		return nil, fmt.Errorf("container image %s: %w", image, err)
+		return nil, fmt.Errorf("container image %s: %w", image, explain(err, login))
 	}
 	digest, err := found.Digest()
 	if err != nil {
@@ -85,8 +130,12 @@ func (c *Cache) Fetch(ctx context.Context, image string) (*Image, error) {
 	}
 	dir := filepath.Join(c.dir, strings.ReplaceAll(digest.String(), ":", "-"))
 	for {
-		if have, err := read(dir); err == nil {
+		have, err := c.hold(dir, request.Holder)
+		if err == nil {
 			return have, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("container image %s: %w", image, err)
 		}
 		wait, mine := c.begin(digest.String())
 		if !mine {
@@ -97,12 +146,21 @@ func (c *Cache) Fetch(ctx context.Context, image string) (*Image, error) {
 				return nil, ctx.Err()
 			}
 		}
-		err := c.add(found, dir, digest.String())
+		err = c.add(found, dir, digest.String())
 		c.end(digest.String())
 		if err != nil {
 			return nil, fmt.Errorf("container image %s: %w", image, err)
 		}
 	}
+}
+
+// reference is the name of an image, or that name as it was pinned before.
+func reference(image, digest string) (name.Reference, error) {
+	ref, err := name.ParseReference(strings.TrimPrefix(image, scheme))
+	if err != nil || digest == "" {
+		return ref, err
+	}
+	return name.NewDigest(ref.Context().Name() + "@" + digest)
 }
 
 // begin makes the caller the one who unpacks a digest, unless somebody is.
@@ -152,27 +210,38 @@ func (c *Cache) add(image v1.Image, dir, digest string) (err error) {
 	if err := os.Mkdir(root, 0o755); err != nil {
 		return err
 	}
-	if err := unpack(mutate.Extract(image), root); err != nil {
+	size, err := unpack(mutate.Extract(image), root, c.limit)
+	if err != nil {
 		return err
 	}
-	data, err := json.Marshal(
-		&Image{Digest: digest, Env: conf.Config.Env, WorkDir: conf.Config.WorkingDir},
-	)
+	data, err := json.Marshal(&Image{
+		Digest:  digest,
+		Size:    size,
+		Env:     conf.Config.Env,
+		WorkDir: conf.Config.WorkingDir,
+	})
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(temporary, imageName), data, 0o600); err != nil {
 		return err
 	}
-	return os.Rename(temporary, dir)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := os.Rename(temporary, dir); err != nil {
+		return err
+	}
+	c.size += size
+	return nil
 }
 
-// unpack writes the files of an image below a folder.
-func unpack(from io.ReadCloser, folder string) (err error) {
+// unpack writes the files of an image below a folder, and gives their size. An
+// image that is larger than the whole cache may be is refused.
+func unpack(from io.ReadCloser, folder string, limit int64) (size int64, err error) {
 	defer func() { err = errors.Join(err, from.Close()) }()
 	root, err := os.OpenRoot(folder)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	type finished struct {
@@ -187,7 +256,7 @@ func unpack(from io.ReadCloser, folder string) (err error) {
 			break
 		}
 		if err != nil {
-			return fmt.Errorf("unpack: %w", err)
+			return 0, fmt.Errorf("unpack: %w", err)
 		}
 		at := strings.TrimPrefix(path.Clean("/"+head.Name), "/")
 		if at == "" {
@@ -197,8 +266,12 @@ func unpack(from io.ReadCloser, folder string) (err error) {
 			links = append(links, finished{at, head})
 			continue
 		}
+		size += head.Size
+		if size > limit {
+			return 0, fmt.Errorf("unpack: %w of %d MiB", ErrTooLarge, limit>>20)
+		}
 		if err := writeEntry(root, at, head, r); err != nil {
-			return fmt.Errorf("unpack %s: %w", head.Name, err)
+			return 0, fmt.Errorf("unpack %s: %w", head.Name, err)
 		}
 		if head.Typeflag == tar.TypeDir {
 			folders = append(folders, finished{at, head})
@@ -206,12 +279,12 @@ func unpack(from io.ReadCloser, folder string) (err error) {
 	}
 	for _, l := range links {
 		if err := makeParents(root, l.name); err != nil {
-			return fmt.Errorf("unpack %s: %w", l.name, err)
+			return 0, fmt.Errorf("unpack %s: %w", l.name, err)
 		}
 		// The owner is that of the file.
 		if err := root.Link(strings.TrimPrefix(path.Clean("/"+l.head.Linkname), "/"), l.name); err != nil &&
 			!errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("unpack %s: %w", l.name, err)
+			return 0, fmt.Errorf("unpack %s: %w", l.name, err)
 		}
 	}
 	for i := len(folders) - 1; i >= 0; i-- {
@@ -220,7 +293,7 @@ func unpack(from io.ReadCloser, folder string) (err error) {
 			continue // something else has come in its place
 		}
 		if err := root.Chmod(f.name, mode(f.head)); err != nil {
-			return err
+			return 0, err
 		}
 		_ = root.Chtimes(
 			f.name,
@@ -228,7 +301,7 @@ func unpack(from io.ReadCloser, folder string) (err error) {
 			f.head.ModTime,
 		) // a time that the file system does not take
 	}
-	return nil
+	return size, nil
 }
 
 // mode is an entry's without set-user-ID and set-group-ID.

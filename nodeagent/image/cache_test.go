@@ -111,11 +111,11 @@ func TestFetchUnpacksLayers(t *testing.T) {
 			tar.Header{Name: "closed/in", Typeflag: tar.TypeReg, Mode: 0o400}),
 		layer(t, tar.Header{Name: "etc/.wh.gone", Typeflag: tar.TypeReg}, tar.Header{Name: "usr", Typeflag: tar.TypeSymlink, Linkname: "bin"},
 			tar.Header{Name: "bin/same", Typeflag: tar.TypeLink, Linkname: "bin/tool"}, tar.Header{Name: "dev/null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3}))
-	c, err := New(t.TempDir())
+	c, err := New(t.TempDir(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := c.Fetch(context.Background(), "docker://"+s.host+"/team/app:1")
+	got, err := c.Fetch(context.Background(), Request{Image: "docker://" + s.host + "/team/app:1", Holder: "1.1.batch"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestFetchOncePerNode(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, partial+"x", rootName), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(dir)
+	c, err := New(dir, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,14 +154,14 @@ func TestFetchOncePerNode(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 16 {
 		wg.Go(func() {
-			if _, err := c.Fetch(context.Background(), "docker://"+s.host+"/app"); err != nil {
+			if _, err := c.Fetch(context.Background(), Request{Image: "docker://" + s.host + "/app", Holder: "1.1.batch"}); err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
 	layers := s.blobs.Load()
-	if _, err := c.Fetch(context.Background(), "docker://"+s.host+"/app"); err != nil {
+	if _, err := c.Fetch(context.Background(), Request{Image: "docker://" + s.host + "/app", Holder: "1.1.batch"}); err != nil {
 		t.Fatal(err)
 	}
 	if now := s.blobs.Load(); now != layers || layers > 17 { // configurations may be asked for by each
@@ -172,7 +172,7 @@ func TestFetchOncePerNode(t *testing.T) {
 		t.Errorf("folders: %v", folders)
 	}
 	s.push(t, "app", layer(t, tar.Header{Name: "two", Typeflag: tar.TypeReg, Mode: 0o644}))
-	next, err := c.Fetch(context.Background(), "docker://"+s.host+"/app")
+	next, err := c.Fetch(context.Background(), Request{Image: "docker://" + s.host + "/app", Holder: "1.1.batch"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,11 +191,11 @@ func TestImageStaysInItsFolder(t *testing.T) {
 		"link":    {{Name: "l", Typeflag: tar.TypeLink, Linkname: "../../../../../../etc/shadow"}},
 	} {
 		s.push(t, what, layer(t, entries...))
-		c, err := New(t.TempDir())
+		c, err := New(t.TempDir(), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := c.Fetch(context.Background(), "docker://"+s.host+"/"+what)
+		got, err := c.Fetch(context.Background(), Request{Image: "docker://" + s.host + "/" + what, Holder: "1.1.batch"})
 		if what == "link" && err == nil {
 			t.Errorf("%s: it was unpacked to %s", what, got.Root)
 		}
@@ -210,12 +210,12 @@ func TestImageStaysInItsFolder(t *testing.T) {
 
 func TestFetchSaysWhatFailed(t *testing.T) {
 	s := serve(t)
-	c, err := New(t.TempDir())
+	c, err := New(t.TempDir(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for image, want := range map[string]string{"docker://" + s.host + "/nowhere:1": "nowhere", "docker://UPPER/x": "UPPER", "docker://127.0.0.1:9/xx": "refused"} {
-		if _, err := c.Fetch(context.Background(), image); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), image) {
+		if _, err := c.Fetch(context.Background(), Request{Image: image, Holder: "1.1.batch"}); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), image) {
 			t.Errorf("%s: %v", image, err)
 		}
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"path"
 	"slices"
 	"strings"
 
@@ -26,6 +27,11 @@ type Container struct {
 	// Programs are the node's files that are seen in the container at their own
 	// paths, where the node has them: TaskProlog and TaskEpilog of the site.
 	Programs []string `cbor:"10,keyasint,omitempty"`
+	// LoginFile is where the user keeps logins at registries; the agent reads it
+	// with the user's rights.
+	LoginFile string `cbor:"11,keyasint,omitempty"`
+	// Digest is what Image meant for the job before; empty: the registry says it.
+	Digest string `cbor:"12,keyasint,omitempty"`
 }
 
 // containerOf gives the container of a script or a step; nil where there is none.
@@ -40,10 +46,12 @@ func containerOf(container *spec.Container, job *Job) *Container {
 		ReadOnly: container.ReadOnly,
 		Keep:     container.Keep,
 	}
+	home := homeOf(job)
 	if folder, own := container.Folder(); own {
 		out.Root, out.Own = folder, true
+	} else {
+		out.LoginFile = loginFile(job, home)
 	}
-	home := homeOf(job)
 	if container.Home && strings.HasPrefix(home, "/") && home != "/" {
 		out.Mounts = append(out.Mounts, spec.ContainerMount{Source: home, Target: home})
 	}
@@ -55,13 +63,32 @@ func containerOf(container *spec.Container, job *Job) *Container {
 }
 
 // homeOf is the home of a job's user, by its environment or as the node knows it.
-func homeOf(job *Job) string {
+func homeOf(job *Job) string { return cmp.Or(envOf(job, "HOME"), job.Home) }
+
+// envOf is one of a job's environment.
+func envOf(job *Job, name string) string {
 	for _, e := range splitEnv(job.Env) {
-		if v, ok := strings.CutPrefix(e, "HOME="); ok && v != "" {
+		if v, ok := strings.CutPrefix(e, name+"="); ok && v != "" {
 			return v
 		}
 	}
-	return job.Home
+	return ""
+}
+
+// loginFile is where docker login and podman login of a job's user write, which
+// variables of theirs can move; empty where it is not a path from the root on.
+func loginFile(job *Job, home string) string {
+	file := envOf(job, "REGISTRY_AUTH_FILE")
+	if folder := envOf(job, "DOCKER_CONFIG"); file == "" && folder != "" {
+		file = path.Join(folder, "config.json")
+	}
+	if file == "" && home != "" {
+		file = path.Join(home, ".docker", "config.json")
+	}
+	if !path.IsAbs(file) {
+		return ""
+	}
+	return file
 }
 
 // Unpacked is an image that is on the node.

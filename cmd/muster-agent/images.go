@@ -1,0 +1,161 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/musterhpc/muster/nodeagent/daemon"
+	"github.com/musterhpc/muster/nodeagent/image"
+	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/readas"
+)
+
+// imageCache is the node's images as the agent sees them.
+type imageCache struct {
+	cache *image.Cache
+	files *readas.Reader // of users
+	site  string         // file with the logins of the site; may be empty
+	log   *slog.Logger
+}
+
+// openImages opens the cache. A file of the site that cannot be used is said at
+// once, and again by each fetch that would have needed it.
+func (a *assembled) openImages() (daemon.Images, error) {
+	config := &a.s.cfg.Containers
+	cache, err := image.New(filepath.Join(a.s.stateDir, "images"), int64(config.CacheSize))
+	if err != nil {
+		return nil, err
+	}
+	out := imageCache{cache: cache, files: readas.New(), site: config.RegistryAuth, log: a.log}
+	if _, err := out.siteLogins(); err != nil {
+		a.log.Warn("the site's logins at registries are not used", "error", err)
+		a.troubles = append(a.troubles, err.Error())
+	}
+	return out, nil
+}
+
+// Fetch implements daemon.Images.
+func (i imageCache) Fetch(ctx context.Context, ask daemon.ImageAsk) (*plan.Unpacked, error) {
+	// A login that cannot be read must not keep a user from images that need none.
+	own, problem := i.userLogins(ctx, &ask)
+	site, siteProblem := i.siteLogins()
+	got, err := i.cache.Fetch(ctx, image.Request{
+		Image:  ask.Image,
+		Digest: ask.Digest,
+		Holder: ask.Holder,
+		Logins: []*image.Logins{own, site},
+	})
+	if err != nil {
+		if problem != nil {
+			err = fmt.Errorf("%w; %w", err, problem)
+		}
+		if siteProblem != nil {
+			i.log.Warn("the site's logins at registries are not used", "error", siteProblem)
+		}
+		return nil, err
+	}
+	return &plan.Unpacked{
+		Root:    got.Root,
+		Digest:  got.Digest,
+		WorkDir: got.WorkDir,
+		Env:     got.Env,
+	}, nil
+}
+
+// userLogins reads the user's file, with the user's rights.
+func (i imageCache) userLogins(
+	ctx context.Context,
+	ask *daemon.ImageAsk,
+) (*image.Logins, error) {
+	if ask.LoginFile == "" {
+		return nil, nil
+	}
+	part, err := i.files.Read(ctx, readas.Ask{
+		Path:   ask.LoginFile,
+		UID:    ask.UID,
+		GID:    ask.GID,
+		Groups: ask.Groups,
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil && part.Size > int64(len(part.Data)) {
+		err = fmt.Errorf("it is larger than %d KiB", readas.MaxBytes>>10)
+	}
+	var logins *image.Logins
+	if err == nil {
+		logins, err = image.ParseLogins(part.Data)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the logins of %s are not used: %w", ask.LoginFile, err)
+	}
+	return logins, nil
+}
+
+// siteLogins reads the site's file, each time, so that a new key holds at once.
+func (i imageCache) siteLogins() (*image.Logins, error) {
+	if i.site == "" {
+		return nil, nil
+	}
+	logins, err := readSiteLogins(i.site)
+	if err != nil {
+		return nil, fmt.Errorf("containers.registry_auth %s: %w", i.site, err)
+	}
+	return logins, nil
+}
+
+func readSiteLogins(path string) (*image.Logins, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, errors.Unwrap(err)
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	owner, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !info.Mode().IsRegular() || info.Size() > readas.MaxBytes:
+		return nil, fmt.Errorf("it is not a file of at most %d KiB", readas.MaxBytes>>10)
+	case ok && owner.Uid != uint32(os.Geteuid()):
+		return nil, fmt.Errorf("it belongs to user %d: chown root it", owner.Uid)
+	case info.Mode().Perm()&0o077 != 0:
+		return nil, fmt.Errorf("others can use it (mode %04o): chmod 600 it", info.Mode().Perm())
+	}
+	data := make([]byte, info.Size())
+	n, err := file.ReadAt(data, 0)
+	if n < len(data) {
+		return nil, err
+	}
+	return image.ParseLogins(data)
+}
+
+// Holders implements daemon.Images.
+func (i imageCache) Holders() ([]string, error) { return i.cache.Holders() }
+
+// IsFull implements daemon.Images.
+func (i imageCache) IsFull() bool { return i.cache.IsFull() }
+
+// Trim implements daemon.Images.
+func (i imageCache) Trim(over []string) (said []any, err error) {
+	if err := i.cache.Forget(over); err != nil {
+		return nil, err
+	}
+	done, err := i.cache.Trim()
+	if len(done.Removed) > 0 {
+		said = []any{
+			"digests", done.Removed,
+			"freed_mib", done.Freed >> 20,
+			"left_mib", done.Size >> 20,
+			"limit_mib", done.Limit >> 20,
+		}
+	}
+	return said, err
+}
