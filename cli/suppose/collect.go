@@ -26,6 +26,42 @@ func commands() []func() *tool.Command {
 	return []func() *tool.Command{acct.Sacctmgr, submit.Sbatch, query.Scancel, query.Scontrol}
 }
 
+// CollectTyped is Collect for a line that somebody typed on another machine: a command
+// that may read or write files of this one is refused.
+func CollectTyped(
+	ctx context.Context,
+	env *tool.Env,
+	line string,
+) ([]*apiv1.SupposedChange, error) {
+	words, err := tool.ShellWords(line)
+	if err != nil {
+		return nil, err
+	}
+	if len(words) > 0 && !isHarmless(words) {
+		return nil, fmt.Errorf("%s cannot be supposed here: use muster suppose in a shell", line)
+	}
+	return Collect(ctx, env, line)
+}
+
+// isHarmless tells a command that only asks the controller, by its first words.
+func isHarmless(words []string) bool {
+	verbs := map[string][]string{
+		"scontrol": {
+			"update", "create", "delete", "top", "hold", "uhold", "release", "requeue", "requeuehold",
+			"suspend", "resume",
+		},
+		"sacctmgr": {"add", "create", "modify", "update", "delete", "remove"},
+	}
+	allowed, limited := verbs[words[0]]
+	switch {
+	case words[0] == "add" || words[0] == "scancel":
+		return true
+	case !limited:
+		return false
+	}
+	return len(words) > 1 && slices.Contains(allowed, strings.ToLower(words[1]))
+}
+
 // Collect runs one line of a command and returns the changes that it would make. The
 // line is a command as a shell takes it, or "add 8 nodes like n1". What the command
 // reads it reads from the cluster as it is.

@@ -73,8 +73,7 @@ func runSuppose(call *tool.Call) error {
 	if err := call.RPC(tool.MethodSuppose, req, &rep); err != nil {
 		return refusal(call, err)
 	}
-	jobs := rep.GetJobs()
-	slices.SortStableFunc(jobs, compareJobs)
+	Sort(rep.GetJobs())
 	if call.Opts.On("json") || call.Opts.On("yaml") {
 		return render.Structured(call, call.Opts.On("json"), document(&rep))
 	}
@@ -89,6 +88,10 @@ func refusal(call *tool.Call, err error) error {
 	}
 	return call.Errorf("%s: %s", explained.Detail, explained.Text)
 }
+
+// Sort puts those jobs first who are worst off, and among equals the largest
+// difference.
+func Sort(jobs []*apiv1.SupposedJob) { slices.SortStableFunc(jobs, compareJobs) }
 
 // hasStart tells whether a start is known and not past.
 func hasStart(o *apiv1.Outlook) bool {
@@ -123,8 +126,7 @@ func concern(job *apiv1.SupposedJob) int {
 	return 4
 }
 
-// compareJobs puts those first who are worst off, and among equals the largest
-// difference.
+// compareJobs is the order of Sort.
 func compareJobs(a, b *apiv1.SupposedJob) int {
 	delayA, _ := Delay(a)
 	delayB, _ := Delay(b)
@@ -135,7 +137,7 @@ func compareJobs(a, b *apiv1.SupposedJob) int {
 }
 
 // Standing says in words what becomes of a job.
-func Standing(clock render.Clock, now int64, o *apiv1.Outlook) string {
+func Standing(clock render.Clock, o *apiv1.Outlook) string {
 	switch o.GetStanding() {
 	case apiv1.Outlook_RUNNING:
 		return "runs"
@@ -202,8 +204,8 @@ func text(call *tool.Call, rep *apiv1.SupposeReply) string {
 			render.Clean(job.GetName()),
 			render.Clean(job.GetUser()),
 			render.Clean(job.GetPartition()),
-			Standing(clock, rep.GetNow(), job.GetBefore()),
-			Standing(clock, rep.GetNow(), job.GetAfter()),
+			Standing(clock, job.GetBefore()),
+			Standing(clock, job.GetAfter()),
 			Difference(job),
 			job.GetAfter().GetNodes(),
 		})
@@ -212,7 +214,7 @@ func text(call *tool.Call, rep *apiv1.SupposeReply) string {
 	if hidden := len(jobs) - len(shown); hidden > 0 {
 		fmt.Fprintf(&out, "... and %d more: --all lists them\n", hidden)
 	}
-	fmt.Fprintf(&out, "\n%s\n", summary(rep))
+	fmt.Fprintf(&out, "\n%s\n", Summary(rep))
 	return out.String()
 }
 
@@ -238,8 +240,8 @@ func aligned(rows [][]string) string {
 	return out.String()
 }
 
-// summary says in sentences how many jobs are concerned.
-func summary(rep *apiv1.SupposeReply) string {
+// Summary says in sentences how many jobs are concerned.
+func Summary(rep *apiv1.SupposeReply) string {
 	var earlier, later int
 	for _, job := range rep.GetJobs() {
 		switch delay, known := Delay(job); {

@@ -20,6 +20,7 @@ type action struct {
 	Ask        string // a question to confirm; empty = it needs none
 	Reason     bool   // it takes a reason
 	Danger     bool
+	WhatIf     string // link to the page that says what it would do to the queue; empty = none
 }
 
 // jobActions are the changes that make sense for a job in its state, to a
@@ -60,6 +61,7 @@ func (v *visit) jobActions(job *apiv1.JobInfo, id string) []action {
 				Command: "scancel " + id,
 				Ask:     "This ends the job for good.",
 				Danger:  true,
+				WhatIf:  supposeLink("scancel " + id),
 			},
 		)
 	}
@@ -136,7 +138,8 @@ func (v *visit) nodeActions(node *apiv1.NodeInfo) []action {
 	return []action{
 		{Verb: "drain", Name: "Drain", To: "/node/" + name + "/drain", Command: command +
 			"drain reason='…'", Reason: true,
-			Ask: "Jobs on it go on; new ones go elsewhere."},
+			Ask:    "Jobs on it go on; new ones go elsewhere.",
+			WhatIf: supposeLink(command + "drain reason=drain")},
 	}
 }
 

@@ -10,7 +10,7 @@
 // live.go tells open pages that the cluster has changed, listing.go keeps lists
 // that many pages ask for, past.go shows pages of the past, and each page has a file:
 // page_now.go, page_queue.go, page_job.go, page_nodes.go, page_gpus.go, page_people.go,
-// page_cluster.go, page_sql.go, page_reports.go. job_again.go has scripts, job_output.go
+// page_cluster.go, page_sql.go, page_reports.go, page_suppose.go. job_again.go has scripts, job_output.go
 // what jobs write, alerts.go alerts that
 // fire, actions.go changes jobs and nodes.
 //
@@ -201,6 +201,7 @@ func (c *Console) routes() {
 	c.mux.Handle("GET /cluster", c.page(c.clusterPage))
 	c.mux.Handle("GET /sql", c.page(c.sqlPage))
 	c.mux.HandleFunc("GET /sql/export", c.exportSQL)
+	c.mux.Handle("GET /what-if", c.page(c.supposePage))
 	c.mux.Handle("GET /reports", c.page(c.reportsPage))
 	c.mux.HandleFunc("GET /reports/export", c.exportReport)
 	c.mux.Handle("GET /people", c.page(c.peoplePage))
@@ -417,8 +418,9 @@ func (c *Console) newFrame(v *visit, out answer) frame {
 			data.Bar = v.barOf(out.page)
 		}
 	}
-	// A question to the accounting is asked once, and the past does not change.
-	data.Live = data.Secret != "" && v.past == nil && out.page != "sql" && out.page != "reports"
+	// A question is asked once, and the past does not change.
+	asked := out.page == "sql" || out.page == "reports" || out.page == "what-if"
+	data.Live = data.Secret != "" && v.past == nil && !asked
 	if v.past != nil && v.past.now != 0 {
 		data.Now = time.Unix(0, v.past.now)
 	}

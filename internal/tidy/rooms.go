@@ -418,14 +418,6 @@ var order = []room{
 		why:   "nouns as text; a noun is written the same way by every command",
 	},
 	{
-		path:    "internal/console",
-		layer:   7,
-		upTo:    3,
-		also:    []string{"api", "internal/transport", "cli/tool", "cli/render"},
-		outside: []string{mProtobuf},
-		why:     "pages made of answers of the API, in the words of the commands",
-	},
-	{
 		path:  "cli/submit",
 		layer: 7,
 		upTo:  3,
@@ -506,6 +498,14 @@ var order = []room{
 		},
 		outside: []string{mProtobuf},
 		why:     "runs the commands that change the cluster, and sends nothing of what they ask",
+	},
+	{
+		path:    "internal/console",
+		layer:   7,
+		upTo:    3,
+		also:    []string{"api", "internal/transport", "cli/tool", "cli/render", "cli/suppose"},
+		outside: []string{mProtobuf},
+		why:     "pages made of answers of the API, in the words of the commands",
 	},
 	{
 		path:  "cli/local",
