@@ -338,7 +338,7 @@ func TestSecondAgentInOneFolder(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	opts := l.opts
-	opts.stateDir, opts.node, opts.metrics = filepath.Join(l.dir, "s2"), "n2", l.metricsAddr()
+	opts.StateDir, opts.Node, opts.Metrics = filepath.Join(l.dir, "s2"), "n2", l.metricsAddr()
 	if err := serveAgent(t.Context(), opts, io.Discard); err == nil || !strings.Contains(err.Error(), "metrics") || !strings.Contains(err.Error(), "in use") {
 		t.Errorf("%v", err)
 	}
@@ -354,7 +354,7 @@ func TestCommandLine(t *testing.T) {
 	if err := os.WriteFile(yaml, []byte("telemetry:\n  job_label_name: job-id\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	common := []string{"--config", l.opts.config, "--conf", l.opts.conf, "--state-dir", l.opts.stateDir, "--shepherd", l.opts.shepherd, "--metrics", "off"}
+	common := []string{"--config", l.opts.ConfigFile, "--conf", l.opts.Conf, "--state-dir", l.opts.StateDir, "--shepherd", l.opts.Shepherd, "--metrics", "off"}
 	for _, c := range []struct {
 		args      []string
 		code      int

@@ -15,6 +15,8 @@ import (
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/nodeagent/controllers"
+	"github.com/musterhpc/muster/nodeagent/enrolment"
 )
 
 // authority is the controller's side of enrolment, made of the real parts.
@@ -76,8 +78,8 @@ func TestEnrolment(t *testing.T) {
 		}
 		return &apiv1.EnrolReply{Certificate: issued.CertPEM, Ca: a.ca.CertPEM()}, nil
 	}
-	l.opts.controller = l.serveTLS(a)
-	l.opts.tokenFile = a.token(t, "n1")
+	l.opts.Controller = l.serveTLS(a)
+	l.opts.TokenFile = a.token(t, "n1")
 	if err := serveAgent(t.Context(), l.opts, l.log); err == nil {
 		t.Fatal("enrolled without an answer")
 	}
@@ -95,8 +97,8 @@ func TestEnrolment(t *testing.T) {
 	if got := exitOf(l.ended(key(1))); got != "7:0" {
 		t.Errorf("ended %s", got)
 	}
-	for _, f := range []string{enrolKey, enrolRequest} {
-		if _, err := os.Stat(filepath.Join(l.opts.stateDir, "tls", f)); err == nil {
+	for _, f := range []string{"enrol.key", "enrol.csr"} {
+		if _, err := os.Stat(filepath.Join(l.opts.StateDir, "tls", f)); err == nil {
 			t.Errorf("%s is left", f)
 		}
 	}
@@ -107,27 +109,27 @@ func TestEnrolment(t *testing.T) {
 		issued, err := pki.Renew(a.ca, id, req.GetCsr(), nil, time.Now())
 		return &apiv1.EnrolReply{Certificate: issued.CertPEM, Ca: a.ca.CertPEM()}, err
 	}
-	dir := pki.Dir(filepath.Join(l.opts.stateDir, "tls"))
+	dir := pki.Dir(filepath.Join(l.opts.StateDir, "tls"))
 	source, err := mtls.Load(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before := source.Self().Serial
-	ctl := newControllers([]string{l.opts.controller}, source)
-	if err := renew(t.Context(), source, dir, ctl); err != nil || source.Self().Serial == before || source.Self().Node != "n1" {
+	ctl := controllers.NewControllers([]string{l.opts.Controller}, source)
+	if err := enrolment.Renew(t.Context(), source, dir, ctl); err != nil || source.Self().Serial == before || source.Self().Node != "n1" {
 		t.Errorf("renewed %s as %v: %v", before, source.Self(), err)
 	}
-	if err := ctl.close(); err != nil {
+	if err := ctl.Close(); err != nil {
 		t.Error(err)
 	}
 
 	// From now on the certificate is enough, but only for its own node.
-	l.opts.tokenFile = ""
+	l.opts.TokenFile = ""
 	l.startAgent()
 	l.awaitStream(2)
 	l.stopAgent()
 	other := l.opts
-	other.node = "n2"
+	other.Node = "n2"
 	if err := serveAgent(t.Context(), other, io.Discard); err == nil || !strings.Contains(err.Error(), "not of node n2") {
 		t.Errorf("%v", err)
 	}
@@ -137,7 +139,7 @@ func TestEnrolmentRefused(t *testing.T) {
 	l, a, stranger := newLab(t), newAuthority(t), newAuthority(t)
 	asked := 0
 	l.enrol = func(*apiv1.EnrolRequest) (*apiv1.EnrolReply, error) { asked++; return nil, pki.ErrTokenUnknown }
-	l.opts.controller = l.serveTLS(a)
+	l.opts.Controller = l.serveTLS(a)
 	open := filepath.Join(l.dir, "open")
 	if err := os.WriteFile(open, []byte("muster1.x.y"), 0o644); err != nil {
 		t.Fatal(err)
@@ -148,7 +150,7 @@ func TestEnrolmentRefused(t *testing.T) {
 		{stranger.token(t, "n1"), "not a controller of the cluster"},
 	} {
 		opts := l.opts
-		opts.tokenFile = c.file
+		opts.TokenFile = c.file
 		if err := serveAgent(t.Context(), opts, io.Discard); err == nil || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("%q: %v", c.file, err)
 		}
@@ -156,37 +158,11 @@ func TestEnrolmentRefused(t *testing.T) {
 	if asked != 0 {
 		t.Error("a token was shown to a controller of another cluster")
 	}
-	l.opts.tokenFile = a.token(t, "n1")
+	l.opts.TokenFile = a.token(t, "n1")
 	if err := serveAgent(t.Context(), l.opts, io.Discard); err == nil || !strings.Contains(err.Error(), "enrolment token is not known") {
 		t.Errorf("%v", err)
 	}
 	if asked != 1 {
 		t.Errorf("asked %d times", asked)
-	}
-}
-
-// TestEnrolmentUnderAWrongName: a request that was made under a mistyped name
-// does not stand in the way of the right one, and one for the right name is used
-// again, since its answer may have been lost.
-func TestEnrolmentUnderAWrongName(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "tls")
-	nameIn := func(csr []byte) string {
-		parsed, err := pki.ParseRequest(csr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return parsed.Subject.CommonName
-	}
-	wrong, right := party{name: "n11", tls: dir}, party{name: "n1", tls: dir}
-	if _, _, err := wrong.signingRequest(); err != nil {
-		t.Fatal(err)
-	}
-	first, firstKey, err := right.signingRequest()
-	if err != nil || nameIn(first) != "n1" {
-		t.Fatalf("asked as %q: %v", nameIn(first), err)
-	}
-	again, againKey, err := right.signingRequest()
-	if err != nil || string(again) != string(first) || string(againKey) != string(firstKey) {
-		t.Errorf("the retry sends another request: %v", err)
 	}
 }

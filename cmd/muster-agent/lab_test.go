@@ -30,6 +30,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/nodeagent/runtime/minder"
 	"github.com/musterhpc/muster/nodeagent/runtime/shepherd"
+	"github.com/musterhpc/muster/nodeagent/settings"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -259,7 +260,7 @@ type lab struct {
 	*controllerDouble
 	dir, work string
 	socket    string
-	opts      options
+	opts      settings.Options
 	ep        *grpcx.Endpoint
 	stopAgent func()
 	log       *syncBuffer
@@ -329,8 +330,8 @@ func newLab(t testing.TB) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.opts = options{config: filepath.Join(dir, "muster.yaml"), configGiven: true, conf: filepath.Join(dir, "slurm.conf"), node: "n1", controller: l.socket,
-		metrics: "127.0.0.1:0", stateDir: filepath.Join(dir, "s"), shepherd: self, shepherdEnv: append(os.Environ(), asShepherd+"=1")}
+	l.opts = settings.Options{ConfigFile: filepath.Join(dir, "muster.yaml"), ConfigGiven: true, Conf: filepath.Join(dir, "slurm.conf"), Node: "n1", Controller: l.socket,
+		Metrics: "127.0.0.1:0", StateDir: filepath.Join(dir, "s"), Shepherd: self, ShepherdEnv: append(os.Environ(), asShepherd+"=1")}
 	t.Cleanup(l.close)
 	return l
 }
@@ -383,12 +384,12 @@ func (l *lab) close() {
 	}
 	if l.t.Failed() {
 		l.t.Logf("the agent's log:\n%s", l.log.String())
-		if b, err := os.ReadFile(filepath.Join(l.opts.stateDir, "shepherd", shepherdRelease(), "log")); err == nil {
+		if b, err := os.ReadFile(filepath.Join(l.opts.StateDir, "shepherd", shepherdRelease(), "log")); err == nil {
 			l.t.Logf("the shepherd's log:\n%s", b)
 		}
 	}
 	ctx := context.Background()
-	c, err := runtime.Dial(ctx, runtime.Socket(filepath.Join(l.opts.stateDir, "shepherd"), shepherdRelease()))
+	c, err := runtime.Dial(ctx, runtime.Socket(filepath.Join(l.opts.StateDir, "shepherd"), shepherdRelease()))
 	if err == nil {
 		if runs, err := c.List(ctx); err == nil {
 			for _, r := range runs {
@@ -473,7 +474,7 @@ func exitOf(d *apiv1.NodeDone) string {
 
 // shepherdClient speaks to the lab's shepherd beside the agent.
 func (l *lab) shepherdClient() (*runtime.Client, error) {
-	return runtime.Dial(context.Background(), runtime.Socket(filepath.Join(l.opts.stateDir, "shepherd"), shepherdRelease()))
+	return runtime.Dial(context.Background(), runtime.Socket(filepath.Join(l.opts.StateDir, "shepherd"), shepherdRelease()))
 }
 
 // shepherdPID gives the process that answers, or -1.

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/nodeagent/settings"
 )
 
 var version = "dev"
@@ -45,20 +46,6 @@ func main() {
 	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// options are the command line.
-type options struct {
-	config, conf, node, controller string
-	tokenFile, metrics, stateDir   string
-	shepherd, accounting           string
-	configGiven                    bool
-	dynamic                        bool     // -Z: the node is in no slurm.conf
-	login                          bool     // this is a login host
-	enrol                          bool     // get a certificate and end
-	sent                           *sent    // the configuration, when it is the controller's
-	about                          string   // --describe
-	shepherdEnv                    []string // tests only: the environment of a started shepherd
-}
-
 // Exit codes of command.
 const (
 	exitOK     = 0
@@ -67,29 +54,29 @@ const (
 )
 
 func command(args []string, out, errOut io.Writer) int {
-	var o options
+	var o settings.Options
 	fs := pflag.NewFlagSet("muster-agent", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.SortFlags = false
-	fs.StringVar(&o.config, "config", conffile.DefaultPath, "muster.yaml `file`; without one, the defaults hold")
-	fs.StringVarP(&o.conf, "conf", "f", "", "slurm.conf `file` (default: slurm_conf of muster.yaml)")
-	fs.StringVarP(&o.node, "node", "N", "", "`name` of the node in slurm.conf (default: the one whose NodeHostname is this host)")
-	fs.BoolVarP(&o.dynamic, "dynamic", "Z", false, "the node is in no slurm.conf: add it to the cluster, as this machine is (needs MaxNodeCount)")
-	fs.StringVar(&o.about, "describe", "", "with -Z: `keys` of a NodeName record that say more or other than the machine: 'Feature=a100 Gres=gpu:4'")
-	fs.BoolVar(&o.login, "login", false, "this is a login host: pass its users' commands on to the controller, and run no jobs")
-	fs.BoolVar(&o.enrol, "enrol", false, "get this host's certificate with --token-file, remember the controller, and end")
-	fs.StringVar(&o.controller, "controller", "", "`host:port`, or several with commas between them, or path of a unix socket (default: SlurmctldHost, else where this host has enrolled)")
-	fs.StringVar(&o.accounting, "accounting", "", "with --login: `host:port` of an accounting that runs apart (musterd --role accounting); it is remembered")
-	fs.StringVar(&o.tokenFile, "token-file", "", "`file` with an enrolment token, - for standard input; needed once")
-	fs.StringVar(&o.metrics, "metrics", "", "`address` of /metrics, or off (default: listen.agent_metrics of muster.yaml)")
-	fs.StringVar(&o.stateDir, "state-dir", "", "`folder` of this node's state (default: agent/NAME in state_dir of muster.yaml)")
-	fs.StringVar(&o.shepherd, "shepherd", "", "`path` of muster-shepherd (default: beside this program)")
+	fs.StringVar(&o.ConfigFile, "config", conffile.DefaultPath, "muster.yaml `file`; without one, the defaults hold")
+	fs.StringVarP(&o.Conf, "conf", "f", "", "slurm.conf `file` (default: slurm_conf of muster.yaml)")
+	fs.StringVarP(&o.Node, "node", "N", "", "`name` of the node in slurm.conf (default: the one whose NodeHostname is this host)")
+	fs.BoolVarP(&o.Dynamic, "dynamic", "Z", false, "the node is in no slurm.conf: add it to the cluster, as this machine is (needs MaxNodeCount)")
+	fs.StringVar(&o.About, "describe", "", "with -Z: `keys` of a NodeName record that say more or other than the machine: 'Feature=a100 Gres=gpu:4'")
+	fs.BoolVar(&o.Login, "login", false, "this is a login host: pass its users' commands on to the controller, and run no jobs")
+	fs.BoolVar(&o.Enrol, "enrol", false, "get this host's certificate with --token-file, remember the controller, and end")
+	fs.StringVar(&o.Controller, "controller", "", "`host:port`, or several with commas between them, or path of a unix socket (default: SlurmctldHost, else where this host has enrolled)")
+	fs.StringVar(&o.Accounting, "accounting", "", "with --login: `host:port` of an accounting that runs apart (musterd --role accounting); it is remembered")
+	fs.StringVar(&o.TokenFile, "token-file", "", "`file` with an enrolment token, - for standard input; needed once")
+	fs.StringVar(&o.Metrics, "metrics", "", "`address` of /metrics, or off (default: listen.agent_metrics of muster.yaml)")
+	fs.StringVar(&o.StateDir, "state-dir", "", "`folder` of this node's state (default: agent/NAME in state_dir of muster.yaml)")
+	fs.StringVar(&o.Shepherd, "shepherd", "", "`path` of muster-shepherd (default: beside this program)")
 	detect := fs.BoolP("print-config", "C", false, "print this machine as a NodeName line of slurm.conf and exit")
 	show := fs.BoolP("version", "V", false, "print the version and exit")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
 	fs.Usage = func() { fmt.Fprint(errOut, usage, fs.FlagUsages()) }
 	err := fs.Parse(args)
-	o.configGiven = fs.Changed("config")
+	o.ConfigGiven = fs.Changed("config")
 	switch {
 	case errors.Is(err, pflag.ErrHelp) || err == nil && *help:
 		fmt.Fprint(out, usage, fs.FlagUsages())
@@ -100,7 +87,7 @@ func command(args []string, out, errOut io.Writer) int {
 	case fs.NArg() > 0:
 		fmt.Fprintf(errOut, "muster-agent: unknown argument %q (see muster-agent --help)\n", fs.Arg(0))
 		return exitUsage
-	case o.about != "" && !o.dynamic:
+	case o.About != "" && !o.Dynamic:
 		fmt.Fprintln(errOut, "muster-agent: --describe says something of a node that is added with -Z (see muster-agent --help)")
 		return exitUsage
 	case *show:
@@ -108,22 +95,22 @@ func command(args []string, out, errOut io.Writer) int {
 		return exitOK
 	case *detect:
 		err = printNode(out)
-	case o.enrol && o.tokenFile == "":
+	case o.Enrol && o.TokenFile == "":
 		fmt.Fprintln(errOut, "muster-agent: --enrol needs --token-file: make a token on the controller's host with muster token (see muster-agent --help)")
 		return exitUsage
-	case o.accounting != "" && !o.login:
+	case o.Accounting != "" && !o.Login:
 		fmt.Fprintln(errOut, "muster-agent: --accounting is of login hosts: it does not know who has a job where (see muster-agent --help)")
 		return exitUsage
-	case o.login && (o.dynamic || o.metrics != "" || o.shepherd != ""):
+	case o.Login && (o.Dynamic || o.Metrics != "" || o.Shepherd != ""):
 		fmt.Fprintln(errOut, "muster-agent: --login runs no jobs: --dynamic, --metrics and --shepherd are of nodes (see muster-agent --help)")
 		return exitUsage
 	default:
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
 		switch {
-		case o.login:
+		case o.Login:
 			err = serveLogin(ctx, o, out, errOut)
-		case o.enrol:
+		case o.Enrol:
 			err = enrolNode(ctx, o, out)
 		default:
 			err = serveAgent(ctx, o, errOut)

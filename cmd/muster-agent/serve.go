@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,50 +24,55 @@ import (
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/nodeagent/controllers"
 	"github.com/musterhpc/muster/nodeagent/daemon"
+	"github.com/musterhpc/muster/nodeagent/enrolment"
 	"github.com/musterhpc/muster/nodeagent/gpu"
-	"github.com/musterhpc/muster/nodeagent/gpu/auto"
 	"github.com/musterhpc/muster/nodeagent/gpu/clocks"
 	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
+	"github.com/musterhpc/muster/nodeagent/machine"
 	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/nodeagent/runtime/readas"
+	"github.com/musterhpc/muster/nodeagent/settings"
+	"github.com/musterhpc/muster/nodeagent/stepserver"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
+	"github.com/musterhpc/muster/nodeagent/telemetry/host"
 	"github.com/musterhpc/muster/spec"
 )
 
 // serveAgent runs the agent until the context ends.
-func serveAgent(ctx context.Context, o options, errOut io.Writer) error {
-	o, err := fetchConfig(ctx, o, slog.New(slog.NewTextHandler(errOut, nil)))
+func serveAgent(ctx context.Context, o settings.Options, errOut io.Writer) error {
+	o, err := settings.FetchConfig(ctx, o, slog.New(slog.NewTextHandler(errOut, nil)))
 	if err != nil {
 		return err
 	}
-	s, err := readSettings(o)
+	s, err := settings.Read(o)
 	if err != nil {
 		return err
 	}
-	log := newLogger(s.cfg.Log, errOut).With("node", s.node.Name)
-	for _, w := range s.warnings {
+	log := newLogger(s.Config.Log, errOut).With("node", s.Node.Name)
+	for _, w := range s.Warnings {
 		log.Warn("configuration", "problem", w)
 	}
 	// Users' jobs are run from below this folder: they must be able to pass.
-	if err := os.MkdirAll(s.stateDir, 0o711); err != nil {
+	if err := os.MkdirAll(s.StateDir, 0o711); err != nil {
 		return err
 	}
-	unlock, err := lockDir(s.stateDir)
+	unlock, err := lockDir(s.StateDir)
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	addresses, err := s.controllerAddresses()
+	addresses, err := s.ControllerAddresses()
 	if err != nil {
 		return err
 	}
-	source, err := s.nodeParty().openCertificates(ctx, addresses)
+	source, err := s.NodeParty().OpenCertificates(ctx, addresses)
 	if err != nil {
 		return err
 	}
-	ctl := newControllers(addresses, source)
-	defer func() { _ = ctl.close() }()
+	ctl := controllers.NewControllers(addresses, source)
+	defer func() { _ = ctl.Close() }()
 	a, err := assembleAgent(ctx, s, ctl, addresses, source, log)
 	if err != nil {
 		return err
@@ -77,15 +83,15 @@ func serveAgent(ctx context.Context, o options, errOut io.Writer) error {
 	defer wg.Wait()
 	defer cancel()
 	if source != nil {
-		wg.Go(func() { renewCertificate(ctx, source, pki.Dir(s.nodeParty().tls), ctl, log) })
+		wg.Go(func() { enrolment.RenewCertificate(ctx, source, pki.Dir(s.NodeParty().TLS), ctl, log) })
 	}
 	if err := a.serveHTTP(ctx, &wg); err != nil {
 		return err
 	}
 	a.startShipping(ctx, &wg)
-	defer a.steps.close()
-	a.steps.serveSteps(ctx, &wg)
-	a.gateHere(addresses, source).serveCommands(ctx, &wg)
+	defer a.steps.Close()
+	a.steps.Serve(ctx, &wg)
+	a.gateHere(addresses, source).ServeCommands(ctx, &wg)
 	return a.run(ctx)
 }
 
@@ -107,17 +113,17 @@ func lockDir(dir string) (unlock func(), err error) {
 
 // assembled is an agent with its adapters.
 type assembled struct {
-	s        *settings
+	s        *settings.Settings
 	log      *slog.Logger
 	agent    *daemon.Agent
-	keeper   *kept
+	keeper   *machine.Shepherd
 	metrics  *telemetry.Telemetry
 	listener net.Listener // of /metrics; nil when off
 	gpus     gpu.Provider
-	jobs     *jobFiles // nil when no mapping is written
-	headers  []string  // of each push
-	troubles []string  // what is weaker than the configuration asks for
-	steps    *stepServer
+	jobs     *machine.JobFiles // nil when no mapping is written
+	headers  []string          // of each push
+	troubles []string          // what is weaker than the configuration asks for
+	steps    *stepserver.Server
 }
 
 // noteWeakness notes something that is wrong and takes nothing from the jobs: it is
@@ -133,18 +139,18 @@ const maxSocket = 107
 // assembleAgent makes the agent, without starting anything but the GPU library.
 func assembleAgent(
 	ctx context.Context,
-	s *settings,
+	s *settings.Settings,
 	ctl daemon.Controller,
 	addresses []string,
 	source *mtls.Source,
 	log *slog.Logger,
 ) (*assembled, error) {
-	a := &assembled{s: s, log: log, keeper: &kept{base: s.spaceBase()}}
+	a := &assembled{s: s, log: log, keeper: &machine.Shepherd{Base: s.SpaceBase()}}
 	if err := checkShepherd(s); err != nil {
 		return nil, err
 	}
 	sys := clock.NewSystem()
-	choice, err := chooseGPUs(ctx, s, sys)
+	choice, err := machine.ChooseGPUs(ctx, s, sys)
 	if err != nil {
 		return nil, err
 	}
@@ -154,20 +160,20 @@ func assembleAgent(
 	if choice.Reason != "" {
 		log.Info("GPUs", "choice", choice.Reason)
 	}
-	labels, err := telemetry.ParseJobLabels(s.cfg.Telemetry.JobLabels)
+	labels, err := telemetry.ParseJobLabels(s.Config.Telemetry.JobLabels)
 	if err != nil {
 		return nil, err
 	}
 	opts := telemetry.Options{
-		Cluster:      s.cluster.Config.ClusterName,
-		Node:         s.node.Name,
+		Cluster:      s.Cluster.Config.ClusterName,
+		Node:         s.Node.Name,
 		Version:      version,
 		JobLabels:    labels,
-		JobAlias:     s.cfg.Telemetry.JobLabelName,
-		ClusterLabel: s.cfg.Telemetry.ClusterLabel,
-		Private:      s.hidesJobs(),
+		JobAlias:     s.Config.Telemetry.JobLabelName,
+		ClusterLabel: s.Config.Telemetry.ClusterLabel,
+		Private:      s.HidesJobs(),
 	}
-	opts.Counters, err = readCounters(s.cfg.Telemetry.CountersFile)
+	opts.Counters, err = machine.ReadCounters(s.Config.Telemetry.CountersFile)
 	if err != nil {
 		a.noteWeakness(fmt.Errorf("the default GPU fields are exported: %w", err))
 	}
@@ -176,7 +182,7 @@ func assembleAgent(
 	if a.gpus != nil {
 		opts.Provider, gpus = a.gpus.Name(), a.gpus
 		if p, ok := a.gpus.(*simulated.Provider); ok {
-			gpus = simulatedGPUs{p}
+			gpus = machine.SimulatedGPUs{Provider: p}
 		}
 	}
 	a.metrics, err = telemetry.New(opts)
@@ -186,15 +192,26 @@ func assembleAgent(
 	if err := a.openShipping(); err != nil {
 		return nil, err
 	}
-	a.steps = a.openSteps(ctx, addresses, source)
-	m := &machine{s: s, metrics: a.metrics, steps: a.steps}
-	m.addr, err = a.listenMetrics(ctx)
+	a.steps = stepserver.Open(ctx, stepserver.Options{
+		Node:         s.Node,
+		Hostname:     s.Host.Hostname,
+		Socket:       filepath.Join(s.StateDir, stepserver.Socket),
+		Near:         stepserver.NearSocket(s.Config),
+		Listen:       s.Config.Listen.AgentGRPC,
+		Controllers:  addresses,
+		Source:       source,
+		Log:          log,
+		NoteWeakness: a.noteWeakness,
+	})
+	m := &machine.Host{Settings: s, Metrics: a.metrics, Steps: a.steps}
+	m.Addr, err = a.listenMetrics(ctx)
 	if err != nil {
 		return nil, err
 	}
-	cfg := s.agentConfig(sys.Now())
+	cfg := s.AgentConfig(sys.Now(), version)
+	cfg.Account = machine.FindAccount
 	if a.gpus == nil &&
-		slices.ContainsFunc(s.node.GRES, func(g spec.GRESSpec) bool { return g.Name == "gpu" }) {
+		slices.ContainsFunc(s.Node.GRES, func(g spec.GRESSpec) bool { return g.Name == "gpu" }) {
 		a.troubles = append(a.troubles, choice.Reason)
 	}
 	if p, ok := a.gpus.(interface{ Note() string }); ok && p.Note() != "" {
@@ -210,15 +227,12 @@ func assembleAgent(
 	}
 	tuner := a.openClocks()
 	cfg.Degraded = strings.Join(a.troubles, "; ")
-	scripts := newNodeScripts(&s.cluster.File.Agent, s.node.Name)
+	scripts := machine.NewNodeScripts(&s.Cluster.File.Agent, s.Node.Name)
 	deps := daemon.Deps{
-		Shepherd: a.keeper, Controller: ctl, Clocks: tuner, Credentials: &verifier{node: s.node.Name}, GPUs: gpus, Host: m, Telemetry: metrics{a.metrics, a.jobs},
-		Samples: newSampleStore(
-			s,
-			ctl,
-		), Scripts: scripts, Spool: spoolFile(filepath.Join(s.stateDir, "agent.json")), Clock: clockAdapter{sys}, BootClock: runtime.BootClock, Jitter: rand.Int64N, Logger: log, Reboot: newRebooter(s, log),
-		Revoked: a.steps.dropRevoked,
-		Outputs: outputReader{readas.New()},
+		Shepherd: a.keeper, Controller: ctl, Clocks: tuner, Credentials: &controllers.Verifier{Node: s.Node.Name}, GPUs: gpus, Host: m, Telemetry: machine.Telemetry{Of: a.metrics, Jobs: a.jobs},
+		Samples: controllers.NewSampleStore(s.Config.Telemetry.SamplesTo, s.Config.AccountingSocket, ctl), Scripts: scripts, Spool: machine.SpoolFile(filepath.Join(s.StateDir, "agent.json")), Clock: machine.Clock{Clock: sys}, BootClock: runtime.BootClock, Jitter: rand.Int64N, Logger: log, Reboot: machine.NewRebooter(s.Cluster.Config.RebootProgram, filepath.Join(s.StateDir, "reboot.log"), log),
+		Revoked: a.steps.DropRevoked,
+		Outputs: machine.OutputReader{Files: readas.New()},
 	}
 	if os.Geteuid() == 0 {
 		deps.Images, err = a.openImages()
@@ -226,7 +240,7 @@ func assembleAgent(
 			return nil, err
 		}
 	}
-	if s.cluster.File.Agent.Check.Program != "" {
+	if s.Cluster.File.Agent.Check.Program != "" {
 		deps.Check = scripts
 	}
 	rules, err := a.openHealth(sys)
@@ -237,31 +251,13 @@ func assembleAgent(
 		deps.Rules = rules
 	}
 	a.agent = daemon.New(cfg, deps)
-	a.steps.setAgent(a.agent)
+	a.steps.SetAgent(a.agent)
 	return a, nil
 }
 
-// webOptions is what the metrics ask of those who read them.
-func (s *settings) webOptions() web.Options {
-	return web.Options{ConfigFile: s.cfg.TLS.AgentWebConfig, TokenFile: s.cfg.TLS.WebTokenFile}
-}
-
-// hidesJobs tells whether the metrics leave out jobs and their users: PrivateData
-// keeps them from other users, and everybody may read the metrics. Where a site
-// asks for a credential there, it decides by that who may.
-func (s *settings) hidesJobs() bool {
-	asks := s.webOptions()
-	if asks.ConfigFile != "" || asks.TokenFile != "" {
-		return false
-	}
-	return slices.ContainsFunc(s.cluster.Config.Private, func(word string) bool {
-		return word == "jobs" || word == "usage" || word == "users"
-	})
-}
-
 // checkShepherd finds what would keep the shepherd from starting.
-func checkShepherd(s *settings) error {
-	if p := runtime.Socket(s.shepherdDir(), shepherdRelease()); len(p) > maxSocket {
+func checkShepherd(s *settings.Settings) error {
+	if p := runtime.Socket(s.ShepherdDir(), shepherdRelease()); len(p) > maxSocket {
 		return fmt.Errorf(
 			"the path of the shepherd's socket is %d characters long, and the kernel takes %d: choose a shorter --state-dir (%s)",
 			len(p),
@@ -269,7 +265,7 @@ func checkShepherd(s *settings) error {
 			p,
 		)
 	}
-	if _, err := os.Stat(s.shepherd); err != nil {
+	if _, err := os.Stat(s.Shepherd); err != nil {
 		return fmt.Errorf("the shepherd: %w (name it with --shepherd)", err)
 	}
 	return nil
@@ -280,40 +276,12 @@ func (a *assembled) openClocks() daemon.Clocks {
 	if a.gpus == nil {
 		return nil
 	}
-	keeper, err := clocks.Open(filepath.Join(a.s.stateDir, "clocks.json"), a.gpus)
+	keeper, err := clocks.Open(filepath.Join(a.s.StateDir, "clocks.json"), a.gpus)
 	if err != nil {
 		a.noteWeakness(fmt.Errorf("the clocks of GPUs are not set: %w", err))
 		return nil
 	}
 	return keeper
-}
-
-// chooseGPUs opens the way to the GPUs that muster.yaml and gres.conf allow.
-func chooseGPUs(ctx context.Context, s *settings, sys clock.Clock) (gpu.Choice, error) {
-	declared, err := declaredGPUs(s.node)
-	if err != nil {
-		return gpu.Choice{}, fmt.Errorf("the GPUs of node %s: %w", s.node.Name, err)
-	}
-	candidates, err := auto.Candidates(
-		auto.Config{
-			Node:       s.node.Name,
-			Start:      sys.Now(),
-			AutoDetect: s.cluster.Gres.Detect(s.node.Name),
-			Declared:   declared,
-			Period:     s.cfg.Telemetry.Interval,
-			Simulate:   s.cfg.Telemetry.Provider == "simulated",
-		},
-	)
-	if err != nil {
-		return gpu.Choice{}, err
-	}
-	if want := s.cfg.Telemetry.Provider; want != "auto" && want != "" {
-		candidates = slices.DeleteFunc(
-			candidates,
-			func(c gpu.Candidate) bool { return c.Name != want },
-		)
-	}
-	return gpu.Choose(ctx, candidates)
 }
 
 // shepherdRelease names the shepherd that belongs to this agent.
@@ -328,7 +296,7 @@ func shepherdRelease() string {
 
 // listenMetrics opens the metrics' address and gives it as others reach it.
 func (a *assembled) listenMetrics(ctx context.Context) (string, error) {
-	address := conffile.Addr(orElse(a.s.options.metrics, string(a.s.cfg.Listen.AgentMetrics)))
+	address := conffile.Addr(cmp.Or(a.s.Options.Metrics, string(a.s.Config.Listen.AgentMetrics)))
 	if address.Off() || address == "off" {
 		return "", nil
 	}
@@ -345,7 +313,7 @@ func (a *assembled) listenMetrics(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if ip := net.ParseIP(hostPart); ip == nil || ip.IsUnspecified() {
-		hostPart = orElse(a.s.node.Addr, a.s.host.Hostname)
+		hostPart = cmp.Or(a.s.Node.Addr, a.s.Host.Hostname)
 	}
 	return net.JoinHostPort(hostPart, port), nil
 }
@@ -366,7 +334,7 @@ func (a *assembled) serveHTTP(ctx context.Context, wg *sync.WaitGroup) error {
 		answer(w, h.Shepherd && h.Connected, h)
 	})
 	srv := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
-	opts := a.s.webOptions()
+	opts := webOptions(a.s.Config)
 	if err := opts.Check(); err != nil {
 		return err
 	}
@@ -412,14 +380,14 @@ func (a *assembled) run(ctx context.Context) error {
 		defer func() { _ = a.gpus.Close() }()
 	}
 	cfg := runtime.Config{
-		Binary:      a.s.shepherd,
-		Dir:         a.s.shepherdDir(),
-		Node:        a.s.node.Name,
+		Binary:      a.s.Shepherd,
+		Dir:         a.s.ShepherdDir(),
+		Node:        a.s.Node.Name,
 		Release:     shepherdRelease(),
-		Env:         a.s.shepherdEnv,
-		CallTimeout: time.Duration(a.s.cluster.Config.Timing.MessageTimeout),
+		Env:         a.s.ShepherdEnv,
+		CallTimeout: time.Duration(a.s.Cluster.Config.Timing.MessageTimeout),
 	}
-	switch a.s.cluster.Cgroup.Plugin {
+	switch a.s.Cluster.Cgroup.Plugin {
 	case "cgroup/v1":
 		cfg.Args = append(cfg.Args, "--cgroup-mode", "v1")
 	case "cgroup/v2":
@@ -433,7 +401,7 @@ func (a *assembled) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	a.keeper.keeper = keeper
+	a.keeper.Keeper = keeper
 	err = a.agent.Run(ctx)
 	cancel()
 	keeper.Wait()
@@ -441,4 +409,19 @@ func (a *assembled) run(ctx context.Context) error {
 		a.log.Info("the agent ends; the shepherd and the jobs go on")
 	}
 	return err
+}
+
+// printNode prints this machine as slurmd -C does.
+func printNode(out interface{ Write([]byte) (int, error) }) error {
+	inv, err := host.Read(host.This("/tmp"))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(out, inv.String())
+	return err
+}
+
+// webOptions is what the metrics ask of those who read them.
+func webOptions(cfg *conffile.Config) web.Options {
+	return web.Options{ConfigFile: cfg.TLS.AgentWebConfig, TokenFile: cfg.TLS.WebTokenFile}
 }

@@ -6,16 +6,16 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/transport/credential"
@@ -25,9 +25,8 @@ import (
 	"github.com/musterhpc/muster/internal/transport/stepclient"
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/nodeagent/plan"
-	"github.com/musterhpc/muster/nodeagent/plan/stepio"
+	"github.com/musterhpc/muster/nodeagent/stepserver"
 	"github.com/musterhpc/muster/spec"
-	"google.golang.org/protobuf/proto"
 )
 
 // step is a launch order for a step's part of n tasks that run a shell command.
@@ -100,7 +99,7 @@ func (l *lab) view(k plan.RunKey, tasks int, more ...func(*stepclient.Config)) *
 	cfg := stepclient.Config{Nodes: []stepclient.Node{node},
 		Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 			var d net.Dialer
-			return d.DialContext(ctx, "unix", filepath.Join(l.opts.stateDir, stepsSocket))
+			return d.DialContext(ctx, "unix", filepath.Join(l.opts.StateDir, stepserver.Socket))
 		},
 		Output: func(rank uint32, _ uint8, data []byte) error {
 			note(func() { v.out[rank] += string(data) })
@@ -298,7 +297,7 @@ func TestWhoMayAttach(t *testing.T) {
 		c := stepclient.New(stepclient.Config{Nodes: []stepclient.Node{{Name: "n1", Ranks: []uint32{0}, Run: k, Credential: raw}},
 			Dial: func(ctx context.Context, _ string) (net.Conn, error) {
 				var d net.Dialer
-				return d.DialContext(ctx, "unix", filepath.Join(l.opts.stateDir, stepsSocket))
+				return d.DialContext(ctx, "unix", filepath.Join(l.opts.StateDir, stepserver.Socket))
 			}})
 		if err := c.Run(t.Context()); !errors.Is(err, stepclient.ErrDenied) {
 			t.Errorf("%s: %v", name, err)
@@ -313,21 +312,6 @@ func TestWhoMayAttach(t *testing.T) {
 	}
 }
 
-// Another user's credential is of no use to who has got hold of it, and nobody
-// is root on another machine.
-func TestOnlyItsOwnUserAttaches(t *testing.T) {
-	for _, c := range []struct {
-		uid, of uint32
-		root    bool
-		want    bool
-	}{{1234, 1234, false, true}, {1235, 1234, false, false}, {0, 1234, true, true}, {0, 1234, false, false}} {
-		open := &stepio.Message{UID: c.uid}
-		if err := mayAttach(open, c.of, c.root); (err == nil) != c.want {
-			t.Errorf("user %d with the credential of %d (root here: %v): %v", c.uid, c.of, c.root, err)
-		}
-	}
-}
-
 // A client on another machine reaches a step through the agent there, over TLS;
 // who is no agent reaches nothing.
 func TestStepsOfAnotherMachine(t *testing.T) {
@@ -336,15 +320,15 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 		issued, err := pki.Enrol(context.Background(), a.ca, a.tokens, pki.Request{Token: req.GetToken(), Node: req.GetNode(), CSR: req.GetCsr()}, time.Now())
 		return &apiv1.EnrolReply{Certificate: issued.CertPEM, Ca: a.ca.CertPEM()}, err
 	}
-	l.opts.controller = l.serveTLS(a)
-	l.opts.tokenFile = a.token(t, "n1")
+	l.opts.Controller = l.serveTLS(a)
+	l.opts.TokenFile = a.token(t, "n1")
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := free.Addr().String()
 	_ = free.Close()
-	if err := os.WriteFile(l.opts.config, []byte(musterYAML+"listen:\n  agent_grpc: "+address+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(l.opts.ConfigFile, []byte(musterYAML+"listen:\n  agent_grpc: "+address+"\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	l.startAgent()
@@ -352,7 +336,7 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 	k := plan.Key(6, 1, 0)
 	l.order(l.job(key(6), "#!/bin/sh\nsleep 1000\n"))
 	l.order(l.step(k, 1, "cat; echo over"))
-	source, err := mtls.Load(pki.Dir(filepath.Join(l.opts.stateDir, "tls")))
+	source, err := mtls.Load(pki.Dir(filepath.Join(l.opts.StateDir, "tls")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,7 +344,7 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%q: %v", address, err)
 	}
-	there := &stepServer{node: "elsewhere", source: source, port: port, log: slog.New(slog.DiscardHandler)}
+	there := stepserver.NewRelay("elsewhere", port, source, slog.New(slog.DiscardHandler))
 	run := func(uid uint32) (string, error) {
 		var out strings.Builder
 		c := stepclient.New(stepclient.Config{Nodes: []stepclient.Node{{Name: "n1", Address: "127.0.0.1", Ranks: []uint32{0}, Run: k, Credential: l.sign(k, attachHash)}},
@@ -368,7 +352,7 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 				ours, theirs := net.Pipe()
 				go func() {
 					defer func() { _ = ours.Close() }()
-					there.serveConn(ctx, ours, func(net.Conn) (uint32, bool, error) { return uid, true, nil })
+					there.ServeConn(ctx, ours, func(net.Conn) (uint32, bool, error) { return uid, true, nil })
 				}()
 				return theirs, nil
 			},
@@ -392,7 +376,7 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 	if e := l.part(k); e.GetExitCode() != 0 {
 		t.Errorf("%v", e)
 	}
-	if c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{alpnSteps}}}).DialContext(t.Context(), "tcp", address); err == nil {
+	if c, err := (&tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{stepserver.ALPN}}}).DialContext(t.Context(), "tcp", address); err == nil {
 		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); err == nil {
 			t.Error("somebody without a certificate is answered")
@@ -405,14 +389,14 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 // connection ends, and it gets no other until that holds no more.
 func (l *lab) revocations(address string, source *mtls.Source) {
 	l.t.Helper()
-	// A client that says hello and no more stays for openWait.
+	// A client that says hello and no more stays for OpenWait.
 	cut := func() bool {
-		c, err := (&tls.Dialer{Config: source.Client("n1", identity.Agent, alpnSteps)}).DialContext(l.t.Context(), "tcp", address)
+		c, err := (&tls.Dialer{Config: source.Client("n1", identity.Agent, stepserver.ALPN)}).DialContext(l.t.Context(), "tcp", address)
 		if err != nil {
 			return true
 		}
 		defer func() { _ = c.Close() }()
-		_ = c.SetDeadline(time.Now().Add(openWait / 4))
+		_ = c.SetDeadline(time.Now().Add(stepserver.OpenWait / 4))
 		_, err = c.Read(make([]byte, 1))
 		return !errors.Is(err, os.ErrDeadlineExceeded)
 	}
@@ -438,86 +422,4 @@ func (l *lab) revocations(address string, source *mtls.Source) {
 		}
 	}
 	l.t.Error("a machine that is not revoked is kept out")
-}
-
-// A client that does not wait for answers fills nobody's memory.
-func TestInputWithoutEnd(t *testing.T) {
-	for what, c := range map[string]struct{ size, most int }{
-		"small pieces":     {1, stepio.MaxPieces},
-		"large pieces":     {stepio.MaxInput, stepio.MaxWindow / stepio.MaxInput},
-		"too large pieces": {stepio.MaxInput + 1, 0},
-	} {
-		conn := &stepConn{inputs: make(chan *stepio.Message, stepio.MaxPieces)}
-		n := 0
-		var err error
-		for ; err == nil && n <= 2*stepio.MaxPieces; n++ {
-			err = conn.queueInput(&stepio.Message{Kind: stepio.Input, Data: make([]byte, c.size)})
-		}
-		var no *refused
-		if n-1 != c.most || !errors.As(err, &no) {
-			t.Errorf("%s: %d were taken: %v", what, n-1, err)
-		}
-	}
-}
-
-// A user who connects without end leaves room for the others.
-func TestConnectionsOfOneUserAreCounted(t *testing.T) {
-	var c callers
-	var leave func()
-	for range maxOfUser {
-		var ok bool
-		if leave, ok = c.enterCaller(7); !ok {
-			t.Fatal("refused too soon")
-		}
-	}
-	if _, ok := c.enterCaller(7); ok {
-		t.Error("one more is let in")
-	}
-	for _, uid := range []uint32{0, 8} {
-		if _, ok := c.enterCaller(uid); !ok {
-			t.Errorf("user %d is kept out by user 7", uid)
-		}
-	}
-	leave()
-	if _, ok := c.enterCaller(7); !ok {
-		t.Error("who has left is still counted")
-	}
-}
-
-// crowded is a listener that finds no room for the first who comes.
-type crowded struct {
-	net.Listener
-	results chan net.Conn // nil: no room
-}
-
-func (l *crowded) Accept() (net.Conn, error) {
-	sock, ok := <-l.results
-	if !ok {
-		return nil, net.ErrClosed
-	}
-	if sock == nil {
-		return nil, &net.OpError{Op: "accept", Err: syscall.EMFILE}
-	}
-	return sock, nil
-}
-
-func (l *crowded) Close() error { return nil }
-
-// Who finds no room keeps nobody out who comes later.
-func TestStepsAreServedAfterTooManyFilesWereOpen(t *testing.T) {
-	l := &crowded{results: make(chan net.Conn, 2)}
-	ours, theirs := net.Pipe()
-	l.results <- nil
-	l.results <- theirs
-	s := &stepServer{tcp: l, log: slog.New(slog.DiscardHandler)}
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	s.serveSteps(ctx, &wg)
-	_ = ours.SetReadDeadline(time.Now().Add(20 * time.Second))
-	if _, err := ours.Read(make([]byte, 1)); !errors.Is(err, io.EOF) { // it speaks no TLS
-		t.Errorf("the second is not looked at: %v", err)
-	}
-	close(l.results)
-	cancel()
-	wg.Wait()
 }

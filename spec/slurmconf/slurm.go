@@ -66,6 +66,9 @@ type Agent struct {
 	PrivateFolders bool
 }
 
+// ChecksAfterJobs tells that a node looks at its health after each job.
+func (a *Agent) ChecksAfterJobs() bool { return a.Check.Program != "" && !a.Check.Once }
+
 // Check is HealthCheckProgram: when a node looks at its own health. Without a
 // word about idle and busy nodes it does so in either case.
 type Check struct {

@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"context"
@@ -9,11 +9,10 @@ import (
 	"github.com/musterhpc/muster/nodeagent/health"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
 	"github.com/musterhpc/muster/nodeagent/telemetry/host"
-	"github.com/musterhpc/muster/spec"
 )
 
-// healthRules judges this node by the rules of package health.
-type healthRules struct {
+// HealthRules judges this node by the rules of package health.
+type HealthRules struct {
 	rules   []health.Rule
 	node    host.Health
 	gpus    telemetry.GPUHealth
@@ -23,31 +22,26 @@ type healthRules struct {
 	failing []health.Finding // with the values with which each began to fail
 }
 
-// openHealth makes the rules that muster.yaml asks for; nil where it asks for none.
-func (a *assembled) openHealth(sys clock.Clock) (*healthRules, error) {
-	if a.s.cfg.Health.Interval == spec.Infinite {
-		return nil, nil
-	}
-	rules, err := a.s.cfg.Health.HealthRules()
-	if err != nil {
-		return nil, err
-	}
-	paths := append([]string{a.s.stateDir, "/tmp"}, a.s.cfg.Health.Paths...)
-	if base := a.s.spaceBase(); base != "" {
-		paths = append(paths, base)
-	}
-	return &healthRules{
+// NewHealthRules makes the rules of a node with the folders that they look at.
+func NewHealthRules(
+	rules []health.Rule,
+	paths []string,
+	metrics *telemetry.Telemetry,
+	sys clock.Clock,
+	log *slog.Logger,
+) *HealthRules {
+	return &HealthRules{
 		rules:   rules,
 		node:    host.Health{Source: host.This("/tmp"), Paths: paths},
-		metrics: a.metrics,
+		metrics: metrics,
 		clock:   sys,
-		log:     a.log,
-	}, nil
+		log:     log,
+	}
 }
 
 // Check implements daemon.Checker: the error has the rules that drain the node. One
 // that only warns is logged when it begins and when it ends.
-func (h *healthRules) Check(ctx context.Context) error {
+func (h *HealthRules) Check(ctx context.Context) error {
 	now := h.clock.Now()
 	readings := append(h.node.Read(ctx, now), h.gpus.Read(h.metrics, now)...)
 	found := health.Judge(h.rules, readings, h.failing)

@@ -1,4 +1,4 @@
-package main
+package controllers
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/nodeagent/daemon"
 )
 
 // sampleStore is where samples of GPUs go: the accounting that muster.yaml
@@ -27,13 +28,14 @@ type sampleStore struct {
 	conns map[string]*grpc.ClientConn
 }
 
-func newSampleStore(s *settings, ctl any) *sampleStore {
+// NewSampleStore makes the store of the accounting at an address, if one is given, or at a
+// socket of this host, or of the controllers.
+func NewSampleStore(to, socket string, ctl daemon.Controller) *sampleStore {
 	out := &sampleStore{conns: map[string]*grpc.ClientConn{}}
-	c, ok := ctl.(*controllers)
+	c, ok := ctl.(*Controllers)
 	if ok {
 		out.source = c.source
 	}
-	to, socket := s.cfg.Telemetry.SamplesTo, s.cfg.AccountingSocket
 	out.addresses = func() (list []string) {
 		switch _, err := os.Stat(socket); {
 		case to != "":

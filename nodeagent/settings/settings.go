@@ -1,6 +1,10 @@
-package main
+// Package settings is what the agent of a node or of a login host is told: its command line,
+// muster.yaml, slurm.conf with its companions, this host's own or the controller's, and the
+// machine, read and joined. It derives from them what the agent's daemon needs.
+package settings
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -25,15 +29,15 @@ import (
 	"github.com/musterhpc/muster/spec/slurmconf"
 )
 
-// settings are everything the agent is told, read and joined.
-type settings struct {
-	options
-	cfg       *conffile.Config
-	cluster   *slurmconf.Cluster
-	node      *spec.NodeSpec
+// Settings are everything the agent is told, read and joined.
+type Settings struct {
+	Options
+	Config    *conffile.Config
+	Cluster   *slurmconf.Cluster
+	Node      *spec.NodeSpec
 	dynamic   string // the NodeName record of -Z, or empty
-	host      host.Inventory
-	warnings  []string
+	Host      host.Inventory
+	Warnings  []string
 	slurmConf string
 }
 
@@ -41,73 +45,66 @@ type settings struct {
 const defaultPort = 6817
 
 // loadConfig reads muster.yaml; without one the defaults hold.
-func loadConfig(o options) (*conffile.Config, error) {
-	cfg, err := conffile.Load(o.config)
-	if errors.Is(err, fs.ErrNotExist) && !o.configGiven {
+func loadConfig(o Options) (*conffile.Config, error) {
+	cfg, err := conffile.Load(o.ConfigFile)
+	if errors.Is(err, fs.ErrNotExist) && !o.ConfigGiven {
 		cfg, err = conffile.Defaults(), nil
 		cfg.Fill()
 	}
 	return cfg, err
 }
 
-// readSettings reads muster.yaml and slurm.conf and finds this node in them.
-func readSettings(o options) (*settings, error) {
-	s := &settings{options: o}
+// Read reads muster.yaml and slurm.conf and finds this node in them.
+func Read(o Options) (*Settings, error) {
+	s := &Settings{Options: o}
 	var err error
-	s.cfg, err = loadConfig(o)
+	s.Config, err = loadConfig(o)
 	if err != nil {
 		return nil, err
 	}
 	var problems slurmconf.Problems
-	if o.sent != nil {
-		s.slurmConf = filepath.Join(o.sent.root, o.sent.name)
-		s.cluster, problems = conffile.ReadSlurmBelow(o.sent.root, o.sent.name)
+	if o.Sent != nil {
+		s.slurmConf = filepath.Join(o.Sent.root, o.Sent.name)
+		s.Cluster, problems = conffile.ReadSlurmBelow(o.Sent.root, o.Sent.name)
 	} else {
-		s.slurmConf, err = filepath.Abs(orElse(o.conf, s.cfg.SlurmConf))
+		s.slurmConf, err = filepath.Abs(cmp.Or(o.Conf, s.Config.SlurmConf))
 		if err != nil {
 			return nil, err
 		}
-		s.cluster, problems = conffile.ReadSlurm(s.slurmConf)
+		s.Cluster, problems = conffile.ReadSlurm(s.slurmConf)
 	}
 	if err := problems.Err(); err != nil {
 		return nil, fmt.Errorf("the cluster's configuration cannot be used:\n%w", err)
 	}
 	for _, p := range problems.AtLeast(slurmconf.Warning) {
-		s.warnings = append(s.warnings, p.String())
+		s.Warnings = append(s.Warnings, p.String())
 	}
-	s.host, err = host.Read(host.This("/tmp"))
+	s.Host, err = host.Read(host.This("/tmp"))
 	if err != nil {
 		return nil, err
 	}
-	if o.dynamic {
+	if o.Dynamic {
 		err = s.describeNode()
 	} else {
-		s.node, err = findNode(s.cluster.Config.Nodes, o.node, s.host.Hostname)
+		s.Node, err = findNode(s.Cluster.Config.Nodes, o.Node, s.Host.Hostname)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.slurmConf, err)
 	}
-	s.stateDir, err = filepath.Abs(
-		orElse(o.stateDir, filepath.Join(s.cfg.StateDir, "agent", s.node.Name)),
+	s.StateDir, err = filepath.Abs(
+		cmp.Or(o.StateDir, filepath.Join(s.Config.StateDir, "agent", s.Node.Name)),
 	)
 	if err != nil {
 		return nil, err
 	}
-	if s.shepherd == "" {
+	if s.Shepherd == "" {
 		self, err := os.Executable()
 		if err != nil {
 			return nil, err
 		}
-		s.shepherd = filepath.Join(filepath.Dir(self), "muster-shepherd")
+		s.Shepherd = filepath.Join(filepath.Dir(self), "muster-shepherd")
 	}
 	return s, nil
-}
-
-func orElse(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
 }
 
 // findNode finds the node by its name, or by the name of this host.
@@ -124,7 +121,7 @@ func findNode(nodes []spec.NodeSpec, name, hostname string) (*spec.NodeSpec, err
 			}
 			continue
 		}
-		if slices.Contains([]string{hostname, full}, orElse(node.Hostname, node.Name)) {
+		if slices.Contains([]string{hostname, full}, cmp.Or(node.Hostname, node.Name)) {
 			return node, nil
 		}
 	}
@@ -140,16 +137,16 @@ func findNode(nodes []spec.NodeSpec, name, hostname string) (*spec.NodeSpec, err
 
 // describeNode makes the node's own description, for -Z: what the machine has, with
 // what --describe says instead or besides.
-func (s *settings) describeNode() error {
-	name := orElse(s.options.node, s.host.Hostname)
+func (s *Settings) describeNode() error {
+	name := cmp.Or(s.Options.Node, s.Host.Hostname)
 	if slices.ContainsFunc(
-		s.cluster.Config.Nodes,
+		s.Cluster.Config.Nodes,
 		func(n spec.NodeSpec) bool { return n.Name == name },
 	) {
 		return fmt.Errorf("node %s is in the file: start its agent without -Z", name)
 	}
 	said := map[string]bool{}
-	for _, word := range strings.Fields(s.about) {
+	for _, word := range strings.Fields(s.About) {
 		key, _, _ := strings.Cut(word, "=")
 		said[strings.ToLower(key)] = true
 	}
@@ -157,8 +154,8 @@ func (s *settings) describeNode() error {
 	found := []struct {
 		key string
 		n   int64
-	}{{"CPUs", int64(s.host.CPUs)}, {"Sockets", int64(s.host.Sockets)}, {"CoresPerSocket", int64(s.host.CoresPerSocket)},
-		{"ThreadsPerCore", int64(s.host.ThreadsPerCore)}, {"RealMemory", s.host.RealMemoryMiB}}
+	}{{"CPUs", int64(s.Host.CPUs)}, {"Sockets", int64(s.Host.Sockets)}, {"CoresPerSocket", int64(s.Host.CoresPerSocket)},
+		{"ThreadsPerCore", int64(s.Host.ThreadsPerCore)}, {"RealMemory", s.Host.RealMemoryMiB}}
 	shape := said["cpus"] || said["sockets"] || said["corespersocket"] || said["threadspercore"] ||
 		said["boards"] ||
 		said["socketsperboard"] ||
@@ -168,18 +165,18 @@ func (s *settings) describeNode() error {
 			line += fmt.Sprintf(" %s=%d", f.key, f.n)
 		}
 	}
-	s.dynamic = strings.TrimSpace(line + " " + s.about)
-	nodes, err := slurmconf.ReadNode(s.dynamic, &s.cluster.Config)
+	s.dynamic = strings.TrimSpace(line + " " + s.About)
+	nodes, err := slurmconf.ReadNode(s.dynamic, &s.Cluster.Config)
 	if err != nil {
 		return fmt.Errorf("--describe: %w", err)
 	}
 	if len(nodes) != 1 {
 		return fmt.Errorf("-Z is for one node, and %s are %d", name, len(nodes))
 	}
-	if problems := s.cluster.Gres.Merge(nodes); problems.Err() != nil {
+	if problems := s.Cluster.Gres.Merge(nodes); problems.Err() != nil {
 		return problems.Err()
 	}
-	s.node = &nodes[0]
+	s.Node = &nodes[0]
 	return nil
 }
 
@@ -196,15 +193,15 @@ func someNodes(nodes []spec.NodeSpec) string {
 	if len(names) < len(nodes) {
 		text += ", …"
 	}
-	return orElse(text, "none")
+	return cmp.Or(text, "none")
 }
 
 // planNode is the node as runs are prepared for it.
-func (s *settings) planNode() plan.Node {
-	file, limits := s.cluster.File, &s.cluster.Config.Limits
+func (s *Settings) planNode() plan.Node {
+	file, limits := s.Cluster.File, &s.Cluster.Config.Limits
 	node := plan.Node{
-		Name: s.node.Name, Host: s.host.Hostname, Cluster: s.cluster.Config.ClusterName, SlurmConf: s.slurmConf, MemoryMiB: s.host.RealMemoryMiB,
-		MPSEach: mpsEach(s.node.GRES),
+		Name: s.Node.Name, Host: s.Host.Hostname, Cluster: s.Cluster.Config.ClusterName, SlurmConf: s.slurmConf, MemoryMiB: s.Host.RealMemoryMiB,
+		MPSEach: mpsEach(s.Node.GRES),
 		Append:  limits.JobFileAppend, Affinity: file.Agent.TaskAffinity, Parts: map[string]plan.MemoryDefault{},
 		Memory: plan.MemoryDefault{
 			PerCPU:  limits.DefMemPerCPU,
@@ -212,8 +209,8 @@ func (s *settings) planNode() plan.Node {
 			PerGPU:  limits.DefMemPerGPU,
 		},
 	}
-	for i := range s.cluster.Config.Partitions {
-		p := &s.cluster.Config.Partitions[i]
+	for i := range s.Cluster.Config.Partitions {
+		p := &s.Cluster.Config.Partitions[i]
 		node.Parts[p.Name] = plan.MemoryDefault{
 			PerCPU:  p.DefMemPerCPU,
 			PerNode: p.DefMemPerNode,
@@ -222,14 +219,14 @@ func (s *settings) planNode() plan.Node {
 	}
 	node.TaskProlog, node.TaskEpilog = file.Agent.TaskProlog, file.Agent.TaskEpilog
 	node.Space = s.space()
-	cpus := s.host.Allowed
+	cpus := s.Host.Allowed
 	if cpus == nil {
-		cpus = s.host.Online
+		cpus = s.Host.Online
 	}
 	for _, c := range cpus {
 		node.CPUs = node.CPUs.Set(c)
 	}
-	if c := s.cluster.Cgroup; file.Agent.TaskCgroup && c.Plugin != "disabled" {
+	if c := s.Cluster.Cgroup; file.Agent.TaskCgroup && c.Plugin != "disabled" {
 		node.Confine = plan.Confine{
 			Cores:   c.ConstrainCores,
 			Devices: c.ConstrainDevices,
@@ -251,21 +248,21 @@ func (s *settings) planNode() plan.Node {
 // alone: an administrator who has restored an old ledger wants to see it.
 const orphanAfter = 2 * spec.Minute
 
-func (s *settings) agentConfig(started spec.Instant) daemon.Config {
-	scripts := newNodeScripts(&s.cluster.File.Agent, s.node.Name)
+// AgentConfig is what the agent's daemon is told. Account is the caller's.
+func (s *Settings) AgentConfig(started spec.Instant, version string) daemon.Config {
 	config := daemon.Config{
-		Node: s.planNode(), Version: version, Place: s.host.Hostname + ":" + s.stateDir, Started: started, Declared: s.node.GRES, Dynamic: s.dynamic, Interval: s.cfg.Telemetry.Interval,
-		SampleEvery: sampleEvery(&s.cfg.Telemetry), UsageEvery: s.usageEvery(), IdleAfter: s.cfg.GPU.IdleAfter, IdleGrace: s.cfg.GPU.IdleGrace,
-		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.cluster.Config.Timing.KillWait},
-		UnkillableAfter: s.cluster.Config.Timing.UnkillableAfter,
-		MessageTimeout:  s.cluster.Config.Timing.MessageTimeout,
-		GPUFreq:         s.cluster.File.Agent.GPUFreq,
-		OverMemoryKill:  s.cluster.File.Agent.OverMemoryKill, Location: time.Local, Account: lookUpAccount,
+		Node: s.planNode(), Version: version, Place: s.Host.Hostname + ":" + s.StateDir, Started: started, Declared: s.Node.GRES, Dynamic: s.dynamic, Interval: s.Config.Telemetry.Interval,
+		SampleEvery: sampleEvery(&s.Config.Telemetry), UsageEvery: s.usageEvery(), IdleAfter: s.Config.GPU.IdleAfter, IdleGrace: s.Config.GPU.IdleGrace,
+		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.Cluster.Config.Timing.KillWait},
+		UnkillableAfter: s.Cluster.Config.Timing.UnkillableAfter,
+		MessageTimeout:  s.Cluster.Config.Timing.MessageTimeout,
+		GPUFreq:         s.Cluster.File.Agent.GPUFreq,
+		OverMemoryKill:  s.Cluster.File.Agent.OverMemoryKill, Location: time.Local,
 		Unable: s.unable(),
-		Prolog: len(s.cluster.File.Agent.Prolog) > 0, Epilog: len(s.cluster.File.Agent.Epilog) > 0 || scripts.checksAfterJobs(),
+		Prolog: len(s.Cluster.File.Agent.Prolog) > 0, Epilog: len(s.Cluster.File.Agent.Epilog) > 0 || s.Cluster.File.Agent.ChecksAfterJobs(),
 	}
-	config.RulesEvery = s.cfg.Health.Interval
-	check := &s.cluster.File.Agent.Check
+	config.RulesEvery = s.Config.Health.Interval
+	check := &s.Cluster.File.Agent.Check
 	config.CheckIdle, config.CheckBusy = check.Idle || !check.Busy, check.Busy || !check.Idle
 	config.CheckEvery = check.Every
 	if check.Once {
@@ -273,7 +270,7 @@ func (s *settings) agentConfig(started spec.Instant) daemon.Config {
 	}
 	if check.Spread && config.CheckEvery > 0 {
 		h := fnv.New32a()
-		_, _ = h.Write([]byte(s.node.Name))
+		_, _ = h.Write([]byte(s.Node.Name))
 		config.CheckFirst = spec.Span(h.Sum32()) % config.CheckEvery
 	}
 	return config
@@ -290,12 +287,12 @@ func sampleEvery(telemetry *conffile.Telemetry) spec.Span {
 
 // usageEvery is the time between two samples of jobs, as JobAcctGatherFrequency
 // says: not less than that between two collections.
-func (s *settings) usageEvery() spec.Span {
-	every := s.cluster.File.Agent.SampleEvery
+func (s *Settings) usageEvery() spec.Span {
+	every := s.Cluster.File.Agent.SampleEvery
 	if every <= 0 {
 		return 0
 	}
-	return max(every, wholeSeconds(s.cfg.Telemetry.Interval))
+	return max(every, wholeSeconds(s.Config.Telemetry.Interval))
 }
 
 func wholeSeconds(
@@ -304,9 +301,9 @@ func wholeSeconds(
 	return (d + spec.Second - 1) / spec.Second * spec.Second
 }
 
-// nodeInventory is what the node registers of the machine. With config_overrides
+// NodeInventory is what the node registers of the machine. With config_overrides
 // a node keeps its declared size where the machine is smaller.
-func (s *settings) nodeInventory(found host.Inventory) spec.Inventory {
+func (s *Settings) NodeInventory(found host.Inventory) spec.Inventory {
 	inv := spec.Inventory{
 		BootID: found.BootID, BootedAt: found.BootTime, Hostname: found.Hostname, OS: found.OS, Arch: found.Arch,
 		CPUs: int64(
@@ -314,7 +311,7 @@ func (s *settings) nodeInventory(found host.Inventory) spec.Inventory {
 		), Sockets: int64(found.Sockets), CoresPerSocket: int64(found.CoresPerSocket), ThreadsPerCore: int64(found.ThreadsPerCore),
 		Mem: found.RealMemoryMiB, TmpDisk: found.TmpDiskMiB, Degraded: strings.Join(found.Notes, "; "),
 	}
-	if !s.cluster.Config.ConfigOverrides {
+	if !s.Cluster.Config.ConfigOverrides {
 		return inv
 	}
 	var weak []string
@@ -332,11 +329,11 @@ func (s *settings) nodeInventory(found host.Inventory) spec.Inventory {
 			*have = declared
 		}
 	}
-	keep("CPUs", &inv.CPUs, s.node.CPUs)
-	keep("RealMemory", &inv.Mem, s.node.Mem)
-	keep("TmpDisk", &inv.TmpDisk, s.node.TmpDisk)
+	keep("CPUs", &inv.CPUs, s.Node.CPUs)
+	keep("RealMemory", &inv.Mem, s.Node.Mem)
+	keep("TmpDisk", &inv.TmpDisk, s.Node.TmpDisk)
 	if len(weak) > 0 {
-		inv.Sockets, inv.CoresPerSocket, inv.ThreadsPerCore = s.node.Sockets, s.node.CoresPerSocket, s.node.ThreadsPerCore
+		inv.Sockets, inv.CoresPerSocket, inv.ThreadsPerCore = s.Node.Sockets, s.Node.CoresPerSocket, s.Node.ThreadsPerCore
 		inv.Degraded = strings.Trim(inv.Degraded+"; "+strings.Join(weak, "; "), "; ")
 	}
 	return inv
@@ -350,9 +347,9 @@ func mpsEach(gres []spec.GRESSpec) bool {
 	)
 }
 
-// declaredGPUs are the GPUs of the node's line, for the provider that
+// DeclaredGPUs are the GPUs of the node's line, for the provider that
 // simulates them where there are no real ones.
-func declaredGPUs(node *spec.NodeSpec) ([]simulated.Declared, error) {
+func DeclaredGPUs(node *spec.NodeSpec) ([]simulated.Declared, error) {
 	var out []simulated.Declared
 	var instances []string
 	for i := range node.GRES {
@@ -402,26 +399,26 @@ func declaredGPUs(node *spec.NodeSpec) ([]simulated.Declared, error) {
 	return append(out, simulated.Partitioned(instances)...), nil
 }
 
-// controllerAddresses are the addresses to try, in order: a path is a unix socket.
-func (s *settings) controllerAddresses() ([]string, error) {
-	port := s.cluster.Control.Port
-	if s.sent != nil {
-		return s.sent.controllers, nil
+// ControllerAddresses are the addresses to try, in order: a path is a unix socket.
+func (s *Settings) ControllerAddresses() ([]string, error) {
+	port := s.Cluster.Control.Port
+	if s.Sent != nil {
+		return s.Sent.Controllers, nil
 	}
-	if s.controller != "" {
-		return namedControllers(s.controller, port), nil
+	if s.Controller != "" {
+		return namedControllers(s.Controller, port), nil
 	}
 	// A node on the controller's host needs no certificate, but with one it is
 	// reached from other machines, and reaches them.
-	_, err := os.Stat(filepath.Join(s.nodeParty().tls, pki.HostFile))
-	enrolled := err == nil || s.tokenFile != ""
+	_, err := os.Stat(filepath.Join(s.NodeParty().TLS, pki.HostFile))
+	enrolled := err == nil || s.TokenFile != ""
 	var out []string
-	for _, h := range s.cluster.Control.Hosts {
-		if _, err := os.Stat(s.cfg.Socket); err == nil && !enrolled && h.Name == s.host.Hostname {
-			out = append(out, s.cfg.Socket)
+	for _, h := range s.Cluster.Control.Hosts {
+		if _, err := os.Stat(s.Config.Socket); err == nil && !enrolled && h.Name == s.Host.Hostname {
+			out = append(out, s.Config.Socket)
 			continue
 		}
-		out = append(out, withPort(orElse(h.Addr, h.Name), port))
+		out = append(out, withPort(cmp.Or(h.Addr, h.Name), port))
 	}
 	if len(out) == 0 {
 		return nil, fmt.Errorf(
@@ -455,12 +452,5 @@ func withPort(addr string, port uint32) string {
 	return net.JoinHostPort(strings.Trim(addr, "[]"), strconv.FormatUint(uint64(port), 10))
 }
 
-// printNode prints this machine as slurmd -C does.
-func printNode(out interface{ Write([]byte) (int, error) }) error {
-	inv, err := host.Read(host.This("/tmp"))
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintln(out, inv.String())
-	return err
-}
+// ShepherdDir is where the shepherds of this node live.
+func (s *Settings) ShepherdDir() string { return filepath.Join(s.StateDir, "shepherd") }

@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"os"
@@ -45,7 +45,7 @@ func TestNodeThatCannotHavePrivateFolders(t *testing.T) {
 			[]string{"the agent's state folder /tmp/state lies in /tmp", "/nowhere of Dirs", "can be written by others", "/etc/passwd is not a program"}},
 	} {
 		s := privateSettings(t, c.line)
-		s.stateDir = c.state
+		s.StateDir = c.state
 		why := s.unable()
 		if (why == "") != (len(c.said) == 0) {
 			t.Errorf("%s: %q", c.name, why)
@@ -59,14 +59,14 @@ func TestNodeThatCannotHavePrivateFolders(t *testing.T) {
 }
 
 // privateSettings are those of a node with one line in job_container.conf.
-func privateSettings(t *testing.T, line string) *settings {
+func privateSettings(t *testing.T, line string) *Settings {
 	t.Helper()
 	fsys := fstest.MapFS{"job_container.conf": {Data: []byte(line + "\n"), Mode: 0o644}}
 	conf, ps := slurmconf.ReadJobContainer(fsys, "job_container.conf")
 	if err := ps.Err(); err != nil {
 		t.Fatal(err)
 	}
-	s := &settings{cluster: &slurmconf.Cluster{Containers: conf}, node: &spec.NodeSpec{Name: "n1"}, host: host.Inventory{Hostname: "h1"}}
-	s.shepherd = "/usr/sbin/muster-shepherd"
+	s := &Settings{Cluster: &slurmconf.Cluster{Containers: conf}, Node: &spec.NodeSpec{Name: "n1"}, Host: host.Inventory{Hostname: "h1"}}
+	s.Shepherd = "/usr/sbin/muster-shepherd"
 	return s
 }

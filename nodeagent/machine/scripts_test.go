@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func TestNodeScripts(t *testing.T) {
 		{slurmconf.Agent{Prolog: []string{dir + "/none"}}, "Prolog error: " + dir + "/none does not exist"},
 	} {
 		got := ""
-		if err := newNodeScripts(&c.conf, "n1").Prolog(t.Context(), env); err != nil {
+		if err := NewNodeScripts(&c.conf, "n1").Prolog(t.Context(), env); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {
@@ -55,7 +55,7 @@ func TestNodeScripts(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := newNodeScripts(&slurmconf.Agent{Epilog: []string{slow}}, "n1").Epilog(ctx, env); err == nil || !strings.HasPrefix(err.Error(), "Epilog error: ") {
+	if err := NewNodeScripts(&slurmconf.Agent{Epilog: []string{slow}}, "n1").Epilog(ctx, env); err == nil || !strings.HasPrefix(err.Error(), "Epilog error: ") {
 		t.Errorf("an epilog that was ended: %v", err)
 	}
 	named := put("named", "echo it is $SLURMD_NODENAME\nexit 1\n")
@@ -70,7 +70,7 @@ func TestNodeScripts(t *testing.T) {
 		{slurmconf.Check{}, ""},
 	} {
 		got := ""
-		if err := newNodeScripts(&slurmconf.Agent{Check: c.check}, "n1").Epilog(t.Context(), env); err != nil {
+		if err := NewNodeScripts(&slurmconf.Agent{Check: c.check}, "n1").Epilog(t.Context(), env); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {

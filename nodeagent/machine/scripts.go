@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"context"
@@ -22,7 +22,8 @@ type nodeScripts struct {
 	serial sync.Mutex // with PrologFlags=Serial
 }
 
-func newNodeScripts(conf *slurmconf.Agent, node string) *nodeScripts {
+// NewNodeScripts makes the scripts that slurm.conf names, for a node.
+func NewNodeScripts(conf *slurmconf.Agent, node string) *nodeScripts {
 	return &nodeScripts{conf: conf, node: node}
 }
 
@@ -40,16 +41,13 @@ func (n *nodeScripts) Epilog(ctx context.Context, env []string) error {
 	if err := n.run(ctx, n.conf.Epilog, n.conf.EpilogTimeout, env); err != nil {
 		return fmt.Errorf("Epilog error: %w", err) //nolint:staticcheck // as administrators know it
 	}
-	if n.checksAfterJobs() {
+	if n.conf.ChecksAfterJobs() {
 		if err := n.Check(ctx); err != nil {
 			return fmt.Errorf("Health check: %w", err) //nolint:staticcheck // likewise
 		}
 	}
 	return nil
 }
-
-// checksAfterJobs tells that the node's health is looked at after each job.
-func (n *nodeScripts) checksAfterJobs() bool { return n.conf.Check.Program != "" && !n.conf.Check.Once }
 
 // checkTimeout is how long the HealthCheckProgram may take, as in Slurm.
 const checkTimeout = 60 * spec.Second

@@ -1,25 +1,22 @@
-package main
+package machine
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/musterhpc/muster/internal/transport/keyfile"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
 	"github.com/musterhpc/muster/nodeagent/telemetry/jobmap"
-	"github.com/musterhpc/muster/spec"
 )
 
-// readCounters reads a site's choice of GPU fields; without a file it is nil,
+// ReadCounters reads a site's choice of GPU fields; without a file it is nil,
 // the default set.
-func readCounters(path string) (*telemetry.Counters, error) {
+func ReadCounters(path string) (*telemetry.Counters, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -33,9 +30,9 @@ func readCounters(path string) (*telemetry.Counters, error) {
 // errHeader is wrapped when a line of the headers' file is none.
 var errHeader = errors.New("is not a header (Name: value)")
 
-// readHeaders reads the headers of a push. The file may hold a secret, so it
+// ReadHeaders reads the headers of a push. The file may hold a secret, so it
 // must not be readable by others.
-func readHeaders(path string) ([]string, error) {
+func ReadHeaders(path string) ([]string, error) {
 	if path == "" {
 		return nil, nil
 	}
@@ -61,61 +58,9 @@ func readHeaders(path string) ([]string, error) {
 	return out, nil
 }
 
-// openShipping opens the ways on which figures leave the node other than by a
-// scrape.
-func (a *assembled) openShipping() (err error) {
-	t := &a.s.cfg.Telemetry
-	if t.PushHeadersFile != "" && t.PushURL == "" {
-		return errors.New("telemetry.push_headers_file is of no use without telemetry.push_url")
-	}
-	a.headers, err = readHeaders(t.PushHeadersFile)
-	if err != nil {
-		return err
-	}
-	if t.JobMappingDir == "" {
-		return nil
-	}
-	a.jobs = &jobFiles{
-		t:    a.metrics,
-		path: t.JobMappingDir,
-		wake: make(chan struct{}, 1),
-		log:  a.log,
-	}
-	a.jobs.dir, err = jobmap.Open(t.JobMappingDir)
-	if err != nil {
-		a.noteWeakness(fmt.Errorf("telemetry.job_mapping_dir: %w", err))
-	}
-	return nil
-}
-
-// startShipping starts them.
-func (a *assembled) startShipping(ctx context.Context, wg *sync.WaitGroup) {
-	if a.jobs != nil {
-		wg.Go(func() { a.jobs.run(ctx) })
-	}
-	t := &a.s.cfg.Telemetry
-	if t.PushURL == "" {
-		return
-	}
-	push := telemetry.Push{
-		URL:      t.PushURL,
-		Headers:  a.headers,
-		Interval: t.PushInterval,
-		First:    spec.Span(rand.Int64N(int64(t.PushInterval))),
-		Changed: func(err error) {
-			if err != nil {
-				a.log.Warn("the metrics cannot be pushed", "url", t.PushURL, "error", err)
-				return
-			}
-			a.log.Info("the metrics are pushed again", "url", t.PushURL)
-		},
-	}
-	wg.Go(func() { a.metrics.PushUntil(ctx, push) })
-}
-
-// jobFiles keeps the mapping files up to date beside the agent's loop, which a
+// JobFiles keeps the mapping files up to date beside the agent's loop, which a
 // slow file system must not hold up.
-type jobFiles struct {
+type JobFiles struct {
 	t    *telemetry.Telemetry
 	path string
 	dir  *jobmap.Dir // only run uses it; nil while the folder cannot be written
@@ -123,8 +68,15 @@ type jobFiles struct {
 	log  *slog.Logger
 }
 
+// OpenJobFiles opens the folder. Where it cannot be written the files are kept all the same,
+// and written once it can be.
+func OpenJobFiles(t *telemetry.Telemetry, path string, log *slog.Logger) (*JobFiles, error) {
+	dir, err := jobmap.Open(path)
+	return &JobFiles{t: t, path: path, dir: dir, wake: make(chan struct{}, 1), log: log}, err
+}
+
 // markChanged tells that jobs or devices are others now. On nil it does nothing.
-func (f *jobFiles) markChanged() {
+func (f *JobFiles) markChanged() {
 	if f == nil {
 		return
 	}
@@ -134,7 +86,8 @@ func (f *jobFiles) markChanged() {
 	}
 }
 
-func (f *jobFiles) run(ctx context.Context) {
+// Run writes the files whenever jobs or devices have changed, until the context ends.
+func (f *JobFiles) Run(ctx context.Context) {
 	const again = 10 * time.Second
 	failing := f.dir == nil
 	retry := time.NewTimer(again)
@@ -163,7 +116,7 @@ func (f *jobFiles) run(ctx context.Context) {
 }
 
 // writeFiles brings the files up to date, in a folder that is opened when it can be.
-func (f *jobFiles) writeFiles() (err error) {
+func (f *JobFiles) writeFiles() (err error) {
 	if f.dir == nil {
 		f.dir, err = jobmap.Open(f.path)
 		if err != nil {

@@ -1,4 +1,7 @@
-package main
+// Package controllers is the agent's way to the cluster's controllers: the one that leads among
+// several, the credentials it signs, the configuration it sends, samples of GPUs to accounting,
+// and the socket at which this host's commands reach it.
+package controllers
 
 import (
 	"context"
@@ -23,9 +26,9 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// controllers reaches one of the cluster's controllers: the one that answered
+// Controllers reaches one of the cluster's controllers: the one that answered
 // last, or the next after a failure.
-type controllers struct {
+type Controllers struct {
 	addresses []string
 	source    *mtls.Source // nil: unix sockets only
 
@@ -34,8 +37,9 @@ type controllers struct {
 	conns map[string]*grpc.ClientConn
 }
 
-func newControllers(addresses []string, source *mtls.Source) *controllers {
-	return &controllers{addresses: addresses, source: source, conns: map[string]*grpc.ClientConn{}}
+// NewControllers reaches the controllers at some addresses; a path is a socket of this host.
+func NewControllers(addresses []string, source *mtls.Source) *Controllers {
+	return &Controllers{addresses: addresses, source: source, conns: map[string]*grpc.ClientConn{}}
 }
 
 // dialController makes a client of an address; it connects when it is used.
@@ -53,8 +57,8 @@ func dialController(address string, source *mtls.Source) (*grpc.ClientConn, erro
 	)
 }
 
-// currentClient gives a client of the controller to use now.
-func (c *controllers) currentClient() (service.AgentsClient, string, error) {
+// CurrentClient gives a client of the controller to use now.
+func (c *Controllers) CurrentClient() (service.AgentsClient, string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	address := c.addresses[c.at%len(c.addresses)]
@@ -71,7 +75,7 @@ func (c *controllers) currentClient() (service.AgentsClient, string, error) {
 	return service.NewAgentsClient(conn), address, nil
 }
 
-func (c *controllers) noteFailed() {
+func (c *Controllers) noteFailed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.at++
@@ -79,10 +83,10 @@ func (c *controllers) noteFailed() {
 
 // Connect implements daemon.Controller. It tries each controller once: only the
 // one that leads takes agents.
-func (c *controllers) Connect(ctx context.Context) (daemon.Stream, error) {
+func (c *Controllers) Connect(ctx context.Context) (daemon.Stream, error) {
 	var errs []string
 	for range c.addresses {
-		client, address, err := c.currentClient()
+		client, address, err := c.CurrentClient()
 		if err == nil {
 			var s service.Agents_ConnectClient
 			s, err = client.Connect(ctx)
@@ -99,8 +103,8 @@ func (c *controllers) Connect(ctx context.Context) (daemon.Stream, error) {
 	return nil, errors.New(strings.Join(errs, "; "))
 }
 
-// close ends all connections.
-func (c *controllers) close() error {
+// Close ends all connections.
+func (c *Controllers) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var errs []error
@@ -116,7 +120,7 @@ func (c *controllers) close() error {
 // stream names the controller in its errors.
 type stream struct {
 	service.Agents_ConnectClient
-	of      *controllers
+	of      *Controllers
 	address string
 	once    sync.Once
 }
@@ -134,16 +138,16 @@ func (s *stream) Recv() (*apiv1.ControllerMessage, error) {
 // skew is how much the clocks of node and controller may differ.
 const skew = 5 * spec.Minute
 
-// verifier checks credentials with the keys of the last welcome. It belongs
+// Verifier checks credentials with the keys of the last welcome. It belongs
 // to the agent's owner.
-type verifier struct {
-	node    string
+type Verifier struct {
+	Node    string
 	cluster [16]byte
 	keys    *credential.Verifier
 }
 
 // Use implements daemon.Credentials.
-func (v *verifier) Use(keys [][]byte, cluster [16]byte) error {
+func (v *Verifier) Use(keys [][]byte, cluster [16]byte) error {
 	list := make([]credential.PublicKey, len(keys))
 	for i, b := range keys {
 		var err error
@@ -164,7 +168,7 @@ func (v *verifier) Use(keys [][]byte, cluster [16]byte) error {
 }
 
 // Verify implements daemon.Credentials.
-func (v *verifier) Verify(raw []byte, now spec.Instant) (credentials.Claims, error) {
+func (v *Verifier) Verify(raw []byte, now spec.Instant) (credentials.Claims, error) {
 	if v.keys == nil {
 		return credentials.Claims{}, errors.New("the controller's keys are not known yet")
 	}
@@ -173,7 +177,7 @@ func (v *verifier) Verify(raw []byte, now spec.Instant) (credentials.Claims, err
 		return credentials.Claims{}, fmt.Errorf("%w: %w", daemon.ErrClock, err)
 	}
 	if err == nil {
-		err = c.CheckNode(v.cluster, v.node)
+		err = c.CheckNode(v.cluster, v.Node)
 	}
 	if err != nil {
 		return credentials.Claims{}, err

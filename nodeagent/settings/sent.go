@@ -1,6 +1,7 @@
-package main
+package settings
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,14 +11,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
-	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/keyfile"
 	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/nodeagent/controllers"
+	"github.com/musterhpc/muster/nodeagent/enrolment"
 )
 
 // sent is the cluster's configuration as the controller has sent it, for a node
@@ -26,7 +27,7 @@ import (
 type sent struct {
 	root        string
 	name        string // of slurm.conf, below the folder
-	controllers []string
+	Controllers []string
 }
 
 // Files of a configuration that was sent, in the node's state folder.
@@ -35,67 +36,67 @@ const (
 	sentName = "conf.name" // which of its files is slurm.conf
 )
 
-// fetchConfig fetches the configuration where this host has none: what the
+// FetchConfig fetches the configuration where this host has none: what the
 // controller has now, or, while that is away, what it sent last. Nothing changes
 // where there is a slurm.conf.
-func fetchConfig(ctx context.Context, o options, log *slog.Logger) (options, error) {
+func FetchConfig(ctx context.Context, o Options, log *slog.Logger) (Options, error) {
 	cfg, err := loadConfig(o)
 	if err != nil {
 		return o, err
 	}
-	if _, err := os.Stat(orElse(o.conf, cfg.SlurmConf)); o.conf != "" ||
+	if _, err := os.Stat(cmp.Or(o.Conf, cfg.SlurmConf)); o.Conf != "" ||
 		!errors.Is(err, fs.ErrNotExist) {
 		return o, nil
 	}
-	p := party{name: o.node, role: identity.Agent, tokenFile: o.tokenFile}
-	if p.name == "" {
-		p.name = enrolledNode(cfg.StateDir)
+	p := enrolment.Party{Name: o.Node, Role: identity.Agent, TokenFile: o.TokenFile}
+	if p.Name == "" {
+		p.Name = enrolledNode(cfg.StateDir)
 	}
-	if p.name == "" {
-		p.name, err = os.Hostname()
+	if p.Name == "" {
+		p.Name, err = os.Hostname()
 		if err != nil {
 			return o, err
 		}
-		p.name, _, _ = strings.Cut(p.name, ".")
+		p.Name, _, _ = strings.Cut(p.Name, ".")
 	}
-	state, err := filepath.Abs(orElse(o.stateDir, filepath.Join(cfg.StateDir, "agent", p.name)))
+	state, err := filepath.Abs(cmp.Or(o.StateDir, filepath.Join(cfg.StateDir, "agent", p.Name)))
 	if err != nil {
 		return o, err
 	}
-	p.tls = filepath.Join(state, "tls")
-	known, err := p.readEnrolment()
+	p.TLS = filepath.Join(state, "tls")
+	known, err := p.ReadEnrolment()
 	addresses := known.Controllers
-	if o.controller != "" {
-		addresses = namedControllers(o.controller, 0)
+	if o.Controller != "" {
+		addresses = namedControllers(o.Controller, 0)
 	}
-	addresses = remoteAddresses(addresses)
+	addresses = controllers.RemoteAddresses(addresses)
 	if err != nil || len(addresses) == 0 {
 		return o, err // without --controller there is no configuration, as will be said
 	}
-	o.node, o.stateDir, o.sent = p.name, state, &sent{
+	o.Node, o.StateDir, o.Sent = p.Name, state, &sent{
 		root:        filepath.Join(state, sentDir),
-		controllers: addresses,
+		Controllers: addresses,
 	}
-	if o.enrol {
-		if err := p.enrolAt(ctx, addresses); err != nil {
+	if o.Enrol {
+		if err := p.EnrolAt(ctx, addresses); err != nil {
 			return o, err
 		}
 	}
-	source, err := p.openCertificates(ctx, addresses)
+	source, err := p.OpenCertificates(ctx, addresses)
 	if err != nil {
 		return o, err
 	}
-	o.tokenFile = "" // it has done its work
-	if err := p.rememberEnrolment(enrolled{Controllers: addresses}); err != nil {
+	o.TokenFile = "" // it has done its work
+	if err := p.RememberEnrolment(enrolment.Enrolled{Controllers: addresses}); err != nil {
 		return o, err
 	}
-	return o, o.sent.fetchFiles(ctx, state, source, log)
+	return o, o.Sent.fetchFiles(ctx, state, source, log)
 }
 
 // enrolledNode is the name under which a node has enrolled here; empty where
 // none has, or several.
 func enrolledNode(stateDir string) string {
-	found, err := filepath.Glob(filepath.Join(stateDir, "agent", "*", "tls", enrolledFile))
+	found, err := filepath.Glob(filepath.Join(stateDir, "agent", "*", "tls", enrolment.EnrolledFile))
 	if err != nil || len(found) != 1 {
 		return ""
 	}
@@ -109,7 +110,7 @@ func (s *sent) fetchFiles(
 	source *mtls.Source,
 	log *slog.Logger,
 ) error {
-	rep, err := askControllers(ctx, s.controllers, source)
+	rep, err := controllers.FetchConfiguration(ctx, s.Controllers, source)
 	if err == nil {
 		err = s.keepFiles(state, rep)
 	}
@@ -128,31 +129,6 @@ func (s *sent) fetchFiles(
 	)
 	s.name = strings.TrimSpace(string(last))
 	return conffile.CheckFileName(s.name)
-}
-
-// askControllers asks the controllers in turn.
-func askControllers(
-	ctx context.Context,
-	addresses []string,
-	source *mtls.Source,
-) (*apiv1.ConfigurationReply, error) {
-	var errs []error
-	for _, a := range addresses {
-		conn, err := dialController(a, source)
-		if err != nil {
-			return nil, err
-		}
-		patience, cancel := context.WithTimeout(ctx, 10*time.Second)
-		rep, err := service.NewAgentsClient(conn).
-			Configuration(patience, &apiv1.ConfigurationRequest{})
-		cancel()
-		_ = conn.Close()
-		if err == nil {
-			return rep, nil
-		}
-		errs = append(errs, fmt.Errorf("controller %s: %w", a, err))
-	}
-	return nil, errors.Join(errs...)
 }
 
 // keepFiles puts the files in place of those that were there.

@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"context"
@@ -7,41 +7,41 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"syscall"
 
+	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/nodeagent/daemon"
 	"github.com/musterhpc/muster/nodeagent/image"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/readas"
 )
 
-// imageCache is the node's images as the agent sees them.
-type imageCache struct {
+// ImageCache is the node's images as the agent sees them.
+type ImageCache struct {
 	cache *image.Cache
 	files *readas.Reader // of users
 	site  string         // file with the logins of the site; may be empty
 	log   *slog.Logger
 }
 
-// openImages opens the cache. A file of the site that cannot be used is said at
-// once, and again by each fetch that would have needed it.
-func (a *assembled) openImages() (daemon.Images, error) {
-	config := &a.s.cfg.Containers
-	cache, err := image.New(filepath.Join(a.s.stateDir, "images"), int64(config.CacheSize))
+// OpenImages opens the cache in a folder.
+func OpenImages(dir string, config *conffile.Containers, log *slog.Logger) (*ImageCache, error) {
+	cache, err := image.New(dir, int64(config.CacheSize))
 	if err != nil {
 		return nil, err
 	}
-	out := imageCache{cache: cache, files: readas.New(), site: config.RegistryAuth, log: a.log}
-	if _, err := out.siteLogins(); err != nil {
-		a.log.Warn("the site's logins at registries are not used", "error", err)
-		a.troubles = append(a.troubles, err.Error())
-	}
-	return out, nil
+	return &ImageCache{cache: cache, files: readas.New(), site: config.RegistryAuth, log: log}, nil
+}
+
+// CheckLogins tells why the site's logins at registries cannot be used. It is said at once,
+// and again by each fetch that would have needed them.
+func (i *ImageCache) CheckLogins() error {
+	_, err := i.siteLogins()
+	return err
 }
 
 // Fetch implements daemon.Images.
-func (i imageCache) Fetch(ctx context.Context, ask daemon.ImageAsk) (*plan.Unpacked, error) {
+func (i *ImageCache) Fetch(ctx context.Context, ask daemon.ImageAsk) (*plan.Unpacked, error) {
 	// A login that cannot be read must not keep a user from images that need none.
 	own, problem := i.userLogins(ctx, &ask)
 	site, siteProblem := i.siteLogins()
@@ -69,7 +69,7 @@ func (i imageCache) Fetch(ctx context.Context, ask daemon.ImageAsk) (*plan.Unpac
 }
 
 // userLogins reads the user's file, with the user's rights.
-func (i imageCache) userLogins(
+func (i *ImageCache) userLogins(
 	ctx context.Context,
 	ask *daemon.ImageAsk,
 ) (*image.Logins, error) {
@@ -99,7 +99,7 @@ func (i imageCache) userLogins(
 }
 
 // siteLogins reads the site's file, each time, so that a new key holds at once.
-func (i imageCache) siteLogins() (*image.Logins, error) {
+func (i *ImageCache) siteLogins() (*image.Logins, error) {
 	if i.site == "" {
 		return nil, nil
 	}
@@ -138,13 +138,13 @@ func readSiteLogins(path string) (*image.Logins, error) {
 }
 
 // Holders implements daemon.Images.
-func (i imageCache) Holders() ([]string, error) { return i.cache.Holders() }
+func (i *ImageCache) Holders() ([]string, error) { return i.cache.Holders() }
 
 // IsFull implements daemon.Images.
-func (i imageCache) IsFull() bool { return i.cache.IsFull() }
+func (i *ImageCache) IsFull() bool { return i.cache.IsFull() }
 
 // Trim implements daemon.Images.
-func (i imageCache) Trim(over []string) (said []any, err error) {
+func (i *ImageCache) Trim(over []string) (said []any, err error) {
 	if err := i.cache.Forget(over); err != nil {
 		return nil, err
 	}

@@ -1,4 +1,7 @@
-package main
+// Package enrolment gets a host its certificate: it trades a token for one, remembers where the
+// controllers are, and renews the certificate before it ends. An enrolment whose answer was
+// lost is repeated with the same key.
+package enrolment
 
 import (
 	"context"
@@ -10,7 +13,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -23,84 +25,74 @@ import (
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/nodeagent/controllers"
 )
 
-// party is whom this process is in the cluster, and where its certificates are.
-type party struct {
-	name      string
-	role      identity.Kind // Agent or Login
-	tls       string        // folder
-	tokenFile string
-}
-
-// nodeParty is the node.
-func (s *settings) nodeParty() party {
-	return party{
-		name:      s.node.Name,
-		role:      identity.Agent,
-		tls:       filepath.Join(s.stateDir, "tls"),
-		tokenFile: s.tokenFile,
-	}
+// Party is whom this process is in the cluster, and where its certificates are.
+type Party struct {
+	Name      string
+	Role      identity.Kind // Agent or Login
+	TLS       string        // folder
+	TokenFile string
 }
 
 // describeHost is what people call such a host, and how a token for it is made.
-func (p party) describeHost() (what, command string) {
-	if p.role == identity.Login {
-		return "login host", "muster token --login " + p.name
+func (p Party) describeHost() (what, command string) {
+	if p.Role == identity.Login {
+		return "login host", "muster token --login " + p.Name
 	}
-	return "node", "muster token " + p.name
+	return "node", "muster token " + p.Name
 }
 
-// openCertificates gives this host's certificates. Without any it enrols with the
+// EnrolCommand is the command that makes a token for the host of a certificate.
+func EnrolCommand(source *mtls.Source) string {
+	self := source.Self()
+	_, command := Party{Name: self.Node, Role: self.Kind}.describeHost()
+	return command
+}
+
+// OpenCertificates gives this host's certificates. Without any it enrols with the
 // token; nil says that no controller is reached over TLS.
-func (p party) openCertificates(ctx context.Context, addresses []string) (*mtls.Source, error) {
-	remote := remoteAddresses(addresses)
+func (p Party) OpenCertificates(ctx context.Context, addresses []string) (*mtls.Source, error) {
+	remote := controllers.RemoteAddresses(addresses)
 	if len(remote) == 0 {
 		return nil, nil
 	}
 	what, command := p.describeHost()
-	_, err := os.Stat(filepath.Join(p.tls, pki.HostFile))
+	_, err := os.Stat(filepath.Join(p.TLS, pki.HostFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		if p.tokenFile == "" {
+		if p.TokenFile == "" {
 			return nil, fmt.Errorf(
 				"this %s has no certificate in %s: make a token on the controller with `%s` and give it with --token-file",
 				what,
-				p.tls,
+				p.TLS,
 				command,
 			)
 		}
-		if err := p.enrolAt(ctx, remote); err != nil {
+		if err := p.EnrolAt(ctx, remote); err != nil {
 			return nil, err
 		}
 	}
-	source, err := mtls.Load(pki.Dir(p.tls))
+	source, err := mtls.Load(pki.Dir(p.TLS))
 	if err != nil {
 		return nil, fmt.Errorf("this %s's certificate: %w", what, err)
 	}
-	if self := source.Self(); self.Kind != p.role || self.Node != p.name {
+	if self := source.Self(); self.Kind != p.Role || self.Node != p.Name {
 		return nil, fmt.Errorf(
 			"the certificate in %s is of %s, not of %s %s: give each its own --state-dir",
-			p.tls,
+			p.TLS,
 			self,
 			what,
-			p.name,
+			p.Name,
 		)
 	}
 	return source, nil
 }
 
-// remoteAddresses are the addresses that are not a socket on this host.
-func remoteAddresses(addresses []string) []string {
-	return slices.DeleteFunc(
-		slices.Clone(addresses),
-		func(a string) bool { return strings.Contains(a, "/") },
-	)
-}
-
-// enrolAt trades the token for a certificate at the first controller that
+// EnrolAt trades the token for a certificate at the first controller that
 // answers.
-func (p party) enrolAt(ctx context.Context, addresses []string) error {
-	token, err := readToken(p.tokenFile)
+func (p Party) EnrolAt(ctx context.Context, addresses []string) error {
+	token, err := readToken(p.TokenFile)
 	if err != nil {
 		return err
 	}
@@ -127,7 +119,7 @@ const (
 )
 
 // enrol trades the token for a certificate.
-func (p party) enrol(ctx context.Context, address, text string) error {
+func (p Party) enrol(ctx context.Context, address, text string) error {
 	_, pin, err := pki.ParseToken(text)
 	if err != nil {
 		return err
@@ -147,45 +139,45 @@ func (p party) enrol(ctx context.Context, address, text string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	reply, err := service.NewAgentsClient(conn).
-		Enrol(ctx, &apiv1.EnrolRequest{Token: text, Node: p.name, Csr: csr})
+		Enrol(ctx, &apiv1.EnrolRequest{Token: text, Node: p.Name, Csr: csr})
 	if err != nil {
 		return err
 	}
-	if err := pki.Dir(p.tls).SaveEnrolled(pki.Pair{Cert: reply.GetCertificate(), Key: key}); err != nil {
+	if err := pki.Dir(p.TLS).SaveEnrolled(pki.Pair{Cert: reply.GetCertificate(), Key: key}); err != nil {
 		return err
 	}
 	return errors.Join(
-		os.Remove(filepath.Join(p.tls, enrolKey)),
-		os.Remove(filepath.Join(p.tls, enrolRequest)),
+		os.Remove(filepath.Join(p.TLS, enrolKey)),
+		os.Remove(filepath.Join(p.TLS, enrolRequest)),
 	)
 }
 
 // signingRequest gives the signing request to send: that of an unfinished enrolment,
 // or a new one, stored before it is used.
-func (p party) signingRequest() (csr, key []byte, err error) {
-	keyPath, csrPath := filepath.Join(p.tls, enrolKey), filepath.Join(p.tls, enrolRequest)
+func (p Party) signingRequest() (csr, key []byte, err error) {
+	keyPath, csrPath := filepath.Join(p.TLS, enrolKey), filepath.Join(p.TLS, enrolRequest)
 	key, err = keyfile.Read(keyPath)
 	if err == nil {
 		csr, err = os.ReadFile(csrPath)
 	}
 	switch {
-	case err == nil && requestIsFor(csr, p.name):
+	case err == nil && requestIsFor(csr, p.Name):
 		return csr, key, nil
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, nil, err
 	}
 	// Nothing is lost with a request for another name or one that cannot be
 	// read: the controller has refused it, or would.
-	csr, key, err = pki.NewRequest(p.name)
+	csr, key, err = pki.NewRequest(p.Name)
 	if err != nil {
 		return nil, nil, err
 	}
 	// Users' jobs are run from below the folder around it: they must be able to pass.
-	err = os.MkdirAll(filepath.Dir(p.tls), 0o711)
+	err = os.MkdirAll(filepath.Dir(p.TLS), 0o711)
 	if err != nil {
 		return nil, nil, err
 	}
-	err = os.MkdirAll(p.tls, 0o700)
+	err = os.MkdirAll(p.TLS, 0o700)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -214,13 +206,13 @@ func readToken(path string) (string, error) {
 	return strings.TrimSpace(string(b)), err
 }
 
-// renewCertificate keeps the certificate young. A failure is tried again: there is a
+// RenewCertificate keeps the certificate young. A failure is tried again: there is a
 // third of the certificate's life left when it begins.
-func renewCertificate(
+func RenewCertificate(
 	ctx context.Context,
 	source *mtls.Source,
 	dir pki.Dir,
-	c *controllers,
+	c *controllers.Controllers,
 	log *slog.Logger,
 ) {
 	const retry = 10 * time.Minute
@@ -234,7 +226,7 @@ func renewCertificate(
 				return
 			case <-timer.C:
 			}
-			err := renew(ctx, source, dir, c)
+			err := Renew(ctx, source, dir, c)
 			if err == nil {
 				log.Info("this host's certificate was renewed", "until", source.Self().NotAfter)
 				break
@@ -251,12 +243,13 @@ func renewCertificate(
 	}
 }
 
-func renew(ctx context.Context, source *mtls.Source, dir pki.Dir, c *controllers) error {
+// Renew gets a new certificate from the controller with the present one.
+func Renew(ctx context.Context, source *mtls.Source, dir pki.Dir, c *controllers.Controllers) error {
 	csr, key, err := pki.NewRequest(source.Self().Node)
 	if err != nil {
 		return err
 	}
-	client, address, err := c.currentClient()
+	client, address, err := c.CurrentClient()
 	if err != nil {
 		return err
 	}

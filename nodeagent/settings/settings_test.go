@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"os"
@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/nodeagent/gpu/simulated"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/telemetry/host"
@@ -16,7 +15,7 @@ import (
 )
 
 // site writes configuration files and reads them as the agent does.
-func site(t *testing.T, node string, files map[string]string, change ...func(*options)) *settings {
+func site(t *testing.T, node string, files map[string]string, change ...func(*Options)) *Settings {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
@@ -24,11 +23,11 @@ func site(t *testing.T, node string, files map[string]string, change ...func(*op
 			t.Fatal(err)
 		}
 	}
-	o := options{config: filepath.Join(dir, "muster.yaml"), conf: filepath.Join(dir, "slurm.conf"), node: node}
+	o := Options{ConfigFile: filepath.Join(dir, "muster.yaml"), Conf: filepath.Join(dir, "slurm.conf"), Node: node}
 	for _, f := range change {
 		f(&o)
 	}
-	s, err := readSettings(o)
+	s, err := Read(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,55 +79,21 @@ func TestPlanNode(t *testing.T) {
 	if n := s.planNode(); n.Confine != (plan.Confine{}) || n.Affinity {
 		t.Errorf("%+v", n)
 	}
-	if !strings.HasSuffix(s.stateDir, "/agent/n1") {
-		t.Error(s.stateDir)
+	if !strings.HasSuffix(s.StateDir, "/agent/n1") {
+		t.Error(s.StateDir)
 	}
 }
 
 func TestInventoryOfASmallMachine(t *testing.T) {
 	conf := head + "NodeName=n1 CPUs=128 Sockets=2 CoresPerSocket=32 ThreadsPerCore=2 RealMemory=900000\nPartitionName=p Nodes=ALL\n"
 	found := host.Inventory{CPUs: 2, Sockets: 1, CoresPerSocket: 2, ThreadsPerCore: 1, RealMemoryMiB: 4000, Notes: []string{"odd"}}
-	inv := site(t, "n1", map[string]string{"slurm.conf": conf}).nodeInventory(found)
+	inv := site(t, "n1", map[string]string{"slurm.conf": conf}).NodeInventory(found)
 	if inv.CPUs != 2 || inv.Mem != 4000 || inv.Degraded != "odd" {
 		t.Errorf("the truth: %+v", inv)
 	}
-	inv = site(t, "n1", map[string]string{"slurm.conf": conf + "SlurmdParameters=config_overrides\n"}).nodeInventory(found)
+	inv = site(t, "n1", map[string]string{"slurm.conf": conf + "SlurmdParameters=config_overrides\n"}).NodeInventory(found)
 	if inv.CPUs != 128 || inv.Mem != 900000 || inv.Sockets != 2 || !strings.Contains(inv.Degraded, "odd; CPUs is declared as 128 and is 2") {
 		t.Errorf("as declared: %+v", inv)
-	}
-}
-
-func TestDeclaredGPUs(t *testing.T) {
-	s := site(t, "n1", map[string]string{
-		"slurm.conf": head + "NodeName=n1 CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 Gres=gpu:h100:2,gpu:a100:1\nPartitionName=p Nodes=ALL\n",
-		"gres.conf":  "AutoDetect=off\nNodeName=n1 Name=gpu Type=h100 File=/dev/nvidia[0-1] Cores=0-1\nNodeName=n1 Name=gpu Type=a100 Count=1\n",
-	})
-	got, err := declaredGPUs(s.node)
-	want := []simulated.Declared{
-		{Type: "h100", Count: 2, Files: []string{"/dev/nvidia0", "/dev/nvidia1"}, Cores: []int{0, 1, 2, 3}},
-		{Type: "a100", Count: 1},
-	}
-	if err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v %v", got, err)
-	}
-	choice, err := chooseGPUs(t.Context(), s, clock.NewSystem())
-	if err != nil || choice.Provider == nil || choice.Provider.Name() != "simulated" {
-		t.Fatalf("%+v %v", choice, err)
-	}
-	devices, err := simulatedGPUs{choice.Provider.(*simulated.Provider)}.Inventory(t.Context())
-	if err != nil || len(devices) != 3 {
-		t.Fatalf("%+v %v", devices, err)
-	}
-	for _, d := range devices {
-		for _, f := range d.Files {
-			if _, err := os.Stat(f); err != nil {
-				t.Errorf("a job would be given %s, which does not exist", f)
-			}
-		}
-	}
-	s.cfg.Telemetry.Provider = "dcgm"
-	if choice, err := chooseGPUs(t.Context(), s, clock.NewSystem()); err != nil || choice.Provider != nil && choice.Provider.Name() != "dcgm" {
-		t.Errorf("telemetry.provider is ignored: %+v %v", choice, err)
 	}
 }
 
@@ -137,33 +102,10 @@ func TestControllerAddresses(t *testing.T) {
 	for given, want := range map[string][]string{
 		"": {"10.0.0.1:7001", "ctl2:7001"}, "ctl9": {"ctl9:7001"}, "ctl9:1": {"ctl9:1"}, "/run/m.sock": {"/run/m.sock"}, "::1": {"[::1]:7001"},
 	} {
-		got, err := site(t, "n1", files, func(o *options) { o.controller = given }).controllerAddresses()
+		got, err := site(t, "n1", files, func(o *Options) { o.Controller = given }).ControllerAddresses()
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%q: %q %v", given, got, err)
 		}
-	}
-}
-
-// TestControllersTakeTurns: each attempt asks every controller, since only the one
-// that leads takes agents, and the error names them all.
-func TestControllersTakeTurns(t *testing.T) {
-	c := newControllers([]string{"/nowhere/a", "/nowhere/b"}, nil)
-	for range 2 {
-		s, err := c.Connect(t.Context())
-		if err == nil {
-			_, err = s.Recv()
-		}
-		if err == nil {
-			t.Fatal("connected to nobody")
-		}
-		for _, a := range c.addresses {
-			if !strings.Contains(err.Error(), a) {
-				t.Errorf("%s was not tried: %v", a, err)
-			}
-		}
-	}
-	if err := c.close(); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -171,22 +113,37 @@ func TestControllersTakeTurns(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	conf := map[string]string{"muster.yaml": "", "slurm.conf": head + "MaxNodeCount=9\nNodeName=n1 CPUs=1\nPartitionName=p Nodes=ALL\n",
 		"gres.conf": "Name=gpu File=/dev/nvidia[0-1]\n"}
-	s := site(t, "d1", conf, func(o *options) { o.dynamic, o.about = true, "Feature=spot,big Gres=gpu:2 RealMemory=77" })
-	n := s.node
-	if n.Name != "d1" || !n.Dynamic || n.CPUs != int64(s.host.CPUs) || n.Mem != 77 || !slices.Equal(n.Features, []string{"spot", "big"}) {
+	s := site(t, "d1", conf, func(o *Options) { o.Dynamic, o.About = true, "Feature=spot,big Gres=gpu:2 RealMemory=77" })
+	n := s.Node
+	if n.Name != "d1" || !n.Dynamic || n.CPUs != int64(s.Host.CPUs) || n.Mem != 77 || !slices.Equal(n.Features, []string{"spot", "big"}) {
 		t.Errorf("%+v", n)
 	}
-	if len(n.GRES) != 1 || n.GRES[0].N != 2 || n.GRES[0].Files == "" || s.agentConfig(0).Dynamic != s.dynamic {
+	if len(n.GRES) != 1 || n.GRES[0].N != 2 || n.GRES[0].Files == "" || s.AgentConfig(0, "test").Dynamic != s.dynamic {
 		t.Errorf("%+v, %q", n.GRES, s.dynamic)
 	}
-	if s = site(t, "d1", conf, func(o *options) { o.dynamic, o.about = true, "CPUs=3" }); s.node.CPUs != 3 || s.node.Sockets != 3 || s.node.Mem != s.host.RealMemoryMiB {
-		t.Errorf("%+v", s.node)
+	if s = site(t, "d1", conf, func(o *Options) { o.Dynamic, o.About = true, "CPUs=3" }); s.Node.CPUs != 3 || s.Node.Sockets != 3 || s.Node.Mem != s.Host.RealMemoryMiB {
+		t.Errorf("%+v", s.Node)
 	}
 	dir := filepath.Dir(s.slurmConf)
-	for want, o := range map[string]options{"start its agent without -Z": {node: "n1"}, "unknown key": {node: "d1", about: "Colour=red"}, "are 2": {node: "d[1-2]"}} {
-		o.config, o.conf, o.dynamic = filepath.Join(dir, "muster.yaml"), s.slurmConf, true
-		if _, err := readSettings(o); err == nil || !strings.Contains(err.Error(), want) {
+	for want, o := range map[string]Options{"start its agent without -Z": {Node: "n1"}, "unknown key": {Node: "d1", About: "Colour=red"}, "are 2": {Node: "d[1-2]"}} {
+		o.ConfigFile, o.Conf, o.Dynamic = filepath.Join(dir, "muster.yaml"), s.slurmConf, true
+		if _, err := Read(o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
 		}
+	}
+}
+
+func TestDeclaredGPUs(t *testing.T) {
+	s := site(t, "n1", map[string]string{
+		"slurm.conf": head + "NodeName=n1 CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 Gres=gpu:h100:2,gpu:a100:1\nPartitionName=p Nodes=ALL\n",
+		"gres.conf":  "AutoDetect=off\nNodeName=n1 Name=gpu Type=h100 File=/dev/nvidia[0-1] Cores=0-1\nNodeName=n1 Name=gpu Type=a100 Count=1\n",
+	})
+	got, err := DeclaredGPUs(s.Node)
+	want := []simulated.Declared{
+		{Type: "h100", Count: 2, Files: []string{"/dev/nvidia0", "/dev/nvidia1"}, Cores: []int{0, 1, 2, 3}},
+		{Type: "a100", Count: 1},
+	}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package machine
 
 import (
 	"context"
@@ -7,12 +7,12 @@ import (
 	"github.com/musterhpc/muster/nodeagent/runtime/readas"
 )
 
-// outputReader reads what jobs write, as their users.
-type outputReader struct{ files *readas.Reader }
+// OutputReader reads what jobs write, as their users.
+type OutputReader struct{ Files *readas.Reader }
 
 // Read implements daemon.Outputs.
-func (r outputReader) Read(ctx context.Context, ask daemon.OutputAsk) (daemon.OutputPart, error) {
-	part, err := r.files.Read(ctx, readas.Ask{
+func (r OutputReader) Read(ctx context.Context, ask daemon.OutputAsk) (daemon.OutputPart, error) {
+	part, err := r.Files.Read(ctx, readas.Ask{
 		Path:   ask.Path,
 		UID:    ask.UID,
 		GID:    ask.GID,

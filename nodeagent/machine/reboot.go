@@ -1,20 +1,18 @@
-package main
+package machine
 
 import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 )
 
-// newRebooter is what reboots this node; nil where RebootProgram is not given.
-func newRebooter(s *settings, log *slog.Logger) func() {
-	program := s.cluster.Config.RebootProgram
+// NewRebooter is what reboots this node by RebootProgram; nil where none is given.
+func NewRebooter(program, output string, log *slog.Logger) func() {
 	if program == "" {
 		return nil
 	}
-	return func() { startReboot(program, filepath.Join(s.stateDir, "reboot.log"), log) }
+	return func() { startReboot(program, output, log) }
 }
 
 // startReboot starts RebootProgram in a session of its own: it may well end

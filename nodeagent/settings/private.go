@@ -1,4 +1,4 @@
-package main
+package settings
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 
 // space is what job_container.conf gives each job on this node for itself; nil
 // where it gives nothing.
-func (s *settings) space() *plan.Space {
-	if s.cluster.Containers == nil {
+func (s *Settings) space() *plan.Space {
+	if s.Cluster.Containers == nil {
 		return nil
 	}
-	private := s.cluster.Containers.Of(s.node.Name, s.host.Hostname)
+	private := s.Cluster.Containers.Of(s.Node.Name, s.Host.Hostname)
 	if private.Base == "" {
 		return nil
 	}
@@ -29,8 +29,8 @@ func (s *settings) space() *plan.Space {
 	}
 }
 
-// spaceBase is where private folders are made; empty where there are none.
-func (s *settings) spaceBase() string {
+// SpaceBase is where private folders are made; empty where there are none.
+func (s *Settings) SpaceBase() string {
 	if sp := s.space(); sp != nil {
 		return sp.Base
 	}
@@ -40,7 +40,7 @@ func (s *settings) spaceBase() string {
 // unable is why jobs cannot have the private folders that they are promised:
 // such a node takes no job, since one without them would be worse. All that is
 // wrong is said at once.
-func (s *settings) unable() string {
+func (s *Settings) unable() string {
 	sp := s.space()
 	if sp == nil {
 		return ""
@@ -52,7 +52,7 @@ func (s *settings) unable() string {
 			fmt.Sprintf("the agent is not root (uid %d) and cannot mount anything", os.Geteuid()),
 		)
 	}
-	for _, own := range []struct{ what, path string }{{"BasePath", sp.Base}, {"the agent's state folder", s.stateDir}, {"muster-shepherd", s.shepherd}} {
+	for _, own := range []struct{ what, path string }{{"BasePath", sp.Base}, {"the agent's state folder", s.StateDir}, {"muster-shepherd", s.Shepherd}} {
 		for _, dir := range sp.Dirs {
 			if slurmconf.Within(own.path, dir) {
 				wrong = append(

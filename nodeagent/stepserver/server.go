@@ -1,4 +1,7 @@
-package main
+// Package stepserver passes the input and output of steps on between clients (srun, sattach) and
+// the processes that mind the steps, on this node or by way of the agent of another. It checks
+// who asks: a credential of the controller's, shown by its user.
+package stepserver
 
 import (
 	"bufio"
@@ -28,22 +31,22 @@ import (
 	"github.com/musterhpc/muster/nodeagent/runtime"
 )
 
-// alpnSteps is the protocol between agents that pass input and output on.
-const alpnSteps = "muster-steps/1"
+// ALPN is the protocol between agents that pass input and output on.
+const ALPN = "muster-steps/1"
 
-// stepsSocket is the agent's socket for srun, in its state folder.
-const stepsSocket = "steps.sock"
+// Socket is the agent's socket for srun, in its state folder.
+const Socket = "steps.sock"
 
-// openWait bounds how long a client may take to say what it wants.
-const openWait = 10 * time.Second
+// OpenWait bounds how long a client may take to say what it wants.
+const OpenWait = 10 * time.Second
 
 // acceptWait is how long nobody is taken in after that has failed.
 const acceptWait = 200 * time.Millisecond
 
-// stepServer passes the input and output of steps on, between clients and the
+// Server passes the input and output of steps on, between clients and the
 // processes that mind the steps. It checks who asks: a credential of the
 // controller's, shown by its user.
-type stepServer struct {
+type Server struct {
 	callers callers       // for whom there are connections
 	peers   peers         // connections of other machines
 	node    string        // empty on a login host, which only passes on
@@ -57,79 +60,15 @@ type stepServer struct {
 	address string               // of tcp, as others reach it
 }
 
-// openSteps opens the listeners; controllers are where the cluster's are, which
-// tells under which address this host is known. Without the one of this machine no steps are
-// started here, and the node says so.
-func (a *assembled) openSteps(
-	ctx context.Context,
-	controllers []string,
-	source *mtls.Source,
-) *stepServer {
-	server := &stepServer{node: a.s.node.Name, source: source, log: a.log}
-	path := filepath.Join(a.s.stateDir, stepsSocket)
-	var err error
-	server.unix, err = listen.Unix(path, 0o666)
-	if err != nil {
-		a.noteWeakness(fmt.Errorf("srun cannot start steps on this node: %w", err))
-		return nil
-	}
-	err = os.MkdirAll(filepath.Dir(a.s.cfg.Socket), 0o755)
-	if err == nil {
-		server.near, err = listen.Unix(nearSteps(a.s.cfg), 0o666)
-	}
-	if err != nil { // mostly another agent of this host: srun needs one of them
-		a.log.Info("srun of jobs that are elsewhere does not go through this agent", "why", err)
-	}
-	address := conffile.Addr(a.s.cfg.Listen.AgentGRPC)
-	if source == nil || address.Off() {
-		return server
-	}
-	_, server.port, _ = net.SplitHostPort(string(address))
-	plain, err := listen.TCP(ctx, string(address))
-	switch {
-	case errors.Is(err, listen.ErrBusy):
-		// Mostly the agent of another node of a lab, where srun is on the same
-		// machine: nothing that the node should say of itself.
-		a.log.Warn("srun on other machines cannot reach the steps of this node", "error", err)
-		return server
-	case err != nil:
-		a.noteWeakness(
-			fmt.Errorf("srun on other machines cannot reach the steps of this node: %w", err),
-		)
-		return server
-	}
-	server.tcp = tls.NewListener(plain, source.Server(true, alpnSteps))
-	server.address = a.reachedAt(plain, controllers)
-	return server
-}
-
-// reachedAt is the address of a listener for other hosts: NodeAddr, where
-// slurm.conf gives one besides the name, else the one from which this host
-// reaches the controller, which needs no resolver.
-func (a *assembled) reachedAt(l net.Listener, controllers []string) string {
-	host, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		return ""
-	}
-	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
-		host = orElse(a.s.node.Addr, a.s.host.Hostname)
-		if own := nearestAddress(controllers); own != "" &&
-			(host == a.s.node.Name || host == orElse(a.s.node.Hostname, a.s.host.Hostname)) {
-			host = own
-		}
-	}
-	return net.JoinHostPort(host, port)
-}
-
-// setAgent tells whose steps these are.
-func (s *stepServer) setAgent(a *daemon.Agent) {
+// SetAgent tells whose steps these are.
+func (s *Server) SetAgent(a *daemon.Agent) {
 	if s != nil {
 		s.agent = a
 	}
 }
 
-// serveSteps takes connections until the context ends.
-func (s *stepServer) serveSteps(ctx context.Context, wg *sync.WaitGroup) {
+// Serve takes connections until the context ends.
+func (s *Server) Serve(ctx context.Context, wg *sync.WaitGroup) {
 	if s == nil {
 		return
 	}
@@ -157,7 +96,7 @@ func (s *stepServer) serveSteps(ctx context.Context, wg *sync.WaitGroup) {
 					defer func() { _ = sock.Close() }()
 					stop := context.AfterFunc(ctx, func() { _ = sock.Close() })
 					defer stop()
-					s.serveConn(ctx, sock, user)
+					s.ServeConn(ctx, sock, user)
 				}()
 			}
 		})
@@ -183,12 +122,12 @@ func localUser(sock net.Conn) (uid uint32, direct bool, err error) {
 }
 
 // relayedUser lets agents of this cluster in; they say for whom they ask.
-func (s *stepServer) relayedUser(sock net.Conn) (uid uint32, direct bool, err error) {
+func (s *Server) relayedUser(sock net.Conn) (uid uint32, direct bool, err error) {
 	c, ok := sock.(*tls.Conn)
 	if !ok {
 		return 0, false, errors.New("not a TLS connection")
 	}
-	_ = c.SetDeadline(time.Now().Add(openWait))
+	_ = c.SetDeadline(time.Now().Add(OpenWait))
 	if err := c.Handshake(); err != nil {
 		return 0, false, err
 	}
@@ -256,9 +195,9 @@ func (p *peers) enterConn(c *tls.Conn) (leave func()) {
 	}
 }
 
-// dropRevoked takes the certificates that hold no more: who has one gets no
+// DropRevoked takes the certificates that hold no more: who has one gets no
 // connection, and those that are open end.
-func (s *stepServer) dropRevoked(serials []string) {
+func (s *Server) DropRevoked(serials []string) {
 	if s == nil || s.source == nil {
 		return
 	}
@@ -281,7 +220,7 @@ func (s *stepServer) dropRevoked(serials []string) {
 }
 
 // isRevoked tells whether the other side's certificate is revoked.
-func (s *stepServer) isRevoked(c *tls.Conn) bool {
+func (s *Server) isRevoked(c *tls.Conn) bool {
 	id, err := identity.FromCertificate(
 		c.ConnectionState().PeerCertificates[0],
 		s.source.Self().Cluster,
@@ -290,7 +229,7 @@ func (s *stepServer) isRevoked(c *tls.Conn) bool {
 }
 
 // admitUser counts a user's connection, or sends it away where he has too many.
-func (s *stepServer) admitUser(sock net.Conn, uid uint32) (leave func(), ok bool) {
+func (s *Server) admitUser(sock net.Conn, uid uint32) (leave func(), ok bool) {
 	leave, ok = s.callers.enterCaller(uid)
 	if !ok {
 		refuse(
@@ -313,10 +252,11 @@ type refused struct {
 	err  error
 }
 
+// Error implements error.
 func (r *refused) Error() string { return r.err.Error() }
 
-// serveConn is one client.
-func (s *stepServer) serveConn(
+// ServeConn is one client.
+func (s *Server) ServeConn(
 	ctx context.Context,
 	sock net.Conn,
 	user func(net.Conn) (uint32, bool, error),
@@ -338,7 +278,7 @@ func (s *stepServer) serveConn(
 			return // it was revoked since the handshake
 		}
 	}
-	_ = sock.SetDeadline(time.Now().Add(openWait))
+	_ = sock.SetDeadline(time.Now().Add(OpenWait))
 	buffered := bufio.NewReaderSize(sock, 32<<10)
 	preface := make([]byte, len(stepio.Preface))
 	if _, err := io.ReadFull(buffered, preface); err != nil || string(preface) != stepio.Preface {
@@ -366,7 +306,7 @@ func (s *stepServer) serveConn(
 }
 
 func refuse(sock net.Conn, why *refused) {
-	_ = sock.SetWriteDeadline(time.Now().Add(openWait))
+	_ = sock.SetWriteDeadline(time.Now().Add(OpenWait))
 	_, _ = sock.Write(
 		stepio.Append(
 			nil,
@@ -376,7 +316,7 @@ func refuse(sock net.Conn, why *refused) {
 }
 
 // relayClient passes a client on to the agent of another node.
-func (s *stepServer) relayClient(
+func (s *Server) relayClient(
 	ctx context.Context,
 	sock net.Conn,
 	from io.Reader,
@@ -397,9 +337,9 @@ func (s *stepServer) relayClient(
 	}
 	d := tls.Dialer{
 		NetDialer: transport.Patient(),
-		Config:    s.source.Client(open.Node, identity.Agent, alpnSteps),
+		Config:    s.source.Client(open.Node, identity.Agent, ALPN),
 	}
-	dialing, cancel := context.WithTimeout(ctx, openWait)
+	dialing, cancel := context.WithTimeout(ctx, OpenWait)
 	defer cancel()
 	to, err := d.DialContext(dialing, "tcp", address)
 	if err != nil {
@@ -420,7 +360,7 @@ func (s *stepServer) relayClient(
 // attachClient connects a client to a step on this node: its user's, or this
 // machine's root. A client of another machine counts as its user's once its
 // credential has shown whose it is.
-func (s *stepServer) attachClient(
+func (s *Server) attachClient(
 	ctx context.Context,
 	sock net.Conn,
 	reader *stepio.Reader,
@@ -614,8 +554,8 @@ func (c *stepConn) queueInput(message *stepio.Message) error {
 	return &refused{stepio.Bad, errors.New("it sends input without waiting for the answers")}
 }
 
-// close removes the socket.
-func (s *stepServer) close() {
+// Close removes the socket.
+func (s *Server) Close() {
 	if s == nil {
 		return
 	}
@@ -626,16 +566,16 @@ func (s *stepServer) close() {
 	}
 }
 
-// reachableAddress is where agents of other hosts reach this one; empty where they cannot.
-func (s *stepServer) reachableAddress() string {
+// ReachableAddress is where agents of other hosts reach this one; empty where they cannot.
+func (s *Server) ReachableAddress() string {
 	if s == nil {
 		return ""
 	}
 	return s.address
 }
 
-// socketPath is where srun reaches the agent; empty where it cannot.
-func (s *stepServer) socketPath() string {
+// SocketPath is where srun reaches the agent; empty where it cannot.
+func (s *Server) SocketPath() string {
 	if s == nil {
 		return ""
 	}
@@ -647,4 +587,9 @@ func (s *stepServer) socketPath() string {
 		return ""
 	}
 	return path
+}
+
+// NearSocket is the socket by which srun on this host reaches steps on others.
+func NearSocket(cfg *conffile.Config) string {
+	return filepath.Join(filepath.Dir(cfg.Socket), Socket)
 }

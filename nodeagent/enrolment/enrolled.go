@@ -1,0 +1,87 @@
+package enrolment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/nodeagent/controllers"
+)
+
+// EnrolledFile keeps where the controllers are, beside the certificate.
+const EnrolledFile = "enrolled.json"
+
+// Enrolled is what a host that has enrolled needs to know besides its
+// certificate.
+type Enrolled struct {
+	Name        string   `json:"name"` // in the certificate
+	Controllers []string `json:"controllers"`
+	Accounting  string   `json:"accounting,omitempty"` // where it runs apart
+}
+
+// RememberEnrolment notes where the cluster is, so that the agent needs no configuration
+// to find it again.
+func (p Party) RememberEnrolment(e Enrolled) error {
+	e.Name = p.Name
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return keyfile.Write(filepath.Join(p.TLS, EnrolledFile), append(data, '\n'), 0o644)
+}
+
+// ReadEnrolment is what this host's enrolment has noted; nothing before it.
+func (p Party) ReadEnrolment() (e Enrolled, err error) {
+	path := filepath.Join(p.TLS, EnrolledFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return e, nil
+	}
+	if err != nil {
+		return e, err
+	}
+	if err := json.Unmarshal(data, &e); err != nil {
+		return e, fmt.Errorf("%s: %w", path, err)
+	}
+	return e, nil
+}
+
+// EnrolHost is --enrol: it gets a certificate in place of any that is there.
+func (p Party) EnrolHost(ctx context.Context, e Enrolled, out io.Writer) error {
+	e.Controllers = controllers.RemoteAddresses(e.Controllers)
+	if len(e.Controllers) == 0 {
+		return errors.New(
+			"--enrol: name the controller with --controller HOST[:PORT]; over its socket no certificate is needed",
+		)
+	}
+	if err := p.EnrolAt(ctx, e.Controllers); err != nil {
+		return err
+	}
+	return p.NoteWelcome(ctx, e, out)
+}
+
+// NoteWelcome tells what an enrolment has brought, and keeps where it was.
+func (p Party) NoteWelcome(ctx context.Context, e Enrolled, out io.Writer) error {
+	source, err := p.OpenCertificates(ctx, e.Controllers)
+	if err != nil {
+		return err
+	}
+	if err := p.RememberEnrolment(e); err != nil {
+		return err
+	}
+	self := source.Self()
+	_, err = fmt.Fprintf(
+		out,
+		"%s of cluster %s has its certificate, good until %s and renewed by itself\n",
+		self,
+		self.Cluster,
+		self.NotAfter.Format("2006-01-02"),
+	)
+	return err
+}
