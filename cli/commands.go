@@ -66,6 +66,7 @@ func commandEntries() []tool.Entry {
 		{Name: "accounting", Make: acct.Accounting},
 		{Name: "token", Make: query.Token},
 		{Name: "hosts", Make: query.Hosts},
+		{Name: "tokens", Make: query.Tokens},
 		{Name: "controllers", Make: query.Controllers},
 		{Name: "runs", Make: query.Runs},
 		{Name: "init", Make: local.Init},

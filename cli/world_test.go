@@ -74,7 +74,7 @@ func requests() map[string]proto.Message {
 		tool.MethodListNodes: &apiv1.ListNodesRequest{}, tool.MethodUpdateNode: &apiv1.UpdateNodeRequest{}, tool.MethodChangeNodes: &apiv1.NodeChange{}, tool.MethodChangePartition: &apiv1.PartitionChange{}, tool.MethodListPartitions: &apiv1.ListPartitionsRequest{},
 		tool.MethodGetConfig: &apiv1.GetConfigRequest{}, tool.MethodReconfigure: &apiv1.ReconfigureRequest{}, tool.MethodChangePolicy: &apiv1.PolicyChangeRequest{},
 		tool.MethodGetPolicy: &apiv1.PolicyRequest{}, tool.MethodTransactions: &apiv1.TransactionsRequest{}, tool.MethodShares: &apiv1.SharesRequest{}, tool.MethodLimitUsage: &apiv1.LimitUsageRequest{}, tool.MethodPriorities: &apiv1.PrioritiesRequest{}, tool.MethodDiag: &apiv1.DiagRequest{}, tool.MethodPing: &apiv1.PingRequest{}, tool.MethodListControllers: &apiv1.ControllersRequest{}, tool.MethodChangeControllers: &apiv1.ChangeControllersRequest{},
-		tool.MethodCreateToken: &apiv1.CreateTokenRequest{}, tool.MethodListHosts: &apiv1.ListHostsRequest{}, tool.MethodRevokeHost: &apiv1.RevokeHostRequest{}, tool.MethodListOrphans: &apiv1.ListOrphansRequest{}, tool.MethodKillOrphans: &apiv1.KillOrphansRequest{}, tool.MethodUserToken: &apiv1.CreateUserTokenRequest{}, tool.MethodShutdown: &apiv1.ShutdownRequest{}, tool.MethodEvents: &apiv1.EventsRequest{}, tool.MethodAcctRows: &apiv1.AcctQuery{},
+		tool.MethodCreateToken: &apiv1.CreateTokenRequest{}, tool.MethodListHosts: &apiv1.ListHostsRequest{}, tool.MethodListTokens: &apiv1.ListUserTokensRequest{}, tool.MethodRevokeTokens: &apiv1.RevokeUserTokensRequest{}, tool.MethodRevokeHost: &apiv1.RevokeHostRequest{}, tool.MethodListOrphans: &apiv1.ListOrphansRequest{}, tool.MethodKillOrphans: &apiv1.KillOrphansRequest{}, tool.MethodUserToken: &apiv1.CreateUserTokenRequest{}, tool.MethodShutdown: &apiv1.ShutdownRequest{}, tool.MethodEvents: &apiv1.EventsRequest{}, tool.MethodAcctRows: &apiv1.AcctQuery{},
 		tool.MethodAcctScripts: &apiv1.AcctScriptQuery{}, tool.MethodAcctSQL: &apiv1.SqlQuery{}, tool.MethodAcctMaintain: &apiv1.MaintainRequest{},
 		tool.MethodReadOutput: &apiv1.ReadOutputRequest{}, tool.MethodStepUsage: &apiv1.StepUsageRequest{}, tool.MethodRunStep: &apiv1.RunStepRequest{}, tool.MethodEndStep: &apiv1.EndStepRequest{}, tool.MethodAttachStep: &apiv1.AttachStepRequest{}, tool.MethodEndJob: &apiv1.EndJobRequest{},
 		tool.MethodReservations: &apiv1.ReservationsRequest{}, tool.MethodReserve: &apiv1.ReservationChange{},
@@ -187,6 +187,13 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return &apiv1.ChangeControllersReply{Leader: "ctl2"}, nil
 	case *apiv1.CreateUserTokenRequest:
 		return &apiv1.CreateUserTokenReply{Token: fmt.Sprintf("root.%d", q.GetLifetime()/int64(spec.Second))}, nil
+	case *apiv1.ListUserTokensRequest:
+		return &apiv1.ListUserTokensReply{Now: f.now, Tokens: f.tokens(q.GetUser())}, nil
+	case *apiv1.RevokeUserTokensRequest:
+		return &apiv1.RevokeUserTokensReply{Tokens: slices.DeleteFunc(
+			f.tokens(q.GetUser()),
+			func(t *apiv1.UserTokenInfo) bool { return q.GetUser() == "" && !slices.Contains(q.GetIds(), t.GetId()) },
+		)}, nil
 	case *apiv1.CreateTokenRequest:
 		return &apiv1.CreateTokenReply{Token: "secret", Expires: f.now + int64(spec.Day)}, nil
 	case *apiv1.UpdateNodeRequest:
@@ -233,6 +240,22 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 }
 
 // listJobs filters as the controller does, by ids and states.
+// tokens are those of alice, one of which she used, and of bob.
+func (f *fake) tokens(user string) []*apiv1.UserTokenInfo {
+	hour := int64(spec.Hour)
+	var out []*apiv1.UserTokenInfo
+	for _, token := range []*apiv1.UserTokenInfo{
+		{Id: "5f0c2a9e31d7b864", User: "bob", Uid: 1001, Issued: f.now, Expires: f.now + hour, IssuedBy: "root"},
+		{Id: "00aa", User: "alice", Uid: 1000, Issued: f.now - hour, Expires: f.now + 24*hour,
+			IssuedBy: "alice", IssuedOn: "login1", LastUsed: f.now - hour/2},
+	} {
+		if user == "" || token.GetUser() == user {
+			out = append(out, token)
+		}
+	}
+	return out
+}
+
 func (f *fake) listJobs(q *apiv1.JobFilter) *apiv1.ListJobsReply {
 	out := &apiv1.ListJobsReply{Now: f.now}
 	known := map[string]bool{}

@@ -156,6 +156,8 @@ type (
 	SpendToken       = decide.SpendToken
 	IssueCertificate = decide.IssueCertificate
 	RevokeHost       = decide.RevokeHost
+	IssueUserToken   = decide.IssueUserToken
+	EndUserTokens    = decide.EndUserTokens
 	Tick             = decide.Tick
 	Starts           = decide.Starts
 )

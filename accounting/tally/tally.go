@@ -179,7 +179,7 @@ func (t *Tally) fold(env *event.Envelope) error {
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked, *event.CertificatesDropped,
 		*event.HistoryLost,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
-		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.CrontabPut, *event.TriggerPut, *event.TriggerRemoved, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobEpilogOver, *event.JobReady, *event.GPUFaulted,
+		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.CrontabPut, *event.TriggerPut, *event.TriggerRemoved, *event.UserTokenIssued, *event.UserTokensEnded, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobEpilogOver, *event.JobReady, *event.GPUFaulted,
 		*event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled, *event.StepUpdated, *event.JobShrunk, *event.RunFenced, *event.FenceTried, *event.ForeignHoldTaken, *event.ForeignHoldReleased:
 		// The audit trail has them; nothing is counted.
 	default:

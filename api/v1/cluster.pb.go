@@ -78,7 +78,7 @@ func (x PolicyChangeRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use PolicyChangeRequest_Verb.Descriptor instead.
 func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{44, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{49, 0}
 }
 
 type ReservationChange_Verb int32
@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{61, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{66, 0}
 }
 
 type Outlook_Standing int32
@@ -191,7 +191,7 @@ func (x Outlook_Standing) Number() protoreflect.EnumNumber {
 // Deprecated: Use Outlook_Standing.Descriptor instead.
 func (Outlook_Standing) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{84, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{89, 0}
 }
 
 type GpuInfo struct {
@@ -3738,6 +3738,320 @@ func (x *CreateUserTokenReply) GetExpires() int64 {
 	return 0
 }
 
+// ListUserTokensRequest asks for the tokens of a user that hold; without a user for
+// those of all users that the caller may see.
+type ListUserTokensRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListUserTokensRequest) Reset() {
+	*x = ListUserTokensRequest{}
+	mi := &file_cluster_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUserTokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUserTokensRequest) ProtoMessage() {}
+
+func (x *ListUserTokensRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUserTokensRequest.ProtoReflect.Descriptor instead.
+func (*ListUserTokensRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ListUserTokensRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+type UserTokenInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	Uid           uint32                 `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	Issued        int64                  `protobuf:"varint,4,opt,name=issued,proto3" json:"issued,omitempty"`
+	Expires       int64                  `protobuf:"varint,5,opt,name=expires,proto3" json:"expires,omitempty"`
+	IssuedBy      string                 `protobuf:"bytes,6,opt,name=issued_by,json=issuedBy,proto3" json:"issued_by,omitempty"`  // who asked for it
+	IssuedOn      string                 `protobuf:"bytes,7,opt,name=issued_on,json=issuedOn,proto3" json:"issued_on,omitempty"`  // the machine that vouched for him; empty: the controller's host
+	LastUsed      int64                  `protobuf:"varint,8,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"` // as far as this controller has seen since it started; 0 = not
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UserTokenInfo) Reset() {
+	*x = UserTokenInfo{}
+	mi := &file_cluster_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UserTokenInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UserTokenInfo) ProtoMessage() {}
+
+func (x *UserTokenInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UserTokenInfo.ProtoReflect.Descriptor instead.
+func (*UserTokenInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *UserTokenInfo) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *UserTokenInfo) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *UserTokenInfo) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *UserTokenInfo) GetIssued() int64 {
+	if x != nil {
+		return x.Issued
+	}
+	return 0
+}
+
+func (x *UserTokenInfo) GetExpires() int64 {
+	if x != nil {
+		return x.Expires
+	}
+	return 0
+}
+
+func (x *UserTokenInfo) GetIssuedBy() string {
+	if x != nil {
+		return x.IssuedBy
+	}
+	return ""
+}
+
+func (x *UserTokenInfo) GetIssuedOn() string {
+	if x != nil {
+		return x.IssuedOn
+	}
+	return ""
+}
+
+func (x *UserTokenInfo) GetLastUsed() int64 {
+	if x != nil {
+		return x.LastUsed
+	}
+	return 0
+}
+
+type ListUserTokensReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        []*UserTokenInfo       `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	Now           int64                  `protobuf:"varint,2,opt,name=now,proto3" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListUserTokensReply) Reset() {
+	*x = ListUserTokensReply{}
+	mi := &file_cluster_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListUserTokensReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListUserTokensReply) ProtoMessage() {}
+
+func (x *ListUserTokensReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListUserTokensReply.ProtoReflect.Descriptor instead.
+func (*ListUserTokensReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ListUserTokensReply) GetTokens() []*UserTokenInfo {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+func (x *ListUserTokensReply) GetNow() int64 {
+	if x != nil {
+		return x.Now
+	}
+	return 0
+}
+
+// RevokeUserTokensRequest names tokens by id, or the user all of whose tokens end,
+// those of other issuers included.
+type RevokeUserTokensRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	User          string                 `protobuf:"bytes,2,opt,name=user,proto3" json:"user,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeUserTokensRequest) Reset() {
+	*x = RevokeUserTokensRequest{}
+	mi := &file_cluster_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeUserTokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeUserTokensRequest) ProtoMessage() {}
+
+func (x *RevokeUserTokensRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeUserTokensRequest.ProtoReflect.Descriptor instead.
+func (*RevokeUserTokensRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *RevokeUserTokensRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *RevokeUserTokensRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *RevokeUserTokensRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RevokeUserTokensReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tokens        []*UserTokenInfo       `protobuf:"bytes,1,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeUserTokensReply) Reset() {
+	*x = RevokeUserTokensReply{}
+	mi := &file_cluster_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeUserTokensReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeUserTokensReply) ProtoMessage() {}
+
+func (x *RevokeUserTokensReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeUserTokensReply.ProtoReflect.Descriptor instead.
+func (*RevokeUserTokensReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *RevokeUserTokensReply) GetTokens() []*UserTokenInfo {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
 // PolicyChange is one sacctmgr command; fields are Slurm's option names in
 // lower case, so that the client needs no table of them.
 type PolicyChangeRequest struct {
@@ -3756,7 +4070,7 @@ type PolicyChangeRequest struct {
 
 func (x *PolicyChangeRequest) Reset() {
 	*x = PolicyChangeRequest{}
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +4083,7 @@ func (*PolicyChangeRequest) ProtoMessage() {}
 
 func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +4097,7 @@ func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeRequest.ProtoReflect.Descriptor instead.
 func (*PolicyChangeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{44}
+	return file_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *PolicyChangeRequest) GetVerb() PolicyChangeRequest_Verb {
@@ -3851,7 +4165,7 @@ type PolicyChangeReply struct {
 
 func (x *PolicyChangeReply) Reset() {
 	*x = PolicyChangeReply{}
-	mi := &file_cluster_proto_msgTypes[45]
+	mi := &file_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3864,7 +4178,7 @@ func (*PolicyChangeReply) ProtoMessage() {}
 
 func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[45]
+	mi := &file_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3878,7 +4192,7 @@ func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeReply.ProtoReflect.Descriptor instead.
 func (*PolicyChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{45}
+	return file_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *PolicyChangeReply) GetChanged() []string {
@@ -3898,7 +4212,7 @@ type PolicyRequest struct {
 
 func (x *PolicyRequest) Reset() {
 	*x = PolicyRequest{}
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3911,7 +4225,7 @@ func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3925,7 +4239,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{46}
+	return file_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PolicyRequest) GetDump() bool {
@@ -3959,7 +4273,7 @@ type PolicyReply struct {
 
 func (x *PolicyReply) Reset() {
 	*x = PolicyReply{}
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3972,7 +4286,7 @@ func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3986,7 +4300,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{47}
+	return file_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *PolicyReply) GetQos() []*Qos {
@@ -4066,7 +4380,7 @@ type LimitUsageReply struct {
 
 func (x *LimitUsageReply) Reset() {
 	*x = LimitUsageReply{}
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4079,7 +4393,7 @@ func (*LimitUsageReply) ProtoMessage() {}
 
 func (x *LimitUsageReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4093,7 +4407,7 @@ func (x *LimitUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LimitUsageReply.ProtoReflect.Descriptor instead.
 func (*LimitUsageReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{48}
+	return file_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *LimitUsageReply) GetPolicy() *PolicyReply {
@@ -4126,7 +4440,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4139,7 +4453,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4153,7 +4467,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{49}
+	return file_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -4206,7 +4520,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[50]
+	mi := &file_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4219,7 +4533,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[50]
+	mi := &file_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4233,7 +4547,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{50}
+	return file_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -4492,7 +4806,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[51]
+	mi := &file_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4505,7 +4819,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[51]
+	mi := &file_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4519,7 +4833,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{51}
+	return file_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -4561,7 +4875,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[52]
+	mi := &file_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4574,7 +4888,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[52]
+	mi := &file_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4588,7 +4902,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{52}
+	return file_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Resource) GetName() string {
@@ -4674,7 +4988,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[53]
+	mi := &file_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4687,7 +5001,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[53]
+	mi := &file_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4701,7 +5015,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{53}
+	return file_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Account) GetName() string {
@@ -4751,7 +5065,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[54]
+	mi := &file_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4764,7 +5078,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[54]
+	mi := &file_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4778,7 +5092,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{54}
+	return file_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -4845,7 +5159,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[55]
+	mi := &file_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4858,7 +5172,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[55]
+	mi := &file_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4872,7 +5186,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{55}
+	return file_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Association) GetId() uint32 {
@@ -5079,7 +5393,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[56]
+	mi := &file_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5092,7 +5406,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[56]
+	mi := &file_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5106,7 +5420,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{56}
+	return file_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 type DiagReply struct {
@@ -5143,7 +5457,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[57]
+	mi := &file_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5156,7 +5470,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[57]
+	mi := &file_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5170,7 +5484,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{57}
+	return file_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -5383,7 +5697,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[58]
+	mi := &file_cluster_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5396,7 +5710,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[58]
+	mi := &file_cluster_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5410,7 +5724,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{58}
+	return file_cluster_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -5555,7 +5869,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[59]
+	mi := &file_cluster_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5568,7 +5882,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[59]
+	mi := &file_cluster_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5582,7 +5896,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{59}
+	return file_cluster_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ReservationsRequest) GetMoment() *Moment {
@@ -5602,7 +5916,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[60]
+	mi := &file_cluster_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5615,7 +5929,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[60]
+	mi := &file_cluster_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5629,7 +5943,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{60}
+	return file_cluster_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -5657,7 +5971,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[61]
+	mi := &file_cluster_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5670,7 +5984,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[61]
+	mi := &file_cluster_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5684,7 +5998,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{61}
+	return file_cluster_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -5717,7 +6031,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[62]
+	mi := &file_cluster_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5730,7 +6044,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[62]
+	mi := &file_cluster_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5744,7 +6058,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{62}
+	return file_cluster_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -5771,7 +6085,7 @@ type ForeignHold struct {
 
 func (x *ForeignHold) Reset() {
 	*x = ForeignHold{}
-	mi := &file_cluster_proto_msgTypes[63]
+	mi := &file_cluster_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5784,7 +6098,7 @@ func (*ForeignHold) ProtoMessage() {}
 
 func (x *ForeignHold) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[63]
+	mi := &file_cluster_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5798,7 +6112,7 @@ func (x *ForeignHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ForeignHold.ProtoReflect.Descriptor instead.
 func (*ForeignHold) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{63}
+	return file_cluster_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ForeignHold) GetId() string {
@@ -5868,7 +6182,7 @@ type HeldGpu struct {
 
 func (x *HeldGpu) Reset() {
 	*x = HeldGpu{}
-	mi := &file_cluster_proto_msgTypes[64]
+	mi := &file_cluster_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5881,7 +6195,7 @@ func (*HeldGpu) ProtoMessage() {}
 
 func (x *HeldGpu) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[64]
+	mi := &file_cluster_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5895,7 +6209,7 @@ func (x *HeldGpu) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HeldGpu.ProtoReflect.Descriptor instead.
 func (*HeldGpu) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{64}
+	return file_cluster_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *HeldGpu) GetUuid() string {
@@ -5935,7 +6249,7 @@ type HoldNodeRequest struct {
 
 func (x *HoldNodeRequest) Reset() {
 	*x = HoldNodeRequest{}
-	mi := &file_cluster_proto_msgTypes[65]
+	mi := &file_cluster_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5948,7 +6262,7 @@ func (*HoldNodeRequest) ProtoMessage() {}
 
 func (x *HoldNodeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[65]
+	mi := &file_cluster_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5962,7 +6276,7 @@ func (x *HoldNodeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HoldNodeRequest.ProtoReflect.Descriptor instead.
 func (*HoldNodeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{65}
+	return file_cluster_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *HoldNodeRequest) GetNode() string {
@@ -6011,7 +6325,7 @@ type HoldNodeReply struct {
 
 func (x *HoldNodeReply) Reset() {
 	*x = HoldNodeReply{}
-	mi := &file_cluster_proto_msgTypes[66]
+	mi := &file_cluster_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6024,7 +6338,7 @@ func (*HoldNodeReply) ProtoMessage() {}
 
 func (x *HoldNodeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[66]
+	mi := &file_cluster_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6038,7 +6352,7 @@ func (x *HoldNodeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HoldNodeReply.ProtoReflect.Descriptor instead.
 func (*HoldNodeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{66}
+	return file_cluster_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *HoldNodeReply) GetHold() *ForeignHold {
@@ -6074,7 +6388,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_cluster_proto_msgTypes[67]
+	mi := &file_cluster_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6087,7 +6401,7 @@ func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[67]
+	mi := &file_cluster_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6101,7 +6415,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{67}
+	return file_cluster_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ReleaseHoldRequest) GetNode() string {
@@ -6134,7 +6448,7 @@ type ReleaseHoldReply struct {
 
 func (x *ReleaseHoldReply) Reset() {
 	*x = ReleaseHoldReply{}
-	mi := &file_cluster_proto_msgTypes[68]
+	mi := &file_cluster_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6147,7 +6461,7 @@ func (*ReleaseHoldReply) ProtoMessage() {}
 
 func (x *ReleaseHoldReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[68]
+	mi := &file_cluster_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6161,7 +6475,7 @@ func (x *ReleaseHoldReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReleaseHoldReply.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{68}
+	return file_cluster_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ReleaseHoldReply) GetSeq() uint64 {
@@ -6182,7 +6496,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_cluster_proto_msgTypes[69]
+	mi := &file_cluster_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6195,7 +6509,7 @@ func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[69]
+	mi := &file_cluster_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6209,7 +6523,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{69}
+	return file_cluster_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ListHoldsRequest) GetUnlessSeq() uint64 {
@@ -6230,7 +6544,7 @@ type ListHoldsReply struct {
 
 func (x *ListHoldsReply) Reset() {
 	*x = ListHoldsReply{}
-	mi := &file_cluster_proto_msgTypes[70]
+	mi := &file_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6243,7 +6557,7 @@ func (*ListHoldsReply) ProtoMessage() {}
 
 func (x *ListHoldsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[70]
+	mi := &file_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6257,7 +6571,7 @@ func (x *ListHoldsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHoldsReply.ProtoReflect.Descriptor instead.
 func (*ListHoldsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{70}
+	return file_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListHoldsReply) GetSeq() uint64 {
@@ -6301,7 +6615,7 @@ type HeldNode struct {
 
 func (x *HeldNode) Reset() {
 	*x = HeldNode{}
-	mi := &file_cluster_proto_msgTypes[71]
+	mi := &file_cluster_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6314,7 +6628,7 @@ func (*HeldNode) ProtoMessage() {}
 
 func (x *HeldNode) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[71]
+	mi := &file_cluster_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6328,7 +6642,7 @@ func (x *HeldNode) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HeldNode.ProtoReflect.Descriptor instead.
 func (*HeldNode) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{71}
+	return file_cluster_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *HeldNode) GetName() string {
@@ -6418,7 +6732,7 @@ type GpuCount struct {
 
 func (x *GpuCount) Reset() {
 	*x = GpuCount{}
-	mi := &file_cluster_proto_msgTypes[72]
+	mi := &file_cluster_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6431,7 +6745,7 @@ func (*GpuCount) ProtoMessage() {}
 
 func (x *GpuCount) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[72]
+	mi := &file_cluster_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6445,7 +6759,7 @@ func (x *GpuCount) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuCount.ProtoReflect.Descriptor instead.
 func (*GpuCount) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{72}
+	return file_cluster_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GpuCount) GetType() string {
@@ -6471,7 +6785,7 @@ type WatchHoldsRequest struct {
 
 func (x *WatchHoldsRequest) Reset() {
 	*x = WatchHoldsRequest{}
-	mi := &file_cluster_proto_msgTypes[73]
+	mi := &file_cluster_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6484,7 +6798,7 @@ func (*WatchHoldsRequest) ProtoMessage() {}
 
 func (x *WatchHoldsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[73]
+	mi := &file_cluster_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6498,7 +6812,7 @@ func (x *WatchHoldsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchHoldsRequest.ProtoReflect.Descriptor instead.
 func (*WatchHoldsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{73}
+	return file_cluster_proto_rawDescGZIP(), []int{78}
 }
 
 // WatchHoldsReply is the nodes that differ from what was sent before. One without
@@ -6514,7 +6828,7 @@ type WatchHoldsReply struct {
 
 func (x *WatchHoldsReply) Reset() {
 	*x = WatchHoldsReply{}
-	mi := &file_cluster_proto_msgTypes[74]
+	mi := &file_cluster_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6527,7 +6841,7 @@ func (*WatchHoldsReply) ProtoMessage() {}
 
 func (x *WatchHoldsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[74]
+	mi := &file_cluster_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6541,7 +6855,7 @@ func (x *WatchHoldsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchHoldsReply.ProtoReflect.Descriptor instead.
 func (*WatchHoldsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{74}
+	return file_cluster_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *WatchHoldsReply) GetSeq() uint64 {
@@ -6591,7 +6905,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_cluster_proto_msgTypes[75]
+	mi := &file_cluster_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6604,7 +6918,7 @@ func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[75]
+	mi := &file_cluster_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6618,7 +6932,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{75}
+	return file_cluster_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *EventsRequest) GetFromSeq() uint64 {
@@ -6712,7 +7026,7 @@ type EventsReply struct {
 
 func (x *EventsReply) Reset() {
 	*x = EventsReply{}
-	mi := &file_cluster_proto_msgTypes[76]
+	mi := &file_cluster_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6725,7 +7039,7 @@ func (*EventsReply) ProtoMessage() {}
 
 func (x *EventsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[76]
+	mi := &file_cluster_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6739,7 +7053,7 @@ func (x *EventsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventsReply.ProtoReflect.Descriptor instead.
 func (*EventsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{76}
+	return file_cluster_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *EventsReply) GetEvents() []*EventInfo {
@@ -6800,7 +7114,7 @@ type EventInfo struct {
 
 func (x *EventInfo) Reset() {
 	*x = EventInfo{}
-	mi := &file_cluster_proto_msgTypes[77]
+	mi := &file_cluster_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6813,7 +7127,7 @@ func (*EventInfo) ProtoMessage() {}
 
 func (x *EventInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[77]
+	mi := &file_cluster_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6827,7 +7141,7 @@ func (x *EventInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventInfo.ProtoReflect.Descriptor instead.
 func (*EventInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{77}
+	return file_cluster_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *EventInfo) GetSeq() uint64 {
@@ -6946,7 +7260,7 @@ type EventField struct {
 
 func (x *EventField) Reset() {
 	*x = EventField{}
-	mi := &file_cluster_proto_msgTypes[78]
+	mi := &file_cluster_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6959,7 +7273,7 @@ func (*EventField) ProtoMessage() {}
 
 func (x *EventField) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[78]
+	mi := &file_cluster_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6973,7 +7287,7 @@ func (x *EventField) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventField.ProtoReflect.Descriptor instead.
 func (*EventField) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{78}
+	return file_cluster_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *EventField) GetName() string {
@@ -7080,7 +7394,7 @@ type SupposeRequest struct {
 
 func (x *SupposeRequest) Reset() {
 	*x = SupposeRequest{}
-	mi := &file_cluster_proto_msgTypes[79]
+	mi := &file_cluster_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7093,7 +7407,7 @@ func (*SupposeRequest) ProtoMessage() {}
 
 func (x *SupposeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[79]
+	mi := &file_cluster_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7107,7 +7421,7 @@ func (x *SupposeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposeRequest.ProtoReflect.Descriptor instead.
 func (*SupposeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{79}
+	return file_cluster_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SupposeRequest) GetChanges() []*SupposedChange {
@@ -7138,7 +7452,7 @@ type SupposedChange struct {
 
 func (x *SupposedChange) Reset() {
 	*x = SupposedChange{}
-	mi := &file_cluster_proto_msgTypes[80]
+	mi := &file_cluster_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7151,7 +7465,7 @@ func (*SupposedChange) ProtoMessage() {}
 
 func (x *SupposedChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[80]
+	mi := &file_cluster_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7165,7 +7479,7 @@ func (x *SupposedChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposedChange.ProtoReflect.Descriptor instead.
 func (*SupposedChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{80}
+	return file_cluster_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *SupposedChange) GetChange() isSupposedChange_Change {
@@ -7325,7 +7639,7 @@ type AddedNodes struct {
 
 func (x *AddedNodes) Reset() {
 	*x = AddedNodes{}
-	mi := &file_cluster_proto_msgTypes[81]
+	mi := &file_cluster_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7338,7 +7652,7 @@ func (*AddedNodes) ProtoMessage() {}
 
 func (x *AddedNodes) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[81]
+	mi := &file_cluster_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7352,7 +7666,7 @@ func (x *AddedNodes) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AddedNodes.ProtoReflect.Descriptor instead.
 func (*AddedNodes) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{81}
+	return file_cluster_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *AddedNodes) GetCount() int64 {
@@ -7387,7 +7701,7 @@ type SupposeReply struct {
 
 func (x *SupposeReply) Reset() {
 	*x = SupposeReply{}
-	mi := &file_cluster_proto_msgTypes[82]
+	mi := &file_cluster_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7400,7 +7714,7 @@ func (*SupposeReply) ProtoMessage() {}
 
 func (x *SupposeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[82]
+	mi := &file_cluster_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7414,7 +7728,7 @@ func (x *SupposeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposeReply.ProtoReflect.Descriptor instead.
 func (*SupposeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{82}
+	return file_cluster_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *SupposeReply) GetNow() int64 {
@@ -7504,7 +7818,7 @@ type SupposedJob struct {
 
 func (x *SupposedJob) Reset() {
 	*x = SupposedJob{}
-	mi := &file_cluster_proto_msgTypes[83]
+	mi := &file_cluster_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7517,7 +7831,7 @@ func (*SupposedJob) ProtoMessage() {}
 
 func (x *SupposedJob) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[83]
+	mi := &file_cluster_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7531,7 +7845,7 @@ func (x *SupposedJob) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposedJob.ProtoReflect.Descriptor instead.
 func (*SupposedJob) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{83}
+	return file_cluster_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *SupposedJob) GetJob() string {
@@ -7603,7 +7917,7 @@ type Outlook struct {
 
 func (x *Outlook) Reset() {
 	*x = Outlook{}
-	mi := &file_cluster_proto_msgTypes[84]
+	mi := &file_cluster_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7616,7 +7930,7 @@ func (*Outlook) ProtoMessage() {}
 
 func (x *Outlook) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[84]
+	mi := &file_cluster_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7630,7 +7944,7 @@ func (x *Outlook) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
 func (*Outlook) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{84}
+	return file_cluster_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *Outlook) GetStanding() Outlook_Standing {
@@ -7978,7 +8292,27 @@ const file_cluster_proto_rawDesc = "" +
 	"\x14CreateUserTokenReply\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x18\n" +
-	"\aexpires\x18\x03 \x01(\x03R\aexpires\"\xd9\x02\n" +
+	"\aexpires\x18\x03 \x01(\x03R\aexpires\"+\n" +
+	"\x15ListUserTokensRequest\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\"\xce\x01\n" +
+	"\rUserTokenInfo\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x10\n" +
+	"\x03uid\x18\x03 \x01(\rR\x03uid\x12\x16\n" +
+	"\x06issued\x18\x04 \x01(\x03R\x06issued\x12\x18\n" +
+	"\aexpires\x18\x05 \x01(\x03R\aexpires\x12\x1b\n" +
+	"\tissued_by\x18\x06 \x01(\tR\bissuedBy\x12\x1b\n" +
+	"\tissued_on\x18\a \x01(\tR\bissuedOn\x12\x1b\n" +
+	"\tlast_used\x18\b \x01(\x03R\blastUsed\"Y\n" +
+	"\x13ListUserTokensReply\x120\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x18.muster.v1.UserTokenInfoR\x06tokens\x12\x10\n" +
+	"\x03now\x18\x02 \x01(\x03R\x03now\"W\n" +
+	"\x17RevokeUserTokensRequest\x12\x10\n" +
+	"\x03ids\x18\x01 \x03(\tR\x03ids\x12\x12\n" +
+	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"I\n" +
+	"\x15RevokeUserTokensReply\x120\n" +
+	"\x06tokens\x18\x01 \x03(\v2\x18.muster.v1.UserTokenInfoR\x06tokens\"\xd9\x02\n" +
 	"\x13PolicyChangeRequest\x127\n" +
 	"\x04verb\x18\x01 \x01(\x0e2#.muster.v1.PolicyChangeRequest.VerbR\x04verb\x12\x16\n" +
 	"\x06entity\x18\x02 \x01(\tR\x06entity\x12\x14\n" +
@@ -8360,7 +8694,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),    // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),      // 1: muster.v1.ReservationChange.Verb
@@ -8409,69 +8743,74 @@ var file_cluster_proto_goTypes = []any{
 	(*KillOrphansReply)(nil),         // 44: muster.v1.KillOrphansReply
 	(*CreateUserTokenRequest)(nil),   // 45: muster.v1.CreateUserTokenRequest
 	(*CreateUserTokenReply)(nil),     // 46: muster.v1.CreateUserTokenReply
-	(*PolicyChangeRequest)(nil),      // 47: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),        // 48: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),            // 49: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),              // 50: muster.v1.PolicyReply
-	(*LimitUsageReply)(nil),          // 51: muster.v1.LimitUsageReply
-	(*OptionalInt)(nil),              // 52: muster.v1.OptionalInt
-	(*Qos)(nil),                      // 53: muster.v1.Qos
-	(*WcKey)(nil),                    // 54: muster.v1.WcKey
-	(*Resource)(nil),                 // 55: muster.v1.Resource
-	(*Account)(nil),                  // 56: muster.v1.Account
-	(*AccountingUser)(nil),           // 57: muster.v1.AccountingUser
-	(*Association)(nil),              // 58: muster.v1.Association
-	(*DiagRequest)(nil),              // 59: muster.v1.DiagRequest
-	(*DiagReply)(nil),                // 60: muster.v1.DiagReply
-	(*ReservationInfo)(nil),          // 61: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),      // 62: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),        // 63: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),        // 64: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil),   // 65: muster.v1.ReservationChangeReply
-	(*ForeignHold)(nil),              // 66: muster.v1.ForeignHold
-	(*HeldGpu)(nil),                  // 67: muster.v1.HeldGpu
-	(*HoldNodeRequest)(nil),          // 68: muster.v1.HoldNodeRequest
-	(*HoldNodeReply)(nil),            // 69: muster.v1.HoldNodeReply
-	(*ReleaseHoldRequest)(nil),       // 70: muster.v1.ReleaseHoldRequest
-	(*ReleaseHoldReply)(nil),         // 71: muster.v1.ReleaseHoldReply
-	(*ListHoldsRequest)(nil),         // 72: muster.v1.ListHoldsRequest
-	(*ListHoldsReply)(nil),           // 73: muster.v1.ListHoldsReply
-	(*HeldNode)(nil),                 // 74: muster.v1.HeldNode
-	(*GpuCount)(nil),                 // 75: muster.v1.GpuCount
-	(*WatchHoldsRequest)(nil),        // 76: muster.v1.WatchHoldsRequest
-	(*WatchHoldsReply)(nil),          // 77: muster.v1.WatchHoldsReply
-	(*EventsRequest)(nil),            // 78: muster.v1.EventsRequest
-	(*EventsReply)(nil),              // 79: muster.v1.EventsReply
-	(*EventInfo)(nil),                // 80: muster.v1.EventInfo
-	(*EventField)(nil),               // 81: muster.v1.EventField
-	(*SupposeRequest)(nil),           // 82: muster.v1.SupposeRequest
-	(*SupposedChange)(nil),           // 83: muster.v1.SupposedChange
-	(*AddedNodes)(nil),               // 84: muster.v1.AddedNodes
-	(*SupposeReply)(nil),             // 85: muster.v1.SupposeReply
-	(*SupposedJob)(nil),              // 86: muster.v1.SupposedJob
-	(*Outlook)(nil),                  // 87: muster.v1.Outlook
-	(*Tres)(nil),                     // 88: muster.v1.Tres
-	(*GpuFault)(nil),                 // 89: muster.v1.GpuFault
-	(*Moment)(nil),                   // 90: muster.v1.Moment
-	(*SharesReply)(nil),              // 91: muster.v1.SharesReply
-	(*LimitUsage)(nil),               // 92: muster.v1.LimitUsage
-	(*NamedCount)(nil),               // 93: muster.v1.NamedCount
-	(*Count)(nil),                    // 94: muster.v1.Count
-	(*CancelRequest)(nil),            // 95: muster.v1.CancelRequest
-	(*ControlJobsRequest)(nil),       // 96: muster.v1.ControlJobsRequest
-	(*SubmitRequest)(nil),            // 97: muster.v1.SubmitRequest
-	(*Reason)(nil),                   // 98: muster.v1.Reason
+	(*ListUserTokensRequest)(nil),    // 47: muster.v1.ListUserTokensRequest
+	(*UserTokenInfo)(nil),            // 48: muster.v1.UserTokenInfo
+	(*ListUserTokensReply)(nil),      // 49: muster.v1.ListUserTokensReply
+	(*RevokeUserTokensRequest)(nil),  // 50: muster.v1.RevokeUserTokensRequest
+	(*RevokeUserTokensReply)(nil),    // 51: muster.v1.RevokeUserTokensReply
+	(*PolicyChangeRequest)(nil),      // 52: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),        // 53: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),            // 54: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),              // 55: muster.v1.PolicyReply
+	(*LimitUsageReply)(nil),          // 56: muster.v1.LimitUsageReply
+	(*OptionalInt)(nil),              // 57: muster.v1.OptionalInt
+	(*Qos)(nil),                      // 58: muster.v1.Qos
+	(*WcKey)(nil),                    // 59: muster.v1.WcKey
+	(*Resource)(nil),                 // 60: muster.v1.Resource
+	(*Account)(nil),                  // 61: muster.v1.Account
+	(*AccountingUser)(nil),           // 62: muster.v1.AccountingUser
+	(*Association)(nil),              // 63: muster.v1.Association
+	(*DiagRequest)(nil),              // 64: muster.v1.DiagRequest
+	(*DiagReply)(nil),                // 65: muster.v1.DiagReply
+	(*ReservationInfo)(nil),          // 66: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),      // 67: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),        // 68: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),        // 69: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil),   // 70: muster.v1.ReservationChangeReply
+	(*ForeignHold)(nil),              // 71: muster.v1.ForeignHold
+	(*HeldGpu)(nil),                  // 72: muster.v1.HeldGpu
+	(*HoldNodeRequest)(nil),          // 73: muster.v1.HoldNodeRequest
+	(*HoldNodeReply)(nil),            // 74: muster.v1.HoldNodeReply
+	(*ReleaseHoldRequest)(nil),       // 75: muster.v1.ReleaseHoldRequest
+	(*ReleaseHoldReply)(nil),         // 76: muster.v1.ReleaseHoldReply
+	(*ListHoldsRequest)(nil),         // 77: muster.v1.ListHoldsRequest
+	(*ListHoldsReply)(nil),           // 78: muster.v1.ListHoldsReply
+	(*HeldNode)(nil),                 // 79: muster.v1.HeldNode
+	(*GpuCount)(nil),                 // 80: muster.v1.GpuCount
+	(*WatchHoldsRequest)(nil),        // 81: muster.v1.WatchHoldsRequest
+	(*WatchHoldsReply)(nil),          // 82: muster.v1.WatchHoldsReply
+	(*EventsRequest)(nil),            // 83: muster.v1.EventsRequest
+	(*EventsReply)(nil),              // 84: muster.v1.EventsReply
+	(*EventInfo)(nil),                // 85: muster.v1.EventInfo
+	(*EventField)(nil),               // 86: muster.v1.EventField
+	(*SupposeRequest)(nil),           // 87: muster.v1.SupposeRequest
+	(*SupposedChange)(nil),           // 88: muster.v1.SupposedChange
+	(*AddedNodes)(nil),               // 89: muster.v1.AddedNodes
+	(*SupposeReply)(nil),             // 90: muster.v1.SupposeReply
+	(*SupposedJob)(nil),              // 91: muster.v1.SupposedJob
+	(*Outlook)(nil),                  // 92: muster.v1.Outlook
+	(*Tres)(nil),                     // 93: muster.v1.Tres
+	(*GpuFault)(nil),                 // 94: muster.v1.GpuFault
+	(*Moment)(nil),                   // 95: muster.v1.Moment
+	(*SharesReply)(nil),              // 96: muster.v1.SharesReply
+	(*LimitUsage)(nil),               // 97: muster.v1.LimitUsage
+	(*NamedCount)(nil),               // 98: muster.v1.NamedCount
+	(*Count)(nil),                    // 99: muster.v1.Count
+	(*CancelRequest)(nil),            // 100: muster.v1.CancelRequest
+	(*ControlJobsRequest)(nil),       // 101: muster.v1.ControlJobsRequest
+	(*SubmitRequest)(nil),            // 102: muster.v1.SubmitRequest
+	(*Reason)(nil),                   // 103: muster.v1.Reason
 }
 var file_cluster_proto_depIdxs = []int32{
 	3,   // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	88,  // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	88,  // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	89,  // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	66,  // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
-	88,  // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
-	90,  // 6: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
+	93,  // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	93,  // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	94,  // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	71,  // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
+	93,  // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	95,  // 6: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
 	4,   // 7: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	90,  // 8: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
+	95,  // 8: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
 	5,   // 9: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
 	16,  // 10: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
 	16,  // 11: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
@@ -8485,92 +8824,94 @@ var file_cluster_proto_depIdxs = []int32{
 	35,  // 19: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
 	40,  // 20: muster.v1.ListOrphansReply.runs:type_name -> muster.v1.OrphanRun
 	40,  // 21: muster.v1.KillOrphansReply.runs:type_name -> muster.v1.OrphanRun
-	0,   // 22: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	16,  // 23: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	16,  // 24: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	90,  // 25: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
-	53,  // 26: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	56,  // 27: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	57,  // 28: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	58,  // 29: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	54,  // 30: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	55,  // 31: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	50,  // 32: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
-	91,  // 33: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
-	92,  // 34: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
-	93,  // 35: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	93,  // 36: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	93,  // 37: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	93,  // 38: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	93,  // 39: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	93,  // 40: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	93,  // 41: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	93,  // 42: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	52,  // 43: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	52,  // 44: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	52,  // 45: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	52,  // 46: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	52,  // 47: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	52,  // 48: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	52,  // 49: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	93,  // 50: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	93,  // 51: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	93,  // 52: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	52,  // 53: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	52,  // 54: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	52,  // 55: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	52,  // 56: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	93,  // 57: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	93,  // 58: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	93,  // 59: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	52,  // 60: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	52,  // 61: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	93,  // 62: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	93,  // 63: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	93,  // 64: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	52,  // 65: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	52,  // 66: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	52,  // 67: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	52,  // 68: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	52,  // 69: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	93,  // 70: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	52,  // 71: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	16,  // 72: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	88,  // 73: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	94,  // 74: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	90,  // 75: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
-	61,  // 76: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,   // 77: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	16,  // 78: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	67,  // 79: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
-	66,  // 80: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
-	66,  // 81: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
-	74,  // 82: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	75,  // 83: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
-	66,  // 84: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
-	74,  // 85: muster.v1.WatchHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	80,  // 86: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
-	81,  // 87: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
-	83,  // 88: muster.v1.SupposeRequest.changes:type_name -> muster.v1.SupposedChange
-	10,  // 89: muster.v1.SupposedChange.update_node:type_name -> muster.v1.UpdateNodeRequest
-	14,  // 90: muster.v1.SupposedChange.change_nodes:type_name -> muster.v1.NodeChange
-	12,  // 91: muster.v1.SupposedChange.change_partition:type_name -> muster.v1.PartitionChange
-	47,  // 92: muster.v1.SupposedChange.change_policy:type_name -> muster.v1.PolicyChangeRequest
-	64,  // 93: muster.v1.SupposedChange.change_reservation:type_name -> muster.v1.ReservationChange
-	95,  // 94: muster.v1.SupposedChange.cancel:type_name -> muster.v1.CancelRequest
-	96,  // 95: muster.v1.SupposedChange.control_jobs:type_name -> muster.v1.ControlJobsRequest
-	97,  // 96: muster.v1.SupposedChange.submit:type_name -> muster.v1.SubmitRequest
-	84,  // 97: muster.v1.SupposedChange.add_nodes:type_name -> muster.v1.AddedNodes
-	86,  // 98: muster.v1.SupposeReply.jobs:type_name -> muster.v1.SupposedJob
-	87,  // 99: muster.v1.SupposedJob.before:type_name -> muster.v1.Outlook
-	87,  // 100: muster.v1.SupposedJob.after:type_name -> muster.v1.Outlook
-	2,   // 101: muster.v1.Outlook.standing:type_name -> muster.v1.Outlook.Standing
-	98,  // 102: muster.v1.Outlook.reason:type_name -> muster.v1.Reason
-	103, // [103:103] is the sub-list for method output_type
-	103, // [103:103] is the sub-list for method input_type
-	103, // [103:103] is the sub-list for extension type_name
-	103, // [103:103] is the sub-list for extension extendee
-	0,   // [0:103] is the sub-list for field type_name
+	48,  // 22: muster.v1.ListUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
+	48,  // 23: muster.v1.RevokeUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
+	0,   // 24: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	16,  // 25: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	16,  // 26: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	95,  // 27: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
+	58,  // 28: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	61,  // 29: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	62,  // 30: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	63,  // 31: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	59,  // 32: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	60,  // 33: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	55,  // 34: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
+	96,  // 35: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
+	97,  // 36: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
+	98,  // 37: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	98,  // 38: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	98,  // 39: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	98,  // 40: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	98,  // 41: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	98,  // 42: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	98,  // 43: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	98,  // 44: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	57,  // 45: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	57,  // 46: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	57,  // 47: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	57,  // 48: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	57,  // 49: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	57,  // 50: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	57,  // 51: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	98,  // 52: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	98,  // 53: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	98,  // 54: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	57,  // 55: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	57,  // 56: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	57,  // 57: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	57,  // 58: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	98,  // 59: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	98,  // 60: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	98,  // 61: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	57,  // 62: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	57,  // 63: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	98,  // 64: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	98,  // 65: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	98,  // 66: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	57,  // 67: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	57,  // 68: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	57,  // 69: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	57,  // 70: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	57,  // 71: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	98,  // 72: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	57,  // 73: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	16,  // 74: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	93,  // 75: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	99,  // 76: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	95,  // 77: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
+	66,  // 78: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,   // 79: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	16,  // 80: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	72,  // 81: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
+	71,  // 82: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
+	71,  // 83: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
+	79,  // 84: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	80,  // 85: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
+	71,  // 86: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
+	79,  // 87: muster.v1.WatchHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	85,  // 88: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
+	86,  // 89: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
+	88,  // 90: muster.v1.SupposeRequest.changes:type_name -> muster.v1.SupposedChange
+	10,  // 91: muster.v1.SupposedChange.update_node:type_name -> muster.v1.UpdateNodeRequest
+	14,  // 92: muster.v1.SupposedChange.change_nodes:type_name -> muster.v1.NodeChange
+	12,  // 93: muster.v1.SupposedChange.change_partition:type_name -> muster.v1.PartitionChange
+	52,  // 94: muster.v1.SupposedChange.change_policy:type_name -> muster.v1.PolicyChangeRequest
+	69,  // 95: muster.v1.SupposedChange.change_reservation:type_name -> muster.v1.ReservationChange
+	100, // 96: muster.v1.SupposedChange.cancel:type_name -> muster.v1.CancelRequest
+	101, // 97: muster.v1.SupposedChange.control_jobs:type_name -> muster.v1.ControlJobsRequest
+	102, // 98: muster.v1.SupposedChange.submit:type_name -> muster.v1.SubmitRequest
+	89,  // 99: muster.v1.SupposedChange.add_nodes:type_name -> muster.v1.AddedNodes
+	91,  // 100: muster.v1.SupposeReply.jobs:type_name -> muster.v1.SupposedJob
+	92,  // 101: muster.v1.SupposedJob.before:type_name -> muster.v1.Outlook
+	92,  // 102: muster.v1.SupposedJob.after:type_name -> muster.v1.Outlook
+	2,   // 103: muster.v1.Outlook.standing:type_name -> muster.v1.Outlook.Standing
+	103, // 104: muster.v1.Outlook.reason:type_name -> muster.v1.Reason
+	105, // [105:105] is the sub-list for method output_type
+	105, // [105:105] is the sub-list for method input_type
+	105, // [105:105] is the sub-list for extension type_name
+	105, // [105:105] is the sub-list for extension extendee
+	0,   // [0:105] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -8582,14 +8923,14 @@ func file_cluster_proto_init() {
 	}
 	file_job_proto_init_once()
 	file_policy_proto_init_once()
-	file_cluster_proto_msgTypes[78].OneofWrappers = []any{
+	file_cluster_proto_msgTypes[83].OneofWrappers = []any{
 		(*EventField_Text)(nil),
 		(*EventField_Number)(nil),
 		(*EventField_Time)(nil),
 		(*EventField_Span)(nil),
 		(*EventField_Yes)(nil),
 	}
-	file_cluster_proto_msgTypes[80].OneofWrappers = []any{
+	file_cluster_proto_msgTypes[85].OneofWrappers = []any{
 		(*SupposedChange_UpdateNode)(nil),
 		(*SupposedChange_ChangeNodes)(nil),
 		(*SupposedChange_ChangePartition)(nil),
@@ -8606,7 +8947,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   85,
+			NumMessages:   90,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

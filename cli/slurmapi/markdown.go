@@ -29,7 +29,8 @@ another user, except root. What a caller may do is the table of [authorization](
 
 Tokens of the site's identity provider are accepted where tokens.jwks of [muster.yaml](muster.yaml.md) names its keys; tokens.max_lifespan
 and tokens.disable_creation bound the tokens of scontrol token. A command that finds a token in SLURM_JWT shows it instead of the user
-who runs it, also from a login host; one that is not good is refused, and a token makes no further tokens.
+who runs it, also from a login host; one that is not good is refused, and a token makes no further tokens. muster tokens lists the
+tokens that hold, with who asked for them and when they were last used, and muster tokens revoke ends one, or all of a user, at once.
 
 **Answers** are the documents of the commands: GET /slurm/v0.0.44/jobs is the output of squeue --json=v0.0.44, on one line. A field
 that Muster does not have is unset, empty, 0 or false. last_update is now: update_time is accepted and the whole answer is sent.

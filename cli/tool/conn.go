@@ -70,6 +70,8 @@ const (
 	MethodDiag            = "/muster.v1.Cluster/Diag"
 	MethodPing            = "/muster.v1.Cluster/Ping"
 	MethodUserToken       = "/muster.v1.Cluster/CreateUserToken"
+	MethodListTokens      = "/muster.v1.Cluster/ListUserTokens"
+	MethodRevokeTokens    = "/muster.v1.Cluster/RevokeUserTokens"
 	MethodCreateToken     = "/muster.v1.Cluster/CreateToken"
 	MethodListHosts       = "/muster.v1.Cluster/ListHosts"
 	MethodRevokeHost      = "/muster.v1.Cluster/RevokeHost"

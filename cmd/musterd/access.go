@@ -33,6 +33,7 @@ type access struct {
 	keys     [][]byte // the public halves, as agents get them
 	// tokens are the site's bounds for the tokens of users.
 	tokens conffile.Tokens
+	uses   usertoken.Uses
 }
 
 // openAccess reads the authority and the credential keys; the keys are made
@@ -147,15 +148,15 @@ func (a *access) UserToken(
 	user string,
 	uid, gid uint32,
 	from, until spec.Instant,
-) (string, error) {
+) (daemon.UserToken, error) {
 	switch {
 	case a.tokens.DisableCreation:
-		return "", spec.Refuse(
+		return daemon.UserToken{}, spec.Refuse(
 			spec.CodeDisabled,
 			"this site makes no tokens (tokens.disable_creation of muster.yaml): use those of its identity provider",
 		)
 	case a.tokens.MaxLifespan != spec.Infinite && until.Sub(from) > a.tokens.MaxLifespan:
-		return "", spec.Refuse(
+		return daemon.UserToken{}, spec.Refuse(
 			spec.CodeInvalidTime,
 			fmt.Sprintf(
 				"a token lives for %d seconds at most here (tokens.max_lifespan of muster.yaml): ask for lifespan=%d",
@@ -164,14 +165,34 @@ func (a *access) UserToken(
 			),
 		)
 	}
-	return a.user.Issue(
-		user,
-		uid,
-		gid,
-		identity.From(ctx).Serial,
+	id, err := usertoken.NewID()
+	if err != nil {
+		return daemon.UserToken{}, err
+	}
+	text, err := a.user.Issue(
+		usertoken.Bearer{
+			ID:   id,
+			User: user,
+			UID:  uid,
+			GID:  gid,
+			Via:  identity.From(ctx).Serial,
+		},
 		time.Unix(0, int64(from)),
 		time.Unix(0, int64(until)),
 	)
+	return daemon.UserToken{Text: text, ID: id, Key: a.user.Name()}, err
+}
+
+// UserTokenKey implements daemon.Access.
+func (a *access) UserTokenKey() string { return a.user.Name() }
+
+// UserTokensUsed implements daemon.Access.
+func (a *access) UserTokensUsed(ids []string) map[string]spec.Instant {
+	out := map[string]spec.Instant{}
+	for id, at := range a.uses.Last(ids) {
+		out[id] = spec.Instant(at.UnixNano())
+	}
+	return out
 }
 
 // NewToken implements daemon.Access.

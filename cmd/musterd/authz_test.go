@@ -41,6 +41,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/internal/transport/rest"
 	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/test/attack/hostile"
 )
@@ -113,7 +114,7 @@ func newWalkerWith(t *testing.T, limits limit.Config) *walker {
 		t.Fatal(err)
 	}
 	w.issue = func(uid uint32) string {
-		text, err := s.tokens.Issue(strconv.Itoa(int(uid)), uid, uid, "", time.Now(), time.Now().Add(time.Hour))
+		text, err := s.tokens.Issue(usertoken.Bearer{ID: "walk", User: strconv.Itoa(int(uid)), UID: uid, GID: uid}, time.Now(), time.Now().Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/scheduler/daemon"
 )
 
@@ -85,7 +86,7 @@ func newConsoleServerOf(t *testing.T, web conffile.Web, conf ...string) *console
 // token is what scontrol token would give a user.
 func (c *consoleServer) token(uid uint32) string {
 	c.t.Helper()
-	text, err := c.s.tokens.Issue(strconv.Itoa(int(uid)), uid, uid, "", time.Now(), time.Now().Add(time.Hour))
+	text, err := c.s.tokens.Issue(usertoken.Bearer{ID: "walk", User: strconv.Itoa(int(uid)), UID: uid, GID: uid}, time.Now(), time.Now().Add(time.Hour))
 	if err != nil {
 		c.t.Fatal(err)
 	}

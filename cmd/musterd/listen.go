@@ -157,6 +157,7 @@ func (s *server) aroundStream() []grpc.StreamServerInterceptor {
 	return []grpc.StreamServerInterceptor{
 		s.trail.streamInterceptor(),
 		s.authorizationDoor().Stream(),
+		s.endWithToken,
 	}
 }
 

@@ -94,6 +94,7 @@ func (s *server) actAs(r *http.Request, id identity.Identity) (identity.Identity
 		Cluster: s.cluster.ClusterName,
 		Serial:  id.Serial,
 		Token:   id.Token,
+		Paper:   id.Paper,
 	}, nil
 }
 
@@ -127,9 +128,18 @@ func (s *server) verifyToken(
 	token string,
 	admission *channel.Admission,
 ) (identity.Identity, error) {
+	if s.tokens == nil {
+		return identity.Nameless(), status.New(
+			status.Unauthenticated,
+			"tokens are not accepted here: only a controller knows their key",
+		)
+	}
 	id, err := s.tokens.Verify(token)
 	if err != nil {
 		return id, status.New(status.Unauthenticated, "%v", err)
+	}
+	if s.isTokenEnded(id.Paper) {
+		return identity.Nameless(), errTokenEnded()
 	}
 	if id.Serial != "" && admission.Revoked(id.Serial) {
 		return identity.Nameless(), status.New(
@@ -138,6 +148,9 @@ func (s *server) verifyToken(
 		)
 	}
 	id.Token = true
+	if id.Paper.ID != "" && s.access != nil {
+		s.access.uses.Note(id.Paper.ID, time.Now())
+	}
 	return id, nil
 }
 

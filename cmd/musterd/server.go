@@ -448,18 +448,24 @@ func (s *server) revokedSerial(source *mtls.Source) func(serial string) bool {
 		if source.Revoked(serial) {
 			return true
 		}
-		var st *state.State
-		switch {
-		case s.ctl != nil:
-			st = s.ctl.View().State
-		case s.machine != nil:
-			st = s.machine.Applied() // a standby knows what it has applied
-		default:
+		st := s.known()
+		if st == nil {
 			return s.apart != nil && s.apart.sentAway(serial)
 		}
 		c := st.Access.Cert(serial)
 		return c != nil && c.Revoked
 	}
+}
+
+// known is the newest state that this controller knows; nil where it has none.
+func (s *server) known() *state.State {
+	switch {
+	case s.ctl != nil:
+		return s.ctl.View().State
+	case s.machine != nil:
+		return s.machine.Applied() // a standby knows what it has applied
+	}
+	return nil
 }
 
 // revokedSerials are the certificates that are revoked and would be good else.

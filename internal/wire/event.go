@@ -36,7 +36,7 @@ func TopicOf(kind event.Kind) EventTopic {
 	case event.KindClusterCreated, event.KindClusterVersionRaised, event.KindConfigAdopted, event.KindEpochBegan:
 		return TopicCluster
 	case event.KindTokenIssued, event.KindTokenSpent, event.KindCertificateIssued, event.KindCertificateRevoked,
-		event.KindCertificatesDropped, event.KindHistoryLost:
+		event.KindCertificatesDropped, event.KindHistoryLost, event.KindUserTokenIssued, event.KindUserTokensEnded:
 		return TopicSecret
 	case event.KindQOSPut, event.KindQOSRemoved, event.KindAccountPut, event.KindAccountRemoved, event.KindUserPut, event.KindUserRemoved,
 		event.KindAssociationPut, event.KindAssociationRemoved, event.KindWCKeyPut, event.KindWCKeyRemoved,
@@ -509,6 +509,15 @@ func clusterPart(e event.Event) EventPart {
 		f.time("expires", e.Expires)
 	case *event.TokenSpent:
 		f.text("machine", e.Node)
+	case *event.UserTokenIssued:
+		f.text("token", e.ID)
+		f.text("user", e.User)
+		f.number("uid", int64(e.UID))
+		f.time("expires", e.Expires)
+	case *event.UserTokensEnded:
+		f.text("user", e.User)
+		f.text("tokens", strings.Join(e.IDs, ","))
+		f.text("reason", e.Reason)
 	case *event.CertificateIssued:
 		f.text("machine", e.Name)
 		f.text("role", e.Role)

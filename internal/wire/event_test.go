@@ -14,7 +14,7 @@ import (
 // something, of the job or the nodes that it is about.
 func TestEveryKindIsShown(t *testing.T) {
 	secret := []event.Kind{event.KindTokenIssued, event.KindTokenSpent, event.KindCertificateIssued, event.KindCertificateRevoked,
-		event.KindCertificatesDropped, event.KindHistoryLost, event.KindCrontabPut,
+		event.KindCertificatesDropped, event.KindHistoryLost, event.KindCrontabPut, event.KindUserTokenIssued, event.KindUserTokensEnded,
 		event.KindTriggerPut, event.KindTriggerRemoved}
 	for _, k := range event.Kinds() {
 		topic := TopicOf(k)

@@ -38,6 +38,24 @@ type TokenSpent struct {
 	Key  spec.Hash `cbor:"3,keyasint"` // of the public key
 }
 
+// UserTokenIssued records a token with which programs act as a user. The token itself
+// is nowhere in the ledger.
+type UserTokenIssued struct {
+	ID      string       `cbor:"1,keyasint"` // the token's jti
+	User    string       `cbor:"2,keyasint"`
+	UID     uint32       `cbor:"3,keyasint"`
+	Expires spec.Instant `cbor:"4,keyasint"`
+	Key     string       `cbor:"5,keyasint"` // names the key that signed it
+}
+
+// UserTokensEnded revokes tokens of a user: those with these ids or, without ids, all
+// that were issued so far, whoever issued them and whether the ledger knows them.
+type UserTokensEnded struct {
+	User   string   `cbor:"1,keyasint"`
+	IDs    []string `cbor:"2,keyasint,omitempty"`
+	Reason string   `cbor:"3,keyasint,omitempty"`
+}
+
 // CertificateIssued records a node's or login host's certificate. Token is of
 // ledgers that know no TokenSpent: it ended the token.
 type CertificateIssued struct {

@@ -92,6 +92,12 @@ func (*TriggerPut) Kind() Kind { return KindTriggerPut }
 // Kind implements Event.
 func (*TriggerRemoved) Kind() Kind { return KindTriggerRemoved }
 
+// Kind returns KindUserTokenIssued.
+func (*UserTokenIssued) Kind() Kind { return KindUserTokenIssued }
+
+// Kind returns KindUserTokensEnded.
+func (*UserTokensEnded) Kind() Kind { return KindUserTokensEnded }
+
 // Kind implements Event.
 func (*JobSubmitted) Kind() Kind { return KindJobSubmitted }
 
@@ -254,6 +260,8 @@ func (*ReservationRemoved) sealed()   {}
 func (*CrontabPut) sealed()           {}
 func (*TriggerPut) sealed()           {}
 func (*TriggerRemoved) sealed()       {}
+func (*UserTokenIssued) sealed()      {}
+func (*UserTokensEnded) sealed()      {}
 func (*JobSubmitted) sealed()         {}
 func (*JobEligible) sealed()          {}
 func (*ReasonsChanged) sealed()       {}
@@ -367,6 +375,10 @@ func newEvent(kind Kind) Event {
 		return new(TriggerPut)
 	case KindTriggerRemoved:
 		return new(TriggerRemoved)
+	case KindUserTokenIssued:
+		return new(UserTokenIssued)
+	case KindUserTokensEnded:
+		return new(UserTokensEnded)
 	case KindJobSubmitted:
 		return new(JobSubmitted)
 	case KindJobEligible:
@@ -494,6 +506,8 @@ func Kinds() []Kind {
 		KindCrontabPut,
 		KindTriggerPut,
 		KindTriggerRemoved,
+		KindUserTokenIssued,
+		KindUserTokensEnded,
 		KindJobSubmitted,
 		KindJobEligible,
 		KindReasonsChanged,
@@ -606,6 +620,10 @@ func (k Kind) String() string {
 		return "TriggerPut"
 	case KindTriggerRemoved:
 		return "TriggerRemoved"
+	case KindUserTokenIssued:
+		return "UserTokenIssued"
+	case KindUserTokensEnded:
+		return "UserTokensEnded"
 	case KindJobSubmitted:
 		return "JobSubmitted"
 	case KindJobEligible:

@@ -67,6 +67,10 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyReservationPut(e)
 	case *event.ReservationRemoved:
 		err = s.applyReservationRemoved(e)
+	case *event.UserTokenIssued:
+		err = s.applyUserToken(env, e)
+	case *event.UserTokensEnded:
+		err = s.applyUserTokensEnded(env, e)
 	case *event.TriggerPut:
 		err = s.applyTriggerPut(&e.Trigger)
 	case *event.TriggerRemoved:

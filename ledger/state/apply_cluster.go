@@ -315,6 +315,67 @@ func (s *State) applyTokenSpent(env *event.Envelope, e *event.TokenSpent) error 
 
 func tokenKey(t *Token) string { return t.Hash.String() }
 
+func userTokenKey(t *UserToken) string { return t.ID }
+
+func tokensEndedKey(e *TokensEnded) string { return e.User }
+
+// applyUserToken notes a token of a user, and forgets those that have expired.
+func (s *State) applyUserToken(env *event.Envelope, e *event.UserTokenIssued) error {
+	if e.ID == "" || e.User == "" || e.Expires <= env.At {
+		return contradictionError("token %q of user %q has expired or names nothing", e.ID, e.User)
+	}
+	if s.Access.UserToken(e.ID) != nil {
+		return contradictionError("token %s was issued already", e.ID)
+	}
+	access := *s.Access
+	access.Users = slices.DeleteFunc(
+		slices.Clone(access.Users),
+		func(t UserToken) bool { return t.Expires <= env.At },
+	)
+	access.Users = putSorted(access.Users, UserToken{
+		ID:      e.ID,
+		User:    e.User,
+		UID:     e.UID,
+		Issued:  env.At,
+		Expires: e.Expires,
+		Key:     e.Key,
+		By:      env.Actor,
+	}, userTokenKey)
+	s.Access = &access
+	return nil
+}
+
+// applyUserTokensEnded revokes tokens of a user by id, or all that were issued so far.
+// Of the latter no records stay: what the ledger does not know is judged by the time
+// at which it was issued.
+func (s *State) applyUserTokensEnded(env *event.Envelope, e *event.UserTokensEnded) error {
+	if e.User == "" {
+		return contradictionError("tokens of no user were revoked")
+	}
+	access := *s.Access
+	access.Users = slices.Clone(access.Users)
+	if len(e.IDs) == 0 {
+		access.Users = slices.DeleteFunc(
+			access.Users,
+			func(t UserToken) bool { return t.User == e.User },
+		)
+		access.Ended = putSorted(
+			slices.Clone(access.Ended),
+			TokensEnded{User: e.User, At: env.At},
+			tokensEndedKey,
+		)
+	}
+	for _, id := range e.IDs {
+		token := findNamed(access.Users, id, userTokenKey)
+		if token == nil || token.User != e.User {
+			return contradictionError("user %s has no token %s", e.User, id)
+		}
+		token.Revoked = true
+	}
+	s.Access = &access
+	return nil
+}
+
 func (s *State) applyCertificate(e *event.CertificateIssued) error {
 	access := *s.Access
 	if !e.Token.IsZero() {

@@ -3,6 +3,7 @@ package state
 import (
 	"slices"
 
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -201,10 +202,15 @@ func (p *Partitions) Default() *Partition {
 	return nil
 }
 
-// Access holds what may connect: open enrolment tokens and certificates.
+// Access holds what may connect: open enrolment tokens, certificates and the tokens of
+// users.
 type Access struct {
 	Tokens []Token `cbor:"1,keyasint,omitempty"` // by hash
 	Certs  []Cert  `cbor:"2,keyasint,omitempty"` // by serial
+	// Users are the tokens of users that have not expired, by id.
+	Users []UserToken `cbor:"3,keyasint,omitempty"`
+	// Ended are the users all of whose tokens were revoked once, by name.
+	Ended []TokensEnded `cbor:"4,keyasint,omitempty"`
 }
 
 // Cert finds a certificate by its serial number; nil if the cluster never issued it.
@@ -218,6 +224,39 @@ type Token struct {
 	Expires spec.Instant `cbor:"3,keyasint"`
 	Key     spec.Hash    `cbor:"4,keyasint"`           // that it was used for; zero = unused
 	Role    string       `cbor:"5,keyasint,omitempty"` // login; empty = agent
+}
+
+// UserToken is a token with which programs act as a user. A revoked one stays until it
+// would have expired.
+type UserToken struct {
+	ID      string       `cbor:"1,keyasint"`
+	User    string       `cbor:"2,keyasint"`
+	UID     uint32       `cbor:"3,keyasint"`
+	Issued  spec.Instant `cbor:"4,keyasint"`
+	Expires spec.Instant `cbor:"5,keyasint"`
+	Key     string       `cbor:"6,keyasint"`
+	By      event.Actor  `cbor:"7,keyasint"`
+	Revoked bool         `cbor:"8,keyasint,omitempty"`
+}
+
+// TokensEnded tells that no token of a user holds which was issued until At.
+type TokensEnded struct {
+	User string       `cbor:"1,keyasint"`
+	At   spec.Instant `cbor:"2,keyasint"`
+}
+
+// UserToken finds the token of a user by its id; nil if the ledger has none, or if all
+// tokens of its user were revoked since.
+func (a *Access) UserToken(id string) *UserToken { return findNamed(a.Users, id, userTokenKey) }
+
+// IsEnded tells whether a token of a user is revoked. issued is what the token itself
+// says, in whole seconds: a token that the ledger knows is judged by its record alone.
+func (a *Access) IsEnded(user, id string, issued spec.Instant) bool {
+	if token := a.UserToken(id); token != nil && id != "" {
+		return token.Revoked
+	}
+	ended := findNamed(a.Ended, user, tokensEndedKey)
+	return ended != nil && issued <= ended.At
 }
 
 // Cert is a certificate the cluster issued.

@@ -664,6 +664,8 @@ func (w *world) access() {
 			NextUID: w.s.NextUID + spec.JobUID(w.int(0, 2)), NextID: w.s.NextID + spec.JobID(w.int(0, 2))}})
 	case w.int(0, 3) == 0:
 		w.put(&event.ClusterVersionRaised{Version: uint32(w.int(0, int(event.Version)))})
+	case w.int(0, 3) == 0:
+		w.userTokens()
 	case !known:
 		w.put(&event.TokenIssued{Hash: h, Node: "n1", Expires: w.s.At + 10})
 	case w.coin():
@@ -676,6 +678,26 @@ func (w *world) access() {
 		w.put(&event.CertificatesDropped{Serials: []string{pick(w, w.s.Access.Certs).Serial}})
 	case len(w.s.Access.Certs) > 0:
 		w.put(&event.CertificateRevoked{Serial: pick(w, w.s.Access.Certs).Serial, Reason: "lost"})
+	}
+}
+
+// userTokens issues a token of a user, or revokes one of them or all.
+func (w *world) userTokens() {
+	users := w.s.Access.Users
+	switch {
+	case len(users) > 0 && w.int(0, 2) == 0:
+		token := pick(w, users)
+		w.put(&event.UserTokensEnded{User: token.User, IDs: []string{token.ID}, Reason: "lost"})
+	case w.int(0, 4) == 0:
+		w.put(&event.UserTokensEnded{User: pick(w, worldUsers)})
+	default:
+		w.put(&event.UserTokenIssued{
+			ID:      fmt.Sprint("token", w.s.Seq),
+			User:    pick(w, worldUsers),
+			UID:     1000,
+			Expires: w.s.At + spec.Instant(w.int(1000, 5000)),
+			Key:     "k",
+		})
 	}
 }
 

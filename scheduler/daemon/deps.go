@@ -103,12 +103,25 @@ type Access interface {
 		user string,
 		uid, gid uint32,
 		from, until spec.Instant,
-	) (string, error)
+	) (UserToken, error)
+	// UserTokenKey names the key that signs tokens of users; those of other keys hold
+	// no more.
+	UserTokenKey() string
+	// UserTokensUsed tells when tokens were shown last, by id; those that nobody has
+	// shown since the controller started are not in it.
+	UserTokensUsed(ids []string) map[string]spec.Instant
 	// Enrol checks a token's text and a CSR, spends the token and issues a
 	// certificate.
 	Enrol(ctx context.Context, token, node string, csr []byte, tokens Tokens) (Certificate, error)
 	// Renew issues a new certificate to the machine that calls and has a valid one.
 	Renew(ctx context.Context, csr []byte) (Certificate, error)
+}
+
+// UserToken is a token of a user: its text, and what the ledger records of it.
+type UserToken struct {
+	Text string
+	ID   string
+	Key  string
 }
 
 // Tokens are the enrolment tokens of the ledger.

@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -22,7 +25,7 @@ func (s *ClusterService) CreateUserToken(
 	ctx context.Context,
 	req *apiv1.CreateUserTokenRequest,
 ) (*apiv1.CreateUserTokenReply, error) {
-	who, _, err := s.knownCaller(ctx)
+	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +76,19 @@ func (s *ClusterService) CreateUserToken(
 		)
 	}
 	now := s.C.deps.Clock.Now()
-	text, err := s.C.deps.Access.UserToken(ctx, name, uid, gid, now, now.Add(life))
+	token, err := s.C.deps.Access.UserToken(ctx, name, uid, gid, now, now.Add(life))
 	if err != nil {
 		return nil, err
+	}
+	cmd := scheduler.IssueUserToken{Token: event.UserTokenIssued{
+		ID:      token.ID,
+		User:    name,
+		UID:     uid,
+		Expires: now.Add(life),
+		Key:     token.Key,
+	}}
+	if rep := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
+		return nil, rep.err
 	}
 	s.C.deps.Logger.Info(
 		"a user's token was made",
@@ -86,5 +99,116 @@ func (s *ClusterService) CreateUserToken(
 		"seconds",
 		int64(life/spec.Second),
 	)
-	return &apiv1.CreateUserTokenReply{Token: text, User: name, Expires: int64(now.Add(life))}, nil
+	return &apiv1.CreateUserTokenReply{
+		Token:   token.Text,
+		User:    name,
+		Expires: int64(now.Add(life)),
+	}, nil
+}
+
+// ListUserTokens shows the tokens of users that hold: one's own, or to administrators
+// those of everybody.
+func (s *ClusterService) ListUserTokens(
+	ctx context.Context,
+	req *apiv1.ListUserTokensRequest,
+) (*apiv1.ListUserTokensReply, error) {
+	who, _, err := s.knownCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	user := req.GetUser()
+	if !s.isAdministrator(who) {
+		if user != "" && user != who.User {
+			return nil, spec.Refuse(
+				spec.CodeAccessDenied,
+				"only an administrator sees the tokens of another user",
+			)
+		}
+		user = who.User
+	}
+	out := &apiv1.ListUserTokensReply{Now: int64(s.C.deps.Clock.Now())}
+	for _, token := range s.liveTokens(s.C.View().State.Access) {
+		if user == "" || token.User == user {
+			out.Tokens = append(out.Tokens, tokenInfo(&token))
+		}
+	}
+	s.noteUses(out.GetTokens())
+	return out, nil
+}
+
+// RevokeUserTokens ends tokens: those that are named, or all of a user.
+func (s *ClusterService) RevokeUserTokens(
+	ctx context.Context,
+	req *apiv1.RevokeUserTokensRequest,
+) (*apiv1.RevokeUserTokensReply, error) {
+	who, actor, err := s.knownCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cmd := scheduler.EndUserTokens{IDs: req.GetIds(), User: req.GetUser(), Reason: req.GetReason()}
+	if (len(cmd.IDs) == 0) == (cmd.User == "") {
+		return nil, spec.Refuse(
+			spec.CodeBadRequest,
+			"name tokens by their ids, or the user all of whose tokens end, and not both",
+		)
+	}
+	if !s.isAdministrator(who) {
+		if cmd.User != "" && cmd.User != who.User {
+			return nil, spec.Refuse(
+				spec.CodeAccessDenied,
+				"only an administrator revokes the tokens of another user",
+			)
+		}
+		cmd.Whose = who.User
+	}
+	before := s.C.View().State.Access
+	if rep := s.C.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil {
+		return nil, rep.err
+	}
+	after := s.C.View().State.Access
+	out := &apiv1.RevokeUserTokensReply{}
+	for _, token := range s.liveTokens(before) {
+		if now := after.UserToken(token.ID); now == nil || now.Revoked {
+			out.Tokens = append(out.Tokens, tokenInfo(&token))
+		}
+	}
+	s.noteUses(out.GetTokens())
+	return out, nil
+}
+
+// liveTokens are the tokens of users that would be accepted.
+func (s *ClusterService) liveTokens(access *state.Access) []state.UserToken {
+	now := s.C.deps.Clock.Now()
+	key := s.C.deps.Access.UserTokenKey()
+	var out []state.UserToken
+	for i := range access.Users {
+		if token := &access.Users[i]; !token.Revoked && token.Expires > now && token.Key == key {
+			out = append(out, *token)
+		}
+	}
+	return out
+}
+
+// noteUses adds when tokens were shown last.
+func (s *ClusterService) noteUses(tokens []*apiv1.UserTokenInfo) {
+	ids := make([]string, len(tokens))
+	for i, token := range tokens {
+		ids[i] = token.GetId()
+	}
+	uses := s.C.deps.Access.UserTokensUsed(ids)
+	for _, token := range tokens {
+		token.LastUsed = int64(uses[token.GetId()])
+	}
+}
+
+func tokenInfo(token *state.UserToken) *apiv1.UserTokenInfo {
+	return &apiv1.UserTokenInfo{
+		Id:       token.ID,
+		User:     token.User,
+		Uid:      token.UID,
+		Issued:   int64(token.Issued),
+		Expires:  int64(token.Expires),
+		IssuedBy: token.By.Name,
+		IssuedOn: token.By.Host,
+	}
 }

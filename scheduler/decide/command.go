@@ -254,6 +254,18 @@ type IssueCertificate struct {
 	Token  spec.Hash
 }
 
+// IssueUserToken records a token of a user.
+type IssueUserToken struct{ Token event.UserTokenIssued }
+
+// EndUserTokens revokes the tokens with these ids or, without ids, all of a user. Whose
+// is set where only tokens of that user may be named.
+type EndUserTokens struct {
+	IDs    []string
+	User   string
+	Whose  string
+	Reason string
+}
+
 // RevokeHost ends all certificates of a machine, expired ones too, and the
 // tokens with which it could get one. An empty role means both roles.
 type RevokeHost struct{ Name, Role, Reason string }
@@ -322,6 +334,8 @@ func (Policy) command() string            { return "policy" }
 func (SpendToken) command() string        { return "enrol" }
 func (IssueCertificate) command() string  { return "certificate" }
 func (RevokeHost) command() string        { return "revoke" }
+func (IssueUserToken) command() string    { return "token" }
+func (EndUserTokens) command() string     { return "revoke" }
 func (CreateReservation) command() string { return "create reservation" }
 func (UpdateReservation) command() string { return "update reservation" }
 func (DeleteReservation) command() string { return "delete reservation" }

@@ -161,6 +161,10 @@ func (d *decision) dispatchCommand(cmd Command) error {
 		return d.hosts().spendToken(c)
 	case IssueCertificate:
 		return d.hosts().issueCertificate(c)
+	case IssueUserToken:
+		return d.hosts().issueUserToken(c)
+	case EndUserTokens:
+		return d.hosts().endUserTokens(c)
 	case RevokeHost:
 		return d.hosts().revokeHost(c)
 	case CreateReservation:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -129,4 +130,71 @@ func (d hostCommands) revokeHost(c RevokeHost) error {
 		}
 	}
 	return d.adoptPolicy(Policy{Events: events})
+}
+
+// maxUserTokens bounds how many tokens of one user hold at a time: each is in the ledger.
+const maxUserTokens = 1000
+
+// issueUserToken records a token of a user before anybody gets it.
+func (d hostCommands) issueUserToken(c IssueUserToken) error {
+	live := 0
+	for i := range d.t.Access.Users {
+		token := &d.t.Access.Users[i]
+		if token.User == c.Token.User && token.Expires > d.t.Now {
+			live++
+		}
+	}
+	if live >= maxUserTokens {
+		return spec.Refuse(
+			spec.CodeDisabled,
+			fmt.Sprintf(
+				"user %s has %d tokens that have not expired: use one of them, ask for shorter lives, "+
+					"or revoke them with `muster tokens revoke --user %s`",
+				c.Token.User,
+				live,
+				c.Token.User,
+			),
+		)
+	}
+	return d.Emit(&c.Token)
+}
+
+// endUserTokens revokes tokens; those that are named must all hold.
+func (d hostCommands) endUserTokens(c EndUserTokens) error {
+	if len(c.IDs) == 0 {
+		return d.Emit(&event.UserTokensEnded{User: c.User, Reason: c.Reason})
+	}
+	var unknown []string
+	byUser := map[string][]string{}
+	var users []string
+	for _, id := range c.IDs {
+		token := d.t.Access.UserToken(id)
+		switch {
+		case token == nil || token.Revoked || token.Expires <= d.t.Now ||
+			(c.Whose != "" && token.User != c.Whose):
+			unknown = append(unknown, id)
+		case slices.Contains(byUser[token.User], id):
+		default:
+			if byUser[token.User] == nil {
+				users = append(users, token.User)
+			}
+			byUser[token.User] = append(byUser[token.User], id)
+		}
+	}
+	if unknown != nil {
+		return spec.Refuse(
+			spec.CodeBadCredential,
+			fmt.Sprintf(
+				"no token that holds: %s (muster tokens lists those that do)",
+				strings.Join(unknown, ", "),
+			),
+		)
+	}
+	for _, user := range users {
+		ev := &event.UserTokensEnded{User: user, IDs: byUser[user], Reason: c.Reason}
+		if err := d.Emit(ev); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -86,6 +86,33 @@ func TestREST(t *testing.T) {
 	if code, out = ask(secure, base, user, "/v1/Cluster/CreateUserToken", "{}"); code != http.StatusForbidden {
 		t.Errorf("a token made a token: %d %v", code, out)
 	}
+	// Revoked one by one, and all of a user: also after the controller was killed.
+	id := func(user string) string {
+		t.Helper()
+		var doc struct{ Tokens []struct{ Token string } }
+		text := c.must("tokens", "--user", user, "--json")
+		if err := json.Unmarshal([]byte(text), &doc); err != nil || len(doc.Tokens) == 0 {
+			t.Fatalf("tokens of %s: %q, %v", user, text, err)
+		}
+		return doc.Tokens[0].Token
+	}
+	name := c.must("sacct", "-n", "-X", "-P", "-j", "1", "-o", "User")
+	other := strings.TrimPrefix(c.must("scontrol", "token"), "SLURM_JWT=")
+	c.must("tokens", "revoke", id(name), "--reason", "lost")
+	if code, out = ask(secure, base, token, "/v1/Cluster/Ping", ""); code != http.StatusUnauthorized || !strings.Contains(fmt.Sprint(out), "revoked") {
+		t.Errorf("with a revoked token: %d %v", code, out)
+	}
+	if code, out = ask(secure, base, other, "/v1/Cluster/Ping", ""); code != http.StatusOK {
+		t.Errorf("with a token that was not revoked: %d %v", code, out)
+	}
+	c.must("tokens", "revoke", "--user", name)
+	c.kill9("musterd")
+	c.must("up", "--dir", c.dir)
+	for what, text := range map[string]string{"the revoked token": token, "a token of the user": other} {
+		if code, out = ask(secure, base, text, "/v1/Cluster/Ping", ""); code != http.StatusUnauthorized {
+			t.Errorf("%s after a restart: %d %v", what, code, out)
+		}
+	}
 	if os.Getuid() != 0 {
 		return
 	}

@@ -56,6 +56,8 @@ const (
 	Cluster_ListOrphans_FullMethodName       = "/muster.v1.Cluster/ListOrphans"
 	Cluster_KillOrphans_FullMethodName       = "/muster.v1.Cluster/KillOrphans"
 	Cluster_CreateUserToken_FullMethodName   = "/muster.v1.Cluster/CreateUserToken"
+	Cluster_ListUserTokens_FullMethodName    = "/muster.v1.Cluster/ListUserTokens"
+	Cluster_RevokeUserTokens_FullMethodName  = "/muster.v1.Cluster/RevokeUserTokens"
 	Cluster_Shutdown_FullMethodName          = "/muster.v1.Cluster/Shutdown"
 	Cluster_StepUsage_FullMethodName         = "/muster.v1.Cluster/StepUsage"
 	Cluster_ListReservations_FullMethodName  = "/muster.v1.Cluster/ListReservations"
@@ -128,6 +130,10 @@ type ClusterClient interface {
 	KillOrphans(ctx context.Context, in *v1.KillOrphansRequest, opts ...grpc.CallOption) (*v1.KillOrphansReply, error)
 	// CreateUserToken makes a token with which a program acts as a user over REST.
 	CreateUserToken(ctx context.Context, in *v1.CreateUserTokenRequest, opts ...grpc.CallOption) (*v1.CreateUserTokenReply, error)
+	// ListUserTokens shows the tokens of users that hold.
+	ListUserTokens(ctx context.Context, in *v1.ListUserTokensRequest, opts ...grpc.CallOption) (*v1.ListUserTokensReply, error)
+	// RevokeUserTokens ends tokens of users before their time.
+	RevokeUserTokens(ctx context.Context, in *v1.RevokeUserTokensRequest, opts ...grpc.CallOption) (*v1.RevokeUserTokensReply, error)
 	Shutdown(ctx context.Context, in *v1.ShutdownRequest, opts ...grpc.CallOption) (*v1.ShutdownReply, error)
 	// StepUsage asks the nodes what running jobs have used so far.
 	StepUsage(ctx context.Context, in *v1.StepUsageRequest, opts ...grpc.CallOption) (*v1.StepUsageReply, error)
@@ -520,6 +526,26 @@ func (c *clusterClient) CreateUserToken(ctx context.Context, in *v1.CreateUserTo
 	return out, nil
 }
 
+func (c *clusterClient) ListUserTokens(ctx context.Context, in *v1.ListUserTokensRequest, opts ...grpc.CallOption) (*v1.ListUserTokensReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.ListUserTokensReply)
+	err := c.cc.Invoke(ctx, Cluster_ListUserTokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) RevokeUserTokens(ctx context.Context, in *v1.RevokeUserTokensRequest, opts ...grpc.CallOption) (*v1.RevokeUserTokensReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.RevokeUserTokensReply)
+	err := c.cc.Invoke(ctx, Cluster_RevokeUserTokens_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) Shutdown(ctx context.Context, in *v1.ShutdownRequest, opts ...grpc.CallOption) (*v1.ShutdownReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.ShutdownReply)
@@ -779,6 +805,10 @@ type ClusterServer interface {
 	KillOrphans(context.Context, *v1.KillOrphansRequest) (*v1.KillOrphansReply, error)
 	// CreateUserToken makes a token with which a program acts as a user over REST.
 	CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenReply, error)
+	// ListUserTokens shows the tokens of users that hold.
+	ListUserTokens(context.Context, *v1.ListUserTokensRequest) (*v1.ListUserTokensReply, error)
+	// RevokeUserTokens ends tokens of users before their time.
+	RevokeUserTokens(context.Context, *v1.RevokeUserTokensRequest) (*v1.RevokeUserTokensReply, error)
 	Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error)
 	// StepUsage asks the nodes what running jobs have used so far.
 	StepUsage(context.Context, *v1.StepUsageRequest) (*v1.StepUsageReply, error)
@@ -918,6 +948,12 @@ func (UnimplementedClusterServer) KillOrphans(context.Context, *v1.KillOrphansRe
 }
 func (UnimplementedClusterServer) CreateUserToken(context.Context, *v1.CreateUserTokenRequest) (*v1.CreateUserTokenReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method CreateUserToken not implemented")
+}
+func (UnimplementedClusterServer) ListUserTokens(context.Context, *v1.ListUserTokensRequest) (*v1.ListUserTokensReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListUserTokens not implemented")
+}
+func (UnimplementedClusterServer) RevokeUserTokens(context.Context, *v1.RevokeUserTokensRequest) (*v1.RevokeUserTokensReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeUserTokens not implemented")
 }
 func (UnimplementedClusterServer) Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Shutdown not implemented")
@@ -1563,6 +1599,42 @@ func _Cluster_CreateUserToken_Handler(srv interface{}, ctx context.Context, dec 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_ListUserTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.ListUserTokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).ListUserTokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_ListUserTokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).ListUserTokens(ctx, req.(*v1.ListUserTokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_RevokeUserTokens_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.RevokeUserTokensRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).RevokeUserTokens(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_RevokeUserTokens_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).RevokeUserTokens(ctx, req.(*v1.RevokeUserTokensRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_Shutdown_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.ShutdownRequest)
 	if err := dec(in); err != nil {
@@ -1992,6 +2064,14 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CreateUserToken",
 			Handler:    _Cluster_CreateUserToken_Handler,
+		},
+		{
+			MethodName: "ListUserTokens",
+			Handler:    _Cluster_ListUserTokens_Handler,
+		},
+		{
+			MethodName: "RevokeUserTokens",
+			Handler:    _Cluster_RevokeUserTokens_Handler,
 		},
 		{
 			MethodName: "Shutdown",

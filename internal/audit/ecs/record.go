@@ -255,9 +255,10 @@ func classify(kind event.Kind, topic wire.EventTopic) (category, types []string)
 		return []string{"process"}, []string{"end"}
 	case event.KindJobSubmitted:
 		return []string{"process"}, []string{"info"}
-	case event.KindTokenIssued, event.KindCertificateIssued:
+	case event.KindTokenIssued, event.KindCertificateIssued, event.KindUserTokenIssued:
 		return []string{"iam"}, []string{"creation"}
-	case event.KindTokenSpent, event.KindCertificateRevoked, event.KindCertificatesDropped:
+	case event.KindTokenSpent, event.KindCertificateRevoked, event.KindCertificatesDropped,
+		event.KindUserTokensEnded:
 		return []string{"iam"}, []string{"deletion"}
 	case event.KindAccountRemoved,
 		event.KindUserRemoved,

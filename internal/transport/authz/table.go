@@ -124,6 +124,8 @@ var table = []row{
 	{"Cluster/KillOrphans", grants{Administrator: Here, Root: Full}, "as CreateToken"},
 	{"Cluster/CreateUserToken", grants{User: Limited, Coordinator: Limited, Operator: Limited, Administrator: Full, Root: Full},
 		"a token of one's own; not inside a job on a compute node; never with a token"},
+	{"Cluster/ListUserTokens", grants{User: Limited, Coordinator: Limited, Operator: Limited, Administrator: Full, Root: Full}, "one's own tokens"},
+	{"Cluster/RevokeUserTokens", grants{User: Limited, Coordinator: Limited, Operator: Limited, Administrator: Full, Root: Full}, "one's own tokens"},
 	{"Cluster/Shutdown", forAdministrators(), ""},
 	{"Cluster/StepUsage", forReaders(), "own jobs, and those of accounts that the caller coordinates"},
 	{"Cluster/ListReservations", forReaders(), "PrivateData=reservations"},

@@ -65,9 +65,18 @@ type Identity struct {
 	By       Kind      // of an AttestedUser: what attested him, Login or Agent; Anonymous otherwise
 	Squashed bool      // of an AttestedUser: he is root there, and Nobody here, who may look and change nothing
 	Token    bool      // known by a user's token alone, which makes no further tokens
+	Paper    Paper     // what that token says of itself
 	Cluster  string    // cluster named in the certificate
 	Serial   string    // certificate's serial number, lower-case hex; "" without a certificate
 	NotAfter time.Time // certificate's end; zero without a certificate
+}
+
+// Paper is what a token of a user says of itself.
+type Paper struct {
+	User    string    // whose it is
+	ID      string    // "" where the token has no id
+	Issued  time.Time // in whole seconds; zero where the token does not say it
+	Expires time.Time
 }
 
 // Nameless is the identity of a party that has shown nothing.

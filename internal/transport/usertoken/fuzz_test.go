@@ -15,7 +15,7 @@ func FuzzToken(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	genuine, err := keys.Issue("ada", 1000, 100, "", now, now.Add(DefaultLife))
+	genuine, err := keys.Issue(Bearer{ID: "t1", User: "ada", UID: 1000, GID: 100}, now, now.Add(DefaultLife))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -122,6 +122,7 @@ func (s *Issuer) verifyForeign(
 		)
 	}
 	return identity.Identity{
+		Paper:   foreignPaper(claims, name),
 		Kind:    identity.AttestedUser,
 		UID:     uid,
 		GID:     gid,
@@ -129,6 +130,19 @@ func (s *Issuer) verifyForeign(
 		Node:    "REST",
 		Cluster: cluster,
 	}, nil
+}
+
+// foreignPaper is what a foreign token says of itself. Its id is left out: it could be
+// that of one of our own tokens.
+func foreignPaper(claims jwt.MapClaims, user string) identity.Paper {
+	paper := identity.Paper{User: user}
+	if issued, err := claims.GetIssuedAt(); err == nil && issued != nil {
+		paper.Issued = issued.Time
+	}
+	if end, err := claims.GetExpirationTime(); err == nil && end != nil {
+		paper.Expires = end.Time
+	}
+	return paper
 }
 
 // keyOf finds the key that a token names. A key is used with the algorithms of its

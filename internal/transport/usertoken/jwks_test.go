@@ -128,7 +128,7 @@ func TestIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 	accepted("while the file is broken", token(jwt.SigningMethodES256, second, "two", nil))
-	own, err := keys.Issue("ada", 1000, 1000, "", now, now.Add(time.Hour))
+	own, err := keys.Issue(Bearer{ID: "t1", User: "ada", UID: 1000, GID: 1000}, now, now.Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}

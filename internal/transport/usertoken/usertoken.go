@@ -3,12 +3,14 @@
 // controller signs with a key of its own (HMAC SHA-256, as Slurm's auth/jwt).
 //
 // A token names its user by number: the uid and gid that the user had when it
-// was made. Who holds it is that user until it expires; replacing the key file
-// ends all of them at once.
+// was made. Who holds it is that user until it expires or is revoked, which is
+// the ledger's to say; replacing the key file ends all of them at once.
 package usertoken
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -92,34 +94,58 @@ func Open(path, cluster string, now func() time.Time) (*Keys, error) {
 	)}, nil
 }
 
-// Issue makes a token for a user. via is the serial number of the certificate
-// that vouched for who asks, if one did: the token is worth as much as that.
-func (k *Keys) Issue(
-	user string,
-	uid, gid uint32,
-	via string,
-	from, until time.Time,
-) (string, error) {
-	if user == "" || uid == identity.NoID || gid == identity.NoID || !until.After(from) ||
-		until.Sub(from) > MaxLife {
+// Name names the key without telling it: tokens that another key signed hold no more.
+func (k *Keys) Name() string {
+	sum := sha256.Sum256(append([]byte("muster user-token key\x00"), k.key...))
+	return hex.EncodeToString(sum[:4])
+}
+
+// idSize is the length of a token's id in bytes.
+const idSize = 8
+
+// NewID makes the id of a token.
+func NewID() (string, error) {
+	id := make([]byte, idSize)
+	if _, err := rand.Read(id); err != nil {
+		return "", fmt.Errorf("the id of a token: %w", err)
+	}
+	return hex.EncodeToString(id), nil
+}
+
+// Bearer is who a token lets act, and as what the ledger knows the token.
+type Bearer struct {
+	ID       string
+	User     string
+	UID, GID uint32
+	// Via is the serial number of the certificate that vouched for who asks, if one
+	// did: the token is worth as much as that.
+	Via string
+}
+
+// Issue makes a token for a user.
+func (k *Keys) Issue(bearer Bearer, from, until time.Time) (string, error) {
+	if bearer.ID == "" || bearer.User == "" ||
+		bearer.UID == identity.NoID || bearer.GID == identity.NoID ||
+		!until.After(from) || until.Sub(from) > MaxLife {
 		return "", fmt.Errorf(
 			"a token for user %q (uid %d, gid %d) from %s until %s cannot be made",
-			user,
-			uid,
-			gid,
+			bearer.User,
+			bearer.UID,
+			bearer.GID,
 			from,
 			until,
 		)
 	}
 	return jwt.NewWithClaims(jwt.SigningMethodHS256, Claims{
 		RegisteredClaims: jwt.RegisteredClaims{
+			ID:        bearer.ID,
 			Issuer:    k.cluster,
-			Subject:   user,
+			Subject:   bearer.User,
 			Audience:  jwt.ClaimStrings{audience},
 			IssuedAt:  jwt.NewNumericDate(from),
 			ExpiresAt: jwt.NewNumericDate(until),
 		},
-		Sun: user, UID: &uid, GID: &gid, Via: via,
+		Sun: bearer.User, UID: &bearer.UID, GID: &bearer.GID, Via: bearer.Via,
 	}).SignedString(k.key)
 }
 
@@ -145,8 +171,10 @@ func (k *Keys) Verify(text string) (identity.Identity, error) {
 			claims.Sun,
 		)
 	}
+	paper := paperOf(&claims.RegisteredClaims, claims.Sun)
 	if *claims.UID == 0 {
 		return identity.Identity{
+			Paper:   paper,
 			Kind:    identity.Admin,
 			UID:     identity.NoID,
 			GID:     identity.NoID,
@@ -156,6 +184,7 @@ func (k *Keys) Verify(text string) (identity.Identity, error) {
 		}, nil
 	}
 	return identity.Identity{
+		Paper:   paper,
 		Kind:    identity.AttestedUser,
 		UID:     *claims.UID,
 		GID:     *claims.GID,
@@ -164,6 +193,15 @@ func (k *Keys) Verify(text string) (identity.Identity, error) {
 		Cluster: k.cluster,
 		Serial:  claims.Via,
 	}, nil
+}
+
+// paperOf is what a token says of itself. It has an end: the parsers require one.
+func paperOf(claims *jwt.RegisteredClaims, user string) identity.Paper {
+	paper := identity.Paper{User: user, ID: claims.ID, Expires: claims.ExpiresAt.Time}
+	if claims.IssuedAt != nil {
+		paper.Issued = claims.IssuedAt.Time
+	}
+	return paper
 }
 
 // keyOf gives the key for a token. The parser does not look at crit, the header

@@ -26,7 +26,7 @@ func TestTokens(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	path := filepath.Join(t.TempDir(), "key")
 	k := open(t, path, "lab", &now)
-	text, err := k.Issue("ada", 1000, 100, "5f", now, now.Add(DefaultLife))
+	text, err := k.Issue(Bearer{ID: "t1", User: "ada", UID: 1000, GID: 100, Via: "5f"}, now, now.Add(DefaultLife))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestTokens(t *testing.T) {
 	if _, err := again.Verify(text); err != nil {
 		t.Errorf("after a restart: %v", err)
 	}
-	root, err := k.Issue("root", 0, 0, "", now, now.Add(time.Hour))
+	root, err := k.Issue(Bearer{ID: "t2", User: "root", UID: 0, GID: 0}, now, now.Add(time.Hour))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +76,19 @@ func TestIssueRefuses(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	k := open(t, filepath.Join(t.TempDir(), "key"), "lab", &now)
 	for name, issue := range map[string]func() (string, error){
-		"nobody":  func() (string, error) { return k.Issue("", 1, 1, "", now, now.Add(time.Hour)) },
-		"no uid":  func() (string, error) { return k.Issue("x", identity.NoID, 1, "", now, now.Add(time.Hour)) },
-		"no life": func() (string, error) { return k.Issue("x", 1, 1, "", now, now) },
-		"forever": func() (string, error) { return k.Issue("x", 1, 1, "", now, now.Add(MaxLife+1)) },
+		"no id": func() (string, error) {
+			return k.Issue(Bearer{ID: "", User: "x", UID: 1, GID: 1}, now, now.Add(time.Hour))
+		},
+		"nobody": func() (string, error) {
+			return k.Issue(Bearer{ID: "t3", User: "", UID: 1, GID: 1}, now, now.Add(time.Hour))
+		},
+		"no uid": func() (string, error) {
+			return k.Issue(Bearer{ID: "t3", User: "x", UID: identity.NoID, GID: 1}, now, now.Add(time.Hour))
+		},
+		"no life": func() (string, error) { return k.Issue(Bearer{ID: "t3", User: "x", UID: 1, GID: 1}, now, now) },
+		"forever": func() (string, error) {
+			return k.Issue(Bearer{ID: "t3", User: "x", UID: 1, GID: 1}, now, now.Add(MaxLife+1))
+		},
 	} {
 		if text, err := issue(); err == nil {
 			t.Errorf("%s: %s", name, text)
