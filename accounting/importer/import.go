@@ -107,6 +107,9 @@ func Hours(n *big.Int) float64 {
 	return f
 }
 
+// ShownRejects is how many rejects are shown where no file takes them.
+const ShownRejects = 20
+
 // Reject is a line that was not taken.
 type Reject struct {
 	Line   int

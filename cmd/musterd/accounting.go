@@ -15,22 +15,17 @@ import (
 	"github.com/musterhpc/muster/accounting/clickhouse"
 	acctd "github.com/musterhpc/muster/accounting/daemon"
 	"github.com/musterhpc/muster/accounting/embedded"
+	"github.com/musterhpc/muster/accounting/feed"
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/mailing"
 	"github.com/musterhpc/muster/accounting/tally"
-	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/authz"
-	"github.com/musterhpc/muster/internal/wire"
-	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/event"
-	"github.com/musterhpc/muster/ledger/state"
-	"github.com/musterhpc/muster/ledger/store"
-	"github.com/musterhpc/muster/scheduler/daemon"
-	"github.com/musterhpc/muster/scheduler/policy"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -48,14 +43,14 @@ type accounting struct {
 
 // openAccounting prepares the store. The engine, or the server, need not be
 // there: jobs run without it, and the ledger is the buffer.
-func (s *server) openAccounting(from ledgerAccess) (*accounting, error) {
+func (s *server) openAccounting(from feed.Access) (*accounting, error) {
 	return s.openAccountingWith(from, nil)
 }
 
 // openAccountingWith is openAccounting for a history that something else than a
 // ledger feeds.
 func (s *server) openAccountingWith(
-	from ledgerAccess,
+	from feed.Access,
 	feed func(ctx context.Context, stored func(tally.Position), failed func(error)),
 ) (*accounting, error) {
 	codec, err := event.NewCodec()
@@ -101,18 +96,18 @@ func (s *server) openAccountingWith(
 	if err != nil {
 		return nil, fmt.Errorf("the accounting store: %w", err)
 	}
-	identify := newCallerFunc(uint32(os.Getuid()))
+	identify := host.NewCallerFunc(uint32(os.Getuid()))
 	a.daemon = acctd.New(acctd.Config{
 		Source: from, Feed: feed,
 		Store: a.store,
 		OpenWriter: func(ctx context.Context, ledger [16]byte, cluster string) (acctd.Writer, tally.Resume, error) {
 			return a.store.NewWriter(ctx, ledger, cluster)
 		},
-		Codec: codec, Clock: clockAdapter{clock.NewSystem()}, Log: s.log,
-		Identity: from.identity,
-		Content:  from.content,
-		Private:  from.private, Operators: !s.hasRole("controller"),
-		Confirm: from.confirm, Lost: from.lost,
+		Codec: codec, Clock: host.Clock{Of: clock.NewSystem()}, Log: s.log,
+		Identity: from.Identity,
+		Content:  from.Content,
+		Private:  from.Private, Operators: !s.hasRole("controller"),
+		Confirm: from.Confirm, Lost: from.Lost,
 		Identify: func(ctx context.Context) acctd.Caller {
 			c := identify(ctx)
 			return acctd.Caller{
@@ -121,7 +116,7 @@ func (s *server) openAccountingWith(
 				Limited: c.Limited,
 			}
 		},
-		Objectives: objectives, Rates: rates, Enforce: from.enforce(&rates),
+		Objectives: objectives, Rates: rates, Enforce: from.Enforce(&rates),
 		MayPut: authz.SpeaksForNode, SampleKeep: s.cfg.Accounting.SamplesKeep,
 		Archive: s.cfg.Accounting.Archive, Retention: s.cfg.Accounting.Retention(),
 		Interval: s.cfg.Accounting.BatchInterval, BatchRows: int(s.cfg.Accounting.BatchRows),
@@ -259,121 +254,3 @@ func (a *accounting) currentLag() collector.AccountingLag {
 }
 
 func (a *accounting) currentKPIs() []kpi.Value { return a.daemon.KPIs() }
-
-// ledgerAccess is the ledger as accounting needs it: in this process, or of a
-// controller in another.
-type ledgerAccess interface {
-	acctd.Source
-	identity() (ledger [16]byte, cluster string)
-	content(ctx context.Context, h spec.Hash) ([]byte, error)
-	private(ctx context.Context) []string
-	confirm(p acctd.Progress)
-	// lost tells of a position that the store has seen and the ledger lacks.
-	lost(ctx context.Context, seen event.Position) error
-	// enforce gives what is told how the budgets that are enforced stand.
-	enforce(rates *kpi.Rates) func(context.Context, []kpi.Spent)
-}
-
-// ledgerSource is the archive as accounting reads it.
-type ledgerSource struct {
-	a     *archive.Archive
-	ctl   *daemon.Controller
-	blobs *store.Blobs
-	told  *accounted
-	log   *slog.Logger
-}
-
-// Open implements the source of accounting.
-func (l ledgerSource) Open(_ context.Context, seq uint64) (acctd.Cursor, error) {
-	iterator, err := l.a.Reader(max(seq, 1))
-	if err != nil {
-		return nil, err
-	}
-	return ledgerCursor{iterator}, nil
-}
-
-// Head implements the source of accounting.
-func (l ledgerSource) Head() (uint64, spec.Instant) {
-	st := l.ctl.View().State
-	return st.Seq, st.At
-}
-
-// Epochs implements the source of accounting.
-func (l ledgerSource) Epochs(context.Context) ([]state.Epoch, uint64, error) {
-	st := l.ctl.View().State
-	return st.Epochs, st.Seq, nil
-}
-
-// storeWitness is the accounting store as a witness of lost history.
-const storeWitness = "accounting store"
-
-func (l ledgerSource) lost(ctx context.Context, seen event.Position) error {
-	return l.ctl.NoteLost(ctx, storeWitness, seen)
-}
-
-func (l ledgerSource) identity() ([16]byte, string) {
-	st := l.ctl.View().State
-	return st.UUID, st.ClusterName
-}
-
-func (l ledgerSource) content(
-	_ context.Context,
-	h spec.Hash,
-) ([]byte, error) {
-	return l.blobs.Get(h)
-}
-
-func (l ledgerSource) private(ctx context.Context) []string { return l.ctl.Private(ctx) }
-
-func (l ledgerSource) confirm(p acctd.Progress) {
-	l.ctl.SetAccounted(p.Seq)
-	l.told.noteConfirmed(&apiv1.ConfirmRequest{Seq: p.Seq, Keep: p.Keep, Up: true})
-}
-
-// enforce makes accounts keep to their budgets, where this controller leads.
-func (l ledgerSource) enforce(rates *kpi.Rates) func(context.Context, []kpi.Spent) {
-	return func(ctx context.Context, list []kpi.Spent) {
-		if err := l.ctl.SetBudgets(ctx, toBudgets(wireBudgets(list, rates))); err != nil {
-			l.log.Debug("the budgets could not be made limits", "error", err)
-		}
-	}
-}
-
-// wireBudgets says what is left of budgets.
-func wireBudgets(list []kpi.Spent, rates *kpi.Rates) *apiv1.BudgetsLeft {
-	out := &apiv1.BudgetsLeft{}
-	for _, s := range list {
-		out.Budgets = append(
-			out.Budgets,
-			&apiv1.BudgetLeft{Account: s.Account, Left: wire.Limits(s.Left(rates.Prices))},
-		)
-	}
-	return out
-}
-
-func toBudgets(budgets *apiv1.BudgetsLeft) []policy.Budget {
-	var out []policy.Budget
-	for _, l := range budgets.GetBudgets() {
-		out = append(out, policy.Budget{Account: l.GetAccount(), Left: wire.ToLimits(l.GetLeft())})
-	}
-	return out
-}
-
-type ledgerCursor struct{ it *archive.Iterator }
-
-// Next implements a cursor of accounting.
-func (c ledgerCursor) Next(ctx context.Context) (acctd.Entry, error) {
-	for {
-		record, err := c.it.Follow(ctx)
-		if err != nil {
-			return acctd.Entry{}, err
-		}
-		if record.LastSeq >= record.FirstSeq {
-			return acctd.Entry{
-				First:  record.FirstSeq,
-				Last:   record.LastSeq,
-				Events: append([]byte(nil), record.Batch...),
-			}, nil
-		}
-	}
-}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/console"
+	"github.com/musterhpc/muster/internal/console/firing"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/mtls"
@@ -22,12 +23,12 @@ func (s *server) openConsole(source *mtls.Source, gateway *rest.Gateway) (*conso
 		return nil, nil
 	}
 	if address := s.cfg.Web.AlertmanagerURL; address != "" {
-		s.firing = &firingAlerts{url: address, cluster: s.cluster.ClusterName, log: s.log}
+		s.firing = &firing.Alerts{URL: address, Cluster: s.cluster.ClusterName, Log: s.log}
 	}
 	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
 	var firing func() console.Alerts
 	if s.firing != nil {
-		firing = s.firing.latest
+		firing = s.firing.Latest
 	}
 	return console.New(console.Config{
 		Alerts: firing,
@@ -82,7 +83,7 @@ func (d doors) serveConsole(
 	})
 	g.spawnPart("console's live pages", d.console.Run)
 	if d.firing != nil {
-		g.spawnPart("console's alerts", d.firing.follow)
+		g.spawnPart("console's alerts", d.firing.Follow)
 	}
 	g.spawnPart("stop console", func(ctx context.Context) error {
 		<-ctx.Done()

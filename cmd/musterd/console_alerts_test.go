@@ -94,8 +94,8 @@ func TestConsoleShowsAlerts(t *testing.T) {
 	postAlert(t, address, `"alertname":"MusterJobGPUWarned","severity":"info","audience":"users","user":"1000","cluster":"`+cluster+`"`, "job 7 holds GPUs")
 	postAlert(t, address, `"alertname":"MusterNodesDown","severity":"warning","cluster":"another"`, "of another cluster")
 	client := &http.Client{}
-	for len(c.s.firing.latest().List) < 2 {
-		c.s.firing.ask(t.Context(), client) // Alertmanager takes a moment
+	for len(c.s.firing.Latest().List) < 2 {
+		c.s.firing.Ask(t.Context(), client) // Alertmanager takes a moment
 	}
 	shows := func(uid uint32, live bool) string {
 		t.Helper()
@@ -118,8 +118,8 @@ func TestConsoleShowsAlerts(t *testing.T) {
 			t.Errorf("another user sees:\n%s", page)
 		}
 	}
-	c.s.firing.url = "http://127.0.0.1:1"
-	c.s.firing.ask(t.Context(), client)
+	c.s.firing.URL = "http://127.0.0.1:1"
+	c.s.firing.Ask(t.Context(), client)
 	if page := shows(0, false); !strings.Contains(page, "Alertmanager does not answer") || !strings.Contains(page, "n1 is") {
 		t.Errorf("without an answer:\n%s", page)
 	}

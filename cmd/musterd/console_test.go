@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhpc/muster/accounting/feed"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
@@ -63,7 +64,7 @@ func newConsoleServerOf(t *testing.T, web conffile.Web, conf ...string) *console
 	gateway := s.newGateway(source)
 	c := &consoleServer{t: t, s: s, jobs: &daemon.ClusterService{C: s.ctl}}
 	service.RegisterClusterServer(gateway, c.jobs)
-	service.RegisterAccountingServer(gateway, absentAccounting{})
+	service.RegisterAccountingServer(gateway, feed.Absent{})
 	pages, err := s.openConsole(source, gateway)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhpc/muster/accounting/feed"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/local/cluster"
 	"github.com/musterhpc/muster/internal/conffile"
@@ -259,16 +260,16 @@ func TestSentAwayFromAccountingApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := (&ledgerService{ctl: s.ctl, revoked: s.revokedSerials}).Confirm(t.Context(), &apiv1.ConfirmRequest{})
+	rep, err := (&feed.Service{Head: s.ctl, ListRevoked: s.revokedSerials}).Confirm(t.Context(), &apiv1.ConfirmRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	apart := &server{apart: &remoteLedger{}}
+	apart := &server{apart: &feed.Remote{}}
 	revoked := apart.revokedSerial(source)
 	if revoked(first.Serial) {
 		t.Error("it knows before it is told")
 	}
-	apart.apart.revokedAre(rep.GetRevoked())
+	apart.apart.RevokedAre(rep.GetRevoked())
 	if !revoked(first.Serial) || revoked(second.Serial) {
 		t.Errorf("told of %v, it refuses the revoked one: %v, the new one: %v", rep.GetRevoked(), revoked(first.Serial), revoked(second.Serial))
 	}

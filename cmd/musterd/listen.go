@@ -13,11 +13,14 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/musterhpc/muster/accounting/feed"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/cli/submit"
 	"github.com/musterhpc/muster/collector/web"
+	"github.com/musterhpc/muster/controller/forward"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/console"
+	"github.com/musterhpc/muster/internal/console/firing"
 	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/framed"
@@ -54,26 +57,26 @@ func (s *server) openSockets(g *group) error {
 	service.RegisterAgentsServer(endpoint, &daemon.AgentService{C: s.ctl})
 	service.RegisterLedgerServer(
 		endpoint,
-		&ledgerService{
-			archive: s.archive,
-			ctl:     s.ctl,
-			content: s.blobs.Get,
-			told:    s.told.noteConfirmed,
-			revoked: s.revokedSerials,
-			applied: s.machine.AppliedAt,
+		&feed.Service{
+			Archive:     s.archive,
+			Head:        s.ctl,
+			FindContent: s.blobs.Get,
+			Confirmed:   s.told.NoteConfirmed,
+			ListRevoked: s.revokedSerials,
+			Applied:     s.machine.AppliedAt,
 		},
 	)
 	if s.acct != nil {
 		service.RegisterAccountingServer(users, s.acct.service)
 	} else {
-		service.RegisterAccountingServer(users, absentAccounting{socket: s.cfg.AccountingSocket})
+		service.RegisterAccountingServer(users, feed.Absent{Socket: s.cfg.AccountingSocket})
 	}
 	pages, err := s.openConsole(source, gateway)
 	if err != nil {
 		return err
 	}
 	s.mountSlurm(gateway)
-	gateway.Mount(healthPath, health{s.ownHealth}, true)
+	gateway.Mount(forward.HealthPath, forward.Health{Own: s.ownHealth}, true)
 	d := doors{
 		socket:     s.cfg.Socket,
 		apiKey:     "listen.grpc",
@@ -149,7 +152,7 @@ func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
 		countCalls(s.calls),
 		s.trail.unaryInterceptor(),
 		s.authorizationDoor().Unary(),
-		refuseTokenByToken,
+		forward.RefuseTokenByToken,
 	}
 }
 
@@ -217,7 +220,7 @@ type doors struct {
 	gateway    http.Handler // nil = none
 	gatewayTLS *tls.Config
 	console    *console.Console // nil = none
-	firing     *firingAlerts    // of the console; nil = no Alertmanager
+	firing     *firing.Alerts   // of the console; nil = no Alertmanager
 	consoleAt  conffile.Addr
 	limits     *limit.Table      // of the gateway's connections
 	names      identity.Resolver // of those who come over restSocket

@@ -23,6 +23,7 @@ import (
 	"github.com/musterhpc/muster/cli/local/cluster"
 	"github.com/musterhpc/muster/cli/local/monitoring"
 	"github.com/musterhpc/muster/cli/local/whatif"
+	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/ledger/backup"
 	"github.com/musterhpc/muster/ledger/care"
@@ -157,7 +158,7 @@ func command(args []string, out, errOut io.Writer) int {
 		fmt.Fprintln(errOut, "musterd: --new-group: only a controller begins a group")
 		return 2
 	}
-	roomForGarbage()
+	host.MakeRoomForGarbage()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	if err := runRoles(ctx, o, out); err != nil {

@@ -3,17 +3,29 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"sync"
 	"time"
 
+	acctd "github.com/musterhpc/muster/accounting/daemon"
+	"github.com/musterhpc/muster/accounting/observed"
+	"github.com/musterhpc/muster/accounting/tally"
+	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/collector/slurm"
 	"github.com/musterhpc/muster/collector/web"
+	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/listen"
+	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/spec"
 )
 
 // runObserver runs the exporter beside an existing Slurm: it reads no slurm.conf,
@@ -121,4 +133,103 @@ func readyToShow(w http.ResponseWriter, snap *slurm.Snapshot) {
 		return
 	}
 	_, _ = w.Write([]byte("ok\n"))
+}
+
+// observeAccounting serves the accounting of an observed Slurm: its jobs in the
+// store, sacct, sreport, reports, SQL and the KPIs, as for a cluster of one's
+// own.
+func observeAccounting(
+	ctx context.Context,
+	g *group,
+	cfg *conffile.Config,
+	config string,
+	log *slog.Logger,
+) (*accounting, error) {
+	if cfg.Observe.Cluster == "" {
+		return nil, errors.New(
+			"an observer with accounting needs observe.cluster in muster.yaml: the name under which Slurm's accounting knows the cluster (sacctmgr show cluster)",
+		)
+	}
+	for _, dir := range [...]string{cfg.StateDir, cfg.RunDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	certificates, err := mtls.Load(pki.Dir(cfg.TLS.Dir))
+	if err != nil {
+		return nil, fmt.Errorf(
+			"this host's certificate in %s (muster init makes one): %w",
+			cfg.TLS.Dir,
+			err,
+		)
+	}
+	identify := host.NewCallerFunc(uint32(os.Getuid()))
+	o := &observed.History{
+		Config: cfg.Observe,
+		Log:    log,
+		Hide:   observed.ReadPrivateData(ctx, cfg.Observe.Bin),
+		Identify: func(ctx context.Context) acctd.Caller {
+			c := identify(ctx)
+			return acctd.Caller{User: c.User, Admin: c.Admin || (c.UID == 0 && c.User != "")}
+		},
+	}
+	s := &server{
+		cfg:     cfg,
+		config:  config,
+		cluster: &spec.Config{ClusterName: cfg.Observe.Cluster},
+		log:     log,
+		roles:   []string{"accounting"},
+		calls:   &collector.Calls{},
+	}
+	s.acct, err = s.openAccountingWith(
+		o,
+		func(ctx context.Context, stored func(tally.Position), failed func(error)) {
+			o.FeedHistory(ctx, s.acct.store, stored, failed)
+		},
+	)
+	if err != nil {
+		return nil, err
+	}
+	endpoint, err := s.newEndpoint(certificates)
+	if err != nil {
+		return nil, err
+	}
+	service.RegisterAccountingServer(endpoint, s.acct.service)
+	if err := (doors{socket: cfg.AccountingSocket, apiKey: "listen.accounting_api", api: cfg.Listen.AccountingAPI, metricsKey: "listen.accounting_metrics",
+		metrics: cfg.Listen.AccountingMetrics, web: s.webOptions(), log: log}).serveAll(g, endpoint, s.observedPages(o)); err != nil {
+		return nil, err
+	}
+	g.spawnPart("accounting", s.acct.run)
+	log.Info(
+		"accounting reads the Slurm",
+		"cluster",
+		cfg.Observe.Cluster,
+		"every",
+		time.Duration(cfg.Observe.AccountingEvery),
+		"socket",
+		cfg.AccountingSocket,
+	)
+	return s.acct, nil
+}
+
+// observedPages are the KPIs of an observed Slurm, and whether they are kept.
+func (s *server) observedPages(o *observed.History) *http.ServeMux {
+	return s.kpiPages(
+		collector.Source{
+			Now:     clock.NewSystem().Now,
+			Version: version,
+			KPIs:    s.acct.currentKPIs,
+			View: func() *view.View {
+				head, at := o.Head()
+				if head == 0 {
+					return nil
+				}
+				st := state.New()
+				st.Seq = head
+				st.At = at
+				st.ClusterName = o.Config.Cluster
+				return &view.View{State: st}
+			},
+		},
+	)
 }

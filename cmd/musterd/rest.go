@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/musterhpc/muster/controller/forward"
+	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/channel"
@@ -77,7 +78,7 @@ func (s *server) actAs(r *http.Request, id identity.Identity) (identity.Identity
 			authz.UserName(id),
 		)
 	}
-	uid, gid, ok := hostUser(name)
+	uid, gid, ok := host.FindUser(name)
 	if !ok || uid == 0 {
 		return identity.Nameless(), status.New(
 			status.Unauthenticated,
@@ -103,7 +104,7 @@ func (s *server) webCaller(
 	r *http.Request,
 	admission *channel.Admission,
 ) (identity.Identity, error) {
-	token, given := bearerToken(r)
+	token, given := forward.BearerToken(r)
 	if given {
 		return s.verifyToken(token, admission)
 	}
@@ -149,35 +150,9 @@ func (s *server) verifyToken(
 	}
 	id.Token = true
 	if id.Paper.ID != "" && s.access != nil {
-		s.access.uses.Note(id.Paper.ID, time.Now())
+		s.access.Uses.Note(id.Paper.ID, time.Now())
 	}
 	return id, nil
-}
-
-// refuseTokenByToken keeps a token from making another: one that leaked would never end.
-func refuseTokenByToken(
-	ctx context.Context,
-	req any,
-	info *grpc.UnaryServerInfo,
-	next grpc.UnaryHandler,
-) (any, error) {
-	if info.FullMethod == "/muster.v1.Cluster/CreateUserToken" && identity.From(ctx).Token {
-		return nil, status.New(
-			status.PermissionDenied,
-			"a token makes no tokens: ask on the controller's host without SLURM_JWT, or with a certificate",
-		)
-	}
-	return next(ctx, req)
-}
-
-// bearerToken is the token of a request, in either of the two headers.
-func bearerToken(r *http.Request) (token string, given bool) {
-	if kind, rest, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok &&
-		strings.EqualFold(kind, "Bearer") {
-		return strings.TrimSpace(rest), true
-	}
-	token = r.Header.Get("X-SLURM-USER-TOKEN")
-	return token, token != ""
 }
 
 // peerKey holds who connected to the socket.

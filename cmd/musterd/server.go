@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -15,19 +16,28 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/musterhpc/muster/accounting/feed"
 	"github.com/musterhpc/muster/accounting/jobcomp"
 	"github.com/musterhpc/muster/accounting/mailing"
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/controller/catchup"
+	"github.com/musterhpc/muster/controller/forward"
+	"github.com/musterhpc/muster/controller/host"
+	"github.com/musterhpc/muster/controller/keys"
 	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/console/firing"
+	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/gate"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/rest"
+	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/ledger/backup"
 	"github.com/musterhpc/muster/ledger/event"
@@ -37,6 +47,8 @@ import (
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
+
+	"google.golang.org/grpc"
 )
 
 // server is one process with its roles.
@@ -54,7 +66,7 @@ type server struct {
 	archive  *store.Archive
 	blobs    *store.Blobs
 	acct     *accounting
-	told     accounted // what accounting said last
+	told     feed.Confirmed // what accounting said last
 	machine  *daemon.Machine
 	codec    *event.Codec
 	tokens   *usertoken.Keys // of users over REST
@@ -62,16 +74,16 @@ type server struct {
 	config   string        // path of muster.yaml
 	stop     chan struct{} // closed when a caller ends the process
 	stopOnce *sync.Once
-	access   *access
-	firing   *firingAlerts // what the console shows of Alertmanager; nil = none is configured
-	peers    *peers.Peers  // nil = this is the only controller
-	passing  *gate.Gate    // of a group: the way of this host's commands to the leader
-	local    *points       // of a group: the socket, whose connections go this way or that
+	access   *keys.Access
+	firing   *firing.Alerts // what the console shows of Alertmanager; nil = none is configured
+	peers    *peers.Peers   // nil = this is the only controller
+	passing  *gate.Gate     // of a group: the way of this host's commands to the leader
+	local    *points        // of a group: the socket, whose connections go this way or that
 
 	calls    *collector.Calls // of the API, for metrics
 	limits   *limit.Table     // what each caller may hold and do
 	api      atomic.Pointer[grpcx.Endpoint]
-	apart    *remoteLedger // of accounting that runs apart; nil otherwise
+	apart    *feed.Remote // of accounting that runs apart; nil otherwise
 	jobMails *mailing.JobMails
 	jobComp  *jobcomp.Writer // nil unless JobCompType=jobcomp/filetxt
 	trail    *auditTrail     // nil unless muster.yaml says where it goes
@@ -126,7 +138,7 @@ func (s *server) runLeader(ctx context.Context) (err error) {
 		return err
 	}
 	if s.hasRole("accounting") {
-		s.acct, err = s.openAccounting(ledgerSource{s.archive.Disk, s.ctl, s.blobs, &s.told, s.log})
+		s.acct, err = s.openAccounting(feed.Local{Archive: s.archive.Disk, Controller: s.ctl, Blobs: s.blobs, Confirmed: &s.told, Log: s.log})
 		if err != nil {
 			return err
 		}
@@ -184,7 +196,9 @@ func (s *server) serveRoles(g *group) error {
 		g.spawnPart("accounting", s.acct.run)
 	}
 	g.spawnPart("keep the history", s.newKeeper().Run)
-	g.spawnPart("rotate the keys", s.rotateKeys)
+	g.spawnPart("rotate the keys", func(ctx context.Context) error {
+		return s.access.RotateKeys(ctx, s.cfg.TLS.RotateKeys, s.ctl.KeysChanged, s.log)
+	})
 	s.trail, err = openTrail(s)
 	if err != nil {
 		return err
@@ -247,14 +261,14 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	if err := s.refuseFresh(ctx, founds); err != nil {
 		return errors.Join(err, s.archive.Close(), s.blobs.Close())
 	}
-	acc, err := openAccess(s.cfg.TLS.Dir, s.cfg.StateDir, s.cluster.ClusterName, now)
+	acc, err := keys.Open(s.cfg.TLS.Dir, s.cfg.StateDir, s.cluster.ClusterName, now)
 	if err == nil {
-		err = acc.setTokens(s.cfg.Tokens)
+		err = acc.SetTokens(s.cfg.Tokens)
 	}
 	if err != nil {
 		return errors.Join(err, s.archive.Close(), s.blobs.Close())
 	}
-	s.codec, s.began, s.access, s.tokens = codec, now, acc, acc.user
+	s.codec, s.began, s.access, s.tokens = codec, now, acc, acc.User
 	machine := daemon.NewMachine(codec, s.archive, s.blobs)
 	s.machine = machine
 	_, known := s.archive.Disk.Bounds()
@@ -297,31 +311,31 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 
 // newController makes the controller over the open ledger.
 func (s *server) newController() error {
-	host, err := os.Hostname()
+	hostname, err := os.Hostname()
 	if err != nil {
 		return err
 	}
 	if s.peers != nil {
-		host = s.peers.Self.Name
+		hostname = s.peers.Self.Name
 	}
 	deps := daemon.Deps{
 		Log:       store.Log{Durable: s.durable},
 		Archive:   s.archive,
 		Blobs:     s.blobs,
-		Clock:     clockAdapter{clock.NewSystem()},
-		Directory: newDirectory(s.log),
+		Clock:     host.Clock{Of: clock.NewSystem()},
+		Directory: host.NewDirectory(s.log),
 		Access:    s.access,
 		Codec:     s.codec,
 		Logger:    s.log,
-		Identify:  newCallerFunc(uint32(os.Getuid())),
+		Identify:  host.NewCallerFunc(uint32(os.Getuid())),
 		Shutdown:  func() { s.stopOnce.Do(func() { close(s.stop) }) },
 		Restored:  backup.ClearRestored(s.cfg.StateDir),
 		Revoked:   s.disconnectMachine,
 		Files:     s.configFiles,
 		Reload:    func() (*spec.Config, []string, error) { return conffile.ReadCluster(s.cfg) },
-		Scripts:   ctlScripts{s.cluster.SlurmUser},
+		Scripts:   host.CtlScripts{User: s.cluster.SlurmUser},
 		Settings: daemon.Settings{
-			Host:       host,
+			Host:       hostname,
 			Version:    version,
 			SlurmConf:  s.cfg.SlurmConf,
 			StateDir:   s.cfg.StateDir,
@@ -331,8 +345,8 @@ func (s *server) newController() error {
 		History:      store.ReadHistory(s.archive.Disk, s.codec),
 		Past:         store.Past{Archive: s.archive.Disk, Codec: s.codec},
 		East:         offsetEast,
-		UserPrograms: userPrograms{},
-		Programs:     &programs{dir: s.cfg.RunDir, user: s.cluster.SlurmUser, log: s.log},
+		UserPrograms: host.UserPrograms{},
+		Programs:     &host.PowerPrograms{Dir: s.cfg.RunDir, User: s.cluster.SlurmUser, Log: s.log},
 	}
 	if s.cluster.JobCompFile != "" {
 		s.jobComp = jobcomp.Open(
@@ -348,8 +362,8 @@ func (s *server) newController() error {
 	s.jobMails = mailing.NewJobMails(
 		func() *state.State { return s.ctl.View().State },
 		deps.Clock.Now,
-		s.mailProgram,
-		hostMail(),
+		host.MailProgram(s.cluster.SlurmUser),
+		host.HostMail(),
 		s.log,
 	)
 	if written := deps.Committed; written != nil {
@@ -450,7 +464,7 @@ func (s *server) revokedSerial(source *mtls.Source) func(serial string) bool {
 		}
 		st := s.known()
 		if st == nil {
-			return s.apart != nil && s.apart.sentAway(serial)
+			return s.apart != nil && s.apart.SentAway(serial)
 		}
 		c := st.Access.Cert(serial)
 		return c != nil && c.Revoked
@@ -520,7 +534,7 @@ func (s *server) beforeCompact(pos log.Position) error {
 // NewKeeper makes the keeper of this controller's archive.
 func (s *server) newKeeper() *store.Keeper {
 	return store.NewKeeper(store.Keeper{
-		Stored:    s.told.neededFrom,
+		Stored:    s.told.NeededFrom,
 		Archive:   s.archive.Disk,
 		Blobs:     s.blobs,
 		Codec:     s.codec,
@@ -543,4 +557,95 @@ func (s *server) peersOptions() peers.Options {
 		NewGroup: s.newGroup,
 		Log:      s.log,
 	}
+}
+
+// clusterUUID makes the identity of a new ledger.
+func clusterUUID(random func([]byte) (int, error)) (id [16]byte, err error) {
+	_, err = random(id[:])
+	if err != nil {
+		return id, err
+	}
+	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // RFC 9562, version 4
+	return id, nil
+}
+
+// toldLag is how far an accounting in another process is behind, for /metrics.
+// The age is that of the first event which it has not confirmed, read from the
+// archive; since a controller that starts knows nothing, it is unknown (as old
+// as the controller) until the first report.
+func (s *server) toldLag() collector.AccountingLag {
+	view := s.ctl.View()
+	_, up := s.told.LastReport()
+	lag := collector.AccountingLag{Up: up, Seq: view.AccountedSeq}
+	if view.AccountedSeq >= view.State.Seq {
+		return lag
+	}
+	now := clock.NewSystem().Now()
+	since := s.began
+	if view.AccountedSeq > 0 {
+		if at, err := s.eventTime(view.AccountedSeq + 1); err == nil {
+			since = at
+		}
+	}
+	lag.Seconds = float64(max(now.Sub(since), 0)) / float64(spec.Second)
+	return lag
+}
+
+// eventTime is when an event happened.
+func (s *server) eventTime(seq uint64) (spec.Instant, error) {
+	iterator, err := s.archive.Disk.Reader(seq)
+	if err != nil {
+		return 0, err
+	}
+	record, err := iterator.Next()
+	if err != nil {
+		return 0, err
+	}
+	events, err := s.codec.Decode(record.Batch)
+	if err != nil {
+		return 0, err
+	}
+	for i := range events {
+		if events[i].Seq >= seq {
+			return events[i].At, nil
+		}
+	}
+	return 0, io.EOF
+}
+
+// newForwarder makes the gateway of a standby.
+func (s *server) newForwarder() http.Handler {
+	admission := &channel.Admission{Revoked: s.revokedSerial(s.peers.Source), Now: time.Now}
+	gateway := rest.New(rest.Config{
+		Errors:   status.Numbers(),
+		Unary:    []grpc.UnaryServerInterceptor{forward.RefuseTokenByToken},
+		Table:    s.limits,
+		Version:  "v1",
+		Log:      s.log,
+		Identify: func(r *http.Request) (identity.Identity, error) { return s.webIdentity(r, admission) },
+	})
+	for _, desc := range []*grpc.ServiceDesc{&service.Cluster_ServiceDesc, &service.Accounting_ServiceDesc} {
+		gateway.RegisterService(forward.NewService(desc, s.passing.Forward), nil)
+	}
+	s.mountSlurm(gateway)
+	gateway.Mount(forward.HealthPath, forward.Health{Own: s.ownHealth}, true)
+	return forward.Forwarder{Gateway: gateway}
+}
+
+// OwnHealth tells whether this controller leads.
+func (s *server) ownHealth() forward.OwnHealth {
+	if s.peers == nil {
+		return forward.OwnHealth{Role: "leader"}
+	}
+	lead := s.durable.Leader()
+	out := forward.OwnHealth{
+		Role:       "standby",
+		Controller: s.peers.Self.Name,
+		Leader:     lead.ID,
+		Term:       s.durable.Term(),
+	}
+	if s.ctl != nil && lead.Self {
+		out.Role = "leader"
+	}
+	return out
 }

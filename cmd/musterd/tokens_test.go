@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhpc/muster/controller/keys"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/spec"
@@ -16,7 +17,7 @@ import (
 // issuer's keys fails.
 func TestTokenSettings(t *testing.T) {
 	dir := t.TempDir()
-	keys, err := usertoken.Open(filepath.Join(dir, "key"), "c", time.Now)
+	issuerKeys, err := usertoken.Open(filepath.Join(dir, "key"), "c", time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +39,8 @@ func TestTokenSettings(t *testing.T) {
 		{conffile.Tokens{MaxLifespan: spec.Infinite, Audience: "muster"}, spec.Minute, "of no use without tokens.jwks"},
 		{conffile.Tokens{MaxLifespan: spec.Infinite, JWKS: empty}, spec.Minute, "no RSA or EC key"},
 	} {
-		a := &access{user: keys}
-		err := a.setTokens(x.cfg)
+		a := &keys.Access{User: issuerKeys}
+		err := a.SetTokens(x.cfg)
 		if err == nil {
 			_, err = a.UserToken(t.Context(), "ada", 1000, 1000, now, now.Add(x.life))
 		}

@@ -194,7 +194,9 @@ func (s *server) standBy(parent context.Context) error {
 	if s.cfg.Audit.On() {
 		g.spawnPart("copy how far the audit trail has come", s.copyDelivered)
 	}
-	g.spawnPart("follow the keys", s.followKeys)
+	g.spawnPart("follow the keys", func(ctx context.Context) error {
+		return s.access.FollowKeys(ctx, s.peers, s.log)
+	})
 	elected := make(chan error, 1)
 	g.spawnPart("wait for the lead", func(ctx context.Context) error {
 		elected <- awaitLead(ctx, s.durable)

@@ -66,9 +66,6 @@ type importing struct {
 	rejected                                                                    io.Writer
 }
 
-// ShownRejects is how many rejects are printed where no file takes them.
-const ShownRejects = 20
-
 // Run runs `musterd import`.
 func Run(args []string, out, errOut io.Writer) int {
 	im := importing{out: out, errOut: errOut}
@@ -306,7 +303,7 @@ func (im *importing) noteRejected(reject importer.Reject) {
 		return
 	}
 	im.shown++
-	if im.shown <= ShownRejects {
+	if im.shown <= importer.ShownRejects {
 		fmt.Fprintf(im.errOut, "line %d: %s: %s\n", reject.Line, reject.Reason, reject.Text)
 	}
 }
@@ -339,7 +336,7 @@ func (im *importing) sacct(ctx context.Context, config importer.Config) error {
 
 // printResult prints what an import did, and whether it adds up.
 func (im *importing) printResult(result *importer.Result, took time.Duration) error {
-	if rest := im.shown - ShownRejects; im.rejected == nil && rest > 0 {
+	if rest := im.shown - importer.ShownRejects; im.rejected == nil && rest > 0 {
 		fmt.Fprintf(im.errOut, "and %d more lines; --rejects FILE takes all of them\n", rest)
 	}
 	fmt.Fprintf(

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"context"
@@ -8,9 +8,9 @@ import (
 	"github.com/musterhpc/muster/scheduler/daemon"
 )
 
-// newCallerFunc makes the controller's view of an identity that the channel proved.
+// NewCallerFunc makes the controller's view of an identity that the channel proved.
 // self is the uid this process runs as: its owner administers the cluster.
-func newCallerFunc(self uint32) func(ctx context.Context) daemon.Caller {
+func NewCallerFunc(self uint32) func(ctx context.Context) daemon.Caller {
 	return func(ctx context.Context) daemon.Caller {
 		id := identity.From(ctx)
 		switch id.Kind {

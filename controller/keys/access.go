@@ -1,16 +1,17 @@
-package main
+// Package keys issues certificates, credentials and tokens with the cluster's own keys, changes
+// the key that signs credentials, and follows the changes of the controller that leads.
+package keys
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os/user"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/credential"
 	"github.com/musterhpc/muster/internal/transport/identity"
@@ -22,10 +23,10 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// access issues certificates and credentials with the cluster's own keys.
-type access struct {
+// Access issues certificates and credentials with the cluster's own keys.
+type Access struct {
 	ca   *pki.CA
-	user *usertoken.Keys
+	User *usertoken.Keys
 	// ringFile holds the keys that sign credentials.
 	ringFile string
 	mu       sync.RWMutex // guards ring and keys, which change together
@@ -33,12 +34,13 @@ type access struct {
 	keys     [][]byte // the public halves, as agents get them
 	// tokens are the site's bounds for the tokens of users.
 	tokens conffile.Tokens
-	uses   usertoken.Uses
+	// Uses is when each token was used last.
+	Uses usertoken.Uses
 }
 
-// openAccess reads the authority and the credential keys; the keys are made
+// Open reads the authority and the credential keys; the keys are made
 // at the first start.
-func openAccess(tlsDir, stateDir, cluster string, now spec.Instant) (*access, error) {
+func Open(tlsDir, stateDir, cluster string, now spec.Instant) (*Access, error) {
 	ca, err := pki.Dir(tlsDir).CA()
 	if err != nil {
 		return nil, fmt.Errorf(
@@ -58,17 +60,17 @@ func openAccess(tlsDir, stateDir, cluster string, now spec.Instant) (*access, er
 	if err != nil {
 		return nil, fmt.Errorf("credential keys: %w", err)
 	}
-	a := &access{ca: ca, ringFile: path}
+	a := &Access{ca: ca, ringFile: path}
 	a.use(ring)
-	a.user, err = usertoken.Open(filepath.Join(stateDir, "user-token.key"), cluster, time.Now)
+	a.User, err = usertoken.Open(filepath.Join(stateDir, "user-token.key"), cluster, time.Now)
 	if err != nil {
 		return nil, err
 	}
 	return a, nil
 }
 
-// setTokens takes the site's settings of tokens over.
-func (a *access) setTokens(cfg conffile.Tokens) error {
+// SetTokens takes the site's settings of tokens over.
+func (a *Access) SetTokens(cfg conffile.Tokens) error {
 	a.tokens = cfg
 	switch {
 	case cfg.JWKS == "" && (cfg.UserClaim != "" || cfg.Audience != ""):
@@ -82,21 +84,10 @@ func (a *access) setTokens(cfg conffile.Tokens) error {
 		File:      cfg.JWKS,
 		UserClaim: cfg.UserClaim,
 		Audience:  cfg.Audience,
-		User:      hostUser,
+		User:      host.FindUser,
 	}
-	a.user.Trust(issuer)
+	a.User.Trust(issuer)
 	return issuer.Load()
-}
-
-// hostUser finds a user of this host by name.
-func hostUser(name string) (uid, gid uint32, ok bool) {
-	account, err := user.Lookup(name)
-	if err != nil {
-		return 0, 0, false
-	}
-	u, uerr := strconv.ParseUint(account.Uid, 10, 32)
-	g, gerr := strconv.ParseUint(account.Gid, 10, 32)
-	return uint32(u), uint32(g), uerr == nil && gerr == nil
 }
 
 // encodeKey writes a public key for agents: the key, from, until (big endian
@@ -112,7 +103,7 @@ func encodeKey(key credential.PublicKey) []byte {
 }
 
 // Sign implements daemon.Access.
-func (a *access) Sign(c credentials.Claims) ([]byte, error) {
+func (a *Access) Sign(c credentials.Claims) ([]byte, error) {
 	claims := credential.Claims{
 		Cluster: c.Cluster,
 		Job:     c.Job,
@@ -136,14 +127,14 @@ func (a *access) Sign(c credentials.Claims) ([]byte, error) {
 }
 
 // Keys implements daemon.Access.
-func (a *access) Keys() [][]byte {
+func (a *Access) Keys() [][]byte {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.keys
 }
 
 // UserToken implements daemon.Access.
-func (a *access) UserToken(
+func (a *Access) UserToken(
 	ctx context.Context,
 	user string,
 	uid, gid uint32,
@@ -169,7 +160,7 @@ func (a *access) UserToken(
 	if err != nil {
 		return daemon.UserToken{}, err
 	}
-	text, err := a.user.Issue(
+	text, err := a.User.Issue(
 		usertoken.Bearer{
 			ID:   id,
 			User: user,
@@ -180,23 +171,23 @@ func (a *access) UserToken(
 		time.Unix(0, int64(from)),
 		time.Unix(0, int64(until)),
 	)
-	return daemon.UserToken{Text: text, ID: id, Key: a.user.Name()}, err
+	return daemon.UserToken{Text: text, ID: id, Key: a.User.Name()}, err
 }
 
 // UserTokenKey implements daemon.Access.
-func (a *access) UserTokenKey() string { return a.user.Name() }
+func (a *Access) UserTokenKey() string { return a.User.Name() }
 
 // UserTokensUsed implements daemon.Access.
-func (a *access) UserTokensUsed(ids []string) map[string]spec.Instant {
+func (a *Access) UserTokensUsed(ids []string) map[string]spec.Instant {
 	out := map[string]spec.Instant{}
-	for id, at := range a.uses.Last(ids) {
+	for id, at := range a.Uses.Last(ids) {
 		out[id] = spec.Instant(at.UnixNano())
 	}
 	return out
 }
 
 // NewToken implements daemon.Access.
-func (a *access) NewToken(
+func (a *Access) NewToken(
 	node string,
 	login bool,
 	expires spec.Instant,
@@ -240,7 +231,7 @@ func (s tokenStore) Spend(ctx context.Context, secret, publicKey pki.Hash) error
 }
 
 // Enrol implements daemon.Access.
-func (a *access) Enrol(
+func (a *Access) Enrol(
 	ctx context.Context,
 	token, node string,
 	csr []byte,
@@ -260,7 +251,7 @@ func (a *access) Enrol(
 }
 
 // Renew implements daemon.Access.
-func (a *access) Renew(ctx context.Context, csr []byte) (daemon.Certificate, error) {
+func (a *Access) Renew(ctx context.Context, csr []byte) (daemon.Certificate, error) {
 	issued, err := pki.Renew(a.ca, identity.From(ctx), csr, nil, time.Now())
 	if err != nil {
 		return daemon.Certificate{}, spec.Refuse(spec.CodeBadCredential, err.Error())
@@ -279,14 +270,4 @@ func certificate(i pki.Issued, ca *pki.CA) daemon.Certificate {
 		Serial:  i.Serial,
 		Expires: spec.Instant(i.NotAfter.UnixNano()),
 	}
-}
-
-// clusterUUID makes the identity of a new ledger.
-func clusterUUID(random func([]byte) (int, error)) (id [16]byte, err error) {
-	_, err = random(id[:])
-	if err != nil {
-		return id, err
-	}
-	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // RFC 9562, version 4
-	return id, nil
 }

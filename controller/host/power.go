@@ -1,4 +1,7 @@
-package main
+// Package host is what the controller does on its own host: it runs the site's programs (power and
+// fence programs, PrologSlurmctld, MailProg) as SlurmUser and those of users as their users,
+// looks users and groups up, names callers as the daemon knows them, and gives the heap room.
+package host
 
 import (
 	"context"
@@ -13,18 +16,18 @@ import (
 	"github.com/musterhpc/muster/internal/program"
 )
 
-// programs start the site's programs that power nodes down and up, each in a
+// PowerPrograms start the site's programs that power nodes down and up, each in a
 // session of its own, so that they outlive this process. What they print is in
 // power.log of the run folder.
-type programs struct {
-	dir, user string // SlurmUser; empty or one's own: as this process
-	log       *slog.Logger
+type PowerPrograms struct {
+	Dir, User string // SlurmUser; empty or one's own: as this process
+	Log       *slog.Logger
 }
 
 // Start implements daemon.Programs.
-func (p *programs) Start(file, nodes string, resume []byte) {
+func (p *PowerPrograms) Start(file, nodes string, resume []byte) {
 	if err := p.startProgram(file, nodes, resume); err != nil {
-		p.log.Error(
+		p.Log.Error(
 			"a program for the power of nodes was not started",
 			"program",
 			file,
@@ -36,9 +39,9 @@ func (p *programs) Start(file, nodes string, resume []byte) {
 	}
 }
 
-func (p *programs) startProgram(file, nodes string, resume []byte) error {
+func (p *PowerPrograms) startProgram(file, nodes string, resume []byte) error {
 	out, err := os.OpenFile(
-		filepath.Join(p.dir, "power.log"),
+		filepath.Join(p.Dir, "power.log"),
 		os.O_CREATE|os.O_APPEND|os.O_WRONLY,
 		0o640,
 	)
@@ -50,7 +53,7 @@ func (p *programs) startProgram(file, nodes string, resume []byte) error {
 	cmd.Dir = "/"
 	cmd.Stdout = out
 	cmd.Stderr = out
-	as, err := slurmUser(p.user)
+	as, err := slurmUser(p.User)
 	if err != nil {
 		return err
 	}
@@ -66,10 +69,10 @@ func (p *programs) startProgram(file, nodes string, resume []byte) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	p.log.Info("nodes are powered", "program", file, "nodes", nodes)
+	p.Log.Info("nodes are powered", "program", file, "nodes", nodes)
 	go func() {
 		if err := cmd.Wait(); err != nil {
-			p.log.Error(
+			p.Log.Error(
 				"a program for the power of nodes failed",
 				"program",
 				file,
@@ -83,7 +86,7 @@ func (p *programs) startProgram(file, nodes string, resume []byte) error {
 		}
 		if resumeFile != "" {
 			if err := os.Remove(resumeFile); err != nil {
-				p.log.Warn("SLURM_RESUME_FILE stays", "error", err)
+				p.Log.Warn("SLURM_RESUME_FILE stays", "error", err)
 			}
 		}
 	}()
@@ -95,8 +98,8 @@ func (p *programs) startProgram(file, nodes string, resume []byte) error {
 const maxFenceTime = 2 * time.Minute
 
 // Fence implements daemon.Programs.
-func (p *programs) Fence(ctx context.Context, file, node, reason string) error {
-	as, err := slurmUser(p.user)
+func (p *PowerPrograms) Fence(ctx context.Context, file, node, reason string) error {
+	as, err := slurmUser(p.User)
 	if err != nil {
 		return err
 	}
@@ -111,8 +114,8 @@ func (p *programs) Fence(ctx context.Context, file, node, reason string) error {
 }
 
 // writeResumeFile writes SLURM_RESUME_FILE.
-func (p *programs) writeResumeFile(resume []byte, as *syscall.Credential) (string, error) {
-	f, err := os.CreateTemp(p.dir, "resume-*.json")
+func (p *PowerPrograms) writeResumeFile(resume []byte, as *syscall.Credential) (string, error) {
+	f, err := os.CreateTemp(p.Dir, "resume-*.json")
 	if err != nil {
 		return "", err
 	}

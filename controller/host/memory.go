@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"bufio"
@@ -29,9 +29,9 @@ func gcPercent(room, live uint64) int {
 	return int(max(100, 100*room/max(live, leastHeap)))
 }
 
-// roomForGarbage keeps the setting right after each collection. Who has set
+// MakeRoomForGarbage keeps the setting right after each collection. Who has set
 // GOGC knows better.
-func roomForGarbage() {
+func MakeRoomForGarbage() {
 	room := heapRoom(memoryTotal("/proc/meminfo"))
 	if _, set := os.LookupEnv("GOGC"); set || room == 0 {
 		return

@@ -1,8 +1,9 @@
-package main
+package keys
 
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -26,7 +27,7 @@ const (
 )
 
 // use replaces the ring.
-func (a *access) use(ring credential.Ring) {
+func (a *Access) use(ring credential.Ring) {
 	var keys [][]byte
 	for _, k := range ring.Public() {
 		keys = append(keys, encodeKey(k))
@@ -39,7 +40,7 @@ func (a *access) use(ring credential.Ring) {
 
 // rotate makes a new key where the newest has signed for as long as it may, and forgets
 // the key that verifies no more. What it changed is in the file before it is used.
-func (a *access) rotate(now spec.Instant, every spec.Span) (changed bool, err error) {
+func (a *Access) rotate(now spec.Instant, every spec.Span) (changed bool, err error) {
 	a.mu.RLock()
 	held := a.ring
 	a.mu.RUnlock()
@@ -61,7 +62,7 @@ func (a *access) rotate(now spec.Instant, every spec.Span) (changed bool, err er
 }
 
 // reload reads the keys again, which another controller has made.
-func (a *access) reload() error {
+func (a *Access) reload() error {
 	ring, err := credential.LoadRing(a.ringFile)
 	if err != nil {
 		return fmt.Errorf("credential keys: %w", err)
@@ -70,23 +71,28 @@ func (a *access) reload() error {
 	return nil
 }
 
-// rotateKeys changes the key that signs credentials while this controller leads, and
+// RotateKeys changes the key that signs credentials while this controller leads, and
 // tells the agents. A change that fails is tried again: the old key still signs.
-func (s *server) rotateKeys(ctx context.Context) error {
+func (a *Access) RotateKeys(
+	ctx context.Context,
+	every spec.Span,
+	tell func(),
+	log *slog.Logger,
+) error {
 	for {
-		changed, err := s.access.rotate(clock.NewSystem().Now(), s.cfg.TLS.RotateKeys)
+		changed, err := a.rotate(clock.NewSystem().Now(), every)
 		switch {
 		case err != nil:
-			s.log.Error("the key that signs credentials was not changed", "error", err)
+			log.Error("the key that signs credentials was not changed", "error", err)
 		case changed:
-			s.log.Info(
+			log.Info(
 				"the keys of credentials have changed",
 				"file",
-				filepath.Base(s.access.ringFile),
+				filepath.Base(a.ringFile),
 				"keys",
-				len(s.access.Keys()),
+				len(a.Keys()),
 			)
-			s.ctl.KeysChanged()
+			tell()
 		}
 		if !clock.PauseFor(ctx, keyLook) {
 			return nil
@@ -94,17 +100,17 @@ func (s *server) rotateKeys(ctx context.Context) error {
 	}
 }
 
-// followKeys takes the keys over that the leader has made, while this controller stands
+// FollowKeys takes the keys over that the leader has made, while this controller stands
 // by: what an earlier leader has signed must hold when this one leads.
-func (s *server) followKeys(ctx context.Context) error {
+func (a *Access) FollowKeys(ctx context.Context, others *peers.Peers, log *slog.Logger) error {
 	for {
-		if lead := peers.FindLeader(s.peers.AskOthers(ctx)); lead != nil {
-			err := s.peers.FetchKeys(ctx, lead.Of)
+		if lead := peers.FindLeader(others.AskOthers(ctx)); lead != nil {
+			err := others.FetchKeys(ctx, lead.Of)
 			if err == nil {
-				err = s.access.reload()
+				err = a.reload()
 			}
 			if err != nil && ctx.Err() == nil {
-				s.log.Warn("the leader's keys were not taken over", "error", err)
+				log.Warn("the leader's keys were not taken over", "error", err)
 			}
 		}
 		if !clock.PauseFor(ctx, keyLook) {

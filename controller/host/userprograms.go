@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"context"
@@ -9,17 +9,17 @@ import (
 	"github.com/musterhpc/muster/scheduler/daemon"
 )
 
-// userPrograms runs programs on this host as the users whose they are.
-type userPrograms struct{}
+// UserPrograms runs programs on this host as the users whose they are.
+type UserPrograms struct{}
 
 // May implements daemon.UserPrograms: only root can become somebody else.
-func (userPrograms) May(uid uint32) bool {
+func (UserPrograms) May(uid uint32) bool {
 	own := os.Geteuid()
 	return own == 0 || uint32(own) == uid
 }
 
 // RunAs implements daemon.UserPrograms.
-func (userPrograms) RunAs(
+func (UserPrograms) RunAs(
 	ctx context.Context,
 	who daemon.ProgramOwner,
 	file string,

@@ -1,4 +1,4 @@
-package main
+package keys
 
 import (
 	"path/filepath"
@@ -21,7 +21,7 @@ func TestCredentialKeysRotate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &access{ringFile: filepath.Join(t.TempDir(), "credential.keys")}
+	a := &Access{ringFile: filepath.Join(t.TempDir(), "credential.keys")}
 	a.use(ring)
 	if err := ring.Save(a.ringFile); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestCredentialKeysRotate(t *testing.T) {
 			changes++
 		}
 		if changed {
-			again := &access{ringFile: a.ringFile} // a restart reads what was saved
+			again := &Access{ringFile: a.ringFile} // a restart reads what was saved
 			if err := again.reload(); err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package main
+package feed
 
 import (
 	"context"
@@ -63,7 +63,7 @@ func TestSubscribeFromTheMiddleFollowsUntilTheShutdown(t *testing.T) {
 	add(2, 4, 4, "two")
 	add(3, 5, 9, "three")
 	head := &headAt{seq: 9, stopping: make(chan struct{})}
-	l := &ledgerService{archive: arch, ctl: head}
+	l := &Service{Archive: arch, Head: head}
 
 	once := &subscriber{ctx: t.Context(), got: make(chan *apiv1.LedgerBatch, 8)}
 	if err := l.Subscribe(&apiv1.SubscribeRequest{FromSeq: 4}, once); err != nil || len(once.got) != 2 {
@@ -102,11 +102,11 @@ func TestRetentionWaitsForAccounting(t *testing.T) {
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 3))
 		w := storetest.NewWorld(t)
-		var told accounted
-		w.Stored = told.neededFrom
+		var told Confirmed
+		w.Stored = told.NeededFrom
 		w.Retention = 2 * spec.Day
 		says := func(seq, keep uint64, up bool) {
-			told.noteConfirmed(&apiv1.ConfirmRequest{Seq: seq, Keep: keep, Up: up})
+			told.NoteConfirmed(&apiv1.ConfirmRequest{Seq: seq, Keep: keep, Up: up})
 		}
 		dropped, seq, keep := 0, uint64(0), uint64(1)
 		for range 40 {
@@ -118,14 +118,14 @@ func TestRetentionWaitsForAccounting(t *testing.T) {
 			case 1: // its store is away
 				says(seq, keep, false)
 			case 2: // nobody has heard of it since the controller's start, or it has none yet
-				if told = (accounted{}); rng.IntN(2) == 0 {
+				if told = (Confirmed{}); rng.IntN(2) == 0 {
 					says(0, 0, false)
 				}
 			default:
 				w.End(w.Job(fmt.Sprint(seed, last)))
 				w.Later(time.Duration(rng.IntN(100)) * time.Hour)
 			}
-			before, known := w.Archive.Stats().FirstSeq, told.neededFrom()
+			before, known := w.Archive.Stats().FirstSeq, told.NeededFrom()
 			w.Look()
 			first := w.Archive.Stats().FirstSeq
 			if first != before {
@@ -134,7 +134,7 @@ func TestRetentionWaitsForAccounting(t *testing.T) {
 			if first > before && first > known {
 				t.Fatalf("seed %d: accounting needs the history from event %d, the controller had heard %d; it begins with %d now", seed, keep, known, first)
 			}
-			if _, err := (ledgerSource{a: w.Archive}).Open(t.Context(), keep); err != nil {
+			if _, err := (Local{Archive: w.Archive}).Open(t.Context(), keep); err != nil {
 				t.Fatalf("seed %d: from event %d: %v", seed, keep, err)
 			}
 		}
@@ -147,10 +147,10 @@ func TestRetentionWaitsForAccounting(t *testing.T) {
 // TestConfirmedBeyondWhatIsStored: a report that asks for less history than it
 // has stored is not believed.
 func TestConfirmedBeyondWhatIsStored(t *testing.T) {
-	var told accounted
+	var told Confirmed
 	for _, c := range []struct{ seq, keep, want uint64 }{{0, 0, 0}, {10, 4, 4}, {10, 11, 11}, {10, 12, 11}, {0, 7, 1}} {
-		told.noteConfirmed(&apiv1.ConfirmRequest{Seq: c.seq, Keep: c.keep})
-		if got := told.neededFrom(); got != c.want {
+		told.NoteConfirmed(&apiv1.ConfirmRequest{Seq: c.seq, Keep: c.keep})
+		if got := told.NeededFrom(); got != c.want {
 			t.Errorf("stored %d, needs %d: %d, want %d", c.seq, c.keep, got, c.want)
 		}
 	}

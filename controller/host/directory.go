@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"context"
@@ -12,14 +12,17 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// clockAdapter is the machine's clock in the form the controller wants.
-type clockAdapter struct{ c clock.Clock }
+// Clock is the machine's clock in the form the controller wants.
+type Clock struct{ Of clock.Clock }
 
-func (c clockAdapter) Now() spec.Instant { return c.c.Now() }
+// Now implements daemon.Clock.
+func (c Clock) Now() spec.Instant { return c.Of.Now() }
 
-func (c clockAdapter) Monotonic() spec.Span { return c.c.Monotonic() }
+// Monotonic implements daemon.Clock.
+func (c Clock) Monotonic() spec.Span { return c.Of.Monotonic() }
 
-func (c clockAdapter) After(d spec.Span) (<-chan struct{}, func()) {
+// After implements daemon.Clock.
+func (c Clock) After(d spec.Span) (<-chan struct{}, func()) {
 	ch := make(chan struct{})
 	t := time.AfterFunc(time.Duration(d), func() { close(ch) })
 	return ch, func() { t.Stop() }
@@ -41,7 +44,8 @@ type groups struct {
 
 const groupsTTL = time.Minute
 
-func newDirectory(l *slog.Logger) *directory {
+// NewDirectory makes a directory that remembers nothing yet.
+func NewDirectory(l *slog.Logger) *directory {
 	return &directory{known: map[string]groups{}, log: l}
 }
 

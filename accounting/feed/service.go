@@ -1,4 +1,4 @@
-package main
+package feed
 
 import (
 	"bufio"
@@ -11,8 +11,6 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
-	"github.com/musterhpc/muster/collector"
-	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/blob"
 	"github.com/musterhpc/muster/ledger/event"
@@ -22,20 +20,20 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// ledgerService gives the history to an accounting in another process. The
+// Service gives the history to an accounting in another process. The
 // door lets only administrators and controllers in: events name everything.
-type ledgerService struct {
+type Service struct {
 	service.UnimplementedLedgerServer
-	archive *store.Archive
-	ctl     ledgerHead
-	content func(h spec.Hash) ([]byte, error)
-	told    func(req *apiv1.ConfirmRequest) // may be nil
-	revoked func() []string                 // serial numbers; may be nil
-	applied func() (position uint64, st *state.State)
+	Archive     *store.Archive
+	Head        Head
+	FindContent func(h spec.Hash) ([]byte, error)
+	Confirmed   func(req *apiv1.ConfirmRequest) // may be nil
+	ListRevoked func() []string                 // serial numbers; may be nil
+	Applied     func() (position uint64, st *state.State)
 }
 
-// ledgerHead is what the service asks of the controller.
-type ledgerHead interface {
+// Head is what the service asks of the controller.
+type Head interface {
 	HeadSeq() uint64
 	SetAccounted(seq uint64)
 	SetBudgets(ctx context.Context, all []policy.Budget) error
@@ -48,7 +46,7 @@ type ledgerHead interface {
 // it goes on as the ledger grows, until the caller or the controller ends. A
 // caller that is ahead of the ledger is refused: it knows another one, or a
 // backup was restored, and would take new events for those it has.
-func (l *ledgerService) Subscribe(
+func (l *Service) Subscribe(
 	req *apiv1.SubscribeRequest,
 	stream service.Ledger_SubscribeServer,
 ) error {
@@ -56,18 +54,18 @@ func (l *ledgerService) Subscribe(
 	defer cancel(nil)
 	go func() {
 		select {
-		case <-l.ctl.Stopping():
+		case <-l.Head.Stopping():
 			cancel(spec.Refuse(spec.CodeStopping, ""))
 		case <-ctx.Done():
 		}
 	}()
-	if head := l.ctl.HeadSeq(); req.GetFromSeq() > head+1 {
+	if head := l.Head.HeadSeq(); req.GetFromSeq() > head+1 {
 		return spec.Refuse(
 			spec.CodeBadRequest,
 			fmt.Sprintf("this ledger ends at event %d, before event %d", head, req.GetFromSeq()),
 		)
 	}
-	iterator, err := l.archive.Disk.Reader(max(req.GetFromSeq(), 1))
+	iterator, err := l.Archive.Disk.Reader(max(req.GetFromSeq(), 1))
 	if err != nil {
 		return err
 	}
@@ -84,7 +82,7 @@ func (l *ledgerService) Subscribe(
 		case err != nil:
 			return err
 		}
-		if err := stream.Send(&apiv1.LedgerBatch{Position: record.Pos, FirstSeq: record.FirstSeq, LastSeq: record.LastSeq, Events: record.Batch, HeadSeq: l.ctl.HeadSeq()}); err != nil {
+		if err := stream.Send(&apiv1.LedgerBatch{Position: record.Pos, FirstSeq: record.FirstSeq, LastSeq: record.LastSeq, Events: record.Batch, HeadSeq: l.Head.HeadSeq()}); err != nil {
 			return err
 		}
 	}
@@ -95,11 +93,11 @@ const stateChunk = 1 << 20
 
 // State names the state after the newest batch, and sends it if that is asked for.
 // The archive may get that batch a moment later.
-func (l *ledgerService) State(
+func (l *Service) State(
 	req *apiv1.LedgerStateRequest,
 	stream service.Ledger_StateServer,
 ) error {
-	pos, st := l.applied()
+	pos, st := l.Applied()
 	if pos == 0 {
 		return spec.Refuse(spec.CodeStopping, "the controller is starting: ask again")
 	}
@@ -112,7 +110,7 @@ func (l *ledgerService) State(
 		At:          int64(st.At),
 		Hash:        hash[:],
 		HashVersion: state.SnapshotVersion,
-		FirstSeq:    l.archive.Disk.Stats().FirstSeq,
+		FirstSeq:    l.Archive.Disk.Stats().FirstSeq,
 	}
 	for _, e := range st.Epochs {
 		head.Epochs = append(head.Epochs, &apiv1.LedgerEpoch{Value: e.Value, Seq: e.Seq})
@@ -130,12 +128,13 @@ func (l *ledgerService) State(
 // chunkSender sends what is written to it.
 type chunkSender struct{ to service.Ledger_StateServer }
 
+// Write implements io.Writer.
 func (c chunkSender) Write(p []byte) (int, error) {
 	return len(p), c.to.Send(&apiv1.LedgerStateReply{Data: p})
 }
 
 // Content gives a script or an environment by its hash.
-func (l *ledgerService) Content(
+func (l *Service) Content(
 	_ context.Context,
 	req *apiv1.ContentRequest,
 ) (*apiv1.ContentReply, error) {
@@ -144,7 +143,7 @@ func (l *ledgerService) Content(
 		return nil, spec.Refuse(spec.CodeBadRequest, "not a hash")
 	}
 	copy(hash[:], req.GetHash())
-	data, err := l.content(hash)
+	data, err := l.FindContent(hash)
 	if errors.Is(err, blob.ErrNotFound) {
 		return nil, spec.Refuse(spec.CodeNothingFound, err.Error())
 	}
@@ -152,7 +151,7 @@ func (l *ledgerService) Content(
 }
 
 // Confirm notes how far accounting has stored the ledger.
-func (l *ledgerService) Confirm(
+func (l *Service) Confirm(
 	ctx context.Context,
 	req *apiv1.ConfirmRequest,
 ) (*apiv1.ConfirmReply, error) {
@@ -164,14 +163,14 @@ func (l *ledgerService) Confirm(
 			NextUID: spec.JobUID(lost.GetNextJobUid()),
 			NextID:  spec.JobID(lost.GetNextJobId()),
 		}
-		if err := l.ctl.NoteLost(ctx, storeWitness, seen); err != nil {
+		if err := l.Head.NoteLost(ctx, storeWitness, seen); err != nil {
 			return nil, err
 		}
 	}
-	head := l.ctl.HeadSeq()
+	head := l.Head.HeadSeq()
 	if req.GetEpochs() {
 		var epochs []state.Epoch
-		epochs, head = l.ctl.Epochs()
+		epochs, head = l.Head.Epochs()
 		for _, e := range epochs {
 			out.Epochs = append(out.Epochs, &apiv1.LedgerEpoch{Value: e.Value, Seq: e.Seq})
 		}
@@ -184,91 +183,48 @@ func (l *ledgerService) Confirm(
 		return out, nil // these say nothing about how the store is
 	}
 	if req.GetSeq() > 0 { // 0: it has nothing to say yet
-		l.ctl.SetAccounted(req.GetSeq())
+		l.Head.SetAccounted(req.GetSeq())
 	}
-	if l.told != nil {
-		l.told(req)
+	if l.Confirmed != nil {
+		l.Confirmed(req)
 	}
 	if req.GetBudgets() != nil {
-		if err := l.ctl.SetBudgets(ctx, toBudgets(req.GetBudgets())); err != nil {
+		if err := l.Head.SetBudgets(ctx, toBudgets(req.GetBudgets())); err != nil {
 			return nil, err
 		}
 	}
 	out.HeadSeq = head
-	if l.revoked != nil {
-		out.Revoked = l.revoked()
+	if l.ListRevoked != nil {
+		out.Revoked = l.ListRevoked()
 	}
 	return out, nil
 }
 
-// accounted is what an accounting in another process said last.
-type accounted struct {
+// Confirmed is what an accounting in another process said last.
+type Confirmed struct {
 	mu   sync.Mutex
 	last *apiv1.ConfirmRequest
 	at   time.Time
 }
 
-func (a *accounted) noteConfirmed(req *apiv1.ConfirmRequest) {
+// NoteConfirmed takes a report.
+func (a *Confirmed) NoteConfirmed(req *apiv1.ConfirmRequest) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.last, a.at = req, time.Now()
 }
 
-// lastReport gives the last report; up tells that it is fresh and said so.
-func (a *accounted) lastReport() (last *apiv1.ConfirmRequest, up bool) {
+// LastReport gives the last report; up tells that it is fresh and said so.
+func (a *Confirmed) LastReport() (last *apiv1.ConfirmRequest, up bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.last, a.last.GetUp() && time.Since(a.at) < 3*reportEvery
 }
 
-// neededFrom is the event from which on accounting needs the history, and never one
+// NeededFrom is the event from which on accounting needs the history, and never one
 // behind what it has stored; 0 = it has not said.
-func (a *accounted) neededFrom() uint64 {
+func (a *Confirmed) NeededFrom() uint64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return min(a.last.GetKeep(), a.last.GetSeq()+1)
-}
-
-// toldLag is how far an accounting in another process is behind, for /metrics.
-// The age is that of the first event which it has not confirmed, read from the
-// archive; since a controller that starts knows nothing, it is unknown (as old
-// as the controller) until the first report.
-func (s *server) toldLag() collector.AccountingLag {
-	view := s.ctl.View()
-	_, up := s.told.lastReport()
-	lag := collector.AccountingLag{Up: up, Seq: view.AccountedSeq}
-	if view.AccountedSeq >= view.State.Seq {
-		return lag
-	}
-	now := clock.NewSystem().Now()
-	since := s.began
-	if view.AccountedSeq > 0 {
-		if at, err := s.eventTime(view.AccountedSeq + 1); err == nil {
-			since = at
-		}
-	}
-	lag.Seconds = float64(max(now.Sub(since), 0)) / float64(spec.Second)
-	return lag
-}
-
-// eventTime is when an event happened.
-func (s *server) eventTime(seq uint64) (spec.Instant, error) {
-	iterator, err := s.archive.Disk.Reader(seq)
-	if err != nil {
-		return 0, err
-	}
-	record, err := iterator.Next()
-	if err != nil {
-		return 0, err
-	}
-	events, err := s.codec.Decode(record.Batch)
-	if err != nil {
-		return 0, err
-	}
-	for i := range events {
-		if events[i].Seq >= seq {
-			return events[i].At, nil
-		}
-	}
-	return 0, io.EOF
 }

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"context"
@@ -14,15 +14,15 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// ctlScripts run PrologSlurmctld and EpilogSlurmctld as SlurmUser, where this
+// CtlScripts run PrologSlurmctld and EpilogSlurmctld as SlurmUser, where this
 // process may do that.
-type ctlScripts struct{ user string }
+type CtlScripts struct{ User string }
 
 var errTooLong = errors.New("too long")
 
 // Run implements daemon.Scripts.
-func (c ctlScripts) Run(ctx context.Context, file string, timeout spec.Span, env []string) error {
-	as, err := slurmUser(c.user)
+func (c CtlScripts) Run(ctx context.Context, file string, timeout spec.Span, env []string) error {
+	as, err := slurmUser(c.User)
 	if err != nil {
 		return err
 	}
@@ -60,4 +60,26 @@ func slurmUser(name string) (*syscall.Credential, error) {
 		return nil, fmt.Errorf("SlurmUser %s: %w", name, err)
 	}
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
+}
+
+// HostMail is the mail program of this host, which Slurm's MailProg is by default.
+func HostMail() string {
+	for _, path := range []string{"/usr/bin/mail", "/bin/mail"} {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// MailProgram makes what runs MailProg as SlurmUser.
+func MailProgram(slurmUserName string) func(ctx context.Context, file string, args, environ []string) error {
+	return func(ctx context.Context, file string, args, environ []string) error {
+		as, err := slurmUser(slurmUserName)
+		if err != nil {
+			return err
+		}
+		env := append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, environ...)
+		return program.Run(ctx, file, env, as, args...)
+	}
 }

@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"os"
@@ -19,7 +19,7 @@ func TestCtlScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c := ctlScripts{}
+	c := CtlScripts{}
 	write(`test "$A" = b && test -z "$HOME" && test "$(/bin/pwd)" = /`)
 	if err := c.Run(t.Context(), file, spec.Infinite, []string{"A=b"}); err != nil {
 		t.Error(err)
@@ -36,7 +36,7 @@ func TestCtlScripts(t *testing.T) {
 	if time.Since(began) > time.Minute {
 		t.Error("what it had started was not ended")
 	}
-	if err := (ctlScripts{user: "no such user"}).Run(t.Context(), file, 0, nil); os.Geteuid() == 0 && (err == nil || !strings.Contains(err.Error(), "SlurmUser no such user")) {
+	if err := (CtlScripts{User: "no such user"}).Run(t.Context(), file, 0, nil); os.Geteuid() == 0 && (err == nil || !strings.Contains(err.Error(), "SlurmUser no such user")) {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,5 @@
-package main
+// Package firing keeps for the console what Alertmanager last said.
+package firing
 
 import (
 	"context"
@@ -16,30 +17,30 @@ const (
 	alertsWait  = 5 * time.Second  // for its answer
 )
 
-// firingAlerts keeps what Alertmanager last said, so that no page waits for it.
-type firingAlerts struct {
-	url     string
-	cluster string
-	log     *slog.Logger
+// Alerts keeps what Alertmanager last said, so that no page waits for it.
+type Alerts struct {
+	URL     string
+	Cluster string
+	Log     *slog.Logger
 
 	mu   sync.Mutex
 	last console.Alerts
 }
 
-// latest is what Alertmanager last said; nobody changes its list.
-func (f *firingAlerts) latest() console.Alerts {
+// Latest is what Alertmanager last said; nobody changes its list.
+func (f *Alerts) Latest() console.Alerts {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
 }
 
-// follow asks Alertmanager again and again until the context ends.
-func (f *firingAlerts) follow(ctx context.Context) error {
+// Follow asks Alertmanager again and again until the context ends.
+func (f *Alerts) Follow(ctx context.Context) error {
 	client := &http.Client{Timeout: alertsWait}
 	ticker := time.NewTicker(alertsEvery)
 	defer ticker.Stop()
 	for {
-		f.ask(ctx, client)
+		f.Ask(ctx, client)
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():
@@ -48,9 +49,9 @@ func (f *firingAlerts) follow(ctx context.Context) error {
 	}
 }
 
-// ask asks once. What does not answer leaves the list as it was, with its age.
-func (f *firingAlerts) ask(ctx context.Context, client *http.Client) {
-	list, err := alerts.ReadFiring(ctx, client, f.url, f.cluster)
+// Ask asks once. What does not answer leaves the list as it was, with its age.
+func (f *Alerts) Ask(ctx context.Context, client *http.Client) {
+	list, err := alerts.ReadFiring(ctx, client, f.URL, f.Cluster)
 	if ctx.Err() != nil {
 		return
 	}
@@ -58,13 +59,13 @@ func (f *firingAlerts) ask(ctx context.Context, client *http.Client) {
 	defer f.mu.Unlock()
 	if err != nil {
 		if f.last.Failure == "" {
-			f.log.Warn("the console cannot read alerts", "alertmanager", f.url, "error", err)
+			f.Log.Warn("the console cannot read alerts", "alertmanager", f.URL, "error", err)
 		}
 		f.last.Failure = err.Error()
 		return
 	}
 	if f.last.Failure != "" {
-		f.log.Info("the console reads alerts again", "alertmanager", f.url)
+		f.Log.Info("the console reads alerts again", "alertmanager", f.URL)
 	}
 	f.last = console.Alerts{At: time.Now()}
 	for _, one := range list {

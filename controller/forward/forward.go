@@ -1,19 +1,18 @@
-package main
+// Package forward is REST on a standby: a gateway whose calls the leading controller carries out,
+// and /health, by which a load balancer finds that one. It reads the token of a request.
+package forward
 
 import (
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
 
-	"github.com/musterhpc/muster/api/v1/service"
-	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/framed/relay"
 	"github.com/musterhpc/muster/internal/transport/identity"
@@ -21,30 +20,11 @@ import (
 	"github.com/musterhpc/muster/internal/transport/status"
 )
 
-// forwarder is REST on a standby: the gateway with the same services, whose calls the
+// Forwarder is REST on a standby: the gateway with the same services, whose calls the
 // leader carries out. The standby finds out who asks, as the leader would, and the
 // leader decides what that user may do.
-type forwarder struct {
-	gateway *rest.Gateway
-}
-
-// newForwarder makes the gateway of a standby.
-func (s *server) newForwarder() http.Handler {
-	admission := &channel.Admission{Revoked: s.revokedSerial(s.peers.Source), Now: time.Now}
-	gateway := rest.New(rest.Config{
-		Errors:   status.Numbers(),
-		Unary:    []grpc.UnaryServerInterceptor{refuseTokenByToken},
-		Table:    s.limits,
-		Version:  "v1",
-		Log:      s.log,
-		Identify: func(r *http.Request) (identity.Identity, error) { return s.webIdentity(r, admission) },
-	})
-	for _, desc := range []*grpc.ServiceDesc{&service.Cluster_ServiceDesc, &service.Accounting_ServiceDesc} {
-		gateway.RegisterService(forwardingService(desc, s.passing.Forward), nil)
-	}
-	s.mountSlurm(gateway)
-	gateway.Mount(healthPath, health{s.ownHealth}, true)
-	return forwarder{gateway}
+type Forwarder struct {
+	Gateway *rest.Gateway
 }
 
 // tokenKey holds the token of a request, which the leader reads itself: what has been
@@ -52,19 +32,19 @@ func (s *server) newForwarder() http.Handler {
 type tokenKey struct{}
 
 // ServeHTTP implements http.Handler.
-func (f forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (f Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Who acts as another user is known to the standby alone, which vouches for him.
-	if token, given := bearerToken(r); given && r.Header.Get("X-SLURM-USER-NAME") == "" {
+	if token, given := BearerToken(r); given && r.Header.Get("X-SLURM-USER-NAME") == "" {
 		r = r.WithContext(context.WithValue(r.Context(), tokenKey{}, token))
 	}
-	f.gateway.ServeHTTP(w, r)
+	f.Gateway.ServeHTTP(w, r)
 }
 
 // forwardFunc passes a call on and gives the messages of its answer to send.
 type forwardFunc func(ctx context.Context, req relay.Request, send func([]byte) error) error
 
-// forwardingService is a service whose methods are carried out by the leader.
-func forwardingService(desc *grpc.ServiceDesc, forward forwardFunc) *grpc.ServiceDesc {
+// NewService is a service whose methods are carried out by the leader.
+func NewService(desc *grpc.ServiceDesc, forward forwardFunc) *grpc.ServiceDesc {
 	out := &grpc.ServiceDesc{ServiceName: desc.ServiceName, Metadata: desc.Metadata}
 	for i := range desc.Methods {
 		call := newForwarded(desc.ServiceName, desc.Methods[i].MethodName, forward)
@@ -200,53 +180,35 @@ func speakFor(ctx context.Context) (framed.Pair, error) {
 	)
 }
 
-// healthPath is where a load balancer asks.
-const healthPath = "/health"
+// HealthPath is where a load balancer asks.
+const HealthPath = "/health"
 
-// health answers a load balancer, who need not say who it is.
-type health struct {
-	own func() ownHealth
+// Health answers a load balancer, who need not say who it is.
+type Health struct {
+	Own func() OwnHealth
 }
 
-// ownHealth is what a controller says of itself.
-type ownHealth struct {
+// OwnHealth is what a controller says of itself.
+type OwnHealth struct {
 	Role       string `json:"role"` // leader or standby
 	Controller string `json:"controller,omitempty"`
 	Leader     string `json:"leader,omitempty"` // empty = none is known
 	Term       uint64 `json:"term,omitempty"`
 }
 
-// ownHealth tells whether this controller leads.
-func (s *server) ownHealth() ownHealth {
-	if s.peers == nil {
-		return ownHealth{Role: "leader"}
-	}
-	lead := s.durable.Leader()
-	out := ownHealth{
-		Role:       "standby",
-		Controller: s.peers.Self.Name,
-		Leader:     lead.ID,
-		Term:       s.durable.Term(),
-	}
-	if s.ctl != nil && lead.Self {
-		out.Role = "leader"
-	}
-	return out
-}
-
 // ServeHTTP answers /health, which is good where requests are answered, and
 // /health/leader, which is good on the leader alone.
-func (h health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	own := h.own()
+func (h Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	own := h.Own()
 	good := own.Role == "leader"
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		w.Header().Set("Allow", "GET, HEAD")
 		http.Error(w, "use GET or HEAD", http.StatusMethodNotAllowed)
 		return
-	case r.URL.Path == healthPath:
+	case r.URL.Path == HealthPath:
 		good = good || own.Leader != ""
-	case r.URL.Path != healthPath+"/leader":
+	case r.URL.Path != HealthPath+"/leader":
 		http.NotFound(w, r)
 		return
 	}
@@ -260,6 +222,6 @@ func (h health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Refuse implements rest.Mounted. Nobody is refused here.
-func (h health) Refuse(w http.ResponseWriter, _ *http.Request, code int, err *status.Error) {
+func (h Health) Refuse(w http.ResponseWriter, _ *http.Request, code int, err *status.Error) {
 	http.Error(w, err.Message, code)
 }

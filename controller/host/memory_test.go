@@ -1,4 +1,4 @@
-package main
+package host
 
 import (
 	"os"
@@ -39,7 +39,7 @@ func TestRoomForGarbage(t *testing.T) {
 	}
 	old := debug.SetGCPercent(100)
 	defer debug.SetGCPercent(old)
-	roomForGarbage()
+	MakeRoomForGarbage()
 	first := percentNow()
 	live := make([]byte, 256<<20)
 	for i := 0; i < len(live); i += 4096 {
