@@ -352,6 +352,7 @@ type AgentMessage struct {
 	//	*AgentMessage_Reports
 	//	*AgentMessage_Measured
 	//	*AgentMessage_FileRead
+	//	*AgentMessage_ConfigRead
 	Kind          isAgentMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -441,6 +442,15 @@ func (x *AgentMessage) GetFileRead() *FileRead {
 	return nil
 }
 
+func (x *AgentMessage) GetConfigRead() *ConfigRead {
+	if x != nil {
+		if x, ok := x.Kind.(*AgentMessage_ConfigRead); ok {
+			return x.ConfigRead
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Kind interface {
 	isAgentMessage_Kind()
 }
@@ -465,6 +475,10 @@ type AgentMessage_FileRead struct {
 	FileRead *FileRead `protobuf:"bytes,120,opt,name=file_read,json=fileRead,proto3,oneof"`
 }
 
+type AgentMessage_ConfigRead struct {
+	ConfigRead *ConfigRead `protobuf:"bytes,125,opt,name=config_read,json=configRead,proto3,oneof"`
+}
+
 func (*AgentMessage_Registration) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Heartbeat) isAgentMessage_Kind() {}
@@ -474,6 +488,8 @@ func (*AgentMessage_Reports) isAgentMessage_Kind() {}
 func (*AgentMessage_Measured) isAgentMessage_Kind() {}
 
 func (*AgentMessage_FileRead) isAgentMessage_Kind() {}
+
+func (*AgentMessage_ConfigRead) isAgentMessage_Kind() {}
 
 // HeldRun is what the shepherd wrote down of a run when it started it.
 type HeldRun struct {
@@ -588,6 +604,7 @@ type Registration struct {
 	Sent          uint64          `protobuf:"fixed64,110,opt,name=sent,proto3" json:"sent,omitempty"`      // boot clock of the node, ns, when this was sent: it counts as a heartbeat
 	Leases        bool            `protobuf:"varint,111,opt,name=leases,proto3" json:"leases,omitempty"`   // the node ends runs whose leases are over
 	Outputs       bool            `protobuf:"varint,120,opt,name=outputs,proto3" json:"outputs,omitempty"` // the agent reads what jobs write (ReadFile)
+	Rereads       bool            `protobuf:"varint,125,opt,name=rereads,proto3" json:"rereads,omitempty"` // the agent reads its configuration again (ReadConfig)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -704,6 +721,13 @@ func (x *Registration) GetLeases() bool {
 func (x *Registration) GetOutputs() bool {
 	if x != nil {
 		return x.Outputs
+	}
+	return false
+}
+
+func (x *Registration) GetRereads() bool {
+	if x != nil {
+		return x.Rereads
 	}
 	return false
 }
@@ -2000,6 +2024,7 @@ type ControllerMessage struct {
 	//	*ControllerMessage_Grant
 	//	*ControllerMessage_Keys
 	//	*ControllerMessage_ReadFile
+	//	*ControllerMessage_ReadConfig
 	Kind          isControllerMessage_Kind `protobuf_oneof:"kind"`
 	Head          *LedgerPosition          `protobuf:"bytes,60,opt,name=head,proto3" json:"head,omitempty"` // of the ledger, when this was sent
 	unknownFields protoimpl.UnknownFields
@@ -2126,6 +2151,15 @@ func (x *ControllerMessage) GetReadFile() *ReadFile {
 	return nil
 }
 
+func (x *ControllerMessage) GetReadConfig() *ReadConfig {
+	if x != nil {
+		if x, ok := x.Kind.(*ControllerMessage_ReadConfig); ok {
+			return x.ReadConfig
+		}
+	}
+	return nil
+}
+
 func (x *ControllerMessage) GetHead() *LedgerPosition {
 	if x != nil {
 		return x.Head
@@ -2173,6 +2207,10 @@ type ControllerMessage_ReadFile struct {
 	ReadFile *ReadFile `protobuf:"bytes,120,opt,name=read_file,json=readFile,proto3,oneof"`
 }
 
+type ControllerMessage_ReadConfig struct {
+	ReadConfig *ReadConfig `protobuf:"bytes,125,opt,name=read_config,json=readConfig,proto3,oneof"`
+}
+
 func (*ControllerMessage_Welcome) isControllerMessage_Kind() {}
 
 func (*ControllerMessage_Orders) isControllerMessage_Kind() {}
@@ -2191,6 +2229,119 @@ func (*ControllerMessage_Keys) isControllerMessage_Kind() {}
 
 func (*ControllerMessage_ReadFile) isControllerMessage_Kind() {}
 
+func (*ControllerMessage_ReadConfig) isControllerMessage_Kind() {}
+
+// ReadConfig asks the agent to read its configuration again and to take over what it
+// can while it runs: the site's programs around jobs and for the node's health.
+type ReadConfig struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReadConfig) Reset() {
+	*x = ReadConfig{}
+	mi := &file_agent_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReadConfig) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReadConfig) ProtoMessage() {}
+
+func (x *ReadConfig) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReadConfig.ProtoReflect.Descriptor instead.
+func (*ReadConfig) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ReadConfig) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+// ConfigRead answers ReadConfig.
+type ConfigRead struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ask           uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	Failed        string                 `protobuf:"bytes,2,opt,name=failed,proto3" json:"failed,omitempty"`    // why the configuration cannot be read; the old one stays
+	Restart       bool                   `protobuf:"varint,3,opt,name=restart,proto3" json:"restart,omitempty"` // something else changed that the agent reads when it starts
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ConfigRead) Reset() {
+	*x = ConfigRead{}
+	mi := &file_agent_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ConfigRead) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ConfigRead) ProtoMessage() {}
+
+func (x *ConfigRead) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ConfigRead.ProtoReflect.Descriptor instead.
+func (*ConfigRead) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ConfigRead) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *ConfigRead) GetFailed() string {
+	if x != nil {
+		return x.Failed
+	}
+	return ""
+}
+
+func (x *ConfigRead) GetRestart() bool {
+	if x != nil {
+		return x.Restart
+	}
+	return false
+}
+
 // Grant answers a heartbeat: leases go on from when it was sent. Those of attempts
 // that were started by the event after, or by an earlier one, do not: the controller
 // has given them up.
@@ -2204,7 +2355,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2368,7 @@ func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2382,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Grant) GetSent() uint64 {
@@ -2259,7 +2410,7 @@ type CredentialKeys struct {
 
 func (x *CredentialKeys) Reset() {
 	*x = CredentialKeys{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2423,7 @@ func (*CredentialKeys) ProtoMessage() {}
 
 func (x *CredentialKeys) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2437,7 @@ func (x *CredentialKeys) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CredentialKeys.ProtoReflect.Descriptor instead.
 func (*CredentialKeys) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *CredentialKeys) GetKeys() [][]byte {
@@ -2309,7 +2460,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2473,7 @@ func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2336,7 +2487,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Lease) GetFrom() uint64 {
@@ -2378,7 +2529,7 @@ type Revoked struct {
 
 func (x *Revoked) Reset() {
 	*x = Revoked{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2391,7 +2542,7 @@ func (*Revoked) ProtoMessage() {}
 
 func (x *Revoked) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2405,7 +2556,7 @@ func (x *Revoked) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
 func (*Revoked) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Revoked) GetSerials() []string {
@@ -2442,7 +2593,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2455,7 +2606,7 @@ func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2469,7 +2620,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -2568,7 +2719,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2732,7 @@ func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2746,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *NodeConfig) GetEntries() []*ConfigEntry {
@@ -2628,7 +2779,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2641,7 +2792,7 @@ func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2806,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Orders) GetOrders() []*Order {
@@ -2682,7 +2833,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2695,7 +2846,7 @@ func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2860,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Order) GetRun() *RunKey {
@@ -2817,7 +2968,7 @@ type Reboot struct {
 
 func (x *Reboot) Reset() {
 	*x = Reboot{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2830,7 +2981,7 @@ func (*Reboot) ProtoMessage() {}
 
 func (x *Reboot) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +2995,7 @@ func (x *Reboot) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reboot.ProtoReflect.Descriptor instead.
 func (*Reboot) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Reboot) GetSeq() uint64 {
@@ -2887,7 +3038,7 @@ type Launch struct {
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +3051,7 @@ func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2914,7 +3065,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Launch) GetJob() *JobInfo {
@@ -3040,7 +3191,7 @@ type HetComponent struct {
 
 func (x *HetComponent) Reset() {
 	*x = HetComponent{}
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3053,7 +3204,7 @@ func (*HetComponent) ProtoMessage() {}
 
 func (x *HetComponent) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3067,7 +3218,7 @@ func (x *HetComponent) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HetComponent.ProtoReflect.Descriptor instead.
 func (*HetComponent) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HetComponent) GetJobId() uint32 {
@@ -3137,7 +3288,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3150,7 +3301,7 @@ func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3164,7 +3315,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Terminate) GetCause() uint32 {
@@ -3200,7 +3351,7 @@ type SignalRun struct {
 
 func (x *SignalRun) Reset() {
 	*x = SignalRun{}
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3213,7 +3364,7 @@ func (*SignalRun) ProtoMessage() {}
 
 func (x *SignalRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3227,7 +3378,7 @@ func (x *SignalRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalRun.ProtoReflect.Descriptor instead.
 func (*SignalRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{35}
+	return file_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SignalRun) GetSignal() int32 {
@@ -3267,7 +3418,7 @@ type ChangeLimit struct {
 
 func (x *ChangeLimit) Reset() {
 	*x = ChangeLimit{}
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3280,7 +3431,7 @@ func (*ChangeLimit) ProtoMessage() {}
 
 func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3294,7 +3445,7 @@ func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeLimit.ProtoReflect.Descriptor instead.
 func (*ChangeLimit) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{36}
+	return file_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ChangeLimit) GetEnd() int64 {
@@ -3316,7 +3467,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3329,7 +3480,7 @@ func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3343,7 +3494,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{37}
+	return file_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Measure) GetAsk() uint64 {
@@ -3371,7 +3522,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3384,7 +3535,7 @@ func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3398,7 +3549,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{38}
+	return file_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Measured) GetAsk() uint64 {
@@ -3433,7 +3584,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3446,7 +3597,7 @@ func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3611,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{39}
+	return file_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Measurement) GetRun() *RunKey {
@@ -3543,7 +3694,7 @@ type ReadFile struct {
 
 func (x *ReadFile) Reset() {
 	*x = ReadFile{}
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3556,7 +3707,7 @@ func (*ReadFile) ProtoMessage() {}
 
 func (x *ReadFile) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3570,7 +3721,7 @@ func (x *ReadFile) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadFile.ProtoReflect.Descriptor instead.
 func (*ReadFile) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{40}
+	return file_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReadFile) GetAsk() uint64 {
@@ -3636,7 +3787,7 @@ type FileRead struct {
 
 func (x *FileRead) Reset() {
 	*x = FileRead{}
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3800,7 @@ func (*FileRead) ProtoMessage() {}
 
 func (x *FileRead) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +3814,7 @@ func (x *FileRead) ProtoReflect() protoreflect.Message {
 // Deprecated: Use FileRead.ProtoReflect.Descriptor instead.
 func (*FileRead) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{41}
+	return file_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *FileRead) GetAsk() uint64 {
@@ -3710,7 +3861,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +3874,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3888,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{42}
+	return file_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -3756,7 +3907,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +3920,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3783,7 +3934,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{43}
+	return file_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -3804,7 +3955,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3817,7 +3968,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +3982,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{44}
+	return file_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -3862,7 +4013,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3875,7 +4026,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3889,7 +4040,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{45}
+	return file_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -3937,7 +4088,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3950,7 +4101,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3964,7 +4115,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{46}
+	return file_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -3983,7 +4134,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3996,7 +4147,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4010,7 +4161,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{47}
+	return file_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -4039,7 +4190,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4052,7 +4203,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4066,7 +4217,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{48}
+	return file_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -4128,7 +4279,7 @@ type BudgetsLeft struct {
 
 func (x *BudgetsLeft) Reset() {
 	*x = BudgetsLeft{}
-	mi := &file_agent_proto_msgTypes[49]
+	mi := &file_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4141,7 +4292,7 @@ func (*BudgetsLeft) ProtoMessage() {}
 
 func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[49]
+	mi := &file_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4155,7 +4306,7 @@ func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetsLeft.ProtoReflect.Descriptor instead.
 func (*BudgetsLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{49}
+	return file_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *BudgetsLeft) GetBudgets() []*BudgetLeft {
@@ -4177,7 +4328,7 @@ type BudgetLeft struct {
 
 func (x *BudgetLeft) Reset() {
 	*x = BudgetLeft{}
-	mi := &file_agent_proto_msgTypes[50]
+	mi := &file_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4190,7 +4341,7 @@ func (*BudgetLeft) ProtoMessage() {}
 
 func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[50]
+	mi := &file_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4204,7 +4355,7 @@ func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetLeft.ProtoReflect.Descriptor instead.
 func (*BudgetLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{50}
+	return file_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *BudgetLeft) GetAccount() string {
@@ -4233,7 +4384,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4246,7 +4397,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4260,7 +4411,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{51}
+	return file_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -4302,7 +4453,7 @@ type LedgerEpoch struct {
 
 func (x *LedgerEpoch) Reset() {
 	*x = LedgerEpoch{}
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4315,7 +4466,7 @@ func (*LedgerEpoch) ProtoMessage() {}
 
 func (x *LedgerEpoch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4329,7 +4480,7 @@ func (x *LedgerEpoch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerEpoch.ProtoReflect.Descriptor instead.
 func (*LedgerEpoch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{52}
+	return file_agent_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LedgerEpoch) GetValue() uint64 {
@@ -4356,7 +4507,7 @@ type LedgerStateRequest struct {
 
 func (x *LedgerStateRequest) Reset() {
 	*x = LedgerStateRequest{}
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4369,7 +4520,7 @@ func (*LedgerStateRequest) ProtoMessage() {}
 
 func (x *LedgerStateRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4383,7 +4534,7 @@ func (x *LedgerStateRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerStateRequest.ProtoReflect.Descriptor instead.
 func (*LedgerStateRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{53}
+	return file_agent_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *LedgerStateRequest) GetEncoded() bool {
@@ -4413,7 +4564,7 @@ type LedgerStateReply struct {
 
 func (x *LedgerStateReply) Reset() {
 	*x = LedgerStateReply{}
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4426,7 +4577,7 @@ func (*LedgerStateReply) ProtoMessage() {}
 
 func (x *LedgerStateReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4440,7 +4591,7 @@ func (x *LedgerStateReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerStateReply.ProtoReflect.Descriptor instead.
 func (*LedgerStateReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{54}
+	return file_agent_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LedgerStateReply) GetCluster() string {
@@ -4523,7 +4674,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[55]
+	mi := &file_agent_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4536,7 +4687,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[55]
+	mi := &file_agent_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4550,7 +4701,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{55}
+	return file_agent_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -4570,7 +4721,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[56]
+	mi := &file_agent_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4583,7 +4734,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[56]
+	mi := &file_agent_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4597,7 +4748,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{56}
+	return file_agent_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -4630,7 +4781,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[57]
+	mi := &file_agent_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4643,7 +4794,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[57]
+	mi := &file_agent_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4657,7 +4808,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{57}
+	return file_agent_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -4721,7 +4872,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[58]
+	mi := &file_agent_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4734,7 +4885,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[58]
+	mi := &file_agent_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4748,7 +4899,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{58}
+	return file_agent_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -4795,13 +4946,15 @@ const file_agent_proto_rawDesc = "" +
 	"\bConfFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
-	"\x04mode\x18\x14 \x01(\rR\x04mode\"\xa2\x02\n" +
+	"\x04mode\x18\x14 \x01(\rR\x04mode\"\xdc\x02\n" +
 	"\fAgentMessage\x12=\n" +
 	"\fregistration\x18\x01 \x01(\v2\x17.muster.v1.RegistrationH\x00R\fregistration\x124\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x14.muster.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
 	"\areports\x18\x03 \x01(\v2\x12.muster.v1.ReportsH\x00R\areports\x121\n" +
 	"\bmeasured\x18\x14 \x01(\v2\x13.muster.v1.MeasuredH\x00R\bmeasured\x122\n" +
-	"\tfile_read\x18x \x01(\v2\x13.muster.v1.FileReadH\x00R\bfileReadB\x06\n" +
+	"\tfile_read\x18x \x01(\v2\x13.muster.v1.FileReadH\x00R\bfileRead\x128\n" +
+	"\vconfig_read\x18} \x01(\v2\x15.muster.v1.ConfigReadH\x00R\n" +
+	"configReadB\x06\n" +
 	"\x04kind\"\xb6\x01\n" +
 	"\aHeldRun\x12#\n" +
 	"\x03run\x18\x01 \x01(\v2\x11.muster.v1.RunKeyR\x03run\x12\x15\n" +
@@ -4810,7 +4963,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04user\x18\x04 \x01(\tR\x04user\x12\x18\n" +
 	"\astarted\x18\x05 \x01(\x03R\astarted\x12\x10\n" +
 	"\x03seq\x18\x06 \x01(\x06R\x03seq\x12\x16\n" +
-	"\x06launch\x18\a \x01(\fR\x06launch\"\x82\x03\n" +
+	"\x06launch\x18\a \x01(\fR\x06launch\"\x9c\x03\n" +
 	"\fRegistration\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x122\n" +
 	"\tinventory\x18\x02 \x01(\v2\x14.muster.v1.InventoryR\tinventory\x12+\n" +
@@ -4823,7 +4976,8 @@ const file_agent_proto_rawDesc = "" +
 	"\x04held\x18? \x03(\v2\x12.muster.v1.HeldRunR\x04held\x12\x12\n" +
 	"\x04sent\x18n \x01(\x06R\x04sent\x12\x16\n" +
 	"\x06leases\x18o \x01(\bR\x06leases\x12\x18\n" +
-	"\aoutputs\x18x \x01(\bR\aoutputs\"z\n" +
+	"\aoutputs\x18x \x01(\bR\aoutputs\x12\x18\n" +
+	"\arereads\x18} \x01(\bR\arereads\"z\n" +
 	"\x0eLedgerPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12 \n" +
@@ -4940,7 +5094,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04xids\x18\f \x01(\x03R\x04xids\x12\x10\n" +
 	"\x03has\x18\r \x01(\bR\x03has\x12\x16\n" +
 	"\x06method\x18< \x01(\rR\x06method\x12\x14\n" +
-	"\x05share\x18= \x01(\x03R\x05share\"\xf0\x03\n" +
+	"\x05share\x18= \x01(\x03R\x05share\"\xaa\x04\n" +
 	"\x11ControllerMessage\x12.\n" +
 	"\awelcome\x18\x01 \x01(\v2\x12.muster.v1.WelcomeH\x00R\awelcome\x12+\n" +
 	"\x06orders\x18\x02 \x01(\v2\x11.muster.v1.OrdersH\x00R\x06orders\x12(\n" +
@@ -4950,9 +5104,19 @@ const file_agent_proto_rawDesc = "" +
 	"\arevoked\x18\x15 \x01(\v2\x12.muster.v1.RevokedH\x00R\arevoked\x12(\n" +
 	"\x05grant\x18n \x01(\v2\x10.muster.v1.GrantH\x00R\x05grant\x12/\n" +
 	"\x04keys\x18o \x01(\v2\x19.muster.v1.CredentialKeysH\x00R\x04keys\x122\n" +
-	"\tread_file\x18x \x01(\v2\x13.muster.v1.ReadFileH\x00R\breadFile\x12-\n" +
+	"\tread_file\x18x \x01(\v2\x13.muster.v1.ReadFileH\x00R\breadFile\x128\n" +
+	"\vread_config\x18} \x01(\v2\x15.muster.v1.ReadConfigH\x00R\n" +
+	"readConfig\x12-\n" +
 	"\x04head\x18< \x01(\v2\x19.muster.v1.LedgerPositionR\x04headB\x06\n" +
-	"\x04kind\"1\n" +
+	"\x04kind\"\x1e\n" +
+	"\n" +
+	"ReadConfig\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\"P\n" +
+	"\n" +
+	"ConfigRead\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x16\n" +
+	"\x06failed\x18\x02 \x01(\tR\x06failed\x12\x18\n" +
+	"\arestart\x18\x03 \x01(\bR\arestart\"1\n" +
 	"\x05Grant\x12\x12\n" +
 	"\x04sent\x18\x01 \x01(\x06R\x04sent\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x06R\x05after\"$\n" +
@@ -5152,7 +5316,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),         // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),           // 1: muster.v1.EnrolReply
@@ -5177,127 +5341,131 @@ var file_agent_proto_goTypes = []any{
 	(*Usage)(nil),                // 20: muster.v1.Usage
 	(*GpuUsage)(nil),             // 21: muster.v1.GpuUsage
 	(*ControllerMessage)(nil),    // 22: muster.v1.ControllerMessage
-	(*Grant)(nil),                // 23: muster.v1.Grant
-	(*CredentialKeys)(nil),       // 24: muster.v1.CredentialKeys
-	(*Lease)(nil),                // 25: muster.v1.Lease
-	(*Revoked)(nil),              // 26: muster.v1.Revoked
-	(*Welcome)(nil),              // 27: muster.v1.Welcome
-	(*NodeConfig)(nil),           // 28: muster.v1.NodeConfig
-	(*Orders)(nil),               // 29: muster.v1.Orders
-	(*Order)(nil),                // 30: muster.v1.Order
-	(*Reboot)(nil),               // 31: muster.v1.Reboot
-	(*Launch)(nil),               // 32: muster.v1.Launch
-	(*HetComponent)(nil),         // 33: muster.v1.HetComponent
-	(*Terminate)(nil),            // 34: muster.v1.Terminate
-	(*SignalRun)(nil),            // 35: muster.v1.SignalRun
-	(*ChangeLimit)(nil),          // 36: muster.v1.ChangeLimit
-	(*Measure)(nil),              // 37: muster.v1.Measure
-	(*Measured)(nil),             // 38: muster.v1.Measured
-	(*Measurement)(nil),          // 39: muster.v1.Measurement
-	(*ReadFile)(nil),             // 40: muster.v1.ReadFile
-	(*FileRead)(nil),             // 41: muster.v1.FileRead
-	(*ReportAck)(nil),            // 42: muster.v1.ReportAck
-	(*Goodbye)(nil),              // 43: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),     // 44: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),          // 45: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),       // 46: muster.v1.ContentRequest
-	(*ContentReply)(nil),         // 47: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),       // 48: muster.v1.ConfirmRequest
-	(*BudgetsLeft)(nil),          // 49: muster.v1.BudgetsLeft
-	(*BudgetLeft)(nil),           // 50: muster.v1.BudgetLeft
-	(*ConfirmReply)(nil),         // 51: muster.v1.ConfirmReply
-	(*LedgerEpoch)(nil),          // 52: muster.v1.LedgerEpoch
-	(*LedgerStateRequest)(nil),   // 53: muster.v1.LedgerStateRequest
-	(*LedgerStateReply)(nil),     // 54: muster.v1.LedgerStateReply
-	(*StepUsageRequest)(nil),     // 55: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),       // 56: muster.v1.StepUsageReply
-	(*JobSteps)(nil),             // 57: muster.v1.JobSteps
-	(*StepMeasured)(nil),         // 58: muster.v1.StepMeasured
-	(*GpuInfo)(nil),              // 59: muster.v1.GpuInfo
-	(*Count)(nil),                // 60: muster.v1.Count
-	(*GpuFault)(nil),             // 61: muster.v1.GpuFault
-	(*ConfigEntry)(nil),          // 62: muster.v1.ConfigEntry
-	(*JobInfo)(nil),              // 63: muster.v1.JobInfo
-	(*NodeAlloc)(nil),            // 64: muster.v1.NodeAlloc
-	(*StepLaunch)(nil),           // 65: muster.v1.StepLaunch
-	(*NamedCount)(nil),           // 66: muster.v1.NamedCount
-	(*Error)(nil),                // 67: muster.v1.Error
-	(*Tres)(nil),                 // 68: muster.v1.Tres
+	(*ReadConfig)(nil),           // 23: muster.v1.ReadConfig
+	(*ConfigRead)(nil),           // 24: muster.v1.ConfigRead
+	(*Grant)(nil),                // 25: muster.v1.Grant
+	(*CredentialKeys)(nil),       // 26: muster.v1.CredentialKeys
+	(*Lease)(nil),                // 27: muster.v1.Lease
+	(*Revoked)(nil),              // 28: muster.v1.Revoked
+	(*Welcome)(nil),              // 29: muster.v1.Welcome
+	(*NodeConfig)(nil),           // 30: muster.v1.NodeConfig
+	(*Orders)(nil),               // 31: muster.v1.Orders
+	(*Order)(nil),                // 32: muster.v1.Order
+	(*Reboot)(nil),               // 33: muster.v1.Reboot
+	(*Launch)(nil),               // 34: muster.v1.Launch
+	(*HetComponent)(nil),         // 35: muster.v1.HetComponent
+	(*Terminate)(nil),            // 36: muster.v1.Terminate
+	(*SignalRun)(nil),            // 37: muster.v1.SignalRun
+	(*ChangeLimit)(nil),          // 38: muster.v1.ChangeLimit
+	(*Measure)(nil),              // 39: muster.v1.Measure
+	(*Measured)(nil),             // 40: muster.v1.Measured
+	(*Measurement)(nil),          // 41: muster.v1.Measurement
+	(*ReadFile)(nil),             // 42: muster.v1.ReadFile
+	(*FileRead)(nil),             // 43: muster.v1.FileRead
+	(*ReportAck)(nil),            // 44: muster.v1.ReportAck
+	(*Goodbye)(nil),              // 45: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),     // 46: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),          // 47: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),       // 48: muster.v1.ContentRequest
+	(*ContentReply)(nil),         // 49: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),       // 50: muster.v1.ConfirmRequest
+	(*BudgetsLeft)(nil),          // 51: muster.v1.BudgetsLeft
+	(*BudgetLeft)(nil),           // 52: muster.v1.BudgetLeft
+	(*ConfirmReply)(nil),         // 53: muster.v1.ConfirmReply
+	(*LedgerEpoch)(nil),          // 54: muster.v1.LedgerEpoch
+	(*LedgerStateRequest)(nil),   // 55: muster.v1.LedgerStateRequest
+	(*LedgerStateReply)(nil),     // 56: muster.v1.LedgerStateReply
+	(*StepUsageRequest)(nil),     // 57: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),       // 58: muster.v1.StepUsageReply
+	(*JobSteps)(nil),             // 59: muster.v1.JobSteps
+	(*StepMeasured)(nil),         // 60: muster.v1.StepMeasured
+	(*GpuInfo)(nil),              // 61: muster.v1.GpuInfo
+	(*Count)(nil),                // 62: muster.v1.Count
+	(*GpuFault)(nil),             // 63: muster.v1.GpuFault
+	(*ConfigEntry)(nil),          // 64: muster.v1.ConfigEntry
+	(*JobInfo)(nil),              // 65: muster.v1.JobInfo
+	(*NodeAlloc)(nil),            // 66: muster.v1.NodeAlloc
+	(*StepLaunch)(nil),           // 67: muster.v1.StepLaunch
+	(*NamedCount)(nil),           // 68: muster.v1.NamedCount
+	(*Error)(nil),                // 69: muster.v1.Error
+	(*Tres)(nil),                 // 70: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	5,  // 0: muster.v1.ConfigurationReply.files:type_name -> muster.v1.ConfFile
 	8,  // 1: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
 	11, // 2: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
 	13, // 3: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
-	38, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
-	41, // 5: muster.v1.AgentMessage.file_read:type_name -> muster.v1.FileRead
-	12, // 6: muster.v1.HeldRun.run:type_name -> muster.v1.RunKey
-	10, // 7: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
-	12, // 8: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	9,  // 9: muster.v1.Registration.seen:type_name -> muster.v1.LedgerPosition
-	7,  // 10: muster.v1.Registration.held:type_name -> muster.v1.HeldRun
-	59, // 11: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	60, // 12: muster.v1.Inventory.gres:type_name -> muster.v1.Count
-	14, // 13: muster.v1.Reports.reports:type_name -> muster.v1.Report
-	12, // 14: muster.v1.Report.run:type_name -> muster.v1.RunKey
-	16, // 15: muster.v1.Report.launched:type_name -> muster.v1.Launched
-	17, // 16: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
-	18, // 17: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
-	19, // 18: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	61, // 19: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
-	15, // 20: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
-	20, // 21: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
-	20, // 22: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
-	18, // 23: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	21, // 24: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	27, // 25: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	29, // 26: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	42, // 27: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	43, // 28: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	37, // 29: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
-	26, // 30: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
-	23, // 31: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
-	24, // 32: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
-	40, // 33: muster.v1.ControllerMessage.read_file:type_name -> muster.v1.ReadFile
-	9,  // 34: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
-	12, // 35: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	28, // 36: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	26, // 37: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
-	12, // 38: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
-	62, // 39: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	60, // 40: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	30, // 41: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	12, // 42: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	32, // 43: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	34, // 44: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	35, // 45: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	36, // 46: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	31, // 47: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
-	63, // 48: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	64, // 49: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	33, // 50: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	65, // 51: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
-	25, // 52: muster.v1.Launch.lease:type_name -> muster.v1.Lease
-	12, // 53: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	39, // 54: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	12, // 55: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	20, // 56: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	49, // 57: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
-	9,  // 58: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
-	50, // 59: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	66, // 60: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
-	52, // 61: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
-	52, // 62: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
-	57, // 63: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	67, // 64: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	68, // 65: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	58, // 66: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	39, // 67: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	68, // [68:68] is the sub-list for method output_type
-	68, // [68:68] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	40, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
+	43, // 5: muster.v1.AgentMessage.file_read:type_name -> muster.v1.FileRead
+	24, // 6: muster.v1.AgentMessage.config_read:type_name -> muster.v1.ConfigRead
+	12, // 7: muster.v1.HeldRun.run:type_name -> muster.v1.RunKey
+	10, // 8: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
+	12, // 9: muster.v1.Registration.running:type_name -> muster.v1.RunKey
+	9,  // 10: muster.v1.Registration.seen:type_name -> muster.v1.LedgerPosition
+	7,  // 11: muster.v1.Registration.held:type_name -> muster.v1.HeldRun
+	61, // 12: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	62, // 13: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	14, // 14: muster.v1.Reports.reports:type_name -> muster.v1.Report
+	12, // 15: muster.v1.Report.run:type_name -> muster.v1.RunKey
+	16, // 16: muster.v1.Report.launched:type_name -> muster.v1.Launched
+	17, // 17: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
+	18, // 18: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
+	19, // 19: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
+	63, // 20: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	15, // 21: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
+	20, // 22: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
+	20, // 23: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
+	18, // 24: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
+	21, // 25: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	29, // 26: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	31, // 27: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	44, // 28: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	45, // 29: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	39, // 30: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	28, // 31: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
+	25, // 32: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
+	26, // 33: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
+	42, // 34: muster.v1.ControllerMessage.read_file:type_name -> muster.v1.ReadFile
+	23, // 35: muster.v1.ControllerMessage.read_config:type_name -> muster.v1.ReadConfig
+	9,  // 36: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
+	12, // 37: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	30, // 38: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	28, // 39: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
+	12, // 40: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
+	64, // 41: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	62, // 42: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	32, // 43: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	12, // 44: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	34, // 45: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	36, // 46: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	37, // 47: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	38, // 48: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	33, // 49: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
+	65, // 50: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	66, // 51: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	35, // 52: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	67, // 53: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
+	27, // 54: muster.v1.Launch.lease:type_name -> muster.v1.Lease
+	12, // 55: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	41, // 56: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	12, // 57: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	20, // 58: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	51, // 59: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	9,  // 60: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
+	52, // 61: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	68, // 62: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	54, // 63: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
+	54, // 64: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
+	59, // 65: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	69, // 66: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	70, // 67: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	60, // 68: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	41, // 69: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	70, // [70:70] is the sub-list for method output_type
+	70, // [70:70] is the sub-list for method input_type
+	70, // [70:70] is the sub-list for extension type_name
+	70, // [70:70] is the sub-list for extension extendee
+	0,  // [0:70] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -5316,6 +5484,7 @@ func file_agent_proto_init() {
 		(*AgentMessage_Reports)(nil),
 		(*AgentMessage_Measured)(nil),
 		(*AgentMessage_FileRead)(nil),
+		(*AgentMessage_ConfigRead)(nil),
 	}
 	file_agent_proto_msgTypes[14].OneofWrappers = []any{
 		(*Report_Launched)(nil),
@@ -5335,8 +5504,9 @@ func file_agent_proto_init() {
 		(*ControllerMessage_Grant)(nil),
 		(*ControllerMessage_Keys)(nil),
 		(*ControllerMessage_ReadFile)(nil),
+		(*ControllerMessage_ReadConfig)(nil),
 	}
-	file_agent_proto_msgTypes[30].OneofWrappers = []any{
+	file_agent_proto_msgTypes[32].OneofWrappers = []any{
 		(*Order_Launch)(nil),
 		(*Order_Terminate)(nil),
 		(*Order_Signal)(nil),
@@ -5349,7 +5519,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   59,
+			NumMessages:   61,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

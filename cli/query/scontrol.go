@@ -64,7 +64,7 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{Name: "delete", Args: "reservation=NAME|nodename=NODES", Help: "end a reservation; or take nodes away that were created so and on which no job is"},
 			{Name: "ping", Args: "", Help: "check whether the controllers respond"},
 			{Name: "takeover", Args: "[INDEX]", Help: "have another controller lead: the one at a place of SlurmctldHost (from 0), else the one that has most of the ledger"},
-			{Name: "reconfigure", Args: "", Help: "read the configuration files again"},
+			{Name: "reconfigure", Args: "", Help: "read the configuration files again, also on the nodes"},
 			{Name: "shutdown", Args: "[slurmctld]", Help: "stop the controller; jobs keep running"},
 			{Name: "token", Args: "[lifespan=SECONDS] [username=NAME]", Help: "create a token for REST clients that act as you (default lifespan: 30 minutes)"},
 			{Name: "errnumstr", Args: "NUMBER", Help: "the text of an error number"},

@@ -128,3 +128,30 @@ func (a *assembled) openImages() (daemon.Images, error) {
 	}
 	return images, nil
 }
+
+// rereader reads the configuration again while the agent runs. The site's programs are
+// taken over; anything else needs a restart, which is said.
+func (a *assembled) rereader(
+	source *mtls.Source,
+	scripts *machine.NodeScripts,
+) func(context.Context) (daemon.Reread, error) {
+	var one sync.Mutex // the files that the controller sends replace each other
+	return func(ctx context.Context) (daemon.Reread, error) {
+		one.Lock()
+		defer one.Unlock()
+		s, err := a.s.Reread(ctx, source, a.log)
+		if err != nil {
+			return daemon.Reread{}, err
+		}
+		conf := &s.Cluster.File.Agent
+		out := daemon.Reread{
+			Programs: s.AgentConfig(0, version).Programs,
+			Restart:  s.NeedsRestart(a.s),
+			Apply:    func() { scripts.Use(conf) },
+		}
+		if conf.Check.Program != "" {
+			out.Check = scripts
+		}
+		return out, nil
+	}
+}

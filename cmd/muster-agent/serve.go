@@ -232,6 +232,7 @@ func assembleAgent(
 		Shepherd: a.keeper, Controller: ctl, Clocks: tuner, Credentials: &controllers.Verifier{Node: s.Node.Name}, GPUs: gpus, Host: m, Telemetry: machine.Telemetry{Of: a.metrics, Jobs: a.jobs},
 		Samples: controllers.NewSampleStore(s.Config.Telemetry.SamplesTo, s.Config.AccountingSocket, ctl), Scripts: scripts, Spool: machine.SpoolFile(filepath.Join(s.StateDir, "agent.json")), Clock: machine.Clock{Clock: sys}, BootClock: runtime.BootClock, Jitter: rand.Int64N, Logger: log, Reboot: machine.NewRebooter(s.Cluster.Config.RebootProgram, filepath.Join(s.StateDir, "reboot.log"), log),
 		Revoked: a.steps.DropRevoked,
+		Reread:  a.rereader(source, scripts),
 		Outputs: machine.OutputReader{Files: readas.New()},
 	}
 	if os.Geteuid() == 0 {

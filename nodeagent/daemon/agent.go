@@ -43,6 +43,7 @@ type Agent struct {
 
 	rulesAt   spec.Instant // when the rules are judged next
 	rulesBusy bool         // that is going on
+	welcomed  bool         // a controller has welcomed the agent before; the connector's
 	load      int64
 	free      int64
 	vigil     vigil // over the shepherd
@@ -635,6 +636,7 @@ func (a *Agent) makeRegistration(ctx context.Context) (*apiv1.Registration, erro
 	running, seen := a.runningRuns(ctx)
 	reg := a.cfg.makeRegistration(&inv, running, seen)
 	reg.Outputs = a.deps.Outputs != nil
+	reg.Rereads = a.deps.Reread != nil
 	reg.Sent, reg.Leases = a.bootClock(), a.deps.BootClock != nil
 	return reg, nil
 }

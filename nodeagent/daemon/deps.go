@@ -208,6 +208,28 @@ type Spool interface {
 	Save([]byte) error
 }
 
+// Programs are the site's programs around jobs and for the node's health, which can
+// change while the agent runs.
+type Programs struct {
+	// Prolog and Epilog tell that Deps.Scripts has them.
+	Prolog, Epilog bool
+	// TaskProlog and TaskEpilog are those of the plan's node.
+	TaskProlog, TaskEpilog string
+	// CheckEvery is the time between two looks at the node's health, the first
+	// CheckFirst after the agent has begun; 0 looks once. CheckIdle and CheckBusy
+	// tell whether it looks while there are no jobs, and while there are some.
+	CheckEvery, CheckFirst spec.Span
+	CheckIdle, CheckBusy   bool
+}
+
+// Reread is what a new look at the configuration gives.
+type Reread struct {
+	Programs
+	Check   Checker // nil: there is no HealthCheckProgram
+	Restart bool    // something else changed
+	Apply   func()  // has Deps.Scripts take its part over
+}
+
 // Scripts are the node's prolog and epilog. The error is for the person who
 // must act; it names the program. They end when the context does.
 type Scripts interface {
@@ -251,13 +273,7 @@ type Config struct {
 	UnkillableAfter spec.Span
 	// OverMemoryKill ends jobs that use more memory than they were given.
 	OverMemoryKill bool
-	// Prolog and Epilog tell that Deps.Scripts has them.
-	Prolog, Epilog bool
-	// CheckEvery is the time between two looks at the node's health, the first
-	// CheckFirst after the agent has begun; 0 looks once. CheckIdle and CheckBusy
-	// tell whether it looks while there are no jobs, and while there are some.
-	CheckEvery, CheckFirst spec.Span
-	CheckIdle, CheckBusy   bool
+	Programs
 	// RulesEvery is the time between two looks by the rules of package health.
 	RulesEvery spec.Span
 	// IdleAfter is how long a GPU may be held without a process before the
@@ -292,12 +308,13 @@ type Deps struct {
 	Host        Host
 	Telemetry   Telemetry
 	Spool       Spool
-	Check       Checker // HealthCheckProgram; may be nil
-	Rules       Checker // the rules of package health; may be nil
-	Scripts     Scripts // may be nil
-	Outputs     Outputs // nil: nobody reads here what jobs write
-	Reboot      func()  // reboots the node and does not wait; may be nil
-	Samples     Samples // may be nil
+	Check       Checker                               // HealthCheckProgram; may be nil
+	Rules       Checker                               // the rules of package health; may be nil
+	Scripts     Scripts                               // may be nil
+	Outputs     Outputs                               // nil: nobody reads here what jobs write
+	Reread      func(context.Context) (Reread, error) // reads the configuration again; nil: cannot
+	Reboot      func()                                // reboots the node and does not wait; may be nil
+	Samples     Samples                               // may be nil
 	// Revoked, if set, takes the serial numbers of all certificates that hold no
 	// more. It is called from several goroutines, one after the other.
 	Revoked func(serials []string)

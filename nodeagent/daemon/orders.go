@@ -76,7 +76,7 @@ func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
 		if r.phase == living && len(r.facts.GPUs) == 0 {
 			if job, err := c.readLaunch(key, launch); err == nil {
 				r.facts = c.factsOf(job, launch)
-				if r.env == nil && c.cfg.Epilog {
+				if r.env == nil {
 					r.env = plan.ScriptEnv(job, &c.cfg.Node)
 				}
 				c.openAccounts(r)
@@ -112,9 +112,7 @@ func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
 		r.spec.Launch, r.spec.Seq, r.spec.Order = identity.Launch, identity.Seq, identity.Order
 		r.spec.Lease = leaseOf(launch)
 	}
-	if c.cfg.Prolog || c.cfg.Epilog {
-		r.env = plan.ScriptEnv(job, &c.cfg.Node)
-	}
+	r.env = plan.ScriptEnv(job, &c.cfg.Node) // an epilog may be configured while it runs
 	if c.cfg.Prolog {
 		r.phase = preparing
 		c.fx.Prepare = append(c.fx.Prepare, Script{key, plan.PrologEnv(r.env)})

@@ -131,6 +131,10 @@ func (a *Agent) runConnection(parent context.Context) (welcomed bool, err error)
 		"runs_wanted",
 		len(welcome.GetDesired()),
 	)
+	if a.welcomed {
+		a.rereadFor(ctx, s, 0) // it may have changed while nobody could say so
+	}
+	a.welcomed = true
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if err := runWriter(ctx, stream, s.out); err != nil {
@@ -245,6 +249,8 @@ func (a *Agent) runReader(ctx context.Context, stream Stream, s *session) error 
 			a.measureFor(ctx, s, k.Measure)
 		case *apiv1.ControllerMessage_ReadFile:
 			a.readFor(ctx, s, k.ReadFile)
+		case *apiv1.ControllerMessage_ReadConfig:
+			a.rereadFor(ctx, s, k.ReadConfig.GetAsk())
 		case *apiv1.ControllerMessage_Revoked:
 			a.noteRevoked(k.Revoked)
 		case *apiv1.ControllerMessage_Grant:

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/musterhpc/muster/internal/program"
@@ -14,22 +15,28 @@ import (
 	"github.com/musterhpc/muster/spec/slurmconf"
 )
 
-// nodeScripts runs the site's prolog and epilog as the agent's own user, which
+// NodeScripts runs the site's prolog and epilog as the agent's own user, which
 // is root where jobs run as their users.
-type nodeScripts struct {
-	conf   *slurmconf.Agent
-	node   string     // its name, for programs that several nodes of a machine share
-	serial sync.Mutex // with PrologFlags=Serial
+type NodeScripts struct {
+	now    atomic.Pointer[slurmconf.Agent] // replaced when the configuration is read again
+	node   string                          // its name, for programs that several nodes of a machine share
+	serial sync.Mutex                      // with PrologFlags=Serial
 }
 
 // NewNodeScripts makes the scripts that slurm.conf names, for a node.
-func NewNodeScripts(conf *slurmconf.Agent, node string) *nodeScripts {
-	return &nodeScripts{conf: conf, node: node}
+func NewNodeScripts(conf *slurmconf.Agent, node string) *NodeScripts {
+	n := &NodeScripts{node: node}
+	n.Use(conf)
+	return n
 }
 
+// Use has what starts from now on run by another configuration.
+func (n *NodeScripts) Use(conf *slurmconf.Agent) { n.now.Store(conf) }
+
 // Prolog implements daemon.Scripts.
-func (n *nodeScripts) Prolog(ctx context.Context, env []string) error {
-	if err := n.run(ctx, n.conf.Prolog, n.conf.PrologTimeout, env); err != nil {
+func (n *NodeScripts) Prolog(ctx context.Context, env []string) error {
+	conf := n.now.Load()
+	if err := n.run(ctx, conf.Prolog, conf.PrologTimeout, env); err != nil {
 		return fmt.Errorf("Prolog error: %w", err) //nolint:staticcheck // as administrators know it
 	}
 	return nil
@@ -37,11 +44,12 @@ func (n *nodeScripts) Prolog(ctx context.Context, env []string) error {
 
 // Epilog implements daemon.Scripts. Behind it the node's health is looked at,
 // before others get what the job had.
-func (n *nodeScripts) Epilog(ctx context.Context, env []string) error {
-	if err := n.run(ctx, n.conf.Epilog, n.conf.EpilogTimeout, env); err != nil {
+func (n *NodeScripts) Epilog(ctx context.Context, env []string) error {
+	conf := n.now.Load()
+	if err := n.run(ctx, conf.Epilog, conf.EpilogTimeout, env); err != nil {
 		return fmt.Errorf("Epilog error: %w", err) //nolint:staticcheck // as administrators know it
 	}
-	if n.conf.ChecksAfterJobs() {
+	if conf.ChecksAfterJobs() {
 		if err := n.Check(ctx); err != nil {
 			return fmt.Errorf("Health check: %w", err) //nolint:staticcheck // likewise
 		}
@@ -53,20 +61,20 @@ func (n *nodeScripts) Epilog(ctx context.Context, env []string) error {
 const checkTimeout = 60 * spec.Second
 
 // Check implements daemon.Checker.
-func (n *nodeScripts) Check(ctx context.Context) error {
+func (n *NodeScripts) Check(ctx context.Context) error {
 	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SLURMD_NODENAME=" + n.node}
-	return n.run(ctx, []string{n.conf.Check.Program}, checkTimeout, env)
+	return n.run(ctx, []string{n.now.Load().Check.Program}, checkTimeout, env)
 }
 
 // run runs the programs of some patterns one after the other, those of one
 // pattern in Slurm's order, from z to a, until one fails.
-func (n *nodeScripts) run(
+func (n *NodeScripts) run(
 	ctx context.Context,
 	patterns []string,
 	timeout spec.Span,
 	env []string,
 ) error {
-	if n.conf.Serial {
+	if n.now.Load().Serial {
 		n.serial.Lock()
 		defer n.serial.Unlock()
 	}

@@ -93,6 +93,24 @@ func FetchConfig(ctx context.Context, o Options, log *slog.Logger) (Options, err
 	return o, o.Sent.fetchFiles(ctx, state, source, log)
 }
 
+// Reread reads the configuration again: the files of this host or, where it has none,
+// those that the controller sends.
+func (s *Settings) Reread(
+	ctx context.Context,
+	source *mtls.Source,
+	log *slog.Logger,
+) (*Settings, error) {
+	o := s.Options
+	if o.Sent != nil {
+		again := *o.Sent
+		o.Sent = &again
+		if err := again.fetchFiles(ctx, o.StateDir, source, log); err != nil {
+			return nil, err
+		}
+	}
+	return Read(o)
+}
+
 // enrolledNode is the name under which a node has enrolled here; empty where
 // none has, or several.
 func enrolledNode(stateDir string) string {

@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -250,7 +251,7 @@ const orphanAfter = 2 * spec.Minute
 
 // AgentConfig is what the agent's daemon is told. Account is the caller's.
 func (s *Settings) AgentConfig(started spec.Instant, version string) daemon.Config {
-	config := daemon.Config{
+	return daemon.Config{
 		Node: s.planNode(), Version: version, Place: s.Host.Hostname + ":" + s.StateDir, Started: started, Declared: s.Node.GRES, Dynamic: s.dynamic, Interval: s.Config.Telemetry.Interval,
 		SampleEvery: sampleEvery(&s.Config.Telemetry), UsageEvery: s.usageEvery(), IdleAfter: s.Config.GPU.IdleAfter, IdleGrace: s.Config.GPU.IdleGrace,
 		Orphans:         plan.Policy{KillOrphans: true, OrphanAfter: orphanAfter, OrphanGrace: s.Cluster.Config.Timing.KillWait},
@@ -258,22 +259,47 @@ func (s *Settings) AgentConfig(started spec.Instant, version string) daemon.Conf
 		MessageTimeout:  s.Cluster.Config.Timing.MessageTimeout,
 		GPUFreq:         s.Cluster.File.Agent.GPUFreq,
 		OverMemoryKill:  s.Cluster.File.Agent.OverMemoryKill, Location: time.Local,
-		Unable: s.unable(),
-		Prolog: len(s.Cluster.File.Agent.Prolog) > 0, Epilog: len(s.Cluster.File.Agent.Epilog) > 0 || s.Cluster.File.Agent.ChecksAfterJobs(),
+		Unable:     s.unable(),
+		Programs:   s.programs(),
+		RulesEvery: s.Config.Health.Interval,
 	}
-	config.RulesEvery = s.Config.Health.Interval
-	check := &s.Cluster.File.Agent.Check
-	config.CheckIdle, config.CheckBusy = check.Idle || !check.Busy, check.Busy || !check.Idle
-	config.CheckEvery = check.Every
+}
+
+// programs are which of the site's programs run, and when.
+func (s *Settings) programs() daemon.Programs {
+	conf := &s.Cluster.File.Agent
+	check := &conf.Check
+	out := daemon.Programs{
+		Prolog:     len(conf.Prolog) > 0,
+		Epilog:     len(conf.Epilog) > 0 || conf.ChecksAfterJobs(),
+		TaskProlog: conf.TaskProlog,
+		TaskEpilog: conf.TaskEpilog,
+		CheckIdle:  check.Idle || !check.Busy,
+		CheckBusy:  check.Busy || !check.Idle,
+		CheckEvery: check.Every,
+	}
 	if check.Once {
-		config.CheckEvery = 0
+		out.CheckEvery = 0
 	}
-	if check.Spread && config.CheckEvery > 0 {
+	if check.Spread && out.CheckEvery > 0 {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(s.Node.Name))
-		config.CheckFirst = spec.Span(h.Sum32()) % config.CheckEvery
+		out.CheckFirst = spec.Span(h.Sum32()) % out.CheckEvery
 	}
-	return config
+	return out
+}
+
+// NeedsRestart tells whether anything but the site's programs differs from other
+// settings: the agent reads that when it starts.
+func (s *Settings) NeedsRestart(other *Settings) bool {
+	startOnly := func(s *Settings) daemon.Config {
+		config := s.AgentConfig(0, "")
+		config.Programs = daemon.Programs{}
+		config.Node.TaskProlog, config.Node.TaskEpilog = "", ""
+		config.Location = nil
+		return config
+	}
+	return !reflect.DeepEqual(startOnly(s), startOnly(other))
 }
 
 // sampleEvery is the time between two samples: not less than that between two

@@ -320,6 +320,11 @@ func (a *agentConn) runSender(ctx context.Context, stream headed, controller *Co
 				return err
 			}
 		}
+		if q.reread != nil {
+			if err := stream.Send(&apiv1.ControllerMessage{Kind: &apiv1.ControllerMessage_ReadConfig{ReadConfig: q.reread}}); err != nil {
+				return err
+			}
+		}
 		if q.bye != "" {
 			return stream.Send(
 				&apiv1.ControllerMessage{
@@ -363,6 +368,9 @@ func (c *Controller) receiveMessage(
 		}
 		if k := message.GetFileRead(); k != nil {
 			c.hub.reads.take(conn.node, k)
+		}
+		if k := message.GetConfigRead(); k != nil {
+			c.hub.rereads.take(conn.node, k)
 		}
 		c.takePulse(ctx, conn, message.GetHeartbeat(), actor)
 		for _, report := range message.GetReports().GetReports() {

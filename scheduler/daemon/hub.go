@@ -24,15 +24,16 @@ type hub struct {
 	turn sync.Mutex
 	mu   sync.Mutex
 	// conns by node name; a newer connection replaces an older one.
-	conns  map[string]*agentConn
-	live   map[string]wire.NodeLive
-	ableAt map[string]spec.Instant // when each node was last alive and could start jobs
-	grace  spec.Instant            // before which no silence counts
-	closed string                  // why there are no connections any more
-	asks   asks
-	reads  reads
-	rivals map[string]rival // by node name
-	known  map[string]bool  // nodes that were connected in this life of the controller
+	conns   map[string]*agentConn
+	live    map[string]wire.NodeLive
+	ableAt  map[string]spec.Instant // when each node was last alive and could start jobs
+	grace   spec.Instant            // before which no silence counts
+	closed  string                  // why there are no connections any more
+	asks    asks
+	reads   reads
+	rereads rereads
+	rivals  map[string]rival // by node name
+	known   map[string]bool  // nodes that were connected in this life of the controller
 	// answered is when a heartbeat of each node was last answered, and began when no
 	// controller before this one answered any more, both on the monotonic clock.
 	answered map[string]spec.Span
@@ -48,10 +49,12 @@ type agentConn struct {
 	leases bool   // the agent's node ends runs whose leases are over
 	// outputs tells that the agent reads what jobs write.
 	outputs bool
+	rereads bool // the agent reads its configuration again when it is told to
 	mu      sync.Mutex
 	orders  []*apiv1.Order
 	asks    []*apiv1.Measure
 	reads   []*apiv1.ReadFile
+	reread  *apiv1.ReadConfig
 	acked   uint64
 	ackDue  bool
 	bye     string
@@ -90,6 +93,7 @@ func newAgentConn(reg *apiv1.Registration) *agentConn {
 		epochs:  reg.GetEpochs(),
 		leases:  reg.GetLeases(),
 		outputs: reg.GetOutputs(),
+		rereads: reg.GetRereads(),
 		wake:    make(chan struct{}, 1),
 		full:    make(chan struct{}),
 	}
@@ -142,11 +146,12 @@ func (a *agentConn) take() outgoing {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	out := outgoing{
-		a.orders, a.asks, a.reads, a.acked, a.ackDue, a.bye, a.barred, a.keyed, a.grant,
+		a.orders, a.asks, a.reads, a.reread, a.acked, a.ackDue, a.bye, a.barred, a.keyed, a.grant,
 	}
 	a.orders = nil
 	a.asks = nil
 	a.reads = nil
+	a.reread = nil
 	a.ackDue = false
 	a.barred = false
 	a.keyed = false
@@ -159,6 +164,7 @@ type outgoing struct {
 	orders []*apiv1.Order
 	asks   []*apiv1.Measure
 	reads  []*apiv1.ReadFile
+	reread *apiv1.ReadConfig
 	acked  uint64
 	ackDue bool
 	bye    string

@@ -297,6 +297,7 @@ func (s *ClusterService) Reconfigure(
 				" was changed with scontrol update, and is again as slurm.conf has it")
 		}
 	}
+	warnings = append(warnings, s.C.hub.rereadConfigs(ctx)...)
 	return &apiv1.ReconfigureReply{Warnings: warnings}, nil
 }
 
