@@ -34,6 +34,7 @@ require (
 	github.com/prometheus/prometheus v0.315.0
 	github.com/shopspring/decimal v1.5.0
 	github.com/spf13/pflag v1.0.10
+	github.com/yuin/gopher-lua v1.1.2
 	go.yaml.in/yaml/v3 v3.0.6
 	golang.org/x/sys v0.49.0
 	google.golang.org/grpc v1.85.0

@@ -107,6 +107,9 @@ type (
 	DeleteReservation = decide.DeleteReservation
 )
 
+// JobKey is scontrol's spelling of a key of update job.
+func JobKey(typed string) string { return decide.JobKey(typed) }
+
 // OpenToHolds refuses a node that takes no holds of other schedulers now.
 func OpenToHolds(st *state.State, now spec.Instant, n *state.Node) error {
 	return decide.OpenToHolds(st, now, n)

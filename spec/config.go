@@ -84,6 +84,18 @@ type Config struct {
 	// administrators do.
 	UserTriggers bool `cbor:"119,keyasint,omitempty"`
 	NoTriggers   bool `cbor:"120,keyasint,omitempty"`
+	// JobSubmit is job_submit.lua, which sees each job before it becomes a command;
+	// CliFilter is cli_filter.lua, which sees the options of the commands that submit. Nil:
+	// there is none.
+	JobSubmit *SiteScript `cbor:"121,keyasint,omitempty"`
+	CliFilter *SiteScript `cbor:"122,keyasint,omitempty"`
+}
+
+// SiteScript is a script of the site with its text, so that every controller runs the same one
+// and the ledger tells which one judged a job.
+type SiteScript struct {
+	Path string `cbor:"1,keyasint"` // as messages name it
+	Text string `cbor:"2,keyasint"`
 }
 
 // RateLimit gives each user a bucket of calls (rl_* of SlurmctldParameters). A

@@ -95,6 +95,8 @@ const (
 	// CodeOutcomeUnknown tells that the controller stopped leading, or ended, before it
 	// knew whether what was asked for is recorded.
 	CodeOutcomeUnknown Code = 10009
+	// CodeJobScript tells that the site's job_submit.lua refused a job, or failed on it.
+	CodeJobScript Code = 10010
 )
 
 var codeTexts = map[Code]string{
@@ -177,6 +179,7 @@ var codeTexts = map[Code]string{
 	CodeStale:                      "The attempt is no longer current",
 	CodeStopping:                   "The controller is shutting down",
 	CodeNewerLedger:                "The ledger was written by a newer release",
+	CodeJobScript:                  "The site's job_submit.lua refuses it",
 	CodeOutcomeUnknown:             "The controller was lost before it knew whether this was recorded",
 }
 
@@ -187,6 +190,9 @@ func (c Code) String() string {
 	}
 	return "Unspecified error"
 }
+
+// Known tells whether the code has a text of its own.
+func (c Code) Known() bool { return codeTexts[c] != "" }
 
 // Error is a refusal: a code, and what a person needs beyond its text.
 type Error struct {

@@ -156,7 +156,7 @@ func (x ControlJobsRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ControlJobsRequest_Verb.Descriptor instead.
 func (ControlJobsRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{38, 0}
+	return file_job_proto_rawDescGZIP(), []int{40, 0}
 }
 
 // Count is an amount of a GRES or a licence.
@@ -3524,6 +3524,99 @@ func (x *PutCrontabReply) GetJobIds() []uint32 {
 	return nil
 }
 
+type GetCliFilterRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCliFilterRequest) Reset() {
+	*x = GetCliFilterRequest{}
+	mi := &file_job_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCliFilterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCliFilterRequest) ProtoMessage() {}
+
+func (x *GetCliFilterRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCliFilterRequest.ProtoReflect.Descriptor instead.
+func (*GetCliFilterRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{27}
+}
+
+// GetCliFilterReply is the site's cli_filter.lua; empty where there is none.
+type GetCliFilterReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Path          string                 `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"` // as messages name it
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetCliFilterReply) Reset() {
+	*x = GetCliFilterReply{}
+	mi := &file_job_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetCliFilterReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetCliFilterReply) ProtoMessage() {}
+
+func (x *GetCliFilterReply) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetCliFilterReply.ProtoReflect.Descriptor instead.
+func (*GetCliFilterReply) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *GetCliFilterReply) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *GetCliFilterReply) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 type GetCrontabRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // empty = the caller's own
@@ -3533,7 +3626,7 @@ type GetCrontabRequest struct {
 
 func (x *GetCrontabRequest) Reset() {
 	*x = GetCrontabRequest{}
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3546,7 +3639,7 @@ func (*GetCrontabRequest) ProtoMessage() {}
 
 func (x *GetCrontabRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3560,7 +3653,7 @@ func (x *GetCrontabRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCrontabRequest.ProtoReflect.Descriptor instead.
 func (*GetCrontabRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{27}
+	return file_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetCrontabRequest) GetUser() string {
@@ -3580,7 +3673,7 @@ type GetCrontabReply struct {
 
 func (x *GetCrontabReply) Reset() {
 	*x = GetCrontabReply{}
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3593,7 +3686,7 @@ func (*GetCrontabReply) ProtoMessage() {}
 
 func (x *GetCrontabReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3607,7 +3700,7 @@ func (x *GetCrontabReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCrontabReply.ProtoReflect.Descriptor instead.
 func (*GetCrontabReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{28}
+	return file_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetCrontabReply) GetUser() string {
@@ -3642,7 +3735,7 @@ type TriggerInfo struct {
 
 func (x *TriggerInfo) Reset() {
 	*x = TriggerInfo{}
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3655,7 +3748,7 @@ func (*TriggerInfo) ProtoMessage() {}
 
 func (x *TriggerInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3669,7 +3762,7 @@ func (x *TriggerInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TriggerInfo.ProtoReflect.Descriptor instead.
 func (*TriggerInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{29}
+	return file_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TriggerInfo) GetId() uint32 {
@@ -3744,7 +3837,7 @@ type SetTriggersRequest struct {
 
 func (x *SetTriggersRequest) Reset() {
 	*x = SetTriggersRequest{}
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3757,7 +3850,7 @@ func (*SetTriggersRequest) ProtoMessage() {}
 
 func (x *SetTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3771,7 +3864,7 @@ func (x *SetTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SetTriggersRequest.ProtoReflect.Descriptor instead.
 func (*SetTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{30}
+	return file_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetTriggersRequest) GetTriggers() []*TriggerInfo {
@@ -3790,7 +3883,7 @@ type SetTriggersReply struct {
 
 func (x *SetTriggersReply) Reset() {
 	*x = SetTriggersReply{}
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3803,7 +3896,7 @@ func (*SetTriggersReply) ProtoMessage() {}
 
 func (x *SetTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3817,7 +3910,7 @@ func (x *SetTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SetTriggersReply.ProtoReflect.Descriptor instead.
 func (*SetTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{31}
+	return file_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetTriggersReply) GetIds() []uint32 {
@@ -3835,7 +3928,7 @@ type ListTriggersRequest struct {
 
 func (x *ListTriggersRequest) Reset() {
 	*x = ListTriggersRequest{}
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +3941,7 @@ func (*ListTriggersRequest) ProtoMessage() {}
 
 func (x *ListTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3862,7 +3955,7 @@ func (x *ListTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListTriggersRequest.ProtoReflect.Descriptor instead.
 func (*ListTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{32}
+	return file_job_proto_rawDescGZIP(), []int{34}
 }
 
 type ListTriggersReply struct {
@@ -3874,7 +3967,7 @@ type ListTriggersReply struct {
 
 func (x *ListTriggersReply) Reset() {
 	*x = ListTriggersReply{}
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3887,7 +3980,7 @@ func (*ListTriggersReply) ProtoMessage() {}
 
 func (x *ListTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3901,7 +3994,7 @@ func (x *ListTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListTriggersReply.ProtoReflect.Descriptor instead.
 func (*ListTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{33}
+	return file_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListTriggersReply) GetTriggers() []*TriggerInfo {
@@ -3920,7 +4013,7 @@ type ClearTriggersRequest struct {
 
 func (x *ClearTriggersRequest) Reset() {
 	*x = ClearTriggersRequest{}
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3933,7 +4026,7 @@ func (*ClearTriggersRequest) ProtoMessage() {}
 
 func (x *ClearTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3947,7 +4040,7 @@ func (x *ClearTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ClearTriggersRequest.ProtoReflect.Descriptor instead.
 func (*ClearTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{34}
+	return file_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ClearTriggersRequest) GetIds() []uint32 {
@@ -3965,7 +4058,7 @@ type ClearTriggersReply struct {
 
 func (x *ClearTriggersReply) Reset() {
 	*x = ClearTriggersReply{}
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3978,7 +4071,7 @@ func (*ClearTriggersReply) ProtoMessage() {}
 
 func (x *ClearTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3992,21 +4085,22 @@ func (x *ClearTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ClearTriggersReply.ProtoReflect.Descriptor instead.
 func (*ClearTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{35}
+	return file_job_proto_rawDescGZIP(), []int{37}
 }
 
 type JobResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"` // as asked
 	JobId         uint32                 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	Error         *Error                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"` // unset = done
+	Error         *Error                 `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`     // unset = done
+	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"` // for the user, of the site's script
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_job_proto_msgTypes[36]
+	mi := &file_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4019,7 +4113,7 @@ func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[36]
+	mi := &file_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4033,7 +4127,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{36}
+	return file_job_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *JobResult) GetJob() string {
@@ -4057,6 +4151,13 @@ func (x *JobResult) GetError() *Error {
 	return nil
 }
 
+func (x *JobResult) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 type JobResults struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Results       []*JobResult           `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"`
@@ -4066,7 +4167,7 @@ type JobResults struct {
 
 func (x *JobResults) Reset() {
 	*x = JobResults{}
-	mi := &file_job_proto_msgTypes[37]
+	mi := &file_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4079,7 +4180,7 @@ func (*JobResults) ProtoMessage() {}
 
 func (x *JobResults) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[37]
+	mi := &file_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4093,7 +4194,7 @@ func (x *JobResults) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResults.ProtoReflect.Descriptor instead.
 func (*JobResults) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{37}
+	return file_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JobResults) GetResults() []*JobResult {
@@ -4118,7 +4219,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_job_proto_msgTypes[38]
+	mi := &file_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4131,7 +4232,7 @@ func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[38]
+	mi := &file_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4145,7 +4246,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{38}
+	return file_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ControlJobsRequest) GetVerb() ControlJobsRequest_Verb {
@@ -4207,7 +4308,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_job_proto_msgTypes[39]
+	mi := &file_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4220,7 +4321,7 @@ func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[39]
+	mi := &file_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4234,7 +4335,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{39}
+	return file_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WhyRequest) GetJob() string {
@@ -4275,7 +4376,7 @@ type GpuFault struct {
 
 func (x *GpuFault) Reset() {
 	*x = GpuFault{}
-	mi := &file_job_proto_msgTypes[40]
+	mi := &file_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4288,7 +4389,7 @@ func (*GpuFault) ProtoMessage() {}
 
 func (x *GpuFault) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[40]
+	mi := &file_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4302,7 +4403,7 @@ func (x *GpuFault) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuFault.ProtoReflect.Descriptor instead.
 func (*GpuFault) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{40}
+	return file_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GpuFault) GetUuid() string {
@@ -4430,7 +4531,7 @@ type WhyReply struct {
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_job_proto_msgTypes[41]
+	mi := &file_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4443,7 +4544,7 @@ func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[41]
+	mi := &file_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4457,7 +4558,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{41}
+	return file_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -4594,7 +4695,7 @@ type RunPrediction struct {
 
 func (x *RunPrediction) Reset() {
 	*x = RunPrediction{}
-	mi := &file_job_proto_msgTypes[42]
+	mi := &file_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4607,7 +4708,7 @@ func (*RunPrediction) ProtoMessage() {}
 
 func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[42]
+	mi := &file_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4621,7 +4722,7 @@ func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunPrediction.ProtoReflect.Descriptor instead.
 func (*RunPrediction) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{42}
+	return file_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RunPrediction) GetLength() int64 {
@@ -4674,7 +4775,7 @@ type WaitedHold struct {
 
 func (x *WaitedHold) Reset() {
 	*x = WaitedHold{}
-	mi := &file_job_proto_msgTypes[43]
+	mi := &file_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4687,7 +4788,7 @@ func (*WaitedHold) ProtoMessage() {}
 
 func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[43]
+	mi := &file_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4701,7 +4802,7 @@ func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WaitedHold.ProtoReflect.Descriptor instead.
 func (*WaitedHold) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{43}
+	return file_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WaitedHold) GetNode() string {
@@ -4760,7 +4861,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[44]
+	mi := &file_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4773,7 +4874,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[44]
+	mi := &file_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4787,7 +4888,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{44}
+	return file_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -4837,7 +4938,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[45]
+	mi := &file_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4850,7 +4951,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[45]
+	mi := &file_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4864,7 +4965,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{45}
+	return file_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Advice) GetChange() string {
@@ -4900,7 +5001,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[46]
+	mi := &file_job_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4913,7 +5014,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[46]
+	mi := &file_job_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4927,7 +5028,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{46}
+	return file_job_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -4970,7 +5071,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[47]
+	mi := &file_job_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4983,7 +5084,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[47]
+	mi := &file_job_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4997,7 +5098,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{47}
+	return file_job_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -5041,7 +5142,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_job_proto_msgTypes[48]
+	mi := &file_job_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5054,7 +5155,7 @@ func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[48]
+	mi := &file_job_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5068,7 +5169,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{48}
+	return file_job_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ReadOutputRequest) GetJob() string {
@@ -5113,7 +5214,7 @@ type ReadOutputReply struct {
 
 func (x *ReadOutputReply) Reset() {
 	*x = ReadOutputReply{}
-	mi := &file_job_proto_msgTypes[49]
+	mi := &file_job_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5126,7 +5227,7 @@ func (*ReadOutputReply) ProtoMessage() {}
 
 func (x *ReadOutputReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[49]
+	mi := &file_job_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5140,7 +5241,7 @@ func (x *ReadOutputReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadOutputReply.ProtoReflect.Descriptor instead.
 func (*ReadOutputReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{49}
+	return file_job_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadOutputReply) GetData() []byte {
@@ -5558,7 +5659,11 @@ const file_job_proto_rawDesc = "" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12,\n" +
 	"\x05lines\x18\x03 \x03(\v2\x16.muster.v1.CrontabLineR\x05lines\"*\n" +
 	"\x0fPutCrontabReply\x12\x17\n" +
-	"\ajob_ids\x18\x01 \x03(\rR\x06jobIds\"'\n" +
+	"\ajob_ids\x18\x01 \x03(\rR\x06jobIds\"\x15\n" +
+	"\x13GetCliFilterRequest\";\n" +
+	"\x11GetCliFilterReply\x12\x12\n" +
+	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"'\n" +
 	"\x11GetCrontabRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\"9\n" +
 	"\x0fGetCrontabReply\x12\x12\n" +
@@ -5583,11 +5688,12 @@ const file_job_proto_rawDesc = "" +
 	"\btriggers\x18\x01 \x03(\v2\x16.muster.v1.TriggerInfoR\btriggers\"(\n" +
 	"\x14ClearTriggersRequest\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\rR\x03ids\"\x14\n" +
-	"\x12ClearTriggersReply\"\\\n" +
+	"\x12ClearTriggersReply\"v\n" +
 	"\tJobResult\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12&\n" +
-	"\x05error\x18\x03 \x01(\v2\x10.muster.v1.ErrorR\x05error\"<\n" +
+	"\x05error\x18\x03 \x01(\v2\x10.muster.v1.ErrorR\x05error\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\"<\n" +
 	"\n" +
 	"JobResults\x12.\n" +
 	"\aresults\x18\x01 \x03(\v2\x14.muster.v1.JobResultR\aresults\"\x90\x04\n" +
@@ -5730,7 +5836,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -5761,30 +5867,32 @@ var file_job_proto_goTypes = []any{
 	(*CrontabLine)(nil),          // 26: muster.v1.CrontabLine
 	(*PutCrontabRequest)(nil),    // 27: muster.v1.PutCrontabRequest
 	(*PutCrontabReply)(nil),      // 28: muster.v1.PutCrontabReply
-	(*GetCrontabRequest)(nil),    // 29: muster.v1.GetCrontabRequest
-	(*GetCrontabReply)(nil),      // 30: muster.v1.GetCrontabReply
-	(*TriggerInfo)(nil),          // 31: muster.v1.TriggerInfo
-	(*SetTriggersRequest)(nil),   // 32: muster.v1.SetTriggersRequest
-	(*SetTriggersReply)(nil),     // 33: muster.v1.SetTriggersReply
-	(*ListTriggersRequest)(nil),  // 34: muster.v1.ListTriggersRequest
-	(*ListTriggersReply)(nil),    // 35: muster.v1.ListTriggersReply
-	(*ClearTriggersRequest)(nil), // 36: muster.v1.ClearTriggersRequest
-	(*ClearTriggersReply)(nil),   // 37: muster.v1.ClearTriggersReply
-	(*JobResult)(nil),            // 38: muster.v1.JobResult
-	(*JobResults)(nil),           // 39: muster.v1.JobResults
-	(*ControlJobsRequest)(nil),   // 40: muster.v1.ControlJobsRequest
-	(*WhyRequest)(nil),           // 41: muster.v1.WhyRequest
-	(*GpuFault)(nil),             // 42: muster.v1.GpuFault
-	(*WhyReply)(nil),             // 43: muster.v1.WhyReply
-	(*RunPrediction)(nil),        // 44: muster.v1.RunPrediction
-	(*WaitedHold)(nil),           // 45: muster.v1.WaitedHold
-	(*NodeVerdict)(nil),          // 46: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 47: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 48: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 49: muster.v1.WatchJobRequest
-	(*ReadOutputRequest)(nil),    // 50: muster.v1.ReadOutputRequest
-	(*ReadOutputReply)(nil),      // 51: muster.v1.ReadOutputReply
-	nil,                          // 52: muster.v1.ControlJobsRequest.ChangesEntry
+	(*GetCliFilterRequest)(nil),  // 29: muster.v1.GetCliFilterRequest
+	(*GetCliFilterReply)(nil),    // 30: muster.v1.GetCliFilterReply
+	(*GetCrontabRequest)(nil),    // 31: muster.v1.GetCrontabRequest
+	(*GetCrontabReply)(nil),      // 32: muster.v1.GetCrontabReply
+	(*TriggerInfo)(nil),          // 33: muster.v1.TriggerInfo
+	(*SetTriggersRequest)(nil),   // 34: muster.v1.SetTriggersRequest
+	(*SetTriggersReply)(nil),     // 35: muster.v1.SetTriggersReply
+	(*ListTriggersRequest)(nil),  // 36: muster.v1.ListTriggersRequest
+	(*ListTriggersReply)(nil),    // 37: muster.v1.ListTriggersReply
+	(*ClearTriggersRequest)(nil), // 38: muster.v1.ClearTriggersRequest
+	(*ClearTriggersReply)(nil),   // 39: muster.v1.ClearTriggersReply
+	(*JobResult)(nil),            // 40: muster.v1.JobResult
+	(*JobResults)(nil),           // 41: muster.v1.JobResults
+	(*ControlJobsRequest)(nil),   // 42: muster.v1.ControlJobsRequest
+	(*WhyRequest)(nil),           // 43: muster.v1.WhyRequest
+	(*GpuFault)(nil),             // 44: muster.v1.GpuFault
+	(*WhyReply)(nil),             // 45: muster.v1.WhyReply
+	(*RunPrediction)(nil),        // 46: muster.v1.RunPrediction
+	(*WaitedHold)(nil),           // 47: muster.v1.WaitedHold
+	(*NodeVerdict)(nil),          // 48: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 49: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 50: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 51: muster.v1.WatchJobRequest
+	(*ReadOutputRequest)(nil),    // 52: muster.v1.ReadOutputRequest
+	(*ReadOutputReply)(nil),      // 53: muster.v1.ReadOutputReply
+	nil,                          // 54: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -5824,22 +5932,22 @@ var file_job_proto_depIdxs = []int32{
 	21, // 34: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
 	6,  // 35: muster.v1.CrontabLine.spec:type_name -> muster.v1.JobSpec
 	26, // 36: muster.v1.PutCrontabRequest.lines:type_name -> muster.v1.CrontabLine
-	31, // 37: muster.v1.SetTriggersRequest.triggers:type_name -> muster.v1.TriggerInfo
-	31, // 38: muster.v1.ListTriggersReply.triggers:type_name -> muster.v1.TriggerInfo
+	33, // 37: muster.v1.SetTriggersRequest.triggers:type_name -> muster.v1.TriggerInfo
+	33, // 38: muster.v1.ListTriggersReply.triggers:type_name -> muster.v1.TriggerInfo
 	14, // 39: muster.v1.JobResult.error:type_name -> muster.v1.Error
-	38, // 40: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
+	40, // 40: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
 	1,  // 41: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	52, // 42: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	54, // 42: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
 	22, // 43: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
 	19, // 44: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
 	15, // 45: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	46, // 46: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	48, // 46: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
 	19, // 47: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	47, // 48: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	48, // 49: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	42, // 50: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	44, // 51: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
-	45, // 52: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
+	49, // 48: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	50, // 49: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	44, // 50: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	46, // 51: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
+	47, // 52: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
 	15, // 53: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
 	54, // [54:54] is the sub-list for method output_type
 	54, // [54:54] is the sub-list for method input_type
@@ -5855,14 +5963,14 @@ func file_job_proto_init() {
 	if File_job_proto != nil {
 		return
 	}
-	file_job_proto_msgTypes[38].OneofWrappers = []any{}
+	file_job_proto_msgTypes[40].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   51,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -82,6 +82,9 @@ func (v *Values) Put(long, text string, has bool, from Source) {
 	v.given[long] = Value{Text: text, Has: has, From: from, Order: v.order, Count: count}
 }
 
+// Drop takes an option away.
+func (v *Values) Drop(long string) { delete(v.given, long) }
+
 // Get returns an option and whether it was given.
 func (v *Values) Get(long string) (Value, bool) {
 	x, ok := v.given[long]

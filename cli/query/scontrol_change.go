@@ -1,6 +1,7 @@
 package query
 
 import (
+	"fmt"
 	"os/signal"
 	"slices"
 	"strconv"
@@ -97,13 +98,16 @@ func controlJobs(call *tool.Call, req *apiv1.ControlJobsRequest, suspends bool) 
 		}
 	}
 	for _, result := range rep.GetResults() {
+		for line := range strings.Lines(result.GetMessage()) {
+			fmt.Fprintf(call.Stderr, "scontrol: %s\n", strings.TrimRight(line, "\n"))
+		}
 		e := result.GetError()
 		if e == nil {
 			continue
 		}
 		for _, text := range [...]string{e.GetPrefix(), e.GetDetail()} {
-			if text != "" {
-				add("scontrol: error: " + text)
+			for line := range strings.Lines(text) {
+				add("scontrol: error: " + strings.TrimRight(line, "\n"))
 			}
 		}
 		add(e.GetText() + " for job " + result.GetJob())

@@ -126,7 +126,7 @@ func (b *broadcast) sendFile(call *tool.Call) (int, error) {
 		file: io.LimitReader(file, info.Size()),
 		sum:  sha256.New(),
 	}
-	return runStep(&part, []stepAsk{{job: b.job, step: step, opts: opt.New()}}, false)
+	return runStep(&part, []stepAsk{{job: b.job, step: step, opts: opt.New()}}, nil, false)
 }
 
 // broadcastProgram copies the program of an srun to the job's nodes first, and has the

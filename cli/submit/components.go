@@ -67,6 +67,7 @@ func forComponent(
 func liveJobs(
 	call *tool.Call,
 	list []component,
+	filter *siteFilter,
 ) (calls []*tool.Call, specs []*apiv1.JobSpec, err error) {
 	for i := range list {
 		part, jobSpec := call, (*apiv1.JobSpec)(nil)
@@ -75,6 +76,9 @@ func liveJobs(
 			if err != nil {
 				return nil, nil, err
 			}
+		}
+		if err := filter.apply(part.Opts, i); err != nil {
+			return nil, nil, err
 		}
 		jobSpec, err = liveJob(part, part.Operands)
 		if err != nil {
@@ -153,7 +157,12 @@ const mostComponents = 128
 
 // stepsWithin are the parts of a step in a job: one for each component of a
 // heterogeneous job that it runs in.
-func stepsWithin(call *tool.Call, job string, list []component) ([]stepAsk, error) {
+func stepsWithin(
+	call *tool.Call,
+	job string,
+	list []component,
+	filter *siteFilter,
+) ([]stepAsk, error) {
 	leader := job
 	size, inHet := call.Lookup("SLURM_HET_SIZE")
 	if call.Opts.Text("jobid") != "" {
@@ -162,6 +171,9 @@ func stepsWithin(call *tool.Call, job string, list []component) ([]stepAsk, erro
 		leader = v
 	}
 	if len(list) == 1 && !inHet && !call.Opts.On("het-group") {
+		if err := filter.apply(call.Opts, 0); err != nil {
+			return nil, err
+		}
 		ask, err := stepWithin(call, job, nil)
 		return []stepAsk{ask}, err
 	}
@@ -196,6 +208,9 @@ func stepsWithin(call *tool.Call, job string, list []component) ([]stepAsk, erro
 			seen[n] = true
 			part, err := forComponent(call, list[i], groupLookup(call, n))
 			if err != nil {
+				return nil, err
+			}
+			if err := filter.apply(part.Opts, n); err != nil {
 				return nil, err
 			}
 			ask, err := stepWithin(part, fmt.Sprintf("%s+%d", leader, n), ofGroup(call, n))

@@ -153,8 +153,8 @@ func immediateOption(env string) opt.Option {
 	}
 }
 
-func testOnly(call *tool.Call, list []component) error {
-	_, specs, err := liveJobs(call, list)
+func testOnly(call *tool.Call, list []component, filter *siteFilter) error {
+	_, specs, err := liveJobs(call, list, filter)
 	if err != nil {
 		return err
 	}

@@ -98,10 +98,14 @@ func runSalloc(call *tool.Call) error {
 			)
 		}
 	}
-	if call.Opts.On("test-only") {
-		return testOnly(call, list)
+	filter, err := loadFilter(call)
+	if err != nil {
+		return err
 	}
-	_, specs, err := liveJobs(call, list)
+	if call.Opts.On("test-only") {
+		return testOnly(call, list, filter)
+	}
+	_, specs, err := liveJobs(call, list, filter)
 	if err != nil {
 		return err
 	}
@@ -117,6 +121,7 @@ func runSalloc(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
+	filter.submitted(a.id, 0)
 	printLine(call, "Granted job allocation %d", a.id)
 	if call.Opts.On("bell") && !call.Opts.On("no-bell") {
 		fmt.Fprint(call.Stderr, "\a")

@@ -14,6 +14,7 @@ import (
 	"github.com/musterhpc/muster/cli/fetch"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/internal/luascript"
 	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/spec"
 )
@@ -84,7 +85,11 @@ type submission struct {
 }
 
 func runSbatch(call *tool.Call) error {
-	sub, err := newSubmission(call)
+	filter, err := loadFilter(call)
+	if err != nil {
+		return err
+	}
+	sub, err := newSubmission(call, filter)
 	if err != nil {
 		return err
 	}
@@ -113,6 +118,7 @@ func runSbatch(call *tool.Call) error {
 	for line := range strings.Lines(rep.GetMessage()) {
 		fmt.Fprintf(call.Stderr, "%s: %s\n", call.Command.Name, strings.TrimRight(line, "\n"))
 	}
+	filter.submitted(rep.GetJobId(), luascript.BatchStep)
 	if err := announceJob(call, rep.GetJobId()); err != nil || !call.Opts.On("wait") {
 		return err
 	}
@@ -144,7 +150,7 @@ func announceJob(call *tool.Call, id uint32) error {
 }
 
 // newSubmission makes the request of options, script and environment.
-func newSubmission(call *tool.Call) (*submission, error) {
+func newSubmission(call *tool.Call, filter *siteFilter) (*submission, error) {
 	groups, err := hetGroups(call)
 	if err != nil {
 		return nil, err
@@ -179,6 +185,9 @@ func newSubmission(call *tool.Call) (*submission, error) {
 		}
 		if call.Relay != nil && call.Relay.StaysHome(final) {
 			return nil, errHome
+		}
+		if err := filter.apply(final, i); err != nil {
+			return nil, err
 		}
 		if i == 0 {
 			first = final

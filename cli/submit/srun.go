@@ -9,13 +9,13 @@ import (
 )
 
 // srunAlone makes a job for one step.
-func srunAlone(call *tool.Call, list []component) error {
+func srunAlone(call *tool.Call, list []component, filter *siteFilter) error {
 	if call.Opts.On("het-group") {
 		return call.Errorf(
 			"--het-group names components of a heterogeneous job, and this is not in one",
 		)
 	}
-	calls, specs, err := liveJobs(call, list)
+	calls, specs, err := liveJobs(call, list, filter)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func srunAlone(call *tool.Call, list []component) error {
 	var code int
 	err = broadcastProgram(call, asks)
 	if err == nil {
-		code, err = scripted(call, asks, func() (int, error) { return runStep(call, asks, true) })
+		code, err = scripted(call, asks, func() (int, error) { return runStep(call, asks, filter, true) })
 	}
 	var f *tool.ExitError
 	switch {
@@ -244,28 +244,32 @@ func runSrun(call *tool.Call) error {
 	if err := call.CheckClusters(); err != nil {
 		return err
 	}
+	filter, err := loadFilter(call)
+	if err != nil {
+		return err
+	}
 	if call.Opts.On("test-only") {
-		return testOnly(call, list)
+		return testOnly(call, list, filter)
 	}
 	job := call.Opts.Text("jobid")
 	if job == "" {
 		job = call.Getenv("SLURM_JOB_ID")
 	}
 	if job == "" {
-		return srunAlone(call, list)
+		return srunAlone(call, list, filter)
 	}
-	return srunWithin(call, job, list)
+	return srunWithin(call, job, list, filter)
 }
 
 // srunWithin starts a step in a job, or in components of a heterogeneous job.
-func srunWithin(call *tool.Call, job string, list []component) error {
-	asks, err := stepsWithin(call, job, list)
+func srunWithin(call *tool.Call, job string, list []component, filter *siteFilter) error {
+	asks, err := stepsWithin(call, job, list, filter)
 	if err != nil {
 		return err
 	}
 	if err := broadcastProgram(call, asks); err != nil {
 		return err
 	}
-	code, err := scripted(call, asks, func() (int, error) { return runStep(call, asks, false) })
+	code, err := scripted(call, asks, func() (int, error) { return runStep(call, asks, filter, false) })
 	return stepExit(call, code, err)
 }

@@ -39,6 +39,8 @@ type stepRun struct {
 	c    *tool.Call
 	opts *opt.Values
 	req  *apiv1.RunStepRequest
+	// filter is the site's script that hears of the step; nil: there is none.
+	filter *siteFilter
 
 	created  *apiv1.StepCreated
 	over     *apiv1.StepOver
@@ -63,7 +65,7 @@ type stepEvent func(r *stepRun)
 
 // runStep starts a step and shows it until it is over; own tells that this srun
 // made the job. A step in several components is one for each.
-func runStep(call *tool.Call, asks []stepAsk, own bool) (int, error) {
+func runStep(call *tool.Call, asks []stepAsk, filter *siteFilter, own bool) (int, error) {
 	opts := asks[0].opts
 	req := &apiv1.RunStepRequest{
 		Job:    asks[0].job,
@@ -82,7 +84,7 @@ func runStep(call *tool.Call, asks []stepAsk, own bool) (int, error) {
 			req.Rest = append(req.Rest, &apiv1.StepInComponent{Job: ask.job, Step: ask.step, Environment: &apiv1.Blob{Data: env}})
 		}
 	}
-	run := &stepRun{c: call, opts: opts, req: req, running: map[uint32]string{}}
+	run := &stepRun{c: call, opts: opts, req: req, filter: filter, running: map[uint32]string{}}
 	if value, ok := opts.Get("immediate"); ok &&
 		!own { // in a job of its own it is the job that must start at once
 		req.Immediate = value.Text == ""
@@ -364,6 +366,7 @@ func (r *stepRun) handleNews(news *apiv1.StepNews) {
 		r.presses = -1 // it is told when it goes on
 	case news.GetCreated() != nil && r.created == nil:
 		r.created = news.GetCreated()
+		r.filter.submitted(r.created.GetJobId(), uint32(r.created.GetStep()))
 		if r.presses < 0 {
 			r.printLine("Step created for %s", placeName(r.created))
 			r.presses = 0

@@ -27,6 +27,8 @@ import (
 type TypedHost struct {
 	Version string
 	Zone    string // this process's setting of the clock zone, TZ=NAME; empty where TZ is not set
+	// Filtered tells that the site has a cli_filter.lua, which runs in the user's own command.
+	Filtered bool
 	// Submit hands the job in, as the user who called; its errors are *status.Error.
 	Submit func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
 }
@@ -51,7 +53,7 @@ func Typed(ctx context.Context, in *apiv1.TypedCommand, host TypedHost) *apiv1.T
 			return home // the program that understands it says which text cannot be sent
 		}
 	}
-	if isElaborate(in) {
+	if host.Filtered || isElaborate(in) {
 		return home
 	}
 	t := &typed{in: in, ctx: ctx, host: host}

@@ -182,8 +182,8 @@ func Report(env *Env, err error, name string, badUsage int) int {
 func (r Refusal) Preamble(name string) []string {
 	var out []string
 	for _, text := range [...]string{r.prefix, r.Detail} {
-		if text != "" {
-			out = append(out, name+": error: "+text)
+		for line := range strings.Lines(text) { // a script of the site may say several
+			out = append(out, name+": error: "+strings.TrimRight(line, "\n"))
 		}
 	}
 	return out

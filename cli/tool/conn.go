@@ -46,6 +46,7 @@ const (
 	MethodStreamJobs      = "/muster.v1.Cluster/StreamJobs"
 	MethodWatchJob        = "/muster.v1.Cluster/WatchJob"
 	MethodPutCrontab      = "/muster.v1.Cluster/PutCrontab"
+	MethodGetCliFilter    = "/muster.v1.Cluster/GetCliFilter"
 	MethodGetCrontab      = "/muster.v1.Cluster/GetCrontab"
 	MethodSetTriggers     = "/muster.v1.Cluster/SetTriggers"
 	MethodListTriggers    = "/muster.v1.Cluster/ListTriggers"

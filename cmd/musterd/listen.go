@@ -52,7 +52,11 @@ func (s *server) openSockets(g *group) error {
 	service.RegisterClusterServer(users, jobs)
 	service.RegisterShellServer(
 		endpoint,
-		shellService{zone: submit.ZoneSetting(os.Environ()), submit: jobs.Submit},
+		shellService{
+			zone:     submit.ZoneSetting(os.Environ()),
+			filtered: func() bool { return jobs.C.View().State.Config.CliFilter != nil },
+			submit:   jobs.Submit,
+		},
 	)
 	service.RegisterAgentsServer(endpoint, &daemon.AgentService{C: s.ctl})
 	service.RegisterLedgerServer(

@@ -25,6 +25,7 @@ import (
 	"github.com/musterhpc/muster/cli/local/whatif"
 	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/luascript"
 	"github.com/musterhpc/muster/ledger/backup"
 	"github.com/musterhpc/muster/ledger/care"
 )
@@ -63,6 +64,9 @@ Options:
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == embedded.Subcommand {
 		os.Exit(embedded.Command(context.Background(), os.Args[2:], os.Stderr))
+	}
+	if len(os.Args) > 1 && os.Args[1] == luascript.Subcommand {
+		os.Exit(luascript.Serve(os.Stdin, os.Stdout, os.Stderr, os.Exit))
 	}
 	if len(os.Args) > 1 {
 		switch verb := os.Args[1]; verb {
@@ -205,7 +209,7 @@ func runRoles(ctx context.Context, o options, out io.Writer) error {
 			newLogger(cfg.Log),
 		)
 	}
-	cluster, warnings, err := conffile.ReadCluster(cfg)
+	cluster, warnings, err := readCluster(cfg)
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,8 @@ type server struct {
 	apart    *feed.Remote // of accounting that runs apart; nil otherwise
 	jobMails *mailing.JobMails
 	jobComp  *jobcomp.Writer // nil unless JobCompType=jobcomp/filetxt
-	trail    *auditTrail     // nil unless muster.yaml says where it goes
+	scripts  *jobScripts
+	trail    *auditTrail // nil unless muster.yaml says where it goes
 }
 
 func (s *server) hasRole(role string) bool { return slices.Contains(s.roles, role) }
@@ -318,6 +319,11 @@ func (s *server) newController() error {
 	if s.peers != nil {
 		hostname = s.peers.Self.Name
 	}
+	scripts, err := newJobScripts(s.log)
+	if err != nil {
+		return err
+	}
+	s.scripts = scripts
 	deps := daemon.Deps{
 		Log:       store.Log{Durable: s.durable},
 		Archive:   s.archive,
@@ -332,7 +338,7 @@ func (s *server) newController() error {
 		Restored:  backup.ClearRestored(s.cfg.StateDir),
 		Revoked:   s.disconnectMachine,
 		Files:     s.configFiles,
-		Reload:    func() (*spec.Config, []string, error) { return conffile.ReadCluster(s.cfg) },
+		Reload:    func() (*spec.Config, []string, error) { return readCluster(s.cfg) },
 		Scripts:   host.CtlScripts{User: s.cluster.SlurmUser},
 		Settings: daemon.Settings{
 			Host:       hostname,
@@ -346,7 +352,11 @@ func (s *server) newController() error {
 		Past:         store.Past{Archive: s.archive.Disk, Codec: s.codec},
 		East:         offsetEast,
 		UserPrograms: host.UserPrograms{},
-		Programs:     &host.PowerPrograms{Dir: s.cfg.RunDir, User: s.cluster.SlurmUser, Log: s.log},
+		JobScripts:   scripts,
+		Refused: func(ctx context.Context, call string, err error) {
+			s.trail.refused(ctx, call, err)
+		},
+		Programs: &host.PowerPrograms{Dir: s.cfg.RunDir, User: s.cluster.SlurmUser, Log: s.log},
 	}
 	if s.cluster.JobCompFile != "" {
 		s.jobComp = jobcomp.Open(
@@ -424,6 +434,9 @@ func (s *server) disconnectMachine(name, role string) {
 }
 
 func (s *server) closeLedger() error {
+	if s.scripts != nil {
+		s.scripts.runner.Close()
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	return errors.Join(s.durable.Close(ctx), s.archive.Close(), s.blobs.Close())

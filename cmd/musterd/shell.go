@@ -14,8 +14,10 @@ import (
 // Who submits is known from the connection, as with every other call.
 type shellService struct {
 	service.UnimplementedShellServer
-	zone   string // submit.ZoneSetting of the controller
-	submit func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
+	zone string // submit.ZoneSetting of the controller
+	// filtered tells whether the site has a cli_filter.lua.
+	filtered func() bool
+	submit   func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
 }
 
 // Sbatch implements service.ShellServer.
@@ -27,8 +29,9 @@ func (s shellService) Sbatch(
 		ctx,
 		in,
 		submit.TypedHost{
-			Version: version,
-			Zone:    s.zone,
+			Version:  version,
+			Zone:     s.zone,
+			Filtered: s.filtered(),
 			Submit: func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
 				rep, err := s.submit(ctx, req)
 				if err != nil {

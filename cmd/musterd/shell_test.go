@@ -10,7 +10,7 @@ import (
 
 // An sbatch that was typed elsewhere is submitted and refused as one that runs here.
 func TestShell(t *testing.T) {
-	s := shellService{submit: func(_ context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
+	s := shellService{filtered: func() bool { return false }, submit: func(_ context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
 		if req.GetSpec().GetMinNodes() > 4 {
 			return nil, &spec.Error{Kind: spec.CodeNodeConfigUnavailable, Detail: "9 nodes asked, there are 4"}
 		}

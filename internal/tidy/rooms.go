@@ -190,6 +190,14 @@ var order = []room{
 		why:     "carries the API; knows channels and identity, no other adapter",
 	},
 	{
+		path:    "internal/luascript",
+		layer:   4,
+		upTo:    3,
+		also:    []string{"api"},
+		outside: []string{mProtobuf, "github.com/yuin/gopher-lua"},
+		why:     "an adapter knows Lua and no other adapter",
+	},
+	{
 		path:    "internal/conffile",
 		layer:   4,
 		upTo:    3,
@@ -544,6 +552,7 @@ var order = []room{
 		upTo:  3,
 		also: []string{
 			"api",
+			"internal/luascript",
 			"internal/transport",
 			"cli/opt",
 			"cli/tool",

@@ -189,6 +189,7 @@ func jobParts(e event.Event, name func(spec.JobUID) string) []EventPart {
 		if e.Het.Follows() {
 			f.text("component_of", name(e.Het.Leader))
 		}
+		f.text("job_submit", strings.Join(e.ByScript, "; "))
 		return []EventPart{f.part(e.UID)}
 	case *event.JobEligible:
 		return []EventPart{f.part(e.UID)}
@@ -213,6 +214,7 @@ func jobParts(e event.Event, name func(spec.JobUID) string) []EventPart {
 		return []EventPart{f.part(e.UID)}
 	case *event.JobUpdated:
 		f.list("changed", e.Changed)
+		f.text("job_submit", strings.Join(e.ByScript, "; "))
 		f.spec(e.Spec)
 		f.text("tres", e.Req.String())
 		return []EventPart{f.part(e.UID)}

@@ -16,6 +16,8 @@ type JobSubmitted struct {
 	NoAccrue bool          `cbor:"8,keyasint,omitempty"` // it does not age yet: a MaxJobsAccrue limit
 	Het      *spec.HetPart `cbor:"60,keyasint,omitempty"`
 	Request  uint64        `cbor:"61,keyasint,omitempty"` // the number that the client gave the submission; 0 = none
+	// ByScript is what the site's job_submit.lua changed of the request, NAME: OLD -> NEW.
+	ByScript []string `cbor:"62,keyasint,omitempty"`
 }
 
 // JobEligible tells that dependencies and begin time no longer hold a job.
@@ -64,6 +66,8 @@ type JobUpdated struct {
 	Req     spec.TRES     `cbor:"3,keyasint"`
 	Assoc   uint32        `cbor:"4,keyasint,omitempty"`
 	Changed []string      `cbor:"5,keyasint,omitempty"`
+	// ByScript is what the site's job_submit.lua changed of the update.
+	ByScript []string `cbor:"60,keyasint,omitempty"`
 }
 
 // ArrayTaskSplit gives a task of an array a record of its own. When it is the

@@ -176,7 +176,8 @@ type Scripts interface {
 }
 
 // Deps are the outside of the controller. All fields but Files, Shutdown,
-// Revoked, Scripts, Committed, Programs, UserPrograms, History, Past, East and Group are needed.
+// Revoked, Scripts, Committed, Programs, JobScripts, Refused, UserPrograms, History, Past, East and
+// Group are needed.
 type Deps struct {
 	Log       Log
 	Archive   Archive
@@ -206,6 +207,10 @@ type Deps struct {
 	Scripts Scripts
 	// Programs, if set, runs what powers nodes down and up.
 	Programs Programs
+	// JobScripts, if set, runs the site's job_submit.lua.
+	JobScripts JobScripts
+	// Refused, if set, is told of each request that the script refused.
+	Refused func(ctx context.Context, call string, err error)
 	// UserPrograms, if set, runs the programs of triggers.
 	UserPrograms UserPrograms
 	// History, if set, reads the whole history of events.

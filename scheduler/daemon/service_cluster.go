@@ -301,6 +301,21 @@ func (s *ClusterService) Reconfigure(
 	return &apiv1.ReconfigureReply{Warnings: warnings}, nil
 }
 
+// GetCliFilter gives the script that sees the options of commands that submit.
+func (s *ClusterService) GetCliFilter(
+	ctx context.Context,
+	_ *apiv1.GetCliFilterRequest,
+) (*apiv1.GetCliFilterReply, error) {
+	if _, _, err := s.knownCaller(ctx); err != nil {
+		return nil, err
+	}
+	filter := s.C.View().State.Config.CliFilter
+	if filter == nil {
+		return &apiv1.GetCliFilterReply{}, nil
+	}
+	return &apiv1.GetCliFilterReply{Path: filter.Path, Text: filter.Text}, nil
+}
+
 // Diag shows the controller's figures.
 func (s *ClusterService) Diag(ctx context.Context, _ *apiv1.DiagRequest) (*apiv1.DiagReply, error) {
 	if _, _, err := s.knownCaller(ctx); err != nil {

@@ -101,19 +101,19 @@ func (s *ClusterService) PutCrontab(
 	cmd := scheduler.PutCrontab{UID: owner.UID, User: owner.User, Text: req.GetText()}
 	var blobs []content
 	for _, line := range req.GetLines() {
-		jobSpec, more, err := s.makeSubmission(ctx, owner, &apiv1.SubmitRequest{
+		sub, err := s.makeSubmission(ctx, owner, &apiv1.SubmitRequest{
 			Spec:        line.GetSpec(),
 			Script:      &apiv1.Blob{Data: line.GetScript()},
 			Environment: &apiv1.Blob{Data: line.GetEnvironment()},
-		})
+		}, true)
 		if err != nil {
 			return nil, err
 		}
-		jobSpec.Cron = line.GetWhen()
-		blobs = append(blobs, more...)
+		sub.spec.Cron = line.GetWhen()
+		blobs = append(blobs, sub.blobs...)
 		cmd.Jobs = append(
 			cmd.Jobs,
-			scheduler.CronJob{Spec: jobSpec, First: line.GetFirst(), Last: line.GetLast()},
+			scheduler.CronJob{Spec: sub.spec, First: line.GetFirst(), Last: line.GetLast()},
 		)
 	}
 	rep := s.C.writer.commitCommand(

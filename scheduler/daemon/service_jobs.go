@@ -88,34 +88,88 @@ const (
 	maxContentBytes = 12 << 20
 )
 
-// makeSubmission makes a command of a request.
+// makeSubmission makes what a command consists of from a request, after the site's script
+// has seen it.
 func (s *ClusterService) makeSubmission(
 	ctx context.Context,
 	who Caller,
 	req *apiv1.SubmitRequest,
-) (*spec.JobSpec, []content, error) {
+	cron bool,
+) (*prepared, error) {
 	if who.NoUID {
-		return nil, nil, spec.Refuse(
+		return nil, spec.Refuse(
 			spec.CodeAccessDenied,
 			"an administrator's certificate names no user to run jobs as",
 		)
 	}
 	if proto.Size(req.GetSpec()) > maxSpecBytes || len(req.GetRest()) > 128 ||
 		len(req.GetScript().GetData())+len(req.GetEnvironment().GetData()) > maxContentBytes {
-		return nil, nil, spec.Refuse(
+		return nil, spec.Refuse(
 			spec.CodeBadRequest,
 			"the job's description, script or environment is too large",
 		)
 	}
 	jobSpec, err := wire.ToJobSpec(req.GetSpec())
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	s.setOwner(ctx, who, jobSpec)
+	if err := s.mayAsk(who, jobSpec); err != nil {
+		return nil, err
+	}
+	component := -1
+	if len(req.GetRest()) > 0 {
+		component = 0
+	}
+	judged, verdict, err := s.judgeSubmission(ctx, who, jobSpec, req, component, cron)
+	if err != nil {
+		return nil, err
+	}
+	if judged != req {
+		jobSpec, err = s.rereadJob(jobSpec, judged.GetSpec())
+		if err != nil {
+			return nil, err
+		}
+	}
+	out := &prepared{spec: jobSpec, said: verdict.User, changed: verdict.Changed}
+	out.blobs, err = s.takeContents(who, jobSpec, judged)
+	if err != nil {
+		return nil, err
+	}
+	if jobSpec.Script.IsZero() && !jobSpec.Shell {
+		return nil, spec.Refuse(spec.CodeNoScript, "")
+	}
+	return out, nil
+}
+
+// setOwner says who a job belongs to.
+func (s *ClusterService) setOwner(ctx context.Context, who Caller, jobSpec *spec.JobSpec) {
 	jobSpec.UID, jobSpec.GID, jobSpec.User = who.UID, who.GID, who.User
 	jobSpec.Group, jobSpec.Groups = s.C.deps.Directory.Groups(ctx, who.User, who.GID)
-	if err := s.mayAsk(who, jobSpec); err != nil {
-		return nil, nil, err
+}
+
+// rereadJob reads what the site's script made of a job, which stays that of its user.
+func (s *ClusterService) rereadJob(asked *spec.JobSpec, changed *apiv1.JobSpec) (*spec.JobSpec, error) {
+	if proto.Size(changed) > maxSpecBytes {
+		return nil, spec.Refuse(spec.CodeBadRequest, "job_submit.lua made the job's description too large")
 	}
+	jobSpec, err := wire.ToJobSpec(changed)
+	if err != nil {
+		return nil, err
+	}
+	jobSpec.UID, jobSpec.GID, jobSpec.User = asked.UID, asked.GID, asked.User
+	jobSpec.Group, jobSpec.Groups = asked.Group, asked.Groups
+	setByScript(jobSpec, asked, changed)
+	return jobSpec, nil
+}
+
+// takeContents notes the hashes of a submission's script and environment, and gives what has
+// to be stored of them.
+func (s *ClusterService) takeContents(
+	who Caller,
+	jobSpec *spec.JobSpec,
+	req *apiv1.SubmitRequest,
+) ([]content, error) {
 	limit := s.C.View().State.Config.Limits.MaxScript
 	if limit == 0 {
 		limit = maxScript
@@ -129,23 +183,21 @@ func (s *ClusterService) makeSubmission(
 			continue
 		}
 		if int64(len(b.in.GetData())) > limit {
-			return nil, nil, spec.Refuse(
+			return nil, spec.Refuse(
 				spec.CodeBadRequest,
 				"the script or environment is larger than max_script_size",
 			)
 		}
+		var err error
 		*b.to, err = s.content(who, b.in)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		if len(b.in.GetData()) > 0 {
 			blobs = append(blobs, content{*b.to, b.in.GetData()})
 		}
 	}
-	if jobSpec.Script.IsZero() && !jobSpec.Shell {
-		return nil, nil, spec.Refuse(spec.CodeNoScript, "")
-	}
-	return jobSpec, blobs, nil
+	return blobs, nil
 }
 
 // content is the hash of a blob that was sent, or that its sender sent before
@@ -176,19 +228,23 @@ func (s *ClusterService) Submit(
 	if err != nil {
 		return nil, err
 	}
-	jobSpec, blobs, err := s.makeSubmission(ctx, who, req)
+	sub, err := s.makeSubmission(ctx, who, req, false)
 	if err != nil {
 		return nil, err
 	}
-	rest, err := s.listComponents(who, jobSpec, req)
+	rest, err := s.listComponents(ctx, who, sub, req)
 	if err != nil {
 		return nil, err
 	}
 	if req.GetTestOnly() {
-		return s.testOnly(
-			scheduler.Submit{Spec: jobSpec, Rest: rest, Sees: s.visibleTo(who)},
+		reply, err := s.testOnly(
+			scheduler.Submit{Spec: sub.spec, Rest: rest, Sees: s.visibleTo(who)},
 			actor,
 		)
+		if err == nil {
+			reply.Message = sub.said
+		}
+		return reply, err
 	}
 	if err := s.C.awaitNumbers(ctx); err != nil {
 		return nil, err
@@ -197,14 +253,15 @@ func (s *ClusterService) Submit(
 		ctx,
 		&request{
 			cmd: scheduler.Submit{
-				Spec:    jobSpec,
-				Rest:    rest,
-				Sees:    s.visibleTo(who),
-				Request: req.GetRequest(),
-				Again:   req.GetAgain(),
+				Spec:     sub.spec,
+				Rest:     rest,
+				Sees:     s.visibleTo(who),
+				Request:  req.GetRequest(),
+				Again:    req.GetAgain(),
+				ByScript: sub.changed,
 			},
 			actor: actor,
-			blobs: blobs,
+			blobs: sub.blobs,
 			size:  proto.Size(req),
 		},
 	)
@@ -214,19 +271,21 @@ func (s *ClusterService) Submit(
 	return &apiv1.SubmitReply{
 		Uid:     uint64(rep.res.UID),
 		JobId:   uint32(rep.res.ID),
-		Message: rep.res.Message,
+		Message: joinSaid(sub.said, rep.res.Message),
 		Tag:     req.GetTag(),
 	}, nil
 }
 
-// listComponents are the further components of a heterogeneous job.
+// listComponents are the further components of a heterogeneous job. What the site's script
+// says of them is added to what it said of the first.
 func (s *ClusterService) listComponents(
+	ctx context.Context,
 	who Caller,
-	leader *spec.JobSpec,
+	leader *prepared,
 	req *apiv1.SubmitRequest,
 ) ([]*spec.JobSpec, error) {
 	var out []*spec.JobSpec
-	for _, m := range req.GetRest() {
+	for i, m := range req.GetRest() {
 		jobSpec, err := wire.ToJobSpec(m)
 		if err != nil {
 			return nil, err
@@ -234,7 +293,23 @@ func (s *ClusterService) listComponents(
 		if err := s.mayAsk(who, jobSpec); err != nil {
 			return nil, err
 		}
-		jobSpec.UID, jobSpec.GID, jobSpec.User, jobSpec.Group, jobSpec.Groups = leader.UID, leader.GID, leader.User, leader.Group, leader.Groups
+		of := leader.spec
+		jobSpec.UID, jobSpec.GID, jobSpec.User, jobSpec.Group, jobSpec.Groups = of.UID, of.GID, of.User, of.Group, of.Groups
+		asked := &apiv1.SubmitRequest{Spec: m}
+		judged, verdict, err := s.judgeSubmission(ctx, who, jobSpec, asked, i+1, false)
+		if err != nil {
+			return nil, err
+		}
+		if judged != asked {
+			jobSpec, err = s.rereadJob(jobSpec, judged.GetSpec())
+			if err != nil {
+				return nil, err
+			}
+		}
+		leader.said = joinSaid(leader.said, verdict.User)
+		for _, change := range verdict.Changed {
+			leader.changed = append(leader.changed, fmt.Sprintf("component %d: %s", i+1, change))
+		}
 		out = append(out, jobSpec)
 	}
 	return out, nil
@@ -325,7 +400,7 @@ func (s *ClusterService) SubmitStream(stream service.Cluster_SubmitStreamServer)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			if err := stream.Send(submitReply(o.tag, rep)); err != nil {
+			if err := stream.Send(submitReply(o, rep)); err != nil {
 				return err
 			}
 			if stopping == nil && len(waiting) == 0 { // all that was taken is answered
@@ -342,9 +417,10 @@ func (s *ClusterService) SubmitStream(stream service.Cluster_SubmitStreamServer)
 
 // outstanding is a submission of a stream that waits for its answer.
 type outstanding struct {
-	tag uint64
-	req *request
-	err error
+	tag  uint64
+	req  *request
+	err  error
+	said string // by the site's script, for the user
 }
 
 // receiveSubmissions passes what a stream submits to the writer, until its end.
@@ -367,7 +443,7 @@ func (s *ClusterService) receiveSubmissions(
 			return err
 		}
 		o := outstanding{tag: m.GetTag()}
-		jobSpec, blobs, err := s.makeSubmission(ctx, who, m)
+		sub, err := s.makeSubmission(ctx, who, m, false)
 		switch {
 		case err != nil:
 			o.err = err
@@ -376,15 +452,17 @@ func (s *ClusterService) receiveSubmissions(
 		case m.GetTestOnly():
 			o.err = spec.Refuse(spec.CodeBadRequest, "a stream takes no --test-only")
 		default:
+			o.said = sub.said
 			o.req = &request{
 				cmd: scheduler.Submit{
-					Spec:    jobSpec,
-					Sees:    s.visibleTo(who),
-					Request: m.GetRequest(),
-					Again:   m.GetAgain(),
+					Spec:     sub.spec,
+					Sees:     s.visibleTo(who),
+					Request:  m.GetRequest(),
+					Again:    m.GetAgain(),
+					ByScript: sub.changed,
 				},
 				actor: actor,
-				blobs: blobs,
+				blobs: sub.blobs,
 				size:  proto.Size(m),
 			}
 			if err := s.C.writer.enqueueCommand(ctx, o.req); err != nil {
@@ -399,22 +477,26 @@ func (s *ClusterService) receiveSubmissions(
 	}
 }
 
-func submitReply(tag uint64, rep reply) *apiv1.SubmitReply {
+func submitReply(o outstanding, rep reply) *apiv1.SubmitReply {
 	out := &apiv1.SubmitReply{
-		Tag:     tag,
+		Tag:     o.tag,
 		Uid:     uint64(rep.res.UID),
 		JobId:   uint32(rep.res.ID),
-		Message: rep.res.Message,
+		Message: joinSaid(o.said, rep.res.Message),
 	}
-	if rep.err == nil {
-		return out
+	if rep.err != nil {
+		out.Error = wire.Error(asRefusal(rep.err))
 	}
-	var e *spec.Error
-	if !errors.As(rep.err, &e) {
-		e = spec.Refuse(spec.CodeBadRequest, rep.err.Error())
-	}
-	out.Error = wire.Error(e)
 	return out
+}
+
+// asRefusal is an error as one that has a code.
+func asRefusal(err error) *spec.Error {
+	var e *spec.Error
+	if !errors.As(err, &e) {
+		e = spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	return e
 }
 
 // ListJobs shows jobs, in one message.
@@ -755,6 +837,14 @@ func (s *ClusterService) ControlJobs(
 				result.Error, cmd = wire.Error(spec.Refuse(spec.CodeAccessDenied, "")), nil
 			} else if cmd == nil {
 				result.Error = wire.Error(spec.Refuse(spec.CodeBadRequest, req.GetVerb().String()))
+			}
+			if update, ok := cmd.(scheduler.UpdateJob); ok {
+				said, err := s.judgeUpdate(ctx, who, v.State, job, &update)
+				result.Message = said
+				cmd = update
+				if err != nil {
+					result.Error, cmd = wire.Error(asRefusal(err)), nil
+				}
 			}
 			if cmd == nil {
 				reqs = append(reqs, nil)

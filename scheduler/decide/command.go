@@ -24,6 +24,8 @@ type Submit struct {
 	// Again tells that the client, or a relay on its way, sent the submission before
 	// and does not know what became of it.
 	Again bool
+	// ByScript is what the site's job_submit.lua changed of the request.
+	ByScript []string
 }
 
 // Target names what a job command is about: a record, or one task of it.
@@ -80,6 +82,8 @@ type UpdateJob struct {
 	Changes []spec.KeyValue
 	Admin   bool
 	Sees    func(*state.Job) bool // as in Submit
+	// ByScript is as in Submit.
+	ByScript []string
 }
 
 // UpdatePartition changes a partition from what it was when somebody decided

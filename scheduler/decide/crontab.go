@@ -125,7 +125,7 @@ func (d cronCommands) submitLine(job CronJob) (spec.JobUID, error) {
 	}
 	jobSpec := *job.Spec
 	jobSpec.Time.Begin = when.Next(d.t.Now, d.t.East)
-	if err := d.submission().submitJob(&jobSpec, 0); err != nil {
+	if err := d.submission().submitJob(&jobSpec, 0, nil); err != nil {
 		return 0, err
 	}
 	return d.res.UID, nil

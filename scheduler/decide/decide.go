@@ -77,9 +77,9 @@ func (d *decision) dispatchCommand(cmd Command) error {
 			return nil
 		}
 		if len(c.Rest) > 0 {
-			return d.het().submitHet(append([]*spec.JobSpec{c.Spec}, c.Rest...), c.Request)
+			return d.het().submitHet(append([]*spec.JobSpec{c.Spec}, c.Rest...), c)
 		}
-		return d.submission().submitJob(c.Spec, c.Request)
+		return d.submission().submitJob(c.Spec, c.Request, c.ByScript)
 	case Cancel:
 		return d.jobs().cancelJob(c)
 	case SetTriggers:

@@ -20,7 +20,7 @@ type hetCommands struct{ *decision }
 const maxComponents = 128
 
 // submitHet accepts the components of a heterogeneous job, all or none.
-func (d hetCommands) submitHet(list []*spec.JobSpec, request uint64) error {
+func (d hetCommands) submitHet(list []*spec.JobSpec, c Submit) error {
 	if len(list) > maxComponents {
 		return spec.Refuse(
 			spec.CodeBadRequest,
@@ -60,7 +60,8 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, request uint64) error {
 	if err := d.submission().requireRoom(specs[0].UID); err != nil {
 		return err
 	}
-	evs[0].Request = request
+	evs[0].Request = c.Request
+	evs[0].ByScript = c.ByScript
 	for i := range evs {
 		d.submission().firstReason(&evs[i])
 		if i > 0 {

@@ -20,8 +20,9 @@ import (
 type submission struct{ *decision }
 
 // submitJob checks a job against everything that is known now, fills its
-// defaults in and accepts it. The given spec is not changed.
-func (d submission) submitJob(asked *spec.JobSpec, request uint64) error {
+// defaults in and accepts it. The given spec is not changed. byScript is what the site's
+// script changed before.
+func (d submission) submitJob(asked *spec.JobSpec, request uint64, byScript []string) error {
 	jobSpec := *asked
 	assoc, req, err := d.resolveSpec(&jobSpec, nil)
 	if err != nil {
@@ -35,13 +36,14 @@ func (d submission) submitJob(asked *spec.JobSpec, request uint64) error {
 		return err
 	}
 	ev := &event.JobSubmitted{
-		UID:     d.t.NextUID,
-		ID:      d.NextJobID(),
-		Spec:    &jobSpec,
-		Req:     req,
-		Assoc:   assoc,
-		Reason:  spec.Reason{Code: spec.ReasonNone},
-		Request: request,
+		UID:      d.t.NextUID,
+		ID:       d.NextJobID(),
+		Spec:     &jobSpec,
+		Req:      req,
+		Assoc:    assoc,
+		Reason:   spec.Reason{Code: spec.ReasonNone},
+		Request:  request,
+		ByScript: byScript,
 	}
 	d.firstReason(ev)
 	if err := d.Emit(ev); err != nil {

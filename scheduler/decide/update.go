@@ -53,7 +53,7 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 		return err
 	}
 	newDep := !jobSpec.Queue.Dependency.Equal(job.Spec.Queue.Dependency)
-	if err := d.Emit(&event.JobUpdated{UID: job.UID, Spec: &jobSpec, Req: req, Assoc: assoc, Changed: changed}); err != nil {
+	if err := d.Emit(&event.JobUpdated{UID: job.UID, Spec: &jobSpec, Req: req, Assoc: assoc, Changed: changed, ByScript: c.ByScript}); err != nil {
 		return err
 	}
 	if len(wish.leave) > 0 {
@@ -201,6 +201,15 @@ func JobKeyNames() []string {
 		out = append(out, key.names...)
 	}
 	return out
+}
+
+// JobKey is scontrol's spelling of a key of update job, by a name or the beginning of one; a
+// key that is not known stays as it is.
+func JobKey(typed string) string {
+	if key := findJobKey(typed); key != nil {
+		return key.names[0]
+	}
+	return typed
 }
 
 // findJobKey finds a key by a name or the beginning of one.

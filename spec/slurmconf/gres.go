@@ -451,6 +451,7 @@ func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 	}
 	problems = cluster.addContainers(fsys, path.Join(dir, "job_container.conf"), problems)
 	problems = file.refusePlugstack(fsys, path.Join(dir, "plugstack.conf"), problems)
+	problems = file.addScripts(fsys, dir, problems)
 	return cluster, cluster.addTopology(fsys, path.Join(dir, "topology.conf"), problems).
 		sortedByLine()
 }

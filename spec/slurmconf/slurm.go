@@ -28,6 +28,7 @@ type File struct {
 	jobCompAt           Setting
 	power               powerDraft
 	topologies          []Setting // Topology of partitions
+	scripts             scriptKeys
 }
 
 // Control is what concerns the controller's own place.

@@ -29,7 +29,7 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\xc1\x1e\n" +
+	"step.proto\x1a\x10accounting.proto2\x94\x1f\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -38,7 +38,8 @@ const file_service_proto_rawDesc = "" +
 	"StreamJobs\x12\x1a.muster.v1.ListJobsRequest\x1a\x18.muster.v1.ListJobsReply\"\x03\x90\x02\x010\x01\x12A\n" +
 	"\bWatchJob\x12\x1a.muster.v1.WatchJobRequest\x1a\x12.muster.v1.JobInfo\"\x03\x90\x02\x010\x01\x12F\n" +
 	"\n" +
-	"PutCrontab\x12\x1c.muster.v1.PutCrontabRequest\x1a\x1a.muster.v1.PutCrontabReply\x12K\n" +
+	"PutCrontab\x12\x1c.muster.v1.PutCrontabRequest\x1a\x1a.muster.v1.PutCrontabReply\x12Q\n" +
+	"\fGetCliFilter\x12\x1e.muster.v1.GetCliFilterRequest\x1a\x1c.muster.v1.GetCliFilterReply\"\x03\x90\x02\x01\x12K\n" +
 	"\n" +
 	"GetCrontab\x12\x1c.muster.v1.GetCrontabRequest\x1a\x1a.muster.v1.GetCrontabReply\"\x03\x90\x02\x01\x12I\n" +
 	"\vSetTriggers\x12\x1d.muster.v1.SetTriggersRequest\x1a\x1b.muster.v1.SetTriggersReply\x12Q\n" +
@@ -127,142 +128,144 @@ var file_service_proto_goTypes = []any{
 	(*v1.ListJobsRequest)(nil),          // 1: muster.v1.ListJobsRequest
 	(*v1.WatchJobRequest)(nil),          // 2: muster.v1.WatchJobRequest
 	(*v1.PutCrontabRequest)(nil),        // 3: muster.v1.PutCrontabRequest
-	(*v1.GetCrontabRequest)(nil),        // 4: muster.v1.GetCrontabRequest
-	(*v1.SetTriggersRequest)(nil),       // 5: muster.v1.SetTriggersRequest
-	(*v1.ListTriggersRequest)(nil),      // 6: muster.v1.ListTriggersRequest
-	(*v1.ClearTriggersRequest)(nil),     // 7: muster.v1.ClearTriggersRequest
-	(*v1.CancelRequest)(nil),            // 8: muster.v1.CancelRequest
-	(*v1.ControlJobsRequest)(nil),       // 9: muster.v1.ControlJobsRequest
-	(*v1.WhyRequest)(nil),               // 10: muster.v1.WhyRequest
-	(*v1.SupposeRequest)(nil),           // 11: muster.v1.SupposeRequest
-	(*v1.ListNodesRequest)(nil),         // 12: muster.v1.ListNodesRequest
-	(*v1.UpdateNodeRequest)(nil),        // 13: muster.v1.UpdateNodeRequest
-	(*v1.ListPartitionsRequest)(nil),    // 14: muster.v1.ListPartitionsRequest
-	(*v1.GetConfigRequest)(nil),         // 15: muster.v1.GetConfigRequest
-	(*v1.ReconfigureRequest)(nil),       // 16: muster.v1.ReconfigureRequest
-	(*v1.PolicyChangeRequest)(nil),      // 17: muster.v1.PolicyChangeRequest
-	(*v1.PolicyRequest)(nil),            // 18: muster.v1.PolicyRequest
-	(*v1.TransactionsRequest)(nil),      // 19: muster.v1.TransactionsRequest
-	(*v1.SharesRequest)(nil),            // 20: muster.v1.SharesRequest
-	(*v1.LimitUsageRequest)(nil),        // 21: muster.v1.LimitUsageRequest
-	(*v1.PrioritiesRequest)(nil),        // 22: muster.v1.PrioritiesRequest
-	(*v1.DiagRequest)(nil),              // 23: muster.v1.DiagRequest
-	(*v1.PingRequest)(nil),              // 24: muster.v1.PingRequest
-	(*v1.CreateTokenRequest)(nil),       // 25: muster.v1.CreateTokenRequest
-	(*v1.ListHostsRequest)(nil),         // 26: muster.v1.ListHostsRequest
-	(*v1.RevokeHostRequest)(nil),        // 27: muster.v1.RevokeHostRequest
-	(*v1.ListOrphansRequest)(nil),       // 28: muster.v1.ListOrphansRequest
-	(*v1.KillOrphansRequest)(nil),       // 29: muster.v1.KillOrphansRequest
-	(*v1.CreateUserTokenRequest)(nil),   // 30: muster.v1.CreateUserTokenRequest
-	(*v1.ListUserTokensRequest)(nil),    // 31: muster.v1.ListUserTokensRequest
-	(*v1.RevokeUserTokensRequest)(nil),  // 32: muster.v1.RevokeUserTokensRequest
-	(*v1.ShutdownRequest)(nil),          // 33: muster.v1.ShutdownRequest
-	(*v1.StepUsageRequest)(nil),         // 34: muster.v1.StepUsageRequest
-	(*v1.ReservationsRequest)(nil),      // 35: muster.v1.ReservationsRequest
-	(*v1.ReservationChange)(nil),        // 36: muster.v1.ReservationChange
-	(*v1.RunStepRequest)(nil),           // 37: muster.v1.RunStepRequest
-	(*v1.EndStepRequest)(nil),           // 38: muster.v1.EndStepRequest
-	(*v1.AttachStepRequest)(nil),        // 39: muster.v1.AttachStepRequest
-	(*v1.EndJobRequest)(nil),            // 40: muster.v1.EndJobRequest
-	(*v1.NodeChange)(nil),               // 41: muster.v1.NodeChange
-	(*v1.PartitionChange)(nil),          // 42: muster.v1.PartitionChange
-	(*v1.ControllersRequest)(nil),       // 43: muster.v1.ControllersRequest
-	(*v1.ChangeControllersRequest)(nil), // 44: muster.v1.ChangeControllersRequest
-	(*v1.HoldNodeRequest)(nil),          // 45: muster.v1.HoldNodeRequest
-	(*v1.ReleaseHoldRequest)(nil),       // 46: muster.v1.ReleaseHoldRequest
-	(*v1.ListHoldsRequest)(nil),         // 47: muster.v1.ListHoldsRequest
-	(*v1.WatchHoldsRequest)(nil),        // 48: muster.v1.WatchHoldsRequest
-	(*v1.EventsRequest)(nil),            // 49: muster.v1.EventsRequest
-	(*v1.ReadOutputRequest)(nil),        // 50: muster.v1.ReadOutputRequest
-	(*v1.TypedCommand)(nil),             // 51: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),             // 52: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),             // 53: muster.v1.RenewRequest
-	(*v1.ConfigurationRequest)(nil),     // 54: muster.v1.ConfigurationRequest
-	(*v1.AgentMessage)(nil),             // 55: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),         // 56: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),           // 57: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),           // 58: muster.v1.ConfirmRequest
-	(*v1.LedgerStateRequest)(nil),       // 59: muster.v1.LedgerStateRequest
-	(*v1.AcctQuery)(nil),                // 60: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),          // 61: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                 // 62: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),          // 63: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),              // 64: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),             // 65: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),           // 66: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),     // 67: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),          // 68: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),              // 69: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil),  // 70: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),              // 71: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),            // 72: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                  // 73: muster.v1.JobInfo
-	(*v1.PutCrontabReply)(nil),          // 74: muster.v1.PutCrontabReply
-	(*v1.GetCrontabReply)(nil),          // 75: muster.v1.GetCrontabReply
-	(*v1.SetTriggersReply)(nil),         // 76: muster.v1.SetTriggersReply
-	(*v1.ListTriggersReply)(nil),        // 77: muster.v1.ListTriggersReply
-	(*v1.ClearTriggersReply)(nil),       // 78: muster.v1.ClearTriggersReply
-	(*v1.JobResults)(nil),               // 79: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                 // 80: muster.v1.WhyReply
-	(*v1.SupposeReply)(nil),             // 81: muster.v1.SupposeReply
-	(*v1.ListNodesReply)(nil),           // 82: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),          // 83: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),      // 84: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),           // 85: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),         // 86: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),        // 87: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),              // 88: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),        // 89: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),              // 90: muster.v1.SharesReply
-	(*v1.LimitUsageReply)(nil),          // 91: muster.v1.LimitUsageReply
-	(*v1.PrioritiesReply)(nil),          // 92: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),                // 93: muster.v1.DiagReply
-	(*v1.PingReply)(nil),                // 94: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),         // 95: muster.v1.CreateTokenReply
-	(*v1.ListHostsReply)(nil),           // 96: muster.v1.ListHostsReply
-	(*v1.RevokeHostReply)(nil),          // 97: muster.v1.RevokeHostReply
-	(*v1.ListOrphansReply)(nil),         // 98: muster.v1.ListOrphansReply
-	(*v1.KillOrphansReply)(nil),         // 99: muster.v1.KillOrphansReply
-	(*v1.CreateUserTokenReply)(nil),     // 100: muster.v1.CreateUserTokenReply
-	(*v1.ListUserTokensReply)(nil),      // 101: muster.v1.ListUserTokensReply
-	(*v1.RevokeUserTokensReply)(nil),    // 102: muster.v1.RevokeUserTokensReply
-	(*v1.ShutdownReply)(nil),            // 103: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),           // 104: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),        // 105: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),   // 106: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                 // 107: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),             // 108: muster.v1.EndStepReply
-	(*v1.StepCreated)(nil),              // 109: muster.v1.StepCreated
-	(*v1.EndJobReply)(nil),              // 110: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),          // 111: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),     // 112: muster.v1.PartitionChangeReply
-	(*v1.ControllersReply)(nil),         // 113: muster.v1.ControllersReply
-	(*v1.ChangeControllersReply)(nil),   // 114: muster.v1.ChangeControllersReply
-	(*v1.HoldNodeReply)(nil),            // 115: muster.v1.HoldNodeReply
-	(*v1.ReleaseHoldReply)(nil),         // 116: muster.v1.ReleaseHoldReply
-	(*v1.ListHoldsReply)(nil),           // 117: muster.v1.ListHoldsReply
-	(*v1.WatchHoldsReply)(nil),          // 118: muster.v1.WatchHoldsReply
-	(*v1.EventsReply)(nil),              // 119: muster.v1.EventsReply
-	(*v1.ReadOutputReply)(nil),          // 120: muster.v1.ReadOutputReply
-	(*v1.TypedAnswer)(nil),              // 121: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),               // 122: muster.v1.EnrolReply
-	(*v1.ConfigurationReply)(nil),       // 123: muster.v1.ConfigurationReply
-	(*v1.ControllerMessage)(nil),        // 124: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),              // 125: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),             // 126: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),             // 127: muster.v1.ConfirmReply
-	(*v1.LedgerStateReply)(nil),         // 128: muster.v1.LedgerStateReply
-	(*v1.AcctReply)(nil),                // 129: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),          // 130: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                 // 131: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),            // 132: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),              // 133: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),             // 134: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),           // 135: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),       // 136: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),          // 137: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),              // 138: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),    // 139: muster.v1.AccountingStatusReply
+	(*v1.GetCliFilterRequest)(nil),      // 4: muster.v1.GetCliFilterRequest
+	(*v1.GetCrontabRequest)(nil),        // 5: muster.v1.GetCrontabRequest
+	(*v1.SetTriggersRequest)(nil),       // 6: muster.v1.SetTriggersRequest
+	(*v1.ListTriggersRequest)(nil),      // 7: muster.v1.ListTriggersRequest
+	(*v1.ClearTriggersRequest)(nil),     // 8: muster.v1.ClearTriggersRequest
+	(*v1.CancelRequest)(nil),            // 9: muster.v1.CancelRequest
+	(*v1.ControlJobsRequest)(nil),       // 10: muster.v1.ControlJobsRequest
+	(*v1.WhyRequest)(nil),               // 11: muster.v1.WhyRequest
+	(*v1.SupposeRequest)(nil),           // 12: muster.v1.SupposeRequest
+	(*v1.ListNodesRequest)(nil),         // 13: muster.v1.ListNodesRequest
+	(*v1.UpdateNodeRequest)(nil),        // 14: muster.v1.UpdateNodeRequest
+	(*v1.ListPartitionsRequest)(nil),    // 15: muster.v1.ListPartitionsRequest
+	(*v1.GetConfigRequest)(nil),         // 16: muster.v1.GetConfigRequest
+	(*v1.ReconfigureRequest)(nil),       // 17: muster.v1.ReconfigureRequest
+	(*v1.PolicyChangeRequest)(nil),      // 18: muster.v1.PolicyChangeRequest
+	(*v1.PolicyRequest)(nil),            // 19: muster.v1.PolicyRequest
+	(*v1.TransactionsRequest)(nil),      // 20: muster.v1.TransactionsRequest
+	(*v1.SharesRequest)(nil),            // 21: muster.v1.SharesRequest
+	(*v1.LimitUsageRequest)(nil),        // 22: muster.v1.LimitUsageRequest
+	(*v1.PrioritiesRequest)(nil),        // 23: muster.v1.PrioritiesRequest
+	(*v1.DiagRequest)(nil),              // 24: muster.v1.DiagRequest
+	(*v1.PingRequest)(nil),              // 25: muster.v1.PingRequest
+	(*v1.CreateTokenRequest)(nil),       // 26: muster.v1.CreateTokenRequest
+	(*v1.ListHostsRequest)(nil),         // 27: muster.v1.ListHostsRequest
+	(*v1.RevokeHostRequest)(nil),        // 28: muster.v1.RevokeHostRequest
+	(*v1.ListOrphansRequest)(nil),       // 29: muster.v1.ListOrphansRequest
+	(*v1.KillOrphansRequest)(nil),       // 30: muster.v1.KillOrphansRequest
+	(*v1.CreateUserTokenRequest)(nil),   // 31: muster.v1.CreateUserTokenRequest
+	(*v1.ListUserTokensRequest)(nil),    // 32: muster.v1.ListUserTokensRequest
+	(*v1.RevokeUserTokensRequest)(nil),  // 33: muster.v1.RevokeUserTokensRequest
+	(*v1.ShutdownRequest)(nil),          // 34: muster.v1.ShutdownRequest
+	(*v1.StepUsageRequest)(nil),         // 35: muster.v1.StepUsageRequest
+	(*v1.ReservationsRequest)(nil),      // 36: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),        // 37: muster.v1.ReservationChange
+	(*v1.RunStepRequest)(nil),           // 38: muster.v1.RunStepRequest
+	(*v1.EndStepRequest)(nil),           // 39: muster.v1.EndStepRequest
+	(*v1.AttachStepRequest)(nil),        // 40: muster.v1.AttachStepRequest
+	(*v1.EndJobRequest)(nil),            // 41: muster.v1.EndJobRequest
+	(*v1.NodeChange)(nil),               // 42: muster.v1.NodeChange
+	(*v1.PartitionChange)(nil),          // 43: muster.v1.PartitionChange
+	(*v1.ControllersRequest)(nil),       // 44: muster.v1.ControllersRequest
+	(*v1.ChangeControllersRequest)(nil), // 45: muster.v1.ChangeControllersRequest
+	(*v1.HoldNodeRequest)(nil),          // 46: muster.v1.HoldNodeRequest
+	(*v1.ReleaseHoldRequest)(nil),       // 47: muster.v1.ReleaseHoldRequest
+	(*v1.ListHoldsRequest)(nil),         // 48: muster.v1.ListHoldsRequest
+	(*v1.WatchHoldsRequest)(nil),        // 49: muster.v1.WatchHoldsRequest
+	(*v1.EventsRequest)(nil),            // 50: muster.v1.EventsRequest
+	(*v1.ReadOutputRequest)(nil),        // 51: muster.v1.ReadOutputRequest
+	(*v1.TypedCommand)(nil),             // 52: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),             // 53: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),             // 54: muster.v1.RenewRequest
+	(*v1.ConfigurationRequest)(nil),     // 55: muster.v1.ConfigurationRequest
+	(*v1.AgentMessage)(nil),             // 56: muster.v1.AgentMessage
+	(*v1.SubscribeRequest)(nil),         // 57: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),           // 58: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),           // 59: muster.v1.ConfirmRequest
+	(*v1.LedgerStateRequest)(nil),       // 60: muster.v1.LedgerStateRequest
+	(*v1.AcctQuery)(nil),                // 61: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),          // 62: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                 // 63: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),          // 64: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),              // 65: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),             // 66: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),           // 67: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),     // 68: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),          // 69: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),              // 70: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil),  // 71: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),              // 72: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),            // 73: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                  // 74: muster.v1.JobInfo
+	(*v1.PutCrontabReply)(nil),          // 75: muster.v1.PutCrontabReply
+	(*v1.GetCliFilterReply)(nil),        // 76: muster.v1.GetCliFilterReply
+	(*v1.GetCrontabReply)(nil),          // 77: muster.v1.GetCrontabReply
+	(*v1.SetTriggersReply)(nil),         // 78: muster.v1.SetTriggersReply
+	(*v1.ListTriggersReply)(nil),        // 79: muster.v1.ListTriggersReply
+	(*v1.ClearTriggersReply)(nil),       // 80: muster.v1.ClearTriggersReply
+	(*v1.JobResults)(nil),               // 81: muster.v1.JobResults
+	(*v1.WhyReply)(nil),                 // 82: muster.v1.WhyReply
+	(*v1.SupposeReply)(nil),             // 83: muster.v1.SupposeReply
+	(*v1.ListNodesReply)(nil),           // 84: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),          // 85: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),      // 86: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),           // 87: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),         // 88: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),        // 89: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),              // 90: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),        // 91: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),              // 92: muster.v1.SharesReply
+	(*v1.LimitUsageReply)(nil),          // 93: muster.v1.LimitUsageReply
+	(*v1.PrioritiesReply)(nil),          // 94: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),                // 95: muster.v1.DiagReply
+	(*v1.PingReply)(nil),                // 96: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),         // 97: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),           // 98: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),          // 99: muster.v1.RevokeHostReply
+	(*v1.ListOrphansReply)(nil),         // 100: muster.v1.ListOrphansReply
+	(*v1.KillOrphansReply)(nil),         // 101: muster.v1.KillOrphansReply
+	(*v1.CreateUserTokenReply)(nil),     // 102: muster.v1.CreateUserTokenReply
+	(*v1.ListUserTokensReply)(nil),      // 103: muster.v1.ListUserTokensReply
+	(*v1.RevokeUserTokensReply)(nil),    // 104: muster.v1.RevokeUserTokensReply
+	(*v1.ShutdownReply)(nil),            // 105: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),           // 106: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),        // 107: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),   // 108: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                 // 109: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),             // 110: muster.v1.EndStepReply
+	(*v1.StepCreated)(nil),              // 111: muster.v1.StepCreated
+	(*v1.EndJobReply)(nil),              // 112: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),          // 113: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),     // 114: muster.v1.PartitionChangeReply
+	(*v1.ControllersReply)(nil),         // 115: muster.v1.ControllersReply
+	(*v1.ChangeControllersReply)(nil),   // 116: muster.v1.ChangeControllersReply
+	(*v1.HoldNodeReply)(nil),            // 117: muster.v1.HoldNodeReply
+	(*v1.ReleaseHoldReply)(nil),         // 118: muster.v1.ReleaseHoldReply
+	(*v1.ListHoldsReply)(nil),           // 119: muster.v1.ListHoldsReply
+	(*v1.WatchHoldsReply)(nil),          // 120: muster.v1.WatchHoldsReply
+	(*v1.EventsReply)(nil),              // 121: muster.v1.EventsReply
+	(*v1.ReadOutputReply)(nil),          // 122: muster.v1.ReadOutputReply
+	(*v1.TypedAnswer)(nil),              // 123: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),               // 124: muster.v1.EnrolReply
+	(*v1.ConfigurationReply)(nil),       // 125: muster.v1.ConfigurationReply
+	(*v1.ControllerMessage)(nil),        // 126: muster.v1.ControllerMessage
+	(*v1.LedgerBatch)(nil),              // 127: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),             // 128: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),             // 129: muster.v1.ConfirmReply
+	(*v1.LedgerStateReply)(nil),         // 130: muster.v1.LedgerStateReply
+	(*v1.AcctReply)(nil),                // 131: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),          // 132: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                 // 133: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),            // 134: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),              // 135: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),             // 136: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),           // 137: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),       // 138: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),          // 139: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),              // 140: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),    // 141: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,   // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -271,150 +274,152 @@ var file_service_proto_depIdxs = []int32{
 	1,   // 3: muster.v1.Cluster.StreamJobs:input_type -> muster.v1.ListJobsRequest
 	2,   // 4: muster.v1.Cluster.WatchJob:input_type -> muster.v1.WatchJobRequest
 	3,   // 5: muster.v1.Cluster.PutCrontab:input_type -> muster.v1.PutCrontabRequest
-	4,   // 6: muster.v1.Cluster.GetCrontab:input_type -> muster.v1.GetCrontabRequest
-	5,   // 7: muster.v1.Cluster.SetTriggers:input_type -> muster.v1.SetTriggersRequest
-	6,   // 8: muster.v1.Cluster.ListTriggers:input_type -> muster.v1.ListTriggersRequest
-	7,   // 9: muster.v1.Cluster.ClearTriggers:input_type -> muster.v1.ClearTriggersRequest
-	8,   // 10: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
-	9,   // 11: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
-	10,  // 12: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
-	11,  // 13: muster.v1.Cluster.Suppose:input_type -> muster.v1.SupposeRequest
-	12,  // 14: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
-	13,  // 15: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
-	14,  // 16: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
-	15,  // 17: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
-	16,  // 18: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
-	17,  // 19: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
-	18,  // 20: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
-	19,  // 21: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
-	20,  // 22: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
-	21,  // 23: muster.v1.Cluster.LimitUsage:input_type -> muster.v1.LimitUsageRequest
-	22,  // 24: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
-	23,  // 25: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
-	24,  // 26: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
-	25,  // 27: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
-	26,  // 28: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
-	27,  // 29: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
-	28,  // 30: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
-	29,  // 31: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
-	30,  // 32: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
-	31,  // 33: muster.v1.Cluster.ListUserTokens:input_type -> muster.v1.ListUserTokensRequest
-	32,  // 34: muster.v1.Cluster.RevokeUserTokens:input_type -> muster.v1.RevokeUserTokensRequest
-	33,  // 35: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	34,  // 36: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
-	35,  // 37: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	36,  // 38: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	37,  // 39: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
-	38,  // 40: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
-	39,  // 41: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
-	40,  // 42: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
-	41,  // 43: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
-	42,  // 44: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
-	43,  // 45: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
-	44,  // 46: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
-	45,  // 47: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
-	46,  // 48: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
-	47,  // 49: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
-	48,  // 50: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
-	49,  // 51: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
-	50,  // 52: muster.v1.Cluster.ReadOutput:input_type -> muster.v1.ReadOutputRequest
-	51,  // 53: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	52,  // 54: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	53,  // 55: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	54,  // 56: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
-	55,  // 57: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	56,  // 58: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	57,  // 59: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	58,  // 60: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	59,  // 61: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
-	60,  // 62: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	60,  // 63: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	61,  // 64: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	62,  // 65: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	63,  // 66: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	64,  // 67: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	65,  // 68: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	66,  // 69: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	67,  // 70: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	68,  // 71: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	69,  // 72: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	70,  // 73: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	71,  // 74: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	71,  // 75: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	72,  // 76: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	72,  // 77: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	73,  // 78: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	74,  // 79: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
-	75,  // 80: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
-	76,  // 81: muster.v1.Cluster.SetTriggers:output_type -> muster.v1.SetTriggersReply
-	77,  // 82: muster.v1.Cluster.ListTriggers:output_type -> muster.v1.ListTriggersReply
-	78,  // 83: muster.v1.Cluster.ClearTriggers:output_type -> muster.v1.ClearTriggersReply
-	79,  // 84: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	79,  // 85: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	80,  // 86: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	81,  // 87: muster.v1.Cluster.Suppose:output_type -> muster.v1.SupposeReply
-	82,  // 88: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	83,  // 89: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	84,  // 90: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	85,  // 91: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	86,  // 92: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	87,  // 93: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	88,  // 94: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	89,  // 95: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	90,  // 96: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	91,  // 97: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
-	92,  // 98: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	93,  // 99: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	94,  // 100: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	95,  // 101: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	96,  // 102: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
-	97,  // 103: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
-	98,  // 104: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
-	99,  // 105: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
-	100, // 106: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	101, // 107: muster.v1.Cluster.ListUserTokens:output_type -> muster.v1.ListUserTokensReply
-	102, // 108: muster.v1.Cluster.RevokeUserTokens:output_type -> muster.v1.RevokeUserTokensReply
-	103, // 109: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	104, // 110: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	105, // 111: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	106, // 112: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	107, // 113: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	108, // 114: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	109, // 115: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
-	110, // 116: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	111, // 117: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	112, // 118: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	113, // 119: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
-	114, // 120: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
-	115, // 121: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
-	116, // 122: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
-	117, // 123: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
-	118, // 124: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
-	119, // 125: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
-	120, // 126: muster.v1.Cluster.ReadOutput:output_type -> muster.v1.ReadOutputReply
-	121, // 127: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	122, // 128: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	122, // 129: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	123, // 130: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
-	124, // 131: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	125, // 132: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	126, // 133: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	127, // 134: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	128, // 135: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
-	129, // 136: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	129, // 137: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	130, // 138: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	131, // 139: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	132, // 140: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	133, // 141: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	134, // 142: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	135, // 143: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	136, // 144: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	137, // 145: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	138, // 146: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	139, // 147: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	74,  // [74:148] is the sub-list for method output_type
-	0,   // [0:74] is the sub-list for method input_type
+	4,   // 6: muster.v1.Cluster.GetCliFilter:input_type -> muster.v1.GetCliFilterRequest
+	5,   // 7: muster.v1.Cluster.GetCrontab:input_type -> muster.v1.GetCrontabRequest
+	6,   // 8: muster.v1.Cluster.SetTriggers:input_type -> muster.v1.SetTriggersRequest
+	7,   // 9: muster.v1.Cluster.ListTriggers:input_type -> muster.v1.ListTriggersRequest
+	8,   // 10: muster.v1.Cluster.ClearTriggers:input_type -> muster.v1.ClearTriggersRequest
+	9,   // 11: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
+	10,  // 12: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
+	11,  // 13: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
+	12,  // 14: muster.v1.Cluster.Suppose:input_type -> muster.v1.SupposeRequest
+	13,  // 15: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
+	14,  // 16: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
+	15,  // 17: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
+	16,  // 18: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
+	17,  // 19: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
+	18,  // 20: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
+	19,  // 21: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
+	20,  // 22: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
+	21,  // 23: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
+	22,  // 24: muster.v1.Cluster.LimitUsage:input_type -> muster.v1.LimitUsageRequest
+	23,  // 25: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
+	24,  // 26: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
+	25,  // 27: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
+	26,  // 28: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
+	27,  // 29: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
+	28,  // 30: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
+	29,  // 31: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
+	30,  // 32: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
+	31,  // 33: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
+	32,  // 34: muster.v1.Cluster.ListUserTokens:input_type -> muster.v1.ListUserTokensRequest
+	33,  // 35: muster.v1.Cluster.RevokeUserTokens:input_type -> muster.v1.RevokeUserTokensRequest
+	34,  // 36: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	35,  // 37: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
+	36,  // 38: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	37,  // 39: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	38,  // 40: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
+	39,  // 41: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
+	40,  // 42: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
+	41,  // 43: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
+	42,  // 44: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
+	43,  // 45: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
+	44,  // 46: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
+	45,  // 47: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
+	46,  // 48: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
+	47,  // 49: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
+	48,  // 50: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
+	49,  // 51: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
+	50,  // 52: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
+	51,  // 53: muster.v1.Cluster.ReadOutput:input_type -> muster.v1.ReadOutputRequest
+	52,  // 54: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	53,  // 55: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	54,  // 56: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	55,  // 57: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
+	56,  // 58: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	57,  // 59: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	58,  // 60: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	59,  // 61: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	60,  // 62: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
+	61,  // 63: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	61,  // 64: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	62,  // 65: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	63,  // 66: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	64,  // 67: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	65,  // 68: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	66,  // 69: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	67,  // 70: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	68,  // 71: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	69,  // 72: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	70,  // 73: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	71,  // 74: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	72,  // 75: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	72,  // 76: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	73,  // 77: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	73,  // 78: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	74,  // 79: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	75,  // 80: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
+	76,  // 81: muster.v1.Cluster.GetCliFilter:output_type -> muster.v1.GetCliFilterReply
+	77,  // 82: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
+	78,  // 83: muster.v1.Cluster.SetTriggers:output_type -> muster.v1.SetTriggersReply
+	79,  // 84: muster.v1.Cluster.ListTriggers:output_type -> muster.v1.ListTriggersReply
+	80,  // 85: muster.v1.Cluster.ClearTriggers:output_type -> muster.v1.ClearTriggersReply
+	81,  // 86: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	81,  // 87: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	82,  // 88: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	83,  // 89: muster.v1.Cluster.Suppose:output_type -> muster.v1.SupposeReply
+	84,  // 90: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	85,  // 91: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	86,  // 92: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	87,  // 93: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	88,  // 94: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	89,  // 95: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	90,  // 96: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	91,  // 97: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	92,  // 98: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	93,  // 99: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
+	94,  // 100: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	95,  // 101: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	96,  // 102: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	97,  // 103: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	98,  // 104: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	99,  // 105: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	100, // 106: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
+	101, // 107: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
+	102, // 108: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	103, // 109: muster.v1.Cluster.ListUserTokens:output_type -> muster.v1.ListUserTokensReply
+	104, // 110: muster.v1.Cluster.RevokeUserTokens:output_type -> muster.v1.RevokeUserTokensReply
+	105, // 111: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	106, // 112: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	107, // 113: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	108, // 114: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	109, // 115: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	110, // 116: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	111, // 117: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
+	112, // 118: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	113, // 119: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	114, // 120: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	115, // 121: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
+	116, // 122: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
+	117, // 123: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
+	118, // 124: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
+	119, // 125: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
+	120, // 126: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
+	121, // 127: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
+	122, // 128: muster.v1.Cluster.ReadOutput:output_type -> muster.v1.ReadOutputReply
+	123, // 129: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	124, // 130: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	124, // 131: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	125, // 132: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
+	126, // 133: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	127, // 134: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	128, // 135: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	129, // 136: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	130, // 137: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
+	131, // 138: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	131, // 139: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	132, // 140: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	133, // 141: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	134, // 142: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	135, // 143: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	136, // 144: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	137, // 145: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	138, // 146: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	139, // 147: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	140, // 148: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	141, // 149: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	75,  // [75:150] is the sub-list for method output_type
+	0,   // [0:75] is the sub-list for method input_type
 	0,   // [0:0] is the sub-list for extension type_name
 	0,   // [0:0] is the sub-list for extension extendee
 	0,   // [0:0] is the sub-list for field type_name

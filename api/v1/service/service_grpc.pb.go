@@ -29,6 +29,7 @@ const (
 	Cluster_StreamJobs_FullMethodName        = "/muster.v1.Cluster/StreamJobs"
 	Cluster_WatchJob_FullMethodName          = "/muster.v1.Cluster/WatchJob"
 	Cluster_PutCrontab_FullMethodName        = "/muster.v1.Cluster/PutCrontab"
+	Cluster_GetCliFilter_FullMethodName      = "/muster.v1.Cluster/GetCliFilter"
 	Cluster_GetCrontab_FullMethodName        = "/muster.v1.Cluster/GetCrontab"
 	Cluster_SetTriggers_FullMethodName       = "/muster.v1.Cluster/SetTriggers"
 	Cluster_ListTriggers_FullMethodName      = "/muster.v1.Cluster/ListTriggers"
@@ -94,6 +95,8 @@ type ClusterClient interface {
 	WatchJob(ctx context.Context, in *v1.WatchJobRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.JobInfo], error)
 	// PutCrontab replaces a user's crontab and submits the jobs of its lines.
 	PutCrontab(ctx context.Context, in *v1.PutCrontabRequest, opts ...grpc.CallOption) (*v1.PutCrontabReply, error)
+	// GetCliFilter gives the script that sees the options of commands that submit.
+	GetCliFilter(ctx context.Context, in *v1.GetCliFilterRequest, opts ...grpc.CallOption) (*v1.GetCliFilterReply, error)
 	GetCrontab(ctx context.Context, in *v1.GetCrontabRequest, opts ...grpc.CallOption) (*v1.GetCrontabReply, error)
 	// SetTriggers adds programs that run as the caller when something happens.
 	SetTriggers(ctx context.Context, in *v1.SetTriggersRequest, opts ...grpc.CallOption) (*v1.SetTriggersReply, error)
@@ -250,6 +253,16 @@ func (c *clusterClient) PutCrontab(ctx context.Context, in *v1.PutCrontabRequest
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.PutCrontabReply)
 	err := c.cc.Invoke(ctx, Cluster_PutCrontab_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) GetCliFilter(ctx context.Context, in *v1.GetCliFilterRequest, opts ...grpc.CallOption) (*v1.GetCliFilterReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.GetCliFilterReply)
+	err := c.cc.Invoke(ctx, Cluster_GetCliFilter_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -769,6 +782,8 @@ type ClusterServer interface {
 	WatchJob(*v1.WatchJobRequest, grpc.ServerStreamingServer[v1.JobInfo]) error
 	// PutCrontab replaces a user's crontab and submits the jobs of its lines.
 	PutCrontab(context.Context, *v1.PutCrontabRequest) (*v1.PutCrontabReply, error)
+	// GetCliFilter gives the script that sees the options of commands that submit.
+	GetCliFilter(context.Context, *v1.GetCliFilterRequest) (*v1.GetCliFilterReply, error)
 	GetCrontab(context.Context, *v1.GetCrontabRequest) (*v1.GetCrontabReply, error)
 	// SetTriggers adds programs that run as the caller when something happens.
 	SetTriggers(context.Context, *v1.SetTriggersRequest) (*v1.SetTriggersReply, error)
@@ -867,6 +882,9 @@ func (UnimplementedClusterServer) WatchJob(*v1.WatchJobRequest, grpc.ServerStrea
 }
 func (UnimplementedClusterServer) PutCrontab(context.Context, *v1.PutCrontabRequest) (*v1.PutCrontabReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method PutCrontab not implemented")
+}
+func (UnimplementedClusterServer) GetCliFilter(context.Context, *v1.GetCliFilterRequest) (*v1.GetCliFilterReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetCliFilter not implemented")
 }
 func (UnimplementedClusterServer) GetCrontab(context.Context, *v1.GetCrontabRequest) (*v1.GetCrontabReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetCrontab not implemented")
@@ -1109,6 +1127,24 @@ func _Cluster_PutCrontab_Handler(srv interface{}, ctx context.Context, dec func(
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServer).PutCrontab(ctx, req.(*v1.PutCrontabRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_GetCliFilter_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.GetCliFilterRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).GetCliFilter(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_GetCliFilter_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).GetCliFilter(ctx, req.(*v1.GetCliFilterRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1956,6 +1992,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "PutCrontab",
 			Handler:    _Cluster_PutCrontab_Handler,
+		},
+		{
+			MethodName: "GetCliFilter",
+			Handler:    _Cluster_GetCliFilter_Handler,
 		},
 		{
 			MethodName: "GetCrontab",

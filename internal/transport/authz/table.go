@@ -95,6 +95,7 @@ var table = []row{
 	{"Cluster/StreamJobs", forReaders(), "PrivateData=jobs"},
 	{"Cluster/WatchJob", forReaders(), "PrivateData=jobs"},
 	{"Cluster/PutCrontab", forOwners(), "one's own; that of another user for administrators"},
+	{"Cluster/GetCliFilter", forAllReaders(), ""},
 	{"Cluster/GetCrontab", forOwners(), "one's own; that of another user for operators"},
 	{"Cluster/SetTriggers", forOwners(), "programs that run as the caller; for others than administrators only with SlurmctldParameters=allow_user_triggers"},
 	{"Cluster/ListTriggers", forOwners(), "operators see all triggers, others their own"},
