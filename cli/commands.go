@@ -59,6 +59,7 @@ func commandEntries() []tool.Entry {
 		{Name: "top", Make: local.Top},
 		{Name: "kpi", Make: acct.KPI},
 		{Name: "report", Make: acct.Report},
+		{Name: "findings", Make: acct.Findings},
 		{Name: "import", Make: local.Import},
 		{Name: "gpu", Make: query.GPU},
 		{Name: "gpu-bind", Make: submit.GPUBind},

@@ -33,7 +33,7 @@ type sample struct {
 func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "sbcast": "sbcast --jobid=36 DIR/log /tmp/log", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
-		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "tail": "muster tail 36", "events": "muster events", "traces": "muster traces", "suppose": "muster suppose 'scancel 4'", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12",
+		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "tail": "muster tail 36", "events": "muster events", "traces": "muster traces", "suppose": "muster suppose 'scancel 4'", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12", "findings": "muster findings",
 		"token": "muster token n7", "hosts": "muster hosts revoke l1", "tokens": "muster tokens", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"accounting": "muster accounting doctor", "sgather": "sgather /tmp/a /tmp/b", "scrontab": "scrontab", "strigger": "strigger", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
@@ -122,7 +122,12 @@ func samples() map[string]map[string]sample {
 		"gpu":      {"nodes": s("node1"), "user": s("bob"), "all": on("muster gpu idle", ""), "width": on("muster gpu job 4", "20"), "iterate": s("1"), "json": s(""), "yaml": s(""), "noheader": s("")},
 		"gpu-bind": {"gpu-bind": on("muster gpu-bind --local-id=0 true", "verbose,single:2"), "local-id": s("1")},
 		"kpi":      {"by": s("account"), "kpi": s("throughput"), "clusters": s("other"), "window": s("7d"), "json": s(""), "yaml": s(""), "noheader": s("")},
+		"findings": {
+			"window": s("30d"), "start": s("2026-11-01"), "end": s("2026-11-20"), "users": s("bob"), "accounts": s("ml"), "lines": s("5"), "clusters": s("other"),
+			"sql": s(""), "json": s(""), "yaml": s(""),
+		},
 		"report": {
+			"sql":    on("muster report findings", ""),
 			"window": on("muster report site", "7d"), "start": on("muster report site", "2026-11-01"), "end": on("muster report site", "2026-11-20"), "lines": on("muster report site", "5"),
 			"memory-below": on("muster report waste", "20%"), "accounts": on("muster report waste", "ml"), "users": on("muster report waste", "bob"), "csv": on("muster report waste", ""),
 			"clusters": s("other"), "json": s(""), "yaml": s(""), "html": s(""), "mail": s("nobody at all"), "from": on("muster report --mail=a@b 12", "nobody at all"),

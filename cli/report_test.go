@@ -53,6 +53,9 @@ func (w *world) reported() {
 	}
 	before := w.reply[tool.MethodAcctReport]
 	w.reply[tool.MethodAcctReport] = func(req proto.Message) (proto.Message, error) {
+		if rep := findingsReply(req.(*apiv1.ReportQuery).GetReport()); rep != nil {
+			return rep, nil
+		}
 		if q := req.(*apiv1.ReportQuery); q.GetReport() == "waste" {
 			cell := func(s string) *apiv1.Cell { return &apiv1.Cell{Kind: &apiv1.Cell_Text{Text: s}} }
 			n := func(v int64) *apiv1.Cell { return &apiv1.Cell{Kind: &apiv1.Cell_Int{Int: v}} }
@@ -69,6 +72,100 @@ func (w *world) reported() {
 			return before(req)
 		}
 		return w.answer(req)
+	}
+}
+
+// findingsReply answers the three reports of findings; nil for others.
+func findingsReply(report string) *apiv1.ReportReply {
+	var columns []string
+	var rows [][]any
+	switch report {
+	case "findings":
+		columns = []string{"kind", "user", "account", "job_name", "node", "runs", "gpu_us", "cpu_us", "mem_mib_us", "value", "change", "advice", "evidence"}
+		rows = [][]any{
+			{"unused-gpus", "alice", "ml", "train-#", "", int64(3), int64(10_800_000_000), int64(0), int64(0), 6.0, "#SBATCH --gpus=1", "at most 1 of 4 GPUs did anything", "SELECT 1"},
+			{"drained", "", "", "", "n7", int64(0), int64(7_200_000_000), int64(0), int64(0), 4.0, "", "the node is drained", "SELECT 2"},
+		}
+	case "findings followed":
+		columns = []string{"kind", "user", "account", "job_name", "node", "progress", "resource", "before_us", "now_us", "saved_us", "saved_value"}
+		rows = [][]any{{"memory", "alice", "ml", "prep", "", "done", "memory", int64(2 * 1024 * 3_600_000_000), int64(0), int64(1024 * 3_600_000_000), 0.5}}
+	case "findings sum":
+		columns = []string{"step", "what", "gpu_us", "found_us", "rest_us"}
+		rows = [][]any{
+			{"held_idle", "held without work", int64(14_400_000_000), int64(10_800_000_000), int64(3_600_000_000)},
+			{"off", "powered down", int64(0), int64(0), int64(0)},
+		}
+	default:
+		return nil
+	}
+	rep := &apiv1.ReportReply{Cluster: "peer"}
+	for i, name := range columns {
+		column := &apiv1.ReportColumn{Name: name, Kind: "text"}
+		switch rows[0][i].(type) {
+		case int64:
+			column.Kind = "int"
+		case float64:
+			column.Kind, column.Unit = "float", "EUR"
+		}
+		rep.Columns = append(rep.Columns, column)
+	}
+	for _, row := range rows {
+		line := &apiv1.ReportRow{}
+		for _, v := range row {
+			cell := &apiv1.Cell{}
+			switch v := v.(type) {
+			case int64:
+				cell.Kind = &apiv1.Cell_Int{Int: v}
+			case float64:
+				cell.Kind = &apiv1.Cell_Float{Float: v}
+			case string:
+				cell.Kind = &apiv1.Cell_Text{Text: v}
+			}
+			line.Cells = append(line.Cells, cell)
+		}
+		rep.Rows = append(rep.Rows, line)
+	}
+	return rep
+}
+
+// TestFindings: the text of muster findings, to the letter, and that of one user,
+// where the ladder of the cluster has no place.
+func TestFindings(t *testing.T) {
+	w := newWorld(t)
+	w.reported()
+	const list = `
+  #  Kind         User (account)  Work     Runs  Value EUR  GPU-hours  CPU-hours  GiB-hours
+  1  unused-gpus  alice (ml)      train-#     3       6.00       3.00       0.00       0.00
+  2  drained      -               node n7     0       4.00       2.00       0.00       0.00
+
+What to do
+  - #1: #SBATCH --gpus=1  (at most 1 of 4 GPUs did anything)
+  - #2: the node is drained
+
+What became of the findings of the window before, in hours of the resource
+  Kind    User (account)  Work  Progress  Resource  Before   Now  Saved  Value
+  memory  alice (ml)      prep  done      memory      2.00  0.00   1.00   0.50
+`
+	const ladder = `
+Where the GPU time went, in GPU-hours, and what of it is in findings
+  Step       What                All  In findings  Rest
+  held_idle  held without work  4.00         3.00  1.00
+`
+	for line, want := range map[string]string{
+		"muster findings":                     list + ladder,
+		"muster report findings":              list + ladder,
+		"muster report findings alice":        list,
+		"muster findings --users=alice":       list,
+		"muster findings --accounts=ml -w 1d": list,
+	} {
+		r := w.run(strings.Fields(line)...)
+		_, got, _ := strings.Cut(r.out, "\n")
+		if "\n"+got != want || r.code != 0 {
+			t.Errorf("%s (exit %d, %s) prints:\n%s\nwant:\n%s", line, r.code, r.errOut, got, want)
+		}
+	}
+	if r := w.run("muster", "findings", "--sql"); !strings.Contains(r.out, "SELECT 2") {
+		t.Errorf("--sql prints no evidence:\n%s", r.out)
 	}
 }
 

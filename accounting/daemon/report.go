@@ -31,7 +31,8 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 	r, err := s.newReport(
 		q,
 		scope,
-		slices.Contains([]string{"kpi", "budget", "efficiency", "waste", "idle"}, name),
+		slices.Contains([]string{"kpi", "budget", "efficiency", "waste", "idle",
+			"findings", "findings sum", "findings followed"}, name),
 	)
 	if err != nil {
 		return nil, err
@@ -73,6 +74,12 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		err = r.reportWaste(ctx)
 	case "idle":
 		err = r.reportIdle(ctx)
+	case "findings":
+		err = r.reportFindings(ctx)
+	case "findings sum":
+		err = r.reportFindingsSum(ctx)
+	case "findings followed":
+		err = r.reportFindingsFollowed(ctx)
 	case "objectives":
 		err = r.objectives(ctx)
 	case "promises":
@@ -123,6 +130,9 @@ func Reports() []string {
 		"fairshare",
 		"objectives",
 		"promises",
+		"findings",
+		"findings sum",
+		"findings followed",
 	}
 }
 

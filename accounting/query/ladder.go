@@ -11,54 +11,13 @@ import (
 // in microseconds (bought_us), and a column for each of kpi.Steps. They are
 // integers and add up to bought_us.
 //
-// The time of each node is cut wherever its state changes and wherever a run
-// takes or gives back its devices. Within a piece nothing changes; what runs
-// hold there is taken from what the node has, in the order of kpi.Steps, and the
-// rest is by the node's state. So nothing is counted twice, also where a run
-// holds a device that its node has lost meanwhile. What a run held without work
+// What runs held of each node comes from ladderByNode; what they held without work
 // then moves from its step to held_idle.
 func (b *builder) goodputLadder() string {
-	held, free := kpi.HeldSteps(), kpi.FreeSteps()
-	state := ""
-	for _, s := range held {
-		if len(s.States) > 0 {
-			state += fmt.Sprintf(", state IN ('%s'), '%s'", strings.Join(s.States, "', '"), s.Name)
-		}
-	}
-	outcome := b.allRuns("uid, restarts, multiIf(isNull(end), 'open'"+state+
-		", 'preempted') AS outcome", "(end > "+windowFrom+" OR isNull(end)) AND alloc_gpus > 0")
-
-	slots := append(append([]kpi.Step{}, held...), free...)
-	var deltas, levels []string
-	for _, s := range slots {
-		deltas = append(
-			deltas,
-			fmt.Sprintf("sumIf(amount * e.2, slot = '%[1]s') AS d_%[1]s", s.Name),
-		)
-		levels = append(
-			levels,
-			fmt.Sprintf(
-				"sum(d_%[1]s) OVER (PARTITION BY node ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS l_%[1]s",
-				s.Name,
-			),
-		)
-	}
-	var had, taken, sums, columns []string
-	for _, s := range free {
-		had = append(had, "l_"+s.Name)
-	}
-	for _, step := range held {
-		before := strings.Join(append([]string{"cap"}, taken...), " - l_")
-		sums = append(
-			sums,
-			fmt.Sprintf(
-				"sum(toInt128(greatest(0, least(l_%s, %s))) * dt) AS %s_sum",
-				step.Name,
-				before,
-				step.Name,
-			),
-		)
-		taken = append(taken, step.Name)
+	sums := []string{"sum(node_bought) AS bought_us"}
+	var columns []string
+	for _, step := range append(kpi.HeldSteps(), kpi.FreeSteps()...) {
+		sums = append(sums, fmt.Sprintf("sum(node_%[1]s) AS %[1]s_sum", step.Name))
 		switch step.Name {
 		case "good", "open":
 			columns = append(
@@ -73,6 +32,72 @@ func (b *builder) goodputLadder() string {
 		columns,
 		"least(good_sum, idle_good) + least(open_sum, idle_open) AS held_idle_us",
 	)
+	idle := "SELECT sumIf(idle, outcome = 'good') AS idle_good, sumIf(idle, outcome = 'open') AS idle_open FROM (" +
+		b.deviceRows(
+			"uid, restarts, toInt64(round((no_process_us + idle_us) * part)) AS idle, "+storedPart(),
+			" AND measured"+shareWithin,
+			true,
+		) +
+		") AS d INNER JOIN " + b.ladderOutcomes() + " AS o USING (uid, restarts)"
+	return "(\n  SELECT bought_us, " + strings.Join(columns, ", ") +
+		"\n  FROM (\n    SELECT " + strings.Join(sums, ", ") + " FROM " + b.ladderByNode() +
+		"\n  ) AS l\n  CROSS JOIN (" + idle + ") AS i\n)"
+}
+
+// ladderOutcomes is a subquery over the runs with GPUs that were not over before the
+// window, with the step of the ladder that their time belongs to.
+func (b *builder) ladderOutcomes() string {
+	state := ""
+	for _, s := range kpi.HeldSteps() {
+		if len(s.States) > 0 {
+			state += fmt.Sprintf(", state IN ('%s'), '%s'", strings.Join(s.States, "', '"), s.Name)
+		}
+	}
+	return b.allRuns("uid, restarts, multiIf(isNull(end), 'open'"+state+
+		", 'preempted') AS outcome", "(end > "+windowFrom+" OR isNull(end)) AND alloc_gpus > 0")
+}
+
+// ladderByNode is a subquery of a row for each node: node, node_bought and, for each
+// step that is held or free, node_STEP, all in microseconds.
+//
+// The time of each node is cut wherever its state changes and wherever a run
+// takes or gives back its devices. Within a piece nothing changes; what runs
+// hold there is taken from what the node has, in the order of kpi.Steps, and the
+// rest is by the node's state. So nothing is counted twice, also where a run
+// holds a device that its node has lost meanwhile.
+func (b *builder) ladderByNode() string {
+	held, free := kpi.HeldSteps(), kpi.FreeSteps()
+	var deltas, levels []string
+	for _, s := range append(append([]kpi.Step{}, held...), free...) {
+		deltas = append(
+			deltas,
+			fmt.Sprintf("sumIf(amount * e.2, slot = '%[1]s') AS d_%[1]s", s.Name),
+		)
+		levels = append(
+			levels,
+			fmt.Sprintf(
+				"sum(d_%[1]s) OVER (PARTITION BY node ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS l_%[1]s",
+				s.Name,
+			),
+		)
+	}
+	var had, taken, sums []string
+	for _, s := range free {
+		had = append(had, "l_"+s.Name)
+	}
+	for _, step := range held {
+		before := strings.Join(append([]string{"cap"}, taken...), " - l_")
+		sums = append(
+			sums,
+			fmt.Sprintf(
+				"sum(toInt128(greatest(0, least(l_%s, %s))) * dt) AS node_%s",
+				step.Name,
+				before,
+				step.Name,
+			),
+		)
+		taken = append(taken, step.Name)
+	}
 	rest := "greatest(0, " + strings.Join(append([]string{"cap"}, taken...), " - l_") + ")"
 	not := ""
 	for i, step := range free {
@@ -82,9 +107,8 @@ func (b *builder) goodputLadder() string {
 		}
 		sums = append(
 			sums,
-			fmt.Sprintf("sumIf(toInt128(%s) * dt, %s) AS %s_sum", rest, cond, step.Name),
+			fmt.Sprintf("sumIf(toInt128(%s) * dt, %s) AS node_%s", rest, cond, step.Name),
 		)
-		columns = append(columns, fmt.Sprintf("%[1]s_sum AS %[1]s_us", step.Name))
 		not += " AND l_" + step.Name + " = 0"
 	}
 	capacity := "SELECT node, a, b, caps[1] AS amount, multiIf(class = 'up', 'unallocated', class = 'planned', 'off', caps[2] = 1, 'drained', 'down') AS slot FROM " +
@@ -94,25 +118,17 @@ func (b *builder) goodputLadder() string {
 		) +
 		" WHERE a < b AND amount > 0"
 	holds := "SELECT h.node AS node, h.a AS a, h.b AS b, h.amount AS amount, if(o.outcome = '', 'preempted', o.outcome) AS slot FROM (" +
-		b.gpuHolds() + ") AS h LEFT JOIN " + outcome +
+		b.gpuHolds() + ") AS h LEFT JOIN " + b.ladderOutcomes() +
 		" AS o USING (uid, restarts) WHERE a < b"
 	pieces := "SELECT node, e.1 AS t, " + strings.Join(deltas, ", ") + " FROM (" + capacity +
 		" UNION ALL " + holds +
 		") ARRAY JOIN [(toInt64(a), toInt64(1)), (toInt64(b), toInt64(-1))] AS e GROUP BY node, t"
-	idle := "SELECT sumIf(idle, outcome = 'good') AS idle_good, sumIf(idle, outcome = 'open') AS idle_open FROM (" +
-		b.deviceRows(
-			"uid, restarts, toInt64(round((no_process_us + idle_us) * part)) AS idle, "+storedPart(),
-			" AND measured"+shareWithin,
-			true,
-		) +
-		") AS d INNER JOIN " + outcome + " AS o USING (uid, restarts)"
-	return "(\n  SELECT bought_us, " + strings.Join(columns, ", ") +
-		"\n  FROM (\n    SELECT sum(toInt128(cap) * dt) AS bought_us, " +
+	return "(\n    SELECT node, sum(toInt128(cap) * dt) AS node_bought, " +
 		strings.Join(sums, ",\n      ") +
-		"\n    FROM (\n      SELECT leadInFrame(t, 1, t) OVER (PARTITION BY node ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) - t AS dt, " +
+		"\n    FROM (\n      SELECT node, leadInFrame(t, 1, t) OVER (PARTITION BY node ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) - t AS dt, " +
 		strings.Join(levels, ",\n        ") +
 		", " + strings.Join(had, " + ") + " AS cap\n      FROM (" + pieces +
-		")\n    )\n  ) AS l\n  CROSS JOIN (" + idle + ") AS i\n)"
+		")\n    )\n    GROUP BY node\n  )"
 }
 
 // gpuHolds is a query over the devices that runs hold on nodes, cut to the

@@ -22,7 +22,7 @@ func Report() *tool.Command {
 	return &tool.Command{
 		Name: "report", Mixed: true,
 		Summary: "report how efficiently a job, a user, an account or the site used its resources, with advice",
-		Usage:   []string{"[OPTIONS] JOB", "[OPTIONS] user [NAME]", "[OPTIONS] account NAME", "[OPTIONS] site", "[OPTIONS] waste", "[OPTIONS] idle", "[OPTIONS] budget", "[OPTIONS] chargeback", "[OPTIONS] fairshare"},
+		Usage:   []string{"[OPTIONS] JOB", "[OPTIONS] user [NAME]", "[OPTIONS] account NAME", "[OPTIONS] site", "[OPTIONS] waste", "[OPTIONS] idle", "[OPTIONS] budget", "[OPTIONS] chargeback", "[OPTIONS] fairshare", "[OPTIONS] findings [USER]"},
 		About: `The report of a job shows CPU, memory and GPUs per node, energy, cost, and why the job waited.
 Advice is based on the newest 20 runs of the same name by the same user, and states how many there were; the
 estimated saving is the wait of other runs that requested no more, if there are at least ten of them. Values
@@ -32,6 +32,8 @@ JobAcctGatherFrequency, also for running jobs.
 waste lists runs whose peak memory stayed below a part of what they held, on every node. Do not compute that from
 sacct's text: MaxRSS stands on step rows and ReqMem on the job's, in units of their own (K, M, G), so that
 awk '$3 != 0 && ($3/$2) < 0.5' compares 900K with 1G as 900 with 1.
+
+findings lists what wastes most with the line that would fix it; muster findings --help says how it is counted.
 
 idle lists the users who held GPUs longest without using them: without a process, or with an idle one. Running jobs count up to now.
 
@@ -44,13 +46,14 @@ The lines of chargeback add up exactly to the total: costs are rounded by the la
 			{Long: "end", Short: "E", Arg: "TIME", Help: "end of the window (default: now)"},
 			{Long: "memory-below", Arg: "PERCENT", Help: "waste: share of the request below which a peak counts as waste (default: 50%)"},
 			{Long: "lines", Short: "l", Arg: "N", Help: "maximum number of lines of a table (default: 20)"},
-			{Long: "accounts", Short: "A", Arg: "NAME,...", Help: "waste, idle, budget, chargeback and fairshare: restrict to these accounts"},
-			{Long: "users", Short: "u", Arg: "NAME,...", Help: "waste, idle, chargeback and fairshare: restrict to these users"},
+			{Long: "accounts", Short: "A", Arg: "NAME,...", Help: "waste, idle, budget, chargeback, fairshare and findings: restrict to these accounts"},
+			{Long: "users", Short: "u", Arg: "NAME,...", Help: "waste, idle, chargeback, fairshare and findings: restrict to these users"},
 			{Long: "clusters", Short: "M", Arg: "NAME", Help: "cluster to show: this one, or an imported one"},
+			{Long: "sql", Help: "findings: print the question for muster sql behind each"},
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "html", Help: "print an HTML page"},
-			{Long: "csv", Help: "waste, idle, budget, chargeback and fairshare: print CSV"},
+			{Long: "csv", Help: "waste, idle, budget, chargeback, fairshare and findings: print CSV"},
 			{Long: "mail", Arg: "ADDRESS,...", Help: "mail the report as text and HTML instead of printing it; reports.mail in muster.yaml does so on a schedule"},
 			{Long: "from", Arg: "ADDRESS", Help: "sender of the mail (default: muster@HOST)"},
 			{Long: "smtp", Arg: "HOST:PORT", Help: "mail server, used with STARTTLS if it offers it, with TLS at port 465 (default: sendmail)"},
@@ -79,7 +82,7 @@ type reporting struct {
 
 func runReport(call *tool.Call) error {
 	r := &reporting{Call: call}
-	if err := r.readWindow(); err != nil {
+	if err := r.readWindow("30d"); err != nil {
 		return err
 	}
 	what := ""
@@ -95,13 +98,14 @@ func runReport(call *tool.Call) error {
 		"budget":     {},
 		"chargeback": {},
 		"fairshare":  {},
+		"findings":   {0, 1},
 	}
 	n, known := takes[what]
 	if known && (len(call.Operands)-1 < n[0] || len(call.Operands)-1 > n[1]) ||
 		!known && (len(call.Operands) != 1 || !tool.ValidJob(what)) {
 		return &opt.UsageError{
 			Command: "muster report",
-			Text:    "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, idle, budget, chargeback or fairshare",
+			Text:    "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, idle, budget, chargeback, fairshare or findings [USER]",
 		}
 	}
 	var err error
@@ -136,6 +140,12 @@ func runReport(call *tool.Call) error {
 			3,
 			"Nothing was noted: the controller notes shares once an hour while jobs run (PriorityType=priority/multifactor).",
 		)
+	case "findings":
+		user := ""
+		if len(call.Operands) > 1 {
+			user = call.Operands[1]
+		}
+		err = r.reportFindings(user)
 	default:
 		err = r.reportJob(what)
 	}
@@ -145,11 +155,12 @@ func runReport(call *tool.Call) error {
 	return r.printReport()
 }
 
-// readWindow reads the options about time and lines.
-func (r *reporting) readWindow() error {
+// readWindow reads the options about time and lines; usual is the window's length
+// when none is given.
+func (r *reporting) readWindow(usual string) error {
 	now := r.Now()
 	r.query.Zone = tool.ZoneName(r.Env)
-	span, ok := tool.ParseWindow(cmp.Or(r.Opts.Text("window"), "30d"))
+	span, ok := tool.ParseWindow(cmp.Or(r.Opts.Text("window"), usual))
 	if !ok {
 		return r.Errorf(
 			"--window=%s: expected a number with m, h, d or w, such as 7d",
@@ -240,7 +251,7 @@ func (r *reporting) printReport() error {
 	case r.Opts.On("csv"):
 		if r.table == nil {
 			return r.Errorf(
-				"--csv is for waste, idle, budget, chargeback and fairshare; --json prints this report as data",
+				"--csv is for waste, idle, budget, chargeback, fairshare and findings; --json prints this report as data",
 			)
 		}
 		text, err := csvText(r.table)

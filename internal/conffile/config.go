@@ -419,9 +419,9 @@ func (c *Config) Objectives() ([]slo.Objective, error) {
 type Reports struct {
 	// Reports to send: daily, weekly with a day, or monthly with a day of the
 	// month (1 to 28), the time, the report as muster report names it (site, waste,
-	// idle, budget, chargeback, fairshare, account NAME or user NAME), to, and the
-	// addresses. Each is about the day, the seven days or the month before it, in
-	// the time zone of the host.
+	// idle, budget, chargeback, fairshare, findings, findings USER, account NAME or
+	// user NAME), to, and the addresses. Each is about the day, the seven days or the
+	// month before it, in the time zone of the host.
 	Mail []string `yaml:"mail" example:"[\"weekly monday 07:00 site to ops@example.org\", \"monthly 1 06:30 account ml to pi@example.org,admin@example.org\"]"`
 	// The sender. Empty means muster@ and the name of the host.
 	From string `yaml:"from" example:"muster@example.org"`

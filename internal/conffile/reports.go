@@ -81,9 +81,14 @@ func parseReportMail(line string) (m ReportMail, err error) {
 			return m, fmt.Errorf("name the %s", what)
 		}
 		m.Report = append(m.Report, name)
+	case what == "findings":
+		// The name of a user may follow: whose findings go to nobody else.
+		if len(words) > 0 && words[0] != "to" {
+			m.Report = append(m.Report, next())
+		}
 	case !slices.Contains([]string{"site", "waste", "idle", "budget", "chargeback", "fairshare"}, what):
 		return m, fmt.Errorf(
-			"%q is no report that goes by mail: site, waste, idle, budget, chargeback, fairshare, account NAME or user NAME",
+			"%q is no report that goes by mail: site, waste, idle, budget, chargeback, fairshare, findings, findings USER, account NAME or user NAME",
 			what,
 		)
 	}

@@ -77,7 +77,10 @@ var order = []room{
 		pure:  true,
 		why:   "definitions of figures stand alone",
 	},
-	{path: "accounting/query", layer: 3, upTo: 2, also: []string{"accounting/kpi"}, pure: true,
+	{path: "accounting/findings", layer: 3, upTo: 2, pure: true,
+		why: "what should change is decided from numbers, wherever they come from"},
+	{path: "accounting/query", layer: 3, upTo: 2,
+		also: []string{"accounting/findings", "accounting/kpi"}, pure: true,
 		why: "the text of every report is made from the definitions, not from a database"},
 	{
 		path:  "internal/slo",

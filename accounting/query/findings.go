@@ -1,0 +1,216 @@
+package query
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/musterhpc/muster/accounting/findings"
+)
+
+// workName is a job's name with its numbers left out, so that train-1 and train-2
+// are the same work.
+func workName(column string) string {
+	return "replaceRegexpAll(toString(" + column + "), '[0-9]+', '#')"
+}
+
+// earlyFailure is the condition on runs that failed in their first minute.
+func earlyFailure(start, end string) string {
+	return fmt.Sprintf(
+		"toUnixTimestamp64Micro(%s) - toUnixTimestamp64Micro(%s) < %d",
+		end,
+		start,
+		findings.CrashWithin,
+	)
+}
+
+// FindingsWork asks what runs did within the report's window, by user, account,
+// job name without its numbers, and outcome: the columns of findings.Work in
+// its order.
+func (r *Report) FindingsWork(scope Scope) Query {
+	b := newBuilder(scope)
+	r.bindWindow(b)
+	outcome := "multiIf(isNull(end) OR state = 'COMPLETED', 'ended', state = 'FAILED' AND " +
+		earlyFailure("start", "end") + ", 'early', state = 'FAILED', 'failed', " +
+		"state = 'TIMEOUT', 'timeout', state = 'OUT_OF_MEMORY', 'memory', " +
+		"state = 'NODE_FAIL', 'node', state IN ('BOOT_FAIL', 'DEADLINE', 'CANCELLED'), 'other', " +
+		"'preempted')"
+	const byNode = "outcome = 'node'"
+	runs := b.allRuns("uid, restarts, "+outcome+" AS outcome, "+
+		"if("+byNode+", '', toString(user)) AS by_user, "+
+		"if("+byNode+", '', toString(account)) AS by_account, "+
+		"if("+byNode+", '', "+workName("name")+") AS work, "+
+		"if("+byNode+", toString(failed_node), '') AS at_node, "+
+		"toInt64(alloc_gpus) AS gpus, toInt64(alloc_cpus) AS cpus, toInt64(alloc_nodes) AS nodes, "+
+		"toInt64(intDiv(alloc_mem_mib, greatest(alloc_nodes, 1))) AS node_mem, limit_us, "+
+		"toUnixTimestamp64Micro(assumeNotNull(start)) AS began_us, "+
+		"ifNull(toUnixTimestamp64Micro(end), {to:Int64}) AS over_us, "+
+		"isNotNull(end) AND state = 'COMPLETED' AND limit_us > 0 AS with_limit, "+
+		"ifNull(toUnixTimestamp64Micro(end) - toUnixTimestamp64Micro(start), 0) AS ran_us",
+		ran+r.filterClause(b))
+	held := "(SELECT uid, restarts, sum(amount * greatest(0, b - a)) AS gpu_us FROM (" +
+		b.gpuHolds() + ") GROUP BY uid, restarts)"
+	devices := "(SELECT uid, restarts, sum(idle) AS idle_us, sumIf(idle, NOT did) AS unworked_us, " +
+		"toInt64(countIf(did)) AS worked FROM (SELECT uid, restarts, gpu_uuid, sum(idle) AS idle, max(did) AS did FROM (" +
+		b.deviceRows(
+			"uid, restarts, gpu_uuid, toInt64(round((no_process_us + idle_us) * part)) AS idle, "+
+				"busy_us > 0 OR util_us > 0 AS did, "+storedPart(),
+			" AND measured"+shareWithin,
+			true,
+		) + ") GROUP BY uid, restarts, gpu_uuid) GROUP BY uid, restarts)"
+	const peak = "intDiv(assumeNotNull(peak_rss) + 1048575, 1048576)"
+	nodes := "(SELECT uid, restarts, sum(cpu_us) AS cpu_us, sum(used) AS used_us, " +
+		"sum(mem_us) AS mem_us, sum(spare) AS spare_us, max(peak) AS peak, count() AS seen, " +
+		"toInt64(sum(busy)) AS busy FROM (" +
+		b.nodeRows(
+			"uid, restarts, toInt64(cpus) * overlap_us AS cpu_us, "+
+				"toInt64(round((user_cpu_us + system_cpu_us) * share)) AS used, "+
+				"if(whole_us > 0, 1000 * (user_cpu_us + system_cpu_us) / whole_us, 0) AS busy, "+
+				"if(isNull(peak_rss), 0, toInt64(mem_mib) * overlap_us) AS mem_us, "+
+				"if(isNull(peak_rss), 0, greatest(0, toInt64(mem_mib) - "+peak+") * overlap_us) AS spare, "+
+				"toInt64(ifNull("+peak+", 0)) AS peak, "+share,
+			" AND measured"+shareWithin,
+			true,
+		) + ") GROUP BY uid, restarts)"
+	const ended = "outcome = 'ended'"
+	const idle = "least(d.idle_us, h.gpu_us)"
+	const never = "least(d.unworked_us, " + idle + ")"
+	sums := []string{
+		"toInt64(count())", "toInt64(sum(h.gpu_us))", "toInt64(sum(cpus * greatest(0, least(over_us, {to:Int64}) - greatest(began_us, {from:Int64}))))",
+		"toInt64(sumIf(" + idle + ", " + ended + " AND d.worked = 0))",
+		"toInt64(sumIf(" + never + ", " + ended + " AND d.worked > 0))",
+		"toInt64(sumIf(" + idle + " - " + never + ", " + ended + " AND d.worked > 0))",
+		"toInt64(countIf(" + ended + " AND d.worked = 0 AND " + idle + " > 0))",
+		"toInt64(countIf(" + ended + " AND d.worked > 0 AND " + never + " > 0))",
+		"toInt64(countIf(" + ended + " AND d.worked > 0 AND " + idle + " > " + never + "))",
+		"toInt64(sum(n.cpu_us))", "toInt64(sum(least(n.used_us, n.cpu_us)))",
+		"toInt64(sum(n.mem_us))", "toInt64(sum(n.spare_us))", "toInt64(countIf(n.seen > 0))",
+		"max(gpus)", "max(d.worked)", "max(cpus)", "max(nodes)", "max(n.busy)", "max(node_mem)",
+		"max(n.peak)", "greatest(0, max(limit_us))",
+		"toInt64(countIf(with_limit))", "maxIf(ran_us, with_limit)",
+		"toInt64(sumIf(greatest(0, limit_us - ran_us), with_limit))",
+	}
+	return b.buildQuery("SELECT by_user, by_account, work, at_node, outcome,\n  " +
+		strings.Join(sums, ",\n  ") + "\nFROM " + runs + " AS r\nLEFT JOIN " + held +
+		" AS h ON r.uid = h.uid AND r.restarts = h.restarts\nLEFT JOIN " + devices +
+		" AS d ON r.uid = d.uid AND r.restarts = d.restarts\nLEFT JOIN " + nodes +
+		" AS n ON r.uid = n.uid AND r.restarts = n.restarts\n" +
+		"GROUP BY by_user, by_account, work, at_node, outcome\n" +
+		"ORDER BY by_user, by_account, work, at_node, outcome")
+}
+
+// FindingsPlaces asks how long completed runs on one node took there, by user,
+// account, job name without its numbers, node and number of GPUs: the columns of
+// findings.Place in its order.
+func (r *Report) FindingsPlaces(scope Scope) Query {
+	b := newBuilder(scope)
+	r.bindWindow(b)
+	where := "end >= " + windowFrom + " AND end < " + windowTo +
+		" AND state = 'COMPLETED' AND alloc_nodes = 1 AND alloc_gpus > 0 AND isNotNull(start)"
+	held := "(SELECT uid, restarts, any(node) AS node, sum(amount * greatest(0, b - a)) AS gpu_us FROM (" +
+		b.gpuHolds() + ") GROUP BY uid, restarts)"
+	idle := "(SELECT uid, restarts, sum(idle) AS idle_us FROM (" +
+		b.deviceRows(
+			"uid, restarts, toInt64(round((no_process_us + idle_us) * part)) AS idle, "+storedPart(),
+			" AND measured"+shareWithin,
+			true,
+		) + ") GROUP BY uid, restarts)"
+	return b.buildQuery("SELECT toString(user), toString(account), " + workName("name") +
+		" AS work, toString(h.node), toInt64(alloc_gpus) AS gpus, toInt64(count()), " +
+		"toInt64(quantileExact(0.5)(elapsed_us)), toInt64(sum(elapsed_us)), " +
+		"toInt64(sum(h.gpu_us - least(h.gpu_us, d.idle_us)))\nFROM (SELECT uid, restarts, user, account, name, alloc_gpus, elapsed_us FROM " +
+		b.qualifyTable("jobs") + " WHERE " + stored + " AND " + where + r.filterClause(b) +
+		") AS r\nINNER JOIN " + held +
+		" AS h ON r.uid = h.uid AND r.restarts = h.restarts\nLEFT JOIN " + idle +
+		" AS d ON r.uid = d.uid AND r.restarts = d.restarts\n" +
+		"GROUP BY user, account, work, h.node, gpus\nORDER BY user, account, work, h.node, gpus")
+}
+
+// FindingsNodes asks what became of each node's GPU time that no run held: node,
+// bought, drained, down, in microseconds. They add up to those steps of the ladder.
+func (r *Report) FindingsNodes(scope Scope) Query {
+	b := newBuilder(scope)
+	r.bindWindow(b)
+	return b.buildQuery("SELECT node, toInt64(node_bought), toInt64(node_drained), toInt64(node_down) FROM " +
+		b.ladderByNode() + " ORDER BY node")
+}
+
+// FindingsSteps asks for the goodput ladder: step, words, GPU microseconds.
+func (r *Report) FindingsSteps(scope Scope) Query {
+	b := newBuilder(scope)
+	r.bindWindow(b)
+	return b.buildQuery("SELECT step, what, gpu_us FROM " + b.storedLadder() + " ORDER BY rank")
+}
+
+// FindingEvidence is a question for `muster sql` that lists what a finding was made
+// of, run by run. Where no run crosses an edge of the window, the first column
+// that is named after the resource adds up to the finding.
+func (r *Report) FindingEvidence(f *findings.Finding) string {
+	from := fmt.Sprintf("fromUnixTimestamp64Micro(%d, 'UTC')", r.Start/1000)
+	until := fmt.Sprintf("fromUnixTimestamp64Micro(%d, 'UTC')", r.End/1000)
+	cut := func(start, end string) string {
+		return fmt.Sprintf("greatest(0, least(toUnixTimestamp64Micro(%s), %d) - greatest(toUnixTimestamp64Micro(%s), %d))",
+			end, r.End/1000, start, r.Start/1000)
+	}
+	overlaps := func(start, end string) string {
+		return "ifNull(" + start + " < " + until + " AND (isNull(" + end + ") OR " + end + " > " + from + "), false)"
+	}
+	text := func(s string) string { return quoteLiteral(s, "String") }
+	whose := "j.user = " + text(f.User) + " AND j.account = " + text(f.Account) + " AND " +
+		workName("j.name") + " = " + text(f.JobName) + " AND " + overlaps("j.start", "j.end")
+	lost := func(state, more string) string {
+		return "SELECT j.job_id AS job, j.restarts AS restart, j.user AS user, j.state AS state, j.start AS start, j.end AS end, " +
+			"sum(n.gpus * " + cut("n.from", "least(n.to, n.end)") + ") AS gpu_us " +
+			"FROM jobs AS j INNER JOIN job_nodes AS n ON j.uid = n.uid AND j.restarts = n.restarts " +
+			"WHERE " + more + " AND " + state +
+			" GROUP BY job, restart, user, state, start, end ORDER BY gpu_us DESC, job"
+	}
+	devices := func(having string) string {
+		return "SELECT job_id AS job, restart, " + having + " AS gpu_us, gpus, worked FROM (" +
+			"SELECT job_id, restart, sum(idle) AS idle_us, sumIf(idle, NOT did) AS never_us, count() AS gpus, countIf(did) AS worked FROM (" +
+			"SELECT g.job_id AS job_id, g.restarts AS restart, g.gpu_uuid AS device, sum(g.no_process_us + g.idle_us) AS idle, max(g.busy_us > 0 OR g.util_us > 0) AS did " +
+			"FROM job_gpus AS g INNER JOIN jobs AS j ON j.uid = g.uid AND j.restarts = g.restarts " +
+			"WHERE g.measured AND (isNull(j.end) OR j.state = 'COMPLETED') AND " + whose +
+			" GROUP BY job_id, restart, device) GROUP BY job_id, restart) WHERE gpu_us > 0 AND worked %s ORDER BY gpu_us DESC, job"
+	}
+	nodes := func(column string) string {
+		return "SELECT j.job_id AS job, j.restarts AS restart, " + column +
+			" FROM job_nodes AS n INNER JOIN jobs AS j ON j.uid = n.uid AND j.restarts = n.restarts " +
+			"WHERE n.measured AND (isNull(j.end) OR j.state = 'COMPLETED') AND " + whose +
+			" GROUP BY job, restart ORDER BY 3 DESC, job"
+	}
+	switch f.Kind {
+	case findings.Idle:
+		return fmt.Sprintf(devices("idle_us"), "= 0")
+	case findings.Unused:
+		return fmt.Sprintf(devices("never_us"), "> 0")
+	case findings.Input:
+		return fmt.Sprintf(devices("idle_us - never_us"), "> 0")
+	case findings.Crash:
+		return lost("j.state = 'FAILED' AND "+earlyFailure("j.start", "assumeNotNull(j.end)"), whose)
+	case findings.Failing:
+		return lost("j.state = 'FAILED' AND NOT ("+earlyFailure("j.start", "assumeNotNull(j.end)")+")", whose)
+	case findings.TimedOut:
+		return lost("j.state = 'TIMEOUT'", whose)
+	case findings.OutOfMem:
+		return lost("j.state = 'OUT_OF_MEMORY'", whose)
+	case findings.Preempted:
+		return lost("isNotNull(j.end) AND j.state NOT IN ('COMPLETED', 'FAILED', 'TIMEOUT', 'OUT_OF_MEMORY', "+
+			"'NODE_FAIL', 'BOOT_FAIL', 'DEADLINE', 'CANCELLED')", whose)
+	case findings.BadNode:
+		return lost("j.state = 'NODE_FAIL'", "j.failed_node = "+text(f.Node)+" AND "+overlaps("j.start", "j.end"))
+	case findings.CPUs:
+		return nodes("sum(n.cpus * " + cut("n.from", "least(n.to, n.end)") + ") - sum(n.user_cpu_us + n.system_cpu_us) AS cpu_us")
+	case findings.Memory:
+		return nodes("sum(greatest(0, n.mem_mib - intDiv(assumeNotNull(n.peak_rss) + 1048575, 1048576)) * " +
+			cut("n.from", "least(n.to, n.end)") + ") AS mem_mib_us")
+	case findings.TimeLimit:
+		return "SELECT j.job_id AS job, j.limit_us / 1e6 AS limit_s, dateDiff('second', j.start, j.end) AS ran_s FROM jobs AS j WHERE j.state = 'COMPLETED' AND j.limit_us > 0 AND " +
+			whose + " ORDER BY ran_s DESC, job"
+	case findings.Slow:
+		return "SELECT j.name AS name, n.node AS node, j.alloc_gpus AS gpus, count() AS runs, median(dateDiff('second', j.start, j.end)) AS median_s FROM jobs AS j INNER JOIN job_nodes AS n ON j.uid = n.uid AND j.restarts = n.restarts " +
+			"WHERE j.state = 'COMPLETED' AND j.alloc_nodes = 1 AND j.alloc_gpus > 0 AND " + overlaps("j.start", "j.end") +
+			" GROUP BY name, node, gpus ORDER BY name, gpus, median_s DESC"
+	}
+	return "SELECT at, state, reason, by FROM node_states WHERE node = " + text(f.Node) +
+		" AND NOT restated AND at < " + until + " ORDER BY at DESC LIMIT 50"
+}
