@@ -37,6 +37,33 @@ func (c *Container) Name() string {
 	return c.Image
 }
 
+// PinnedImage is what the name of an image meant for a job.
+type PinnedImage struct {
+	Image  string `cbor:"1,keyasint"` // as Container has it
+	Digest string `cbor:"2,keyasint"` // sha256:...
+}
+
+// FindDigest gives what a name meant; empty where it is not known.
+func FindDigest(pinned []PinnedImage, image string) string {
+	for i := range pinned {
+		if pinned[i].Image == image {
+			return pinned[i].Digest
+		}
+	}
+	return ""
+}
+
+// NameWith is the image of a container that may be nil, with the digest that the
+// job has for it. A name that has a digest of its own is not given another.
+func (c *Container) NameWith(pinned []PinnedImage) string {
+	name := c.Name()
+	digest := FindDigest(pinned, name)
+	if digest == "" || strings.Contains(name, "@") {
+		return name
+	}
+	return name + "@" + digest
+}
+
 // Folder gives the folder of an image that is one.
 func (c *Container) Folder() (string, bool) { return c.Image, strings.HasPrefix(c.Image, "/") }
 

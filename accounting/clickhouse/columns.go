@@ -332,6 +332,7 @@ func liveColumns(s source, gen uint32) []column[tally.LiveRow] {
 		defineColumn("step_starts", func(r *R) []time.Time { return times(r.StepStarts) }),
 		defineColumn("step_tasks", func(r *R) []uint32 { return r.StepTasks }),
 		defineColumn("step_nodes", func(r *R) []string { return r.StepNodes }),
+		defineColumn("step_containers", func(r *R) []string { return r.StepContainers }),
 	)
 }
 
@@ -360,6 +361,7 @@ func stepColumns(s source) []column[tally.StepRow] {
 		out,
 		defineColumn("peak_vm", func(r *R) *int64 { return r.Used.PeakVM }),
 		defineColumn("cpu_khz", func(r *R) uint32 { return r.Used.KHz }),
+		defineColumn("container", func(r *R) string { return r.Container }),
 	)
 }
 

@@ -301,6 +301,7 @@ type stepScan struct {
 	exit, signal int32
 	tasks        uint32
 	nodes        string
+	container    string
 	start, end   int64
 	alloc        vector
 	use          usage
@@ -339,6 +340,9 @@ func newStepScan(parts query.StepParts) *stepScan {
 	if parts.Tasks {
 		scan.dest = append(scan.dest, &scan.tasks)
 	}
+	if parts.Container {
+		scan.dest = append(scan.dest, &scan.container)
+	}
 	return scan
 }
 
@@ -349,6 +353,7 @@ func (s *stepScan) makeRow() *apiv1.AcctRow {
 			String(),
 		Name: s.name, State: s.state, ExitCode: s.exit, ExitSignal: s.signal,
 		Tasks: s.tasks, NodeList: s.nodes, Start: s.start * micro, End: s.end * micro, Submit: s.start * micro, AllocTres: s.alloc.tres()}
+	row.Container = s.container
 	s.use.fill(row)
 	return row
 }
@@ -358,7 +363,7 @@ func liveStep(scan func(...any) error) (*apiv1.AcctRow, error) {
 	row := &apiv1.AcctRow{ArrayTask: spec.NoTask, TasksCount: 1, State: spec.Running.String()}
 	var id int32
 	var start int64
-	if err := scan(&row.Uid, &row.Restarts, &id, &row.Name, &start, &row.Tasks, &row.NodeList); err != nil {
+	if err := scan(&row.Uid, &row.Restarts, &id, &row.Name, &start, &row.Tasks, &row.NodeList, &row.Container); err != nil {
 		return nil, err
 	}
 	row.Step, row.Start, row.Submit = spec.StepID(id).String(), start*micro, start*micro

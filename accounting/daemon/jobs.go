@@ -227,6 +227,8 @@ func (a *answer) stepParts() query.StepParts {
 		Usage:   has("usage"),
 		Nodes:   has("node_list"),
 		Tasks:   has("tasks"),
+
+		Container: has("container"),
 	}
 }
 
@@ -404,6 +406,7 @@ func liveBatch(row *apiv1.AcctRow) *apiv1.AcctRow {
 		Tasks:      1,
 		NodeList:   firstHost(row.GetNodeList()),
 		AllocTres:  wire.TRES(tres),
+		Container:  row.GetContainer(),
 	}
 }
 

@@ -30,6 +30,11 @@ func TestSaid(t *testing.T) {
 		h.Put(&event.JobUpdated{UID: uid, Spec: &js, Req: h.State.Job(uid).Req, Assoc: h.State.Job(uid).Assoc, Changed: []string{"Extra"}})
 		h.Start(uid, "n1", "n2")
 	}
+	for i := range 2 {
+		h.Put(&event.ImagePinned{UID: uids[i], Attempt: 1, Node: "n1", Image: fmt.Sprintf("docker://app:%d", i), Digest: fmt.Sprintf("sha256:%d", i)})
+	}
+	step := &spec.StepSpec{Container: &spec.Container{Image: "docker://app:1"}}
+	h.Put(&event.StepStarted{UID: uids[1], Attempt: 1, Step: 0, Name: "s", Nodes: []string{"n1"}, Tasks: 1, Spec: step})
 	h.Now = spec.AtUnix(t0 + 600)
 	h.Finish(uids[0], spec.Usage{UserCPU: spec.Second, PeakVM: 7 << 20, CPUKHz: 2_596_000})
 	h.End(uids[1], spec.NodeFailed, spec.ExitStatus{})
@@ -46,9 +51,9 @@ func TestSaid(t *testing.T) {
 		fields []string
 		want   string
 	}{
-		{nil, "[1 extra 0|looked at|from the portal|ml||0 1.batch vm 7340032 khz 2596000] [2 extra 1|looked at|from the portal|ml|n2|1 2.batch vm 0 khz 0] [3 extra 2|looked at|from the portal|ml||2 3.batch vm 0 khz 0]"},
-		{[]string{"extra", "failed_node"}, "[1 extra 0|||||0 1.batch vm 0 khz 0] [2 extra 1||||n2|0 2.batch vm 0 khz 0] [3 extra 2|||||0 3.batch vm 0 khz 0]"},
-		{[]string{"admin_comment", "segment", "mcs_label", "system_comment"}, "[1 |looked at|from the portal|ml||0 1.batch vm 0 khz 0] [2 |looked at|from the portal|ml||1 2.batch vm 0 khz 0] [3 |looked at|from the portal|ml||2 3.batch vm 0 khz 0]"},
+		{nil, "[1 extra 0|looked at|from the portal|ml||0 1.batch vm 7340032 khz 2596000] [2 extra 1|looked at|from the portal|ml|n2|1 2.batch vm 0 khz 0] 2.0 vm 0 khz 0] [3 extra 2|looked at|from the portal|ml||2 3.batch vm 0 khz 0]"},
+		{[]string{"extra", "failed_node"}, "[1 extra 0|||||0 1.batch vm 0 khz 0] [2 extra 1||||n2|0 2.batch vm 0 khz 0] 2.0 vm 0 khz 0] [3 extra 2|||||0 3.batch vm 0 khz 0]"},
+		{[]string{"admin_comment", "segment", "mcs_label", "system_comment"}, "[1 |looked at|from the portal|ml||0 1.batch vm 0 khz 0] [2 |looked at|from the portal|ml||1 2.batch vm 0 khz 0] 2.0 vm 0 khz 0] [3 |looked at|from the portal|ml||2 3.batch vm 0 khz 0]"},
 	} {
 		got := ""
 		for _, row := range r.acct(&apiv1.AcctQuery{AllUsers: true, Start: 1, Fields: c.fields}) {
@@ -64,11 +69,12 @@ func TestSaid(t *testing.T) {
 	}
 	var images []string
 	for _, row := range r.acct(&apiv1.AcctQuery{AllUsers: true, Start: 1, Fields: []string{"container"}}) {
-		if row.GetStep() == "" {
-			images = append(images, row.GetContainer())
-		}
+		images = append(images, row.GetStep()+"="+row.GetContainer())
 	}
-	if got := strings.Join(images, " "); got != "docker://app:0 docker://app:1 docker://app:2" {
+	const want = "=docker://app:0@sha256:0 batch=docker://app:0@sha256:0 " +
+		"=docker://app:1@sha256:1 batch=docker://app:1@sha256:1 0=docker://app:1@sha256:1 " +
+		"=docker://app:2 batch=docker://app:2"
+	if got := strings.Join(images, " "); got != want {
 		t.Errorf("images of containers: %q", got)
 	}
 }

@@ -268,7 +268,7 @@ func (s Service) explainCommand(
 		steps := ask.Steps(
 			scope,
 			[]query.RunKey{{UID: 1}},
-			query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true},
+			query.StepParts{Amounts: true, Usage: true, Nodes: true, Tasks: true, Container: true},
 		)
 		return "-- the runs since midnight that are over\n" + over.Text() +
 			";\n\n-- those that are not\n" + live.Text() +

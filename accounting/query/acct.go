@@ -251,7 +251,7 @@ func uidCondition(b *builder, runs []RunKey) string {
 }
 
 // StepParts are what a question about steps can leave out.
-type StepParts struct{ Amounts, Usage, Nodes, Tasks bool }
+type StepParts struct{ Amounts, Usage, Nodes, Tasks, Container bool }
 
 // Steps asks for the ended steps of runs, and perhaps of others: the reader
 // keeps those that it looks for. What a step has of its run is not among them.
@@ -276,6 +276,9 @@ func (b *builder) endedSteps(where string, parts StepParts) Query {
 	if parts.Tasks {
 		columns += ", tasks"
 	}
+	if parts.Container {
+		columns += ", container"
+	}
 	return b.buildQuery("SELECT " + columns + "\nFROM " + b.qualifyTable("steps") + "\n" + first +
 		stored + " AND " + where + "\nORDER BY uid, restarts, step")
 }
@@ -290,10 +293,10 @@ func (a *Acct) StepsByNumber(s Scope, numbers []uint32, parts StepParts) Query {
 // LiveSteps asks for the numbered steps of runs that run now.
 func (a *Acct) LiveSteps(scope Scope, runs []RunKey) Query {
 	b := newBuilder(scope)
-	return b.buildQuery("SELECT uid, restarts, step_id, step_name, toUnixTimestamp64Micro(step_start) AS start_us, step_task, step_node" +
+	return b.buildQuery("SELECT uid, restarts, step_id, step_name, toUnixTimestamp64Micro(step_start) AS start_us, step_task, step_node, step_container" +
 		"\nFROM " + b.qualifyTable("live") +
 		" FINAL\nARRAY JOIN step_ids AS step_id, step_names AS step_name, step_starts AS step_start, " +
-		"step_tasks AS step_task, step_nodes AS step_node\nWHERE " + open + " AND " +
+		"step_tasks AS step_task, step_nodes AS step_node, step_containers AS step_container\nWHERE " + open + " AND " +
 		uidCondition(b, runs) + "\nORDER BY uid, restarts, step_id")
 }
 

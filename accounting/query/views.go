@@ -78,7 +78,7 @@ het_offset, het_size: which component of that it is, from 0 / how many component
 count: how many jobs the row stands for: sums and counts multiply by it
 name, user, group, account, partition, qos, wckey, comment: its name / its user / its group / the account it is charged to / where it ran, or shall / its QOS / its wckey / its comment
 admin_comment, system_comment, extra: what administrators say of it / what the site's programs say of it / its user's second text (--extra)
-container: image of its script; empty = it ran in the node's files
+container: image of its script, with the digest that its name meant; empty = it ran in the node's files
 mcs_label: whose jobs it shares nodes with
 failed_node: the first of its nodes that was lost while it ran
 segment: nodes of a segment that it asked for; 0 = none
@@ -117,6 +117,7 @@ node_list: its nodes, as a list expression
 alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, alloc_tres: CPUs it had / memory it had, in MiB / nodes it had / GPUs it had / always 0: steps are not billed / what else it had, by name
 ` + usedBy + `peak_vm: largest address space in bytes; NULL = nobody looked while it ran
 cpu_khz: mean frequency of the CPUs it ran on, weighted by CPU time; 0 = not known
+container: image of its tasks, with the digest that its name meant; empty = they ran in the node's files
 `)},
 		{Name: "job_nodes", Example: "SELECT node, sum(cpus * dateDiff('second', job_nodes.from, job_nodes.to)) / 3600 AS cpu_hours FROM job_nodes GROUP BY node ORDER BY node",
 			About:  "what each run held and used on each of its nodes; of one that is not over, up to now, as far as it was sampled",

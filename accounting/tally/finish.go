@@ -80,7 +80,7 @@ func (j *job) row(seq uint64) JobRow {
 		Admin:      s.AdminComment,
 		System:     s.SystemComment,
 		Extra:      s.Extra,
-		Container:  s.Container.Name(),
+		Container:  s.Container.NameWith(j.Images),
 		MCS:        s.MCSLabel,
 		Segment:    s.Place.Segment,
 		State:      j.State.String(),
@@ -232,6 +232,7 @@ func (j *job) liveRow() LiveRow {
 			row.StepNames = append(row.StepNames, s.Name)
 			row.StepStarts = append(row.StepStarts, Cut(s.Started))
 			row.StepTasks = append(row.StepTasks, s.Tasks)
+			row.StepContainers = append(row.StepContainers, j.imageOf(s.Container))
 			row.StepNodes = append(row.StepNodes, hostlist.Fold(s.Nodes))
 		}
 	}
@@ -351,6 +352,8 @@ func (j *job) stepRow(seq uint64, s *step) StepRow {
 		Tasks:    s.Tasks,
 		NodeList: hostlist.Fold(s.Nodes),
 		Alloc:    amountsOf(s.TRES),
+
+		Container: j.imageOf(s.Container),
 	}
 }
 
@@ -382,6 +385,8 @@ func (t *Tally) closeSteps(j *job, seq uint64, stateName string) {
 		Start:    Cut(j.Start),
 		End:      Cut(j.End),
 		Tasks:    1,
+
+		Container: j.spec.Container.NameWith(j.Images),
 	}
 	if batch := j.Batch; batch != nil {
 		host = batch.Node

@@ -54,6 +54,8 @@ type job struct {
 	Het      *spec.HetPart    `cbor:"62,keyasint,omitempty"` // of which heterogeneous job it is a component
 	Promised spec.Instant     `cbor:"63,keyasint,omitempty"` // the first start that it was promised, as in state.Job
 
+	Images []spec.PinnedImage `cbor:"64,keyasint,omitempty"` // as in state.Job
+
 	spec    *spec.JobSpec // shared by the tasks of an array
 	touched bool          // is in Tally.touched
 	written bool          // the current run has a row in the live table
@@ -84,6 +86,8 @@ type step struct {
 	Started spec.Instant `cbor:"6,keyasint"`
 	Ended   spec.Instant `cbor:"7,keyasint,omitempty"`
 	Usage   spec.Usage   `cbor:"8,keyasint"`
+	// Container is the image of its tasks; empty where they have the node's files.
+	Container string `cbor:"9,keyasint,omitempty"`
 }
 
 // countJobs is how many jobs the record stands for.
@@ -393,15 +397,20 @@ func (t *Tally) stepStarted(env *event.Envelope, e *event.StepStarted) error {
 	if err != nil {
 		return err
 	}
+	container := ""
+	if e.Spec != nil {
+		container = e.Spec.Container.Name()
+	}
 	j.Steps = append(
 		j.Steps,
 		step{
-			ID:      e.Step,
-			Name:    e.Name,
-			Nodes:   e.Nodes,
-			Tasks:   e.Tasks,
-			TRES:    e.TRES,
-			Started: env.At,
+			ID:        e.Step,
+			Name:      e.Name,
+			Nodes:     e.Nodes,
+			Tasks:     e.Tasks,
+			TRES:      e.TRES,
+			Started:   env.At,
+			Container: container,
 		},
 	)
 	t.touchJob(j, env)
@@ -429,6 +438,24 @@ func (t *Tally) stepEnded(env *event.Envelope, ended *event.StepEnded) error {
 		t.out.Steps = append(growTwice(t.out.Steps), row)
 	}
 	return nil
+}
+
+// imagePinned notes what an image's name means for a job and its steps.
+func (t *Tally) imagePinned(env *event.Envelope, e *event.ImagePinned) error {
+	j, err := t.attempt(e.UID, e.Attempt)
+	if err != nil {
+		return err
+	}
+	pinned := spec.PinnedImage{Image: e.Image, Digest: e.Digest}
+	j.Images = append(slices.Clip(j.Images), pinned)
+	t.touchJob(j, env)
+	return nil
+}
+
+// imageOf is an image by its name, with its digest where that is known.
+func (j *job) imageOf(name string) string {
+	container := spec.Container{Image: name}
+	return container.NameWith(j.Images)
 }
 
 // applySuspended notes since when a run's processes stand still. It keeps what it

@@ -300,7 +300,9 @@ type LiveRow struct {
 	StepNames  []string
 	StepStarts []Micros
 	StepTasks  []uint32
-	StepNodes  []string // hostlists
+	// StepContainers are the images of their tasks; empty where they have none.
+	StepContainers []string
+	StepNodes      []string // hostlists
 }
 
 // StepRow is a step that is over.
@@ -322,6 +324,8 @@ type StepRow struct {
 	NodeList string
 	Alloc    Amounts
 	Used     Used
+	// Container is the image of its tasks, with its digest where that is known.
+	Container string
 }
 
 // NodeRow is what one run held on one node, and used there.

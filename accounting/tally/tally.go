@@ -156,6 +156,8 @@ func (t *Tally) fold(env *event.Envelope) error {
 		return t.applyRequeued(env, e)
 	case *event.JobPurged:
 		return t.applyPurged(e)
+	case *event.ImagePinned:
+		return t.imagePinned(env, e)
 	case *event.StepStarted:
 		return t.stepStarted(env, e)
 	case *event.StepEnded:
@@ -359,6 +361,8 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 		return e.UID, e.Attempt, ""
 	case *event.JobPrepared:
 		return e.UID, e.Attempt, ""
+	case *event.ImagePinned:
+		return e.UID, e.Attempt, e.Node
 	case *event.JobEpilogOver:
 		return e.UID, e.Attempt, ""
 	case *event.JobSuspended:

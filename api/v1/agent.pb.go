@@ -1207,6 +1207,7 @@ type Report struct {
 	//	*Report_NodeDone
 	//	*Report_GpuFault
 	//	*Report_NodeCheck
+	//	*Report_ImageResolved
 	Kind          isReport_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1319,6 +1320,15 @@ func (x *Report) GetNodeCheck() *NodeCheck {
 	return nil
 }
 
+func (x *Report) GetImageResolved() *PinnedImage {
+	if x != nil {
+		if x, ok := x.Kind.(*Report_ImageResolved); ok {
+			return x.ImageResolved
+		}
+	}
+	return nil
+}
+
 type isReport_Kind interface {
 	isReport_Kind()
 }
@@ -1347,6 +1357,10 @@ type Report_NodeCheck struct {
 	NodeCheck *NodeCheck `protobuf:"bytes,21,opt,name=node_check,json=nodeCheck,proto3,oneof"` // likewise
 }
 
+type Report_ImageResolved struct {
+	ImageResolved *PinnedImage `protobuf:"bytes,22,opt,name=image_resolved,json=imageResolved,proto3,oneof"` // what a registry said that the name of the run's image means
+}
+
 func (*Report_Launched) isReport_Kind() {}
 
 func (*Report_LaunchFailed) isReport_Kind() {}
@@ -1358,6 +1372,8 @@ func (*Report_NodeDone) isReport_Kind() {}
 func (*Report_GpuFault) isReport_Kind() {}
 
 func (*Report_NodeCheck) isReport_Kind() {}
+
+func (*Report_ImageResolved) isReport_Kind() {}
 
 // NodeCheck is what the node's HealthCheckProgram found; failed is empty when
 // it found nothing.
@@ -5018,7 +5034,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04step\x18\x03 \x01(\x05R\x04step\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x06R\x05epoch\"6\n" +
 	"\aReports\x12+\n" +
-	"\areports\x18\x01 \x03(\v2\x11.muster.v1.ReportR\areports\"\x8c\x03\n" +
+	"\areports\x18\x01 \x03(\v2\x11.muster.v1.ReportR\areports\"\xcd\x03\n" +
 	"\x06Report\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12#\n" +
 	"\x03run\x18\x02 \x01(\v2\x11.muster.v1.RunKeyR\x03run\x121\n" +
@@ -5028,7 +5044,8 @@ const file_agent_proto_rawDesc = "" +
 	"\tnode_done\x18\x06 \x01(\v2\x13.muster.v1.NodeDoneH\x00R\bnodeDone\x122\n" +
 	"\tgpu_fault\x18\x14 \x01(\v2\x13.muster.v1.GpuFaultH\x00R\bgpuFault\x125\n" +
 	"\n" +
-	"node_check\x18\x15 \x01(\v2\x14.muster.v1.NodeCheckH\x00R\tnodeCheckB\x06\n" +
+	"node_check\x18\x15 \x01(\v2\x14.muster.v1.NodeCheckH\x00R\tnodeCheck\x12?\n" +
+	"\x0eimage_resolved\x18\x16 \x01(\v2\x16.muster.v1.PinnedImageH\x00R\rimageResolvedB\x06\n" +
 	"\x04kind\"#\n" +
 	"\tNodeCheck\x12\x16\n" +
 	"\x06failed\x18\x01 \x01(\tR\x06failed\",\n" +
@@ -5382,13 +5399,14 @@ var file_agent_proto_goTypes = []any{
 	(*GpuInfo)(nil),              // 61: muster.v1.GpuInfo
 	(*Count)(nil),                // 62: muster.v1.Count
 	(*GpuFault)(nil),             // 63: muster.v1.GpuFault
-	(*ConfigEntry)(nil),          // 64: muster.v1.ConfigEntry
-	(*JobInfo)(nil),              // 65: muster.v1.JobInfo
-	(*NodeAlloc)(nil),            // 66: muster.v1.NodeAlloc
-	(*StepLaunch)(nil),           // 67: muster.v1.StepLaunch
-	(*NamedCount)(nil),           // 68: muster.v1.NamedCount
-	(*Error)(nil),                // 69: muster.v1.Error
-	(*Tres)(nil),                 // 70: muster.v1.Tres
+	(*PinnedImage)(nil),          // 64: muster.v1.PinnedImage
+	(*ConfigEntry)(nil),          // 65: muster.v1.ConfigEntry
+	(*JobInfo)(nil),              // 66: muster.v1.JobInfo
+	(*NodeAlloc)(nil),            // 67: muster.v1.NodeAlloc
+	(*StepLaunch)(nil),           // 68: muster.v1.StepLaunch
+	(*NamedCount)(nil),           // 69: muster.v1.NamedCount
+	(*Error)(nil),                // 70: muster.v1.Error
+	(*Tres)(nil),                 // 71: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	5,  // 0: muster.v1.ConfigurationReply.files:type_name -> muster.v1.ConfFile
@@ -5413,59 +5431,60 @@ var file_agent_proto_depIdxs = []int32{
 	19, // 19: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
 	63, // 20: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
 	15, // 21: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
-	20, // 22: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
-	20, // 23: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
-	18, // 24: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	21, // 25: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	29, // 26: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	31, // 27: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	44, // 28: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	45, // 29: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	39, // 30: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
-	28, // 31: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
-	25, // 32: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
-	26, // 33: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
-	42, // 34: muster.v1.ControllerMessage.read_file:type_name -> muster.v1.ReadFile
-	23, // 35: muster.v1.ControllerMessage.read_config:type_name -> muster.v1.ReadConfig
-	9,  // 36: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
-	12, // 37: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	30, // 38: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	28, // 39: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
-	12, // 40: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
-	64, // 41: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	62, // 42: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	32, // 43: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	12, // 44: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	34, // 45: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	36, // 46: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	37, // 47: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	38, // 48: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	33, // 49: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
-	65, // 50: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	66, // 51: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	35, // 52: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	67, // 53: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
-	27, // 54: muster.v1.Launch.lease:type_name -> muster.v1.Lease
-	12, // 55: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	41, // 56: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	12, // 57: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	20, // 58: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	51, // 59: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
-	9,  // 60: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
-	52, // 61: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	68, // 62: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
-	54, // 63: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
-	54, // 64: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
-	59, // 65: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	69, // 66: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	70, // 67: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	60, // 68: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	41, // 69: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	70, // [70:70] is the sub-list for method output_type
-	70, // [70:70] is the sub-list for method input_type
-	70, // [70:70] is the sub-list for extension type_name
-	70, // [70:70] is the sub-list for extension extendee
-	0,  // [0:70] is the sub-list for field type_name
+	64, // 22: muster.v1.Report.image_resolved:type_name -> muster.v1.PinnedImage
+	20, // 23: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
+	20, // 24: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
+	18, // 25: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
+	21, // 26: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	29, // 27: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	31, // 28: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	44, // 29: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	45, // 30: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	39, // 31: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	28, // 32: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
+	25, // 33: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
+	26, // 34: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
+	42, // 35: muster.v1.ControllerMessage.read_file:type_name -> muster.v1.ReadFile
+	23, // 36: muster.v1.ControllerMessage.read_config:type_name -> muster.v1.ReadConfig
+	9,  // 37: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
+	12, // 38: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	30, // 39: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	28, // 40: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
+	12, // 41: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
+	65, // 42: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	62, // 43: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	32, // 44: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	12, // 45: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	34, // 46: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	36, // 47: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	37, // 48: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	38, // 49: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	33, // 50: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
+	66, // 51: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	67, // 52: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	35, // 53: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	68, // 54: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
+	27, // 55: muster.v1.Launch.lease:type_name -> muster.v1.Lease
+	12, // 56: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	41, // 57: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	12, // 58: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	20, // 59: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	51, // 60: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	9,  // 61: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
+	52, // 62: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	69, // 63: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	54, // 64: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
+	54, // 65: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
+	59, // 66: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	70, // 67: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	71, // 68: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	60, // 69: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	41, // 70: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	71, // [71:71] is the sub-list for method output_type
+	71, // [71:71] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -5493,6 +5512,7 @@ func file_agent_proto_init() {
 		(*Report_NodeDone)(nil),
 		(*Report_GpuFault)(nil),
 		(*Report_NodeCheck)(nil),
+		(*Report_ImageResolved)(nil),
 	}
 	file_agent_proto_msgTypes[22].OneofWrappers = []any{
 		(*ControllerMessage_Welcome)(nil),

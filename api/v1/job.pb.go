@@ -156,7 +156,7 @@ func (x ControlJobsRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ControlJobsRequest_Verb.Descriptor instead.
 func (ControlJobsRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{40, 0}
+	return file_job_proto_rawDescGZIP(), []int{41, 0}
 }
 
 // Count is an amount of a GRES or a licence.
@@ -1270,6 +1270,61 @@ func (x *Container) GetKeep() []string {
 	return nil
 }
 
+// PinnedImage is what the name of an image meant for a job.
+type PinnedImage struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Image         string                 `protobuf:"bytes,1,opt,name=image,proto3" json:"image,omitempty"`   // as Container has it
+	Digest        string                 `protobuf:"bytes,2,opt,name=digest,proto3" json:"digest,omitempty"` // sha256:...
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PinnedImage) Reset() {
+	*x = PinnedImage{}
+	mi := &file_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PinnedImage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PinnedImage) ProtoMessage() {}
+
+func (x *PinnedImage) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PinnedImage.ProtoReflect.Descriptor instead.
+func (*PinnedImage) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PinnedImage) GetImage() string {
+	if x != nil {
+		return x.Image
+	}
+	return ""
+}
+
+func (x *PinnedImage) GetDigest() string {
+	if x != nil {
+		return x.Digest
+	}
+	return ""
+}
+
 // ContainerMount is a path of the node that is seen in a container.
 type ContainerMount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1282,7 +1337,7 @@ type ContainerMount struct {
 
 func (x *ContainerMount) Reset() {
 	*x = ContainerMount{}
-	mi := &file_job_proto_msgTypes[6]
+	mi := &file_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1350,7 @@ func (*ContainerMount) ProtoMessage() {}
 
 func (x *ContainerMount) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[6]
+	mi := &file_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +1364,7 @@ func (x *ContainerMount) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContainerMount.ProtoReflect.Descriptor instead.
 func (*ContainerMount) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{6}
+	return file_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ContainerMount) GetSource() string {
@@ -1344,7 +1399,7 @@ type Blob struct {
 
 func (x *Blob) Reset() {
 	*x = Blob{}
-	mi := &file_job_proto_msgTypes[7]
+	mi := &file_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1412,7 @@ func (*Blob) ProtoMessage() {}
 
 func (x *Blob) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[7]
+	mi := &file_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1426,7 @@ func (x *Blob) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Blob.ProtoReflect.Descriptor instead.
 func (*Blob) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{7}
+	return file_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Blob) GetData() []byte {
@@ -1407,7 +1462,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_job_proto_msgTypes[8]
+	mi := &file_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1475,7 @@ func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[8]
+	mi := &file_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1434,7 +1489,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{8}
+	return file_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SubmitRequest) GetSpec() *JobSpec {
@@ -1510,7 +1565,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_job_proto_msgTypes[9]
+	mi := &file_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1523,7 +1578,7 @@ func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[9]
+	mi := &file_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1592,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{9}
+	return file_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SubmitReply) GetUid() uint64 {
@@ -1622,7 +1677,7 @@ type TypedCommand struct {
 
 func (x *TypedCommand) Reset() {
 	*x = TypedCommand{}
-	mi := &file_job_proto_msgTypes[10]
+	mi := &file_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1635,7 +1690,7 @@ func (*TypedCommand) ProtoMessage() {}
 
 func (x *TypedCommand) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[10]
+	mi := &file_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1704,7 @@ func (x *TypedCommand) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TypedCommand.ProtoReflect.Descriptor instead.
 func (*TypedCommand) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{10}
+	return file_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *TypedCommand) GetArgs() []byte {
@@ -1728,7 +1783,7 @@ type TypedAnswer struct {
 
 func (x *TypedAnswer) Reset() {
 	*x = TypedAnswer{}
-	mi := &file_job_proto_msgTypes[11]
+	mi := &file_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +1796,7 @@ func (*TypedAnswer) ProtoMessage() {}
 
 func (x *TypedAnswer) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[11]
+	mi := &file_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +1810,7 @@ func (x *TypedAnswer) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TypedAnswer.ProtoReflect.Descriptor instead.
 func (*TypedAnswer) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{11}
+	return file_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TypedAnswer) GetHome() bool {
@@ -1800,7 +1855,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_job_proto_msgTypes[12]
+	mi := &file_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1813,7 +1868,7 @@ func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[12]
+	mi := &file_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1827,7 +1882,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{12}
+	return file_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Error) GetCode() int32 {
@@ -1882,7 +1937,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1895,7 +1950,7 @@ func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +1964,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{13}
+	return file_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Reason) GetCode() string {
@@ -1986,7 +2041,7 @@ type GpuRef struct {
 
 func (x *GpuRef) Reset() {
 	*x = GpuRef{}
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1999,7 +2054,7 @@ func (*GpuRef) ProtoMessage() {}
 
 func (x *GpuRef) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2013,7 +2068,7 @@ func (x *GpuRef) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuRef.ProtoReflect.Descriptor instead.
 func (*GpuRef) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{14}
+	return file_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GpuRef) GetUuid() string {
@@ -2052,7 +2107,7 @@ type GpuShare struct {
 
 func (x *GpuShare) Reset() {
 	*x = GpuShare{}
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2120,7 @@ func (*GpuShare) ProtoMessage() {}
 
 func (x *GpuShare) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2079,7 +2134,7 @@ func (x *GpuShare) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuShare.ProtoReflect.Descriptor instead.
 func (*GpuShare) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{15}
+	return file_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GpuShare) GetUuid() string {
@@ -2141,7 +2196,7 @@ type NodeAlloc struct {
 
 func (x *NodeAlloc) Reset() {
 	*x = NodeAlloc{}
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2154,7 +2209,7 @@ func (*NodeAlloc) ProtoMessage() {}
 
 func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2168,7 +2223,7 @@ func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeAlloc.ProtoReflect.Descriptor instead.
 func (*NodeAlloc) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{16}
+	return file_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NodeAlloc) GetName() string {
@@ -2298,6 +2353,7 @@ type JobInfo struct {
 	Stopped         bool                   `protobuf:"varint,150,opt,name=stopped,proto3" json:"stopped,omitempty"`                           // its processes got SIGSTOP and no SIGCONT since
 	Notice          string                 `protobuf:"bytes,152,opt,name=notice,proto3" json:"notice,omitempty"`                              // WatchJob: a line of scontrol notify, not part of the record
 	Failure         string                 `protobuf:"bytes,151,opt,name=failure,proto3" json:"failure,omitempty"`                            // why its batch script could not run, in the node's words
+	Images          []*PinnedImage         `protobuf:"bytes,153,rep,name=images,proto3" json:"images,omitempty"`                              // what the names of its images meant when it first ran in them
 	Qos             string                 `protobuf:"bytes,133,opt,name=qos,proto3" json:"qos,omitempty"`                                    // in which it runs, or all that it may run in with commas
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
@@ -2305,7 +2361,7 @@ type JobInfo struct {
 
 func (x *JobInfo) Reset() {
 	*x = JobInfo{}
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2374,7 @@ func (*JobInfo) ProtoMessage() {}
 
 func (x *JobInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2332,7 +2388,7 @@ func (x *JobInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobInfo.ProtoReflect.Descriptor instead.
 func (*JobInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{17}
+	return file_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *JobInfo) GetUid() uint64 {
@@ -2762,6 +2818,13 @@ func (x *JobInfo) GetFailure() string {
 	return ""
 }
 
+func (x *JobInfo) GetImages() []*PinnedImage {
+	if x != nil {
+		return x.Images
+	}
+	return nil
+}
+
 func (x *JobInfo) GetQos() string {
 	if x != nil {
 		return x.Qos
@@ -2791,7 +2854,7 @@ type StepInfo struct {
 
 func (x *StepInfo) Reset() {
 	*x = StepInfo{}
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2867,7 @@ func (*StepInfo) ProtoMessage() {}
 
 func (x *StepInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +2881,7 @@ func (x *StepInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepInfo.ProtoReflect.Descriptor instead.
 func (*StepInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{18}
+	return file_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StepInfo) GetStepId() int32 {
@@ -2939,7 +3002,7 @@ type JobFilter struct {
 
 func (x *JobFilter) Reset() {
 	*x = JobFilter{}
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3015,7 @@ func (*JobFilter) ProtoMessage() {}
 
 func (x *JobFilter) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2966,7 +3029,7 @@ func (x *JobFilter) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobFilter.ProtoReflect.Descriptor instead.
 func (*JobFilter) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{19}
+	return file_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *JobFilter) GetJobs() []string {
@@ -3058,7 +3121,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3071,7 +3134,7 @@ func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3085,7 +3148,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{20}
+	return file_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Moment) GetAt() int64 {
@@ -3113,7 +3176,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3126,7 +3189,7 @@ func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3140,7 +3203,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{21}
+	return file_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListJobsRequest) GetFilter() *JobFilter {
@@ -3176,7 +3239,7 @@ type ListJobsReply struct {
 
 func (x *ListJobsReply) Reset() {
 	*x = ListJobsReply{}
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +3252,7 @@ func (*ListJobsReply) ProtoMessage() {}
 
 func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3203,7 +3266,7 @@ func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsReply.ProtoReflect.Descriptor instead.
 func (*ListJobsReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{22}
+	return file_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListJobsReply) GetJobs() []*JobInfo {
@@ -3249,7 +3312,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3325,7 @@ func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3339,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{23}
+	return file_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelRequest) GetFilter() *JobFilter {
@@ -3343,7 +3406,7 @@ type CrontabLine struct {
 
 func (x *CrontabLine) Reset() {
 	*x = CrontabLine{}
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3356,7 +3419,7 @@ func (*CrontabLine) ProtoMessage() {}
 
 func (x *CrontabLine) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3370,7 +3433,7 @@ func (x *CrontabLine) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CrontabLine.ProtoReflect.Descriptor instead.
 func (*CrontabLine) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{24}
+	return file_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CrontabLine) GetWhen() string {
@@ -3427,7 +3490,7 @@ type PutCrontabRequest struct {
 
 func (x *PutCrontabRequest) Reset() {
 	*x = PutCrontabRequest{}
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3440,7 +3503,7 @@ func (*PutCrontabRequest) ProtoMessage() {}
 
 func (x *PutCrontabRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3454,7 +3517,7 @@ func (x *PutCrontabRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PutCrontabRequest.ProtoReflect.Descriptor instead.
 func (*PutCrontabRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{25}
+	return file_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *PutCrontabRequest) GetUser() string {
@@ -3487,7 +3550,7 @@ type PutCrontabReply struct {
 
 func (x *PutCrontabReply) Reset() {
 	*x = PutCrontabReply{}
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3500,7 +3563,7 @@ func (*PutCrontabReply) ProtoMessage() {}
 
 func (x *PutCrontabReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3514,7 +3577,7 @@ func (x *PutCrontabReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PutCrontabReply.ProtoReflect.Descriptor instead.
 func (*PutCrontabReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{26}
+	return file_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *PutCrontabReply) GetJobIds() []uint32 {
@@ -3532,7 +3595,7 @@ type GetCliFilterRequest struct {
 
 func (x *GetCliFilterRequest) Reset() {
 	*x = GetCliFilterRequest{}
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3545,7 +3608,7 @@ func (*GetCliFilterRequest) ProtoMessage() {}
 
 func (x *GetCliFilterRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3559,7 +3622,7 @@ func (x *GetCliFilterRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCliFilterRequest.ProtoReflect.Descriptor instead.
 func (*GetCliFilterRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{27}
+	return file_job_proto_rawDescGZIP(), []int{28}
 }
 
 // GetCliFilterReply is the site's cli_filter.lua; empty where there is none.
@@ -3573,7 +3636,7 @@ type GetCliFilterReply struct {
 
 func (x *GetCliFilterReply) Reset() {
 	*x = GetCliFilterReply{}
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3586,7 +3649,7 @@ func (*GetCliFilterReply) ProtoMessage() {}
 
 func (x *GetCliFilterReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3600,7 +3663,7 @@ func (x *GetCliFilterReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCliFilterReply.ProtoReflect.Descriptor instead.
 func (*GetCliFilterReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{28}
+	return file_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetCliFilterReply) GetPath() string {
@@ -3626,7 +3689,7 @@ type GetCrontabRequest struct {
 
 func (x *GetCrontabRequest) Reset() {
 	*x = GetCrontabRequest{}
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3639,7 +3702,7 @@ func (*GetCrontabRequest) ProtoMessage() {}
 
 func (x *GetCrontabRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3653,7 +3716,7 @@ func (x *GetCrontabRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCrontabRequest.ProtoReflect.Descriptor instead.
 func (*GetCrontabRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{29}
+	return file_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetCrontabRequest) GetUser() string {
@@ -3673,7 +3736,7 @@ type GetCrontabReply struct {
 
 func (x *GetCrontabReply) Reset() {
 	*x = GetCrontabReply{}
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3686,7 +3749,7 @@ func (*GetCrontabReply) ProtoMessage() {}
 
 func (x *GetCrontabReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3700,7 +3763,7 @@ func (x *GetCrontabReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCrontabReply.ProtoReflect.Descriptor instead.
 func (*GetCrontabReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{30}
+	return file_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetCrontabReply) GetUser() string {
@@ -3735,7 +3798,7 @@ type TriggerInfo struct {
 
 func (x *TriggerInfo) Reset() {
 	*x = TriggerInfo{}
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3748,7 +3811,7 @@ func (*TriggerInfo) ProtoMessage() {}
 
 func (x *TriggerInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3762,7 +3825,7 @@ func (x *TriggerInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TriggerInfo.ProtoReflect.Descriptor instead.
 func (*TriggerInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{31}
+	return file_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TriggerInfo) GetId() uint32 {
@@ -3837,7 +3900,7 @@ type SetTriggersRequest struct {
 
 func (x *SetTriggersRequest) Reset() {
 	*x = SetTriggersRequest{}
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +3913,7 @@ func (*SetTriggersRequest) ProtoMessage() {}
 
 func (x *SetTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3864,7 +3927,7 @@ func (x *SetTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SetTriggersRequest.ProtoReflect.Descriptor instead.
 func (*SetTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{32}
+	return file_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetTriggersRequest) GetTriggers() []*TriggerInfo {
@@ -3883,7 +3946,7 @@ type SetTriggersReply struct {
 
 func (x *SetTriggersReply) Reset() {
 	*x = SetTriggersReply{}
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3896,7 +3959,7 @@ func (*SetTriggersReply) ProtoMessage() {}
 
 func (x *SetTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3910,7 +3973,7 @@ func (x *SetTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SetTriggersReply.ProtoReflect.Descriptor instead.
 func (*SetTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{33}
+	return file_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetTriggersReply) GetIds() []uint32 {
@@ -3928,7 +3991,7 @@ type ListTriggersRequest struct {
 
 func (x *ListTriggersRequest) Reset() {
 	*x = ListTriggersRequest{}
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3941,7 +4004,7 @@ func (*ListTriggersRequest) ProtoMessage() {}
 
 func (x *ListTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3955,7 +4018,7 @@ func (x *ListTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListTriggersRequest.ProtoReflect.Descriptor instead.
 func (*ListTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{34}
+	return file_job_proto_rawDescGZIP(), []int{35}
 }
 
 type ListTriggersReply struct {
@@ -3967,7 +4030,7 @@ type ListTriggersReply struct {
 
 func (x *ListTriggersReply) Reset() {
 	*x = ListTriggersReply{}
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3980,7 +4043,7 @@ func (*ListTriggersReply) ProtoMessage() {}
 
 func (x *ListTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3994,7 +4057,7 @@ func (x *ListTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListTriggersReply.ProtoReflect.Descriptor instead.
 func (*ListTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{35}
+	return file_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListTriggersReply) GetTriggers() []*TriggerInfo {
@@ -4013,7 +4076,7 @@ type ClearTriggersRequest struct {
 
 func (x *ClearTriggersRequest) Reset() {
 	*x = ClearTriggersRequest{}
-	mi := &file_job_proto_msgTypes[36]
+	mi := &file_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4026,7 +4089,7 @@ func (*ClearTriggersRequest) ProtoMessage() {}
 
 func (x *ClearTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[36]
+	mi := &file_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4040,7 +4103,7 @@ func (x *ClearTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ClearTriggersRequest.ProtoReflect.Descriptor instead.
 func (*ClearTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{36}
+	return file_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ClearTriggersRequest) GetIds() []uint32 {
@@ -4058,7 +4121,7 @@ type ClearTriggersReply struct {
 
 func (x *ClearTriggersReply) Reset() {
 	*x = ClearTriggersReply{}
-	mi := &file_job_proto_msgTypes[37]
+	mi := &file_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +4134,7 @@ func (*ClearTriggersReply) ProtoMessage() {}
 
 func (x *ClearTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[37]
+	mi := &file_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4085,7 +4148,7 @@ func (x *ClearTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ClearTriggersReply.ProtoReflect.Descriptor instead.
 func (*ClearTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{37}
+	return file_job_proto_rawDescGZIP(), []int{38}
 }
 
 type JobResult struct {
@@ -4100,7 +4163,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_job_proto_msgTypes[38]
+	mi := &file_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4176,7 @@ func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[38]
+	mi := &file_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4127,7 +4190,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{38}
+	return file_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *JobResult) GetJob() string {
@@ -4167,7 +4230,7 @@ type JobResults struct {
 
 func (x *JobResults) Reset() {
 	*x = JobResults{}
-	mi := &file_job_proto_msgTypes[39]
+	mi := &file_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4243,7 @@ func (*JobResults) ProtoMessage() {}
 
 func (x *JobResults) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[39]
+	mi := &file_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4194,7 +4257,7 @@ func (x *JobResults) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResults.ProtoReflect.Descriptor instead.
 func (*JobResults) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{39}
+	return file_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *JobResults) GetResults() []*JobResult {
@@ -4219,7 +4282,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_job_proto_msgTypes[40]
+	mi := &file_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4232,7 +4295,7 @@ func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[40]
+	mi := &file_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4246,7 +4309,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{40}
+	return file_job_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ControlJobsRequest) GetVerb() ControlJobsRequest_Verb {
@@ -4308,7 +4371,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_job_proto_msgTypes[41]
+	mi := &file_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4321,7 +4384,7 @@ func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[41]
+	mi := &file_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4335,7 +4398,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{41}
+	return file_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WhyRequest) GetJob() string {
@@ -4376,7 +4439,7 @@ type GpuFault struct {
 
 func (x *GpuFault) Reset() {
 	*x = GpuFault{}
-	mi := &file_job_proto_msgTypes[42]
+	mi := &file_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4389,7 +4452,7 @@ func (*GpuFault) ProtoMessage() {}
 
 func (x *GpuFault) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[42]
+	mi := &file_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4403,7 +4466,7 @@ func (x *GpuFault) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuFault.ProtoReflect.Descriptor instead.
 func (*GpuFault) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{42}
+	return file_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *GpuFault) GetUuid() string {
@@ -4531,7 +4594,7 @@ type WhyReply struct {
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_job_proto_msgTypes[43]
+	mi := &file_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4544,7 +4607,7 @@ func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[43]
+	mi := &file_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4558,7 +4621,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{43}
+	return file_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -4695,7 +4758,7 @@ type RunPrediction struct {
 
 func (x *RunPrediction) Reset() {
 	*x = RunPrediction{}
-	mi := &file_job_proto_msgTypes[44]
+	mi := &file_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4708,7 +4771,7 @@ func (*RunPrediction) ProtoMessage() {}
 
 func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[44]
+	mi := &file_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4722,7 +4785,7 @@ func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunPrediction.ProtoReflect.Descriptor instead.
 func (*RunPrediction) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{44}
+	return file_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RunPrediction) GetLength() int64 {
@@ -4775,7 +4838,7 @@ type WaitedHold struct {
 
 func (x *WaitedHold) Reset() {
 	*x = WaitedHold{}
-	mi := &file_job_proto_msgTypes[45]
+	mi := &file_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4788,7 +4851,7 @@ func (*WaitedHold) ProtoMessage() {}
 
 func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[45]
+	mi := &file_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4802,7 +4865,7 @@ func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WaitedHold.ProtoReflect.Descriptor instead.
 func (*WaitedHold) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{45}
+	return file_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *WaitedHold) GetNode() string {
@@ -4861,7 +4924,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[46]
+	mi := &file_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4874,7 +4937,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[46]
+	mi := &file_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4888,7 +4951,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{46}
+	return file_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -4938,7 +5001,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[47]
+	mi := &file_job_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4951,7 +5014,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[47]
+	mi := &file_job_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4965,7 +5028,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{47}
+	return file_job_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Advice) GetChange() string {
@@ -5001,7 +5064,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[48]
+	mi := &file_job_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5014,7 +5077,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[48]
+	mi := &file_job_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5028,7 +5091,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{48}
+	return file_job_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -5071,7 +5134,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[49]
+	mi := &file_job_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5084,7 +5147,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[49]
+	mi := &file_job_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5098,7 +5161,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{49}
+	return file_job_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -5142,7 +5205,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_job_proto_msgTypes[50]
+	mi := &file_job_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5155,7 +5218,7 @@ func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[50]
+	mi := &file_job_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5169,7 +5232,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{50}
+	return file_job_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ReadOutputRequest) GetJob() string {
@@ -5214,7 +5277,7 @@ type ReadOutputReply struct {
 
 func (x *ReadOutputReply) Reset() {
 	*x = ReadOutputReply{}
-	mi := &file_job_proto_msgTypes[51]
+	mi := &file_job_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5227,7 +5290,7 @@ func (*ReadOutputReply) ProtoMessage() {}
 
 func (x *ReadOutputReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[51]
+	mi := &file_job_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5241,7 +5304,7 @@ func (x *ReadOutputReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadOutputReply.ProtoReflect.Descriptor instead.
 func (*ReadOutputReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{51}
+	return file_job_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReadOutputReply) GetData() []byte {
@@ -5429,7 +5492,10 @@ const file_job_proto_rawDesc = "" +
 	"\bwork_dir\x18\x03 \x01(\tR\aworkDir\x12\x12\n" +
 	"\x04home\x18\x04 \x01(\bR\x04home\x12\x1b\n" +
 	"\tread_only\x18\x05 \x01(\bR\breadOnly\x12\x12\n" +
-	"\x04keep\x18\x06 \x03(\tR\x04keep\"]\n" +
+	"\x04keep\x18\x06 \x03(\tR\x04keep\";\n" +
+	"\vPinnedImage\x12\x14\n" +
+	"\x05image\x18\x01 \x01(\tR\x05image\x12\x16\n" +
+	"\x06digest\x18\x02 \x01(\tR\x06digest\"]\n" +
 	"\x0eContainerMount\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x16\n" +
 	"\x06target\x18\x02 \x01(\tR\x06target\x12\x1b\n" +
@@ -5509,7 +5575,7 @@ const file_job_proto_rawDesc = "" +
 	"\x05tasks\x18\x06 \x01(\rR\x05tasks\x12\x12\n" +
 	"\x04done\x18\a \x01(\bR\x04done\x12\x18\n" +
 	"\aleaving\x18\t \x01(\bR\aleaving\x12+\n" +
-	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\xed\x0e\n" +
+	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\x9e\x0f\n" +
 	"\aJobInfo\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -5589,7 +5655,8 @@ const file_job_proto_rawDesc = "" +
 	"\aboot_by\x18\x8e\x01 \x01(\x03R\x06bootBy\x12\x19\n" +
 	"\astopped\x18\x96\x01 \x01(\bR\astopped\x12\x17\n" +
 	"\x06notice\x18\x98\x01 \x01(\tR\x06notice\x12\x19\n" +
-	"\afailure\x18\x97\x01 \x01(\tR\afailure\x12\x11\n" +
+	"\afailure\x18\x97\x01 \x01(\tR\afailure\x12/\n" +
+	"\x06images\x18\x99\x01 \x03(\v2\x16.muster.v1.PinnedImageR\x06images\x12\x11\n" +
 	"\x03qos\x18\x85\x01 \x01(\tR\x03qos\"\xf5\x02\n" +
 	"\bStepInfo\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\x05R\x06stepId\x12\x12\n" +
@@ -5836,7 +5903,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -5846,53 +5913,54 @@ var file_job_proto_goTypes = []any{
 	(*TaskRange)(nil),            // 5: muster.v1.TaskRange
 	(*JobSpec)(nil),              // 6: muster.v1.JobSpec
 	(*Container)(nil),            // 7: muster.v1.Container
-	(*ContainerMount)(nil),       // 8: muster.v1.ContainerMount
-	(*Blob)(nil),                 // 9: muster.v1.Blob
-	(*SubmitRequest)(nil),        // 10: muster.v1.SubmitRequest
-	(*SubmitReply)(nil),          // 11: muster.v1.SubmitReply
-	(*TypedCommand)(nil),         // 12: muster.v1.TypedCommand
-	(*TypedAnswer)(nil),          // 13: muster.v1.TypedAnswer
-	(*Error)(nil),                // 14: muster.v1.Error
-	(*Reason)(nil),               // 15: muster.v1.Reason
-	(*GpuRef)(nil),               // 16: muster.v1.GpuRef
-	(*GpuShare)(nil),             // 17: muster.v1.GpuShare
-	(*NodeAlloc)(nil),            // 18: muster.v1.NodeAlloc
-	(*JobInfo)(nil),              // 19: muster.v1.JobInfo
-	(*StepInfo)(nil),             // 20: muster.v1.StepInfo
-	(*JobFilter)(nil),            // 21: muster.v1.JobFilter
-	(*Moment)(nil),               // 22: muster.v1.Moment
-	(*ListJobsRequest)(nil),      // 23: muster.v1.ListJobsRequest
-	(*ListJobsReply)(nil),        // 24: muster.v1.ListJobsReply
-	(*CancelRequest)(nil),        // 25: muster.v1.CancelRequest
-	(*CrontabLine)(nil),          // 26: muster.v1.CrontabLine
-	(*PutCrontabRequest)(nil),    // 27: muster.v1.PutCrontabRequest
-	(*PutCrontabReply)(nil),      // 28: muster.v1.PutCrontabReply
-	(*GetCliFilterRequest)(nil),  // 29: muster.v1.GetCliFilterRequest
-	(*GetCliFilterReply)(nil),    // 30: muster.v1.GetCliFilterReply
-	(*GetCrontabRequest)(nil),    // 31: muster.v1.GetCrontabRequest
-	(*GetCrontabReply)(nil),      // 32: muster.v1.GetCrontabReply
-	(*TriggerInfo)(nil),          // 33: muster.v1.TriggerInfo
-	(*SetTriggersRequest)(nil),   // 34: muster.v1.SetTriggersRequest
-	(*SetTriggersReply)(nil),     // 35: muster.v1.SetTriggersReply
-	(*ListTriggersRequest)(nil),  // 36: muster.v1.ListTriggersRequest
-	(*ListTriggersReply)(nil),    // 37: muster.v1.ListTriggersReply
-	(*ClearTriggersRequest)(nil), // 38: muster.v1.ClearTriggersRequest
-	(*ClearTriggersReply)(nil),   // 39: muster.v1.ClearTriggersReply
-	(*JobResult)(nil),            // 40: muster.v1.JobResult
-	(*JobResults)(nil),           // 41: muster.v1.JobResults
-	(*ControlJobsRequest)(nil),   // 42: muster.v1.ControlJobsRequest
-	(*WhyRequest)(nil),           // 43: muster.v1.WhyRequest
-	(*GpuFault)(nil),             // 44: muster.v1.GpuFault
-	(*WhyReply)(nil),             // 45: muster.v1.WhyReply
-	(*RunPrediction)(nil),        // 46: muster.v1.RunPrediction
-	(*WaitedHold)(nil),           // 47: muster.v1.WaitedHold
-	(*NodeVerdict)(nil),          // 48: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 49: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 50: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 51: muster.v1.WatchJobRequest
-	(*ReadOutputRequest)(nil),    // 52: muster.v1.ReadOutputRequest
-	(*ReadOutputReply)(nil),      // 53: muster.v1.ReadOutputReply
-	nil,                          // 54: muster.v1.ControlJobsRequest.ChangesEntry
+	(*PinnedImage)(nil),          // 8: muster.v1.PinnedImage
+	(*ContainerMount)(nil),       // 9: muster.v1.ContainerMount
+	(*Blob)(nil),                 // 10: muster.v1.Blob
+	(*SubmitRequest)(nil),        // 11: muster.v1.SubmitRequest
+	(*SubmitReply)(nil),          // 12: muster.v1.SubmitReply
+	(*TypedCommand)(nil),         // 13: muster.v1.TypedCommand
+	(*TypedAnswer)(nil),          // 14: muster.v1.TypedAnswer
+	(*Error)(nil),                // 15: muster.v1.Error
+	(*Reason)(nil),               // 16: muster.v1.Reason
+	(*GpuRef)(nil),               // 17: muster.v1.GpuRef
+	(*GpuShare)(nil),             // 18: muster.v1.GpuShare
+	(*NodeAlloc)(nil),            // 19: muster.v1.NodeAlloc
+	(*JobInfo)(nil),              // 20: muster.v1.JobInfo
+	(*StepInfo)(nil),             // 21: muster.v1.StepInfo
+	(*JobFilter)(nil),            // 22: muster.v1.JobFilter
+	(*Moment)(nil),               // 23: muster.v1.Moment
+	(*ListJobsRequest)(nil),      // 24: muster.v1.ListJobsRequest
+	(*ListJobsReply)(nil),        // 25: muster.v1.ListJobsReply
+	(*CancelRequest)(nil),        // 26: muster.v1.CancelRequest
+	(*CrontabLine)(nil),          // 27: muster.v1.CrontabLine
+	(*PutCrontabRequest)(nil),    // 28: muster.v1.PutCrontabRequest
+	(*PutCrontabReply)(nil),      // 29: muster.v1.PutCrontabReply
+	(*GetCliFilterRequest)(nil),  // 30: muster.v1.GetCliFilterRequest
+	(*GetCliFilterReply)(nil),    // 31: muster.v1.GetCliFilterReply
+	(*GetCrontabRequest)(nil),    // 32: muster.v1.GetCrontabRequest
+	(*GetCrontabReply)(nil),      // 33: muster.v1.GetCrontabReply
+	(*TriggerInfo)(nil),          // 34: muster.v1.TriggerInfo
+	(*SetTriggersRequest)(nil),   // 35: muster.v1.SetTriggersRequest
+	(*SetTriggersReply)(nil),     // 36: muster.v1.SetTriggersReply
+	(*ListTriggersRequest)(nil),  // 37: muster.v1.ListTriggersRequest
+	(*ListTriggersReply)(nil),    // 38: muster.v1.ListTriggersReply
+	(*ClearTriggersRequest)(nil), // 39: muster.v1.ClearTriggersRequest
+	(*ClearTriggersReply)(nil),   // 40: muster.v1.ClearTriggersReply
+	(*JobResult)(nil),            // 41: muster.v1.JobResult
+	(*JobResults)(nil),           // 42: muster.v1.JobResults
+	(*ControlJobsRequest)(nil),   // 43: muster.v1.ControlJobsRequest
+	(*WhyRequest)(nil),           // 44: muster.v1.WhyRequest
+	(*GpuFault)(nil),             // 45: muster.v1.GpuFault
+	(*WhyReply)(nil),             // 46: muster.v1.WhyReply
+	(*RunPrediction)(nil),        // 47: muster.v1.RunPrediction
+	(*WaitedHold)(nil),           // 48: muster.v1.WaitedHold
+	(*NodeVerdict)(nil),          // 49: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 50: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 51: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 52: muster.v1.WatchJobRequest
+	(*ReadOutputRequest)(nil),    // 53: muster.v1.ReadOutputRequest
+	(*ReadOutputReply)(nil),      // 54: muster.v1.ReadOutputReply
+	nil,                          // 55: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -5907,53 +5975,54 @@ var file_job_proto_depIdxs = []int32{
 	0,  // 9: muster.v1.JobSpec.append:type_name -> muster.v1.Tri
 	2,  // 10: muster.v1.JobSpec.rlimits:type_name -> muster.v1.Count
 	7,  // 11: muster.v1.JobSpec.container:type_name -> muster.v1.Container
-	8,  // 12: muster.v1.Container.mounts:type_name -> muster.v1.ContainerMount
+	9,  // 12: muster.v1.Container.mounts:type_name -> muster.v1.ContainerMount
 	6,  // 13: muster.v1.SubmitRequest.spec:type_name -> muster.v1.JobSpec
-	9,  // 14: muster.v1.SubmitRequest.script:type_name -> muster.v1.Blob
-	9,  // 15: muster.v1.SubmitRequest.environment:type_name -> muster.v1.Blob
+	10, // 14: muster.v1.SubmitRequest.script:type_name -> muster.v1.Blob
+	10, // 15: muster.v1.SubmitRequest.environment:type_name -> muster.v1.Blob
 	6,  // 16: muster.v1.SubmitRequest.rest:type_name -> muster.v1.JobSpec
-	14, // 17: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
+	15, // 17: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
 	2,  // 18: muster.v1.TypedCommand.rlimits:type_name -> muster.v1.Count
-	15, // 19: muster.v1.Error.reason:type_name -> muster.v1.Reason
-	16, // 20: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
+	16, // 19: muster.v1.Error.reason:type_name -> muster.v1.Reason
+	17, // 20: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
 	2,  // 21: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
-	17, // 22: muster.v1.NodeAlloc.shares:type_name -> muster.v1.GpuShare
+	18, // 22: muster.v1.NodeAlloc.shares:type_name -> muster.v1.GpuShare
 	5,  // 23: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
 	6,  // 24: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
-	15, // 25: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
+	16, // 25: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
 	3,  // 26: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
 	3,  // 27: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
-	18, // 28: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
-	20, // 29: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
-	3,  // 30: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
-	21, // 31: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
-	22, // 32: muster.v1.ListJobsRequest.moment:type_name -> muster.v1.Moment
-	19, // 33: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
-	21, // 34: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
-	6,  // 35: muster.v1.CrontabLine.spec:type_name -> muster.v1.JobSpec
-	26, // 36: muster.v1.PutCrontabRequest.lines:type_name -> muster.v1.CrontabLine
-	33, // 37: muster.v1.SetTriggersRequest.triggers:type_name -> muster.v1.TriggerInfo
-	33, // 38: muster.v1.ListTriggersReply.triggers:type_name -> muster.v1.TriggerInfo
-	14, // 39: muster.v1.JobResult.error:type_name -> muster.v1.Error
-	40, // 40: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
-	1,  // 41: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	54, // 42: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
-	22, // 43: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
-	19, // 44: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
-	15, // 45: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	48, // 46: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
-	19, // 47: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	49, // 48: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	50, // 49: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	44, // 50: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	46, // 51: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
-	47, // 52: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
-	15, // 53: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	54, // [54:54] is the sub-list for method output_type
-	54, // [54:54] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	19, // 28: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
+	21, // 29: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
+	8,  // 30: muster.v1.JobInfo.images:type_name -> muster.v1.PinnedImage
+	3,  // 31: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
+	22, // 32: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
+	23, // 33: muster.v1.ListJobsRequest.moment:type_name -> muster.v1.Moment
+	20, // 34: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
+	22, // 35: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
+	6,  // 36: muster.v1.CrontabLine.spec:type_name -> muster.v1.JobSpec
+	27, // 37: muster.v1.PutCrontabRequest.lines:type_name -> muster.v1.CrontabLine
+	34, // 38: muster.v1.SetTriggersRequest.triggers:type_name -> muster.v1.TriggerInfo
+	34, // 39: muster.v1.ListTriggersReply.triggers:type_name -> muster.v1.TriggerInfo
+	15, // 40: muster.v1.JobResult.error:type_name -> muster.v1.Error
+	41, // 41: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
+	1,  // 42: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
+	55, // 43: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	23, // 44: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
+	20, // 45: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
+	16, // 46: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
+	49, // 47: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	20, // 48: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
+	50, // 49: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	51, // 50: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	45, // 51: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	47, // 52: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
+	48, // 53: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
+	16, // 54: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	55, // [55:55] is the sub-list for method output_type
+	55, // [55:55] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -5963,14 +6032,14 @@ func file_job_proto_init() {
 	if File_job_proto != nil {
 		return
 	}
-	file_job_proto_msgTypes[40].OneofWrappers = []any{}
+	file_job_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   53,
+			NumMessages:   54,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

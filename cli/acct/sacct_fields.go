@@ -279,7 +279,7 @@ func acctFields() []acctField {
 		{"AveCPU", 10, cpu}, {"AveCPUFreq", 10, usedColumn(func(v *acctView, u *apiv1.Usage) string { return formatFrequency(v, u.GetCpuKhz()) })}, {"AveDiskRead", 14, read}, {"AveDiskWrite", 14, written}, {"AvePages", 10, pages}, {"AveRSS", 10, rss}, {"AveVMSize", 10, vm},
 		{"BlockID", 16, empty}, {"Cluster", 10, func(v *acctView, _ *R) string { return v.cluster }}, {"Comment", 14, jobOnly((*R).GetComment)}, {"Constraints", 19, jobOnly((*R).GetConstraint)},
 		{"ConsumedEnergy", 14, usedColumn(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })}, {"ConsumedEnergyRaw", 17, usedColumn(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })},
-		{"Container", 19, jobOnly((*R).GetContainer)}, {"CPUTime", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / tool.Second * allocCPUs(r)) })},
+		{"Container", 19, row((*R).GetContainer)}, {"CPUTime", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / tool.Second * allocCPUs(r)) })},
 		{"CPUTimeRAW", 10, row(func(r *R) string { return tool.Itoa(r.GetElapsed() / tool.Second * allocCPUs(r)) })}, {"DBIndex", -21, row(func(r *R) string { return tool.Itoa(r.GetUid()) })},
 		{"DerivedExitCode", 15, jobOnly(func(r *R) string { return tool.Itoa(r.GetDerivedCode()) + ":" + tool.Itoa(r.GetDerivedSignal()) })},
 		{"Elapsed", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / tool.Second) })}, {"ElapsedRaw", 10, row(func(r *R) string { return tool.Itoa(r.GetElapsed() / tool.Second) })},

@@ -68,7 +68,7 @@ func jobFields() []jobField {
 		f("o", "Command", "COMMAND", func(j *apiv1.JobInfo) string { return cmp.Or(render.CommandLine(j), render.Null) }),
 		f("k", "Comment", "COMMENT", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetSpec().GetComment(), render.Null) }),
 		f("O", "Contiguous", "CONTIGUOUS", func(j *apiv1.JobInfo) string { return render.ZeroOne(j.GetSpec().GetContiguous()) }),
-		f("", "Container", "CONTAINER", func(j *apiv1.JobInfo) string { return j.GetSpec().GetContainer().GetImage() }),
+		f("", "Container", "CONTAINER", render.ImageName),
 		none("ContainerID", "CONTAINER_ID", ""),
 		f("I", "Cores", "CORES_PER_SOCKET", func(*apiv1.JobInfo) string { return "*" }),
 		f("X", "CoreSpec", "CORE_SPEC", func(job *apiv1.JobInfo) string {

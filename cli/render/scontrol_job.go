@@ -42,7 +42,7 @@ func (v *JobView) RequestLines(rec *Record, row JobRow) {
 	}
 	rec.Line("WorkDir=" + spec.GetWorkDir())
 	for _, t := range [...]struct{ key, text string }{{"AdminComment=", spec.GetAdminComment()}, {"SystemComment=", spec.GetSystemComment()},
-		{"Comment=", spec.GetComment()}, {"Extra=", spec.GetExtra()}, {"Container=", spec.GetContainer().GetImage()}} {
+		{"Comment=", spec.GetComment()}, {"Extra=", spec.GetExtra()}, {"Container=", ImageName(job)}} {
 		if t.text != "" {
 			rec.Line(t.key + t.text)
 		}

@@ -50,3 +50,21 @@ func toContainer(m *apiv1.Container) *spec.Container {
 	}
 	return out
 }
+
+// pinnedImages writes what the names of a job's images mean.
+func pinnedImages(list []spec.PinnedImage) []*apiv1.PinnedImage {
+	var out []*apiv1.PinnedImage
+	for i := range list {
+		out = append(out, &apiv1.PinnedImage{Image: list[i].Image, Digest: list[i].Digest})
+	}
+	return out
+}
+
+// ToPinnedImages reads what the names of a job's images mean.
+func ToPinnedImages(list []*apiv1.PinnedImage) []spec.PinnedImage {
+	var out []spec.PinnedImage
+	for _, one := range list {
+		out = append(out, spec.PinnedImage{Image: one.GetImage(), Digest: one.GetDigest()})
+	}
+	return out
+}

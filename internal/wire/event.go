@@ -58,7 +58,7 @@ func TopicOf(kind event.Kind) EventTopic {
 		event.KindJobUpdated, event.KindArrayTaskSplit, event.KindJobStarted, event.KindJobEndRequested, event.KindJobSignalled,
 		event.KindJobEnded, event.KindJobNodeDone, event.KindJobRequeued, event.KindJobPurged, event.KindStepStarted,
 		event.KindStepEnded, event.KindStepNodeDone, event.KindStepEndRequested, event.KindStepSignalled, event.KindJobsAccruing,
-		event.KindJobPrepared, event.KindJobEpilogOver, event.KindJobSuspended, event.KindJobResumed, event.KindJobReady,
+		event.KindJobPrepared, event.KindImagePinned, event.KindJobEpilogOver, event.KindJobSuspended, event.KindJobResumed, event.KindJobReady,
 		event.KindRunFenced, event.KindJobShrunk, event.KindStepUpdated:
 		return TopicJob
 	}
@@ -269,6 +269,12 @@ func jobParts(e event.Event, name func(spec.JobUID) string) []EventPart {
 		return onePartEach(e.UIDs)
 	case *event.JobPrepared:
 		f.number("attempt", int64(e.Attempt))
+		return []EventPart{f.part(e.UID)}
+	case *event.ImagePinned:
+		f.number("attempt", int64(e.Attempt))
+		f.text("node", e.Node)
+		f.text("image", e.Image)
+		f.text("digest", e.Digest)
 		return []EventPart{f.part(e.UID)}
 	case *event.JobEpilogOver:
 		f.number("attempt", int64(e.Attempt))

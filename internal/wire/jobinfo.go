@@ -58,6 +58,7 @@ func (s *Shower) Job(job *state.Job) *apiv1.JobInfo {
 	}
 	out.Spec = JobSpec(jobSpec)
 	out.Stopped = job.Stopped
+	out.Images = pinnedImages(job.Images)
 	if job.Batch != nil {
 		out.Failure = job.Batch.Detail
 	}

@@ -63,6 +63,7 @@ const (
 	KindJobsAccruing     Kind = 56
 	KindJobPrepared      Kind = 60
 	KindJobEpilogOver    Kind = 64
+	KindImagePinned      Kind = 67
 	KindJobSuspended     Kind = 57
 	KindJobResumed       Kind = 58
 	KindJobReady         Kind = 59

@@ -295,6 +295,17 @@ type JobPrepared struct {
 	Attempt uint32      `cbor:"2,keyasint"`
 }
 
+// ImagePinned tells what the name of a container's image meant when the job first
+// ran in it. All later runs of the job get the same files, whatever a registry says
+// by then.
+type ImagePinned struct {
+	UID     spec.JobUID `cbor:"1,keyasint"`
+	Attempt uint32      `cbor:"2,keyasint"`
+	Node    string      `cbor:"3,keyasint"` // that asked the registry
+	Image   string      `cbor:"4,keyasint"` // as spec.Container has it
+	Digest  string      `cbor:"5,keyasint"` // sha256:...
+}
+
 // JobEpilogOver tells that the site's EpilogSlurmctld for an attempt has run,
 // however it ended.
 type JobEpilogOver struct {

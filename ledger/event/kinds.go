@@ -171,6 +171,9 @@ func (*JobPrepared) Kind() Kind { return KindJobPrepared }
 func (*JobEpilogOver) Kind() Kind { return KindJobEpilogOver }
 
 // Kind implements Event.
+func (*ImagePinned) Kind() Kind { return KindImagePinned }
+
+// Kind implements Event.
 func (*JobSuspended) Kind() Kind { return KindJobSuspended }
 
 // Kind implements Event.
@@ -286,6 +289,7 @@ func (*JobShrunk) sealed()            {}
 func (*JobsAccruing) sealed()         {}
 func (*JobPrepared) sealed()          {}
 func (*JobEpilogOver) sealed()        {}
+func (*ImagePinned) sealed()          {}
 func (*JobSuspended) sealed()         {}
 func (*JobResumed) sealed()           {}
 func (*JobReady) sealed()             {}
@@ -427,6 +431,8 @@ func newEvent(kind Kind) Event {
 		return new(JobPrepared)
 	case KindJobEpilogOver:
 		return new(JobEpilogOver)
+	case KindImagePinned:
+		return new(ImagePinned)
 	case KindJobSuspended:
 		return new(JobSuspended)
 	case KindJobResumed:
@@ -532,6 +538,7 @@ func Kinds() []Kind {
 		KindJobsAccruing,
 		KindJobPrepared,
 		KindJobEpilogOver,
+		KindImagePinned,
 		KindJobSuspended,
 		KindJobResumed,
 		KindJobReady,
@@ -672,6 +679,8 @@ func (k Kind) String() string {
 		return "JobPrepared"
 	case KindJobEpilogOver:
 		return "JobEpilogOver"
+	case KindImagePinned:
+		return "ImagePinned"
 	case KindJobSuspended:
 		return "JobSuspended"
 	case KindJobResumed:

@@ -114,6 +114,8 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyEndRequested(env, e)
 	case *event.JobPrepared:
 		err = s.applyPrepared(env, e)
+	case *event.ImagePinned:
+		err = s.applyImagePinned(env, e)
 	case *event.JobEpilogOver:
 		err = s.applyEpilogOver(env, e)
 	case *event.JobSuspended:

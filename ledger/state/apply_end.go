@@ -555,6 +555,28 @@ func (s *State) applyPrepared(env *event.Envelope, e *event.JobPrepared) error {
 	return nil
 }
 
+func (s *State) applyImagePinned(env *event.Envelope, e *event.ImagePinned) error {
+	job, err := s.editJob(e.UID, env)
+	if err != nil {
+		return err
+	}
+	if !job.HoldsNodes() || job.Attempt != e.Attempt {
+		return contradictionError(
+			"attempt %d of job uid %d is not on a node (%s)",
+			e.Attempt,
+			e.UID,
+			job.State,
+		)
+	}
+	if spec.FindDigest(job.Images, e.Image) != "" {
+		return contradictionError("job uid %d has image %s already", e.UID, e.Image)
+	}
+	pinned := spec.PinnedImage{Image: e.Image, Digest: e.Digest}
+	job.Images = append(slices.Clip(job.Images), pinned)
+	s.storeJob(job)
+	return nil
+}
+
 func (s *State) applyResumed(env *event.Envelope, e *event.JobResumed) error {
 	job, err := s.editJob(e.UID, env)
 	if err != nil {

@@ -111,6 +111,9 @@ type Job struct {
 
 	// Heard is when the controller learnt of the end, where that is later than Ended.
 	Heard spec.Instant `cbor:"124,keyasint,omitempty"`
+	// Images are what the names of the job's images meant when it first ran in
+	// them; they hold for all its attempts and steps.
+	Images []spec.PinnedImage `cbor:"125,keyasint,omitempty"`
 }
 
 // StartedWith is the whole allocation that the current attempt started with.

@@ -104,6 +104,7 @@ func (a *Agent) fetched(run plan.RunSpec, image *plan.Unpacked, err error) {
 		"digest",
 		image.Digest,
 	)
+	a.core.ImageResolved(&run, image.Digest)
 	run.Contain(image)
 	a.launches.putRuns([]plan.RunSpec{run})
 	if a.deps.Images.IsFull() {

@@ -182,3 +182,44 @@ func TestImagesAreHeldByRuns(t *testing.T) {
 		}
 	})
 }
+
+// TestImageIsPinned: what a name means is told once; an order that says it is obeyed,
+// and nothing is told.
+func TestImageIsPinned(t *testing.T) {
+	s := newStage(t)
+	images := &slowImages{w: s.watch, answer: make(chan error)}
+	s.images = images
+	s.start()
+	st := s.stream(1)
+	st.welcome(testCluster)
+	told := func() (out []*apiv1.Report) {
+		for _, r := range st.reports() {
+			if r.GetImageResolved() != nil {
+				out = append(out, r)
+			}
+		}
+		return out
+	}
+	st.orders(s.bench.order(key(1), boxed("docker://app")))
+	s.until(func() bool { return len(images.asks) == 1 })
+	images.answer <- nil
+	s.until(func() bool { return len(told()) == 1 })
+	st.orders(s.bench.order(key(2), boxed("docker://app"), func(l *apiv1.Launch) {
+		l.Job.Images = []*apiv1.PinnedImage{{Image: "docker://other", Digest: "sha256:9"}, {Image: "docker://app", Digest: "sha256:0"}}
+	}))
+	s.until(func() bool { return len(images.asks) == 2 })
+	images.answer <- nil
+	s.until(func() bool {
+		return slices.ContainsFunc(s.shep.batches, func(b []plan.RunKey) bool { return slices.Contains(b, key(2)) })
+	})
+	s.do(func() {
+		report := told()[0]
+		if runKey(report.GetRun()) != key(1) || report.GetImageResolved().GetImage() != "docker://app" ||
+			report.GetImageResolved().GetDigest() != "sha256:1" {
+			t.Errorf("told %v", report)
+		}
+		if images.asks[0].Digest != "" || images.asks[1].Digest != "sha256:0" || len(told()) != 1 {
+			t.Errorf("asked for %+v, told %v", images.asks, told())
+		}
+	})
+}

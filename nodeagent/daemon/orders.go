@@ -229,6 +229,7 @@ func (c *Core) readLaunch(key plan.RunKey, launch *apiv1.Launch) (*plan.Job, err
 			job.GetStart(),
 		), End: spec.Instant(job.GetEnd()), Script: launch.GetScript(), Env: launch.GetEnvironment(),
 	}
+	out.Images = wire.ToPinnedImages(job.GetImages())
 	if out.ArrayID != 0 {
 		out.Task = job.GetArrayTask()
 	}

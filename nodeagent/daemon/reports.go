@@ -272,6 +272,18 @@ func (c *Core) queueReport(r *run, m *apiv1.Report, last bool) {
 	c.fx.Send = true
 }
 
+// ImageResolved reports what the name of a run's image means, unless the controller
+// has said that.
+func (c *Core) ImageResolved(spec *plan.RunSpec, digest string) {
+	r := c.runs[spec.Key]
+	if r == nil || spec.Container.Digest != "" {
+		return
+	}
+	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_ImageResolved{
+		ImageResolved: &apiv1.PinnedImage{Image: spec.Container.Image, Digest: digest},
+	}}, false)
+}
+
 // repeatEnd answers a controller that asks for a run whose end it has
 // acknowledged: its ledger may have lost the fact.
 func (c *Core) repeatEnd(key plan.RunKey, last *apiv1.Report) {

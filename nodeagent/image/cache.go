@@ -28,6 +28,7 @@ import (
 type Image struct {
 	Root    string   `json:"-"`      // its files
 	Digest  string   `json:"digest"` // of its manifest for this machine
+	Meant   string   `json:"-"`      // digest that the name meant: of an index, where there is one for each kind of machine
 	Size    int64    `json:"size"`   // of its files, in bytes
 	Env     []string `json:"env,omitempty"`
 	WorkDir string   `json:"work_dir,omitempty"`
@@ -115,7 +116,7 @@ func (c *Cache) Fetch(ctx context.Context, request Request) (*Image, error) {
 	}
 	login := choose(request.Logins, ref.Context().RegistryStr())
 	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
-	found, err := remote.Image(
+	named, err := remote.Get(
 		ref,
 		remote.WithContext(ctx),
 		remote.WithPlatform(platform),
@@ -123,6 +124,10 @@ func (c *Cache) Fetch(ctx context.Context, request Request) (*Image, error) {
 	)
 	if err != nil {
 		return nil, fmt.Errorf("container image %s: %w", image, explain(err, login))
+	}
+	found, err := named.Image()
+	if err != nil {
+		return nil, fmt.Errorf("container image %s: %w", image, err)
 	}
 	digest, err := found.Digest()
 	if err != nil {
@@ -132,6 +137,7 @@ func (c *Cache) Fetch(ctx context.Context, request Request) (*Image, error) {
 	for {
 		have, err := c.hold(dir, request.Holder)
 		if err == nil {
+			have.Meant = named.Digest.String()
 			return have, nil
 		}
 		if !errors.Is(err, fs.ErrNotExist) {

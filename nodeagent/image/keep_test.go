@@ -7,9 +7,16 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
 // fetch gets an image for a holder and makes it look as if it had been used then.
@@ -134,10 +141,53 @@ func TestPinnedDigest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Digest != before {
-		t.Errorf("digest %s, not %s", got.Digest, before)
+	if got.Digest != before || got.Meant != before {
+		t.Errorf("digest %s, the name meant %s, not %s", got.Digest, got.Meant, before)
 	}
 	if _, err := os.Stat(filepath.Join(got.Root, "before")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestIndexDigest: where a name means an index of images for several kinds of
+// machines, the index is what is pinned: each kind finds its own image by it.
+func TestIndexDigest(t *testing.T) {
+	s := serve(t)
+	image, err := mutate.AppendLayers(empty.Image,
+		layer(t, tar.Header{Name: "ours", Typeflag: tar.TypeReg, Mode: 0o644}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	index := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{
+		Add:        image,
+		Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: runtime.GOARCH}},
+	})
+	ref, err := name.ParseReference(s.host + "/many:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.WriteIndex(ref, index); err != nil {
+		t.Fatal(err)
+	}
+	want, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(t.TempDir(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pinned := range []string{"", want.String()} {
+		request := Request{Image: "docker://" + s.host + "/many:1", Digest: pinned, Holder: "1.1.batch"}
+		got, err := c.Fetch(context.Background(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Meant != want.String() || got.Digest == got.Meant {
+			t.Errorf("pinned %q: the name meant %s, not %s", pinned, got.Meant, want)
+		}
+		if _, err := os.Stat(filepath.Join(got.Root, "ours")); err != nil {
+			t.Error(err)
+		}
 	}
 }

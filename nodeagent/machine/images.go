@@ -62,7 +62,7 @@ func (i *ImageCache) Fetch(ctx context.Context, ask daemon.ImageAsk) (*plan.Unpa
 	}
 	return &plan.Unpacked{
 		Root:    got.Root,
-		Digest:  got.Digest,
+		Digest:  got.Meant,
 		WorkDir: got.WorkDir,
 		Env:     got.Env,
 	}, nil

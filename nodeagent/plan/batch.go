@@ -81,7 +81,8 @@ type Job struct {
 	GPUEnv      []string     // CUDA_VISIBLE_DEVICES and its like
 	Devices     []string     // device files of its GPUs
 	Script      []byte
-	Env         []byte // NUL-separated NAME=value
+	Env         []byte             // NUL-separated NAME=value
+	Images      []spec.PinnedImage // what the names of its images meant before
 	// Components are all of a heterogeneous job whose leader this is.
 	Components []Component
 }

@@ -51,6 +51,7 @@ func containerOf(container *spec.Container, job *Job) *Container {
 		out.Root, out.Own = folder, true
 	} else {
 		out.LoginFile = loginFile(job, home)
+		out.Digest = spec.FindDigest(job.Images, container.Image)
 	}
 	if container.Home && strings.HasPrefix(home, "/") && home != "/" {
 		out.Mounts = append(out.Mounts, spec.ContainerMount{Source: home, Target: home})

@@ -471,6 +471,11 @@ func reportCommand(node string, report *apiv1.Report) (scheduler.Report, bool) {
 	case *apiv1.Report_LaunchFailed:
 		out.LaunchFailed = &scheduler.LaunchFailed{Text: k.LaunchFailed.GetText(), Drain: k.LaunchFailed.GetDrainNode(),
 			Again: plan.Failure(k.LaunchFailed.GetCode()) == plan.NotBegun, Hold: k.LaunchFailed.GetHold()}
+	case *apiv1.Report_ImageResolved:
+		out.Image = &spec.PinnedImage{
+			Image:  k.ImageResolved.GetImage(),
+			Digest: k.ImageResolved.GetDigest(),
+		}
 	case *apiv1.Report_Ended:
 		if step := report.GetRun().GetStep(); step >= 0 {
 			out.StepOver = &scheduler.StepOver{Step: spec.StepID(step), Result: *wire.ToStepResult(k.Ended), Usage: wire.ToUsage(k.Ended.GetUsage())}

@@ -195,6 +195,7 @@ type Report struct {
 	Epoch uint64
 	// Exactly one of these is set.
 	LaunchFailed *LaunchFailed
+	Image        *spec.PinnedImage // what a registry said that an image's name means
 	BatchOver    *BatchOver
 	Done         *commit.NodeDone
 	StepOver     *commit.StepOver

@@ -218,11 +218,28 @@ func (d jobCommands) foldReport(c Report) error {
 		return d.batchOver(j, c.BatchOver)
 	case c.Done != nil:
 		return d.FinishNode(j, c.Node, c.Done, false)
+	case c.Image != nil:
+		return d.pinImage(j, c)
 	case c.StepOver != nil && holdsStep(j, c.StepOver.Step, c.Node):
 		return d.FinishStepPart(j, c.Node, c.StepOver)
 	}
 	d.res.Stale++
 	return nil
+}
+
+// pinImage keeps what an image's name meant when the job first ran in it. What a
+// second node was told at the same time is not kept: there is one digest for a job.
+func (d jobCommands) pinImage(job *state.Job, c Report) error {
+	if spec.FindDigest(job.Images, c.Image.Image) != "" {
+		return nil
+	}
+	return d.Emit(&event.ImagePinned{
+		UID:     job.UID,
+		Attempt: job.Attempt,
+		Node:    c.Node,
+		Image:   c.Image.Image,
+		Digest:  c.Image.Digest,
+	})
 }
 
 // prologOver: only behind a PrologSlurmctld that ended well are the job's

@@ -24,7 +24,7 @@ import (
 
 // pushImage serves a registry on loopback and puts an image there: it has files of
 // its own, and finds the programs of this machine where a mount shows /usr.
-func pushImage(t *testing.T) (reference string) {
+func pushImage(t *testing.T) (reference, digest string) {
 	t.Helper()
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
@@ -73,7 +73,11 @@ func pushImage(t *testing.T) (reference string) {
 	if err := remote.Write(ref, image); err != nil {
 		t.Fatal(err)
 	}
-	return reference
+	hash, err := image.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reference, hash.String()
 }
 
 // TestContainers: an image of a registry is what a script and the tasks of a step
@@ -83,7 +87,7 @@ func TestContainers(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("containers need an agent that is root")
 	}
-	image := pushImage(t)
+	image, digest := pushImage(t)
 	site := shortDir(t)
 	if err := os.Chmod(site, 0o755); err != nil {
 		t.Fatal(err)
@@ -129,7 +133,12 @@ func TestContainers(t *testing.T) {
 	if kept, err := os.ReadFile(filepath.Join(data, "kept")); string(kept) != "kept\n" {
 		t.Errorf("a mounted folder has %q (%v)", kept, err)
 	}
-	c.until("docker://"+image, "sacct", "-n", "-X", "-P", "-j", id, "-o", "Container")
+	pinned := "docker://" + image + "@" + digest
+	c.until(pinned, "sacct", "-n", "-X", "-P", "-j", id, "-o", "Container")
+	c.until(pinned, "sacct", "-n", "-P", "-j", id+".batch", "-o", "Container")
+	if out := c.must("scontrol", "show", "job", id); !strings.Contains(out, "Container="+pinned+"\n") {
+		t.Errorf("the job's record lacks %s:\n%s", pinned, out)
+	}
 	if err := os.WriteFile(script, []byte("#!/bin/sh\n"+srun+strings.Join(in, " ")+" sh -c '"+look+"'\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}

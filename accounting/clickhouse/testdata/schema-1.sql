@@ -228,7 +228,8 @@ CREATE TABLE IF NOT EXISTS `muster`.live (
 	`mcs_label` LowCardinality(String) CODEC(ZSTD(3)),
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
-	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1))
+	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1)),
+	`step_containers` Array(String) CODEC(ZSTD(1))
 ) ENGINE = ReplacingMergeTree(seq)
 PARTITION BY (ledger, gen)
 ORDER BY (ledger, gen, uid, restarts)
@@ -272,6 +273,7 @@ CREATE TABLE IF NOT EXISTS `muster`.steps (
 	`account` LowCardinality(String) ALIAS substringIndex(substringIndex(who, '\x1f', 2), '\x1f', -1),
 	`peak_vm` Nullable(Int64) CODEC(GCD, T64, ZSTD(1)),
 	`cpu_khz` UInt32 CODEC(GCD, T64, ZSTD(1)),
+	`container` LowCardinality(String) CODEC(ZSTD(3)),
 	INDEX ix_end end TYPE minmax GRANULARITY 1,
 	INDEX ix_job job_id TYPE minmax GRANULARITY 1
 ) ENGINE = MergeTree
@@ -832,7 +834,8 @@ CREATE TABLE IF NOT EXISTS `muster`.live_local ON CLUSTER `c` (
 	`mcs_label` LowCardinality(String) CODEC(ZSTD(3)),
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
-	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1))
+	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1)),
+	`step_containers` Array(String) CODEC(ZSTD(1))
 ) ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/muster/live', '{replica}', seq)
 PARTITION BY (ledger, gen)
 ORDER BY (ledger, gen, uid, restarts)
@@ -878,6 +881,7 @@ CREATE TABLE IF NOT EXISTS `muster`.steps_local ON CLUSTER `c` (
 	`account` LowCardinality(String) ALIAS substringIndex(substringIndex(who, '\x1f', 2), '\x1f', -1),
 	`peak_vm` Nullable(Int64) CODEC(GCD, T64, ZSTD(1)),
 	`cpu_khz` UInt32 CODEC(GCD, T64, ZSTD(1)),
+	`container` LowCardinality(String) CODEC(ZSTD(3)),
 	INDEX ix_end end TYPE minmax GRANULARITY 1,
 	INDEX ix_job job_id TYPE minmax GRANULARITY 1
 ) ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/muster/steps', '{replica}')
