@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -22,9 +23,17 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// pushImage serves a registry on loopback and puts an image there: it has files of
-// its own, and finds the programs of this machine where a mount shows /usr.
+// pushImage serves a registry on loopback and puts an image there.
 func pushImage(t *testing.T) (reference, digest string) {
+	t.Helper()
+	served := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	t.Cleanup(served.Close)
+	return pushImageTo(t, served.URL, authn.Anonymous)
+}
+
+// pushImageTo puts an image into a registry: it has files of its own, and finds the
+// programs of this machine where a mount shows /usr.
+func pushImageTo(t *testing.T, url string, login authn.Authenticator) (reference, digest string) {
 	t.Helper()
 	var layer bytes.Buffer
 	w := tar.NewWriter(&layer)
@@ -63,14 +72,12 @@ func pushImage(t *testing.T) (reference, digest string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	t.Cleanup(served.Close)
-	reference = strings.TrimPrefix(served.URL, "http://") + "/team/tool:1"
+	reference = strings.TrimPrefix(url, "http://") + "/team/tool:1"
 	ref, err := name.ParseReference(reference)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := remote.Write(ref, image); err != nil {
+	if err := remote.Write(ref, image, remote.WithAuth(login)); err != nil {
 		t.Fatal(err)
 	}
 	hash, err := image.Digest()
