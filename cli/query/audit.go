@@ -15,11 +15,18 @@ func Audit() *tool.Command {
 	return &tool.Command{
 		Name:    "audit",
 		Summary: "show who changed what, from the ledger (for operators)",
-		Usage:   []string{"[OPTIONS]"},
+		Usage: []string{
+			"[OPTIONS]",
+			"verify [--config FILE | --archive FOLDER | --backup FOLDER] [--expect LINK]... [--expect-from FILE]",
+		},
+		ProgramVerbs: map[string][]string{"verify": {"musterd", "audit"}},
 		About: `Prints the changes of the audit trail: when, who, on which host, what, about what. Without a time these are the
 changes since midnight, with --jobs all that are known. --json prints the records that the exporter writes to a file or
 to syslog (audit in muster.yaml), with the same identifiers. Refused calls change nothing and are not in the ledger: the
 exporter writes them, and they are found where it writes to.
+
+verify compares the ledger's archive, or a backup's, with its hash chain and names file and batches of each place where
+the past was changed, removed, moved or cut off after it was written. It runs on the controller's host, as its user.
 
 For operators and administrators; tokens and certificates of machines are shown to administrators.`,
 		Options: []opt.Option{
@@ -85,6 +92,10 @@ For operators and administrators; tokens and certificates of machines are shown 
 			{
 				Line: "muster audit -k Account,User,Association,QOS --json",
 				What: "prints today's changes of accounts and limits for a program",
+			},
+			{
+				Line: "muster audit verify --backup /backup/muster",
+				What: "looks for changes of the past in a folder of backups",
 			},
 		},
 		Run: runAudit,

@@ -65,7 +65,10 @@ func (e ExitCode) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
 // RunCommand parses the arguments and runs.
 func RunCommand(env *Env, cmd *Command, args []string) int {
 	if cmd.Program != nil {
-		return Report(env, handOver(env, cmd, args), cmd.Name, 1)
+		return Report(env, handOver(env, cmd.Program, args), cmd.Name, 1)
+	}
+	if len(args) > 0 && cmd.ProgramVerbs[args[0]] != nil {
+		return Report(env, handOver(env, cmd.ProgramVerbs[args[0]], args), cmd.Name, 1)
 	}
 	err := Execute(context.Background(), env, cmd, args)
 	bad := cmd.BadUsage

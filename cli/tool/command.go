@@ -36,6 +36,8 @@ type Command struct {
 	// program hands the command line, as it is, to a program that lies beside
 	// this one: what needs a server's libraries is not linked in here.
 	Program []string
+	// ProgramVerbs are first words with which such a program gets the command line.
+	ProgramVerbs map[string][]string
 }
 
 // Variable names something and says what it is for.

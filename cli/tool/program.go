@@ -14,20 +14,20 @@ import (
 )
 
 // handOver replaces this process by a program that lies beside it.
-func handOver(env *Env, cmd *Command, args []string) error {
+func handOver(env *Env, program, args []string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return Fail(1, "muster: error: "+err.Error())
 	}
-	path := filepath.Join(filepath.Dir(self), cmd.Program[0])
-	argv := append(append([]string{path}, cmd.Program[1:]...), args...)
+	path := filepath.Join(filepath.Dir(self), program[0])
+	argv := append(append([]string{path}, program[1:]...), args...)
 	err = syscall.Exec(path, argv, env.Environ)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Fail(
 			1,
 			fmt.Sprintf(
 				"muster: error: %s is not installed beside muster (%s)",
-				cmd.Program[0],
+				program[0],
 				path,
 			),
 		)

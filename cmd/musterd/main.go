@@ -39,6 +39,7 @@ Usage:
   musterd embedded-clickhouse --help
   musterd init|up|down --help
   musterd ledger verify|rebuild --help
+  musterd audit verify --help
   musterd backup|restore --help
 
 Roles:
@@ -86,6 +87,8 @@ func main() {
 			os.Exit(whatif.Tune(os.Args[2:], os.Stdout, os.Stderr))
 		case "ledger":
 			os.Exit(care.Command(os.Args[2:], os.Stdout, os.Stderr))
+		case "audit":
+			os.Exit(care.AuditCommand(os.Args[2:], os.Stdout, os.Stderr))
 		case "backup":
 			os.Exit(backup.Command(version, os.Args[2:], os.Stdout, os.Stderr))
 		case "restore":

@@ -21,6 +21,8 @@ type Options struct {
 	Logger *slog.Logger // default: discards
 	// SegmentBytes is the size at which a segment is sealed. Default 64 MiB.
 	SegmentBytes int64
+	// ChainEvery is how often new batches are linked in the hash chain. Default 10 s.
+	ChainEvery time.Duration
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
 }
@@ -51,6 +53,8 @@ type Archive struct {
 	grown   chan struct{}
 	failed  error // a failed sync: what is durable is unknown until the next Open
 	closed  bool
+
+	chain chain
 }
 
 // segment is one file. Those of a live one grow under the archive's mutex; sealed ones never
@@ -82,6 +86,9 @@ func Open(dir string, opts Options) (*Archive, error) {
 	if opts.SegmentBytes == 0 {
 		opts.SegmentBytes = 64 << 20
 	}
+	if opts.ChainEvery == 0 {
+		opts.ChainEvery = 10 * time.Second
+	}
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
@@ -101,8 +108,9 @@ func Open(dir string, opts Options) (*Archive, error) {
 		seal:  make(chan struct{}, 1),
 		due:   make(chan struct{}, 1),
 		grown: make(chan struct{}),
+		chain: chain{stop: make(chan struct{})},
 	}
-	for _, p := range []string{dir, archive.segDir(), archive.snapDir()} {
+	for _, p := range []string{dir, archive.segDir(), archive.snapDir(), archive.chainDir()} {
 		if err := os.MkdirAll(p, 0o700); err != nil {
 			return nil, err
 		}
@@ -111,15 +119,25 @@ func Open(dir string, opts Options) (*Archive, error) {
 		dec.Close()
 		return nil, err
 	}
-	archive.wg.Add(2)
+	if err := archive.openChain(); err != nil {
+		// The jobs do not depend on it, and continuing it would hide what happened.
+		opts.Logger.Error(
+			"the archive's hash chain is damaged and is not continued (muster audit verify)",
+			"error", err,
+		)
+	}
+	archive.wg.Add(3)
 	go archive.runSealer()
 	go archive.keepPace()
+	go archive.keepChain()
 	archive.sealSoon()
 	return archive, nil
 }
 
 func (a *Archive) segDir() string  { return filepath.Join(a.dir, "segments") }
 func (a *Archive) snapDir() string { return filepath.Join(a.dir, "snapshots") }
+
+func (a *Archive) chainDir() string { return filepath.Join(a.dir, chainFolder) }
 
 func livePath(dir string, first uint64) string {
 	return filepath.Join(dir, fmt.Sprintf("%020d.live", first))
@@ -446,6 +464,7 @@ func (a *Archive) Stats() Stats {
 
 // Close syncs and closes the archive; iterators end with ErrClosed.
 func (a *Archive) Close() error {
+	chained := a.closeChain()
 	a.syncMu.Lock()
 	defer a.syncMu.Unlock()
 	a.mu.Lock()
@@ -453,9 +472,9 @@ func (a *Archive) Close() error {
 		a.mu.Unlock()
 		return nil
 	}
-	var err error
+	err := chained
 	if a.failed == nil {
-		err = a.syncLocked()
+		err = errors.Join(err, a.syncLocked())
 	}
 	a.closed = true
 	if a.file != nil {

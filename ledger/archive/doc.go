@@ -13,6 +13,7 @@
 //	segments/<position>.live   records as they come, the newest segment and those not yet sealed
 //	segments/<position>.seg    sealed: blocks of about 1 MiB of records, each one zstd frame, an index and a footer
 //	snapshots/<position>-<sequence>.snap   state at that position, zstd, chunked and checksummed
+//	chain/links, chain/head                hashes of the history, by which a changed past is found
 //
 // The number in a segment's name is its first position. A segment is sealed in the background when it has 64 MiB. Each record
 // carries a CRC32C that starts from a random number in its file's header, so that what a user wrote cannot pass for a record.

@@ -34,6 +34,7 @@ func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
 const (
 	cureSegment  = "copy the file from another controller or from a backup; jobs are not affected, the history of this span is"
+	cureChain    = "compare with another controller and with a backup before anything is repaired: keep the files as they are"
 	cureSnapshot = "delete the file; an earlier snapshot and the segments hold the same state"
 )
 

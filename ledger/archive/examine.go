@@ -2,6 +2,7 @@ package archive
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -25,9 +26,21 @@ func Examine(dir string, damage func(error), done func(Report)) (bad int, err er
 	}
 	defer dec.Close()
 	x := &examiner{a: &Archive{dir: dir, dec: dec}, damage: func(err error) { bad++; damage(err) }}
+	if err := x.examineSegments(); err != nil {
+		return bad, err
+	}
+	if err := x.examineSnapshots(); err != nil {
+		return bad, err
+	}
+	done(x.rep)
+	return bad, nil
+}
+
+// examineSegments reads the segments in their order.
+func (x *examiner) examineSegments() error {
 	names, err := os.ReadDir(x.a.segDir())
 	if err != nil {
-		return 0, err
+		return err
 	}
 	type file struct {
 		first  uint64
@@ -72,11 +85,7 @@ func Examine(dir string, damage func(error), done func(Report)) (bad int, err er
 			x.examineLive(f.first, i == len(files)-1)
 		}
 	}
-	if err := x.examineSnapshots(); err != nil {
-		return bad, err
-	}
-	done(x.rep)
-	return bad, nil
+	return nil
 }
 
 // examiner collects what can be read.
@@ -84,7 +93,8 @@ type examiner struct {
 	a      *Archive
 	damage func(error)
 	rep    Report
-	torn   bool // the record before was damaged: a gap is known
+	torn   bool                                        // the record before was damaged: a gap is known
+	visit  func(path string, off int64, record Record) // may be nil
 }
 
 // takeRecord takes the next record that can be read.
@@ -110,6 +120,9 @@ func (x *examiner) takeRecord(path string, off int64, record Record) {
 	x.rep.Records++
 	x.rep.Bytes += uint64(len(record.Batch))
 	x.rep.LastPos, x.rep.LastSeq = record.Pos, record.LastSeq
+	if x.visit != nil {
+		x.visit(path, off, record)
+	}
 }
 
 // noteGap notes damage behind which there is a gap.
@@ -152,6 +165,10 @@ func (x *examiner) sealed(first uint64) {
 func (x *examiner) examineLive(first uint64, newest bool) {
 	path := livePath(x.a.segDir(), first)
 	b, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		x.sealed(first) // a running controller has sealed it meanwhile
+		return
+	}
 	if err != nil {
 		x.noteGap(err)
 		return

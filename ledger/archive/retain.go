@@ -96,9 +96,16 @@ func (a *Archive) Retain(behindSeq uint64, olderThan time.Time) (int, error) {
 			a.mu.Unlock()
 			break
 		}
+		a.mu.Unlock()
+		// Only this function removes segments, so s is still the first.
+		linked, err := a.linkDropped(s)
+		if err != nil || !linked {
+			return dropped, err
+		}
+		a.mu.Lock()
 		// The file goes first: a segment that is listed but missing is noticed, one that is
 		// there but not listed is not.
-		err := os.Remove(s.path)
+		err = os.Remove(s.path)
 		if err == nil {
 			a.segs = append([]*segment{}, a.segs[1:]...)
 		}

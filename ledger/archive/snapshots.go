@@ -59,7 +59,7 @@ func (a *Archive) PutSnapshot(pos, seq uint64, r io.Reader) error {
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
-	return syncDir(a.snapDir())
+	return errors.Join(syncDir(a.snapDir()), a.linkSnapshot(pos, seq, path))
 }
 
 func writeSnapshot(w io.Writer, pos, seq uint64, at time.Time, r io.Reader) error {

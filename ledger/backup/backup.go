@@ -484,6 +484,9 @@ func (b *backupRun) settleOnDisk(history *backupHistory, head ledgerHeadline) er
 			return err
 		}
 	}
+	if _, err := history.arch.Disk.Chain(); err != nil {
+		return err
+	}
 	// The oldest stays: it is the first of its month, and of a month for ever.
 	if _, err := history.arch.Disk.Thin(archive.Keep{Hours: 2, Days: 2}); err != nil {
 		return err

@@ -501,3 +501,27 @@ func TestTheLogsTailIsBackedUp(t *testing.T) {
 }
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// TestAChangedBackupIsNoticed: batches that are not those of the backup's hash chain are
+// neither restored nor called whole.
+func TestAChangedBackupIsNoticed(t *testing.T) {
+	s := newSite(t)
+	s.grow(10)
+	s.mustBackup()
+	path := filepath.Join(s.to, "history-1", "chain", "head")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := append(text[:len(text)-65:len(text)-65], bytes.Repeat([]byte("0"), 64)...)
+	if err := os.WriteFile(path, append(other, '\n'), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.restore(""); !errors.Is(err, errBackupBroken) || !strings.Contains(err.Error(), "not those that were written") {
+		t.Errorf("restore: %v", err)
+	}
+	err = restoreBackup(t.Context(), &backupOptions{folder: s.to, check: true}, io.Discard, io.Discard)
+	if !errors.Is(err, errBackupBroken) {
+		t.Errorf("check: %v", err)
+	}
+}

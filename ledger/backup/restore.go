@@ -228,6 +228,7 @@ func (r *restoreRun) refuseUsed() error {
 	for _, pattern := range []string{
 		filepath.Join(r.cfg.StateDir, "ledger", "raft", "*.wal"), filepath.Join(r.cfg.StateDir, "ledger", "snapshots", "*"),
 		filepath.Join(r.cfg.Ledger.ArchiveDir, "segments", "*"), filepath.Join(r.cfg.Ledger.ArchiveDir, "snapshots", "*"),
+		filepath.Join(r.cfg.Ledger.ArchiveDir, "chain", "*"),
 		filepath.Join(r.cfg.StateDir, "content", "*.blobs"),
 	} {
 		names, err := filepath.Glob(pattern)
@@ -302,9 +303,27 @@ func (r *restoreRun) makeFolders() (made []string, err error) {
 	return made, nil
 }
 
+// verifyChain refuses a backup whose batches are not those that were backed up. Backups of
+// releases without a chain have none; their fold is compared all the same.
+func (r *restoreRun) verifyChain() error {
+	var found []error
+	dir := r.folder.historyPath(r.m.History)
+	_, err := archive.VerifyChain(dir, nil, func(err error) { found = append(found, err) })
+	if errors.Is(err, archive.ErrNoChain) {
+		return nil
+	}
+	if err == nil && len(found) > 0 {
+		err = fmt.Errorf("%w: %w", errBackupBroken, errors.Join(found...))
+	}
+	return err
+}
+
 // prepareLedger copies archive and contents, folds them, compares the state with the
 // one that was backed up, and makes a log that begins with it.
 func (r *restoreRun) prepareLedger(plan *restorePlan) error {
+	if err := r.verifyChain(); err != nil {
+		return err
+	}
 	machine, blobs, arch, err := r.copyLedger(
 		r.stageArchive(),
 		filepath.Join(r.stageFiles(), "content"),
@@ -338,6 +357,10 @@ func (r *restoreRun) prepareLedger(plan *restorePlan) error {
 		{
 			filepath.Join(r.stageArchive(), "snapshots"),
 			filepath.Join(r.cfg.Ledger.ArchiveDir, "snapshots"),
+		},
+		{
+			filepath.Join(r.stageArchive(), "chain"),
+			filepath.Join(r.cfg.Ledger.ArchiveDir, "chain"),
 		},
 		{
 			filepath.Join(r.stageArchive(), "segments"),
@@ -897,6 +920,9 @@ func (r *restoreRun) check() (_ restoreReport, err error) {
 		return r.rep, fmt.Errorf("%w: %w", errBackupBroken, err)
 	}
 	defer func() { err = errors.Join(err, blobs.Close()) }()
+	if err := r.verifyChain(); err != nil {
+		return r.rep, err
+	}
 	machine := daemon.NewMachine(r.codec, unarchived{}, blobs)
 	nowhere := func(_, _ uint64, _ io.Reader) error { return nil }
 	if err := r.foldHistory(unarchived{}, nowhere, machine); err != nil {
