@@ -46,6 +46,7 @@ type Pod struct {
 	Over            bool   // it has succeeded or failed, which is final
 	Deleting        bool   // it is to go and may still run
 	// Admits are the nodes that its labels, taints and conditions allow, in no order.
+	// Pods that are admitted alike should share the slice: it is then read once.
 	Admits []string
 }
 
@@ -61,24 +62,6 @@ type Node struct {
 	FreeMem  int64
 	FreeGPU  map[string]int64 // by type
 	Holds    []spec.ForeignHold
-}
-
-// fits tells whether the node seems to have room. Muster has the last word.
-func (n *Node) fits(a *Ask) bool {
-	return n.Open && n.FreeCPU*1000+n.SpareCPU >= a.MilliCPU && n.FreeMem >= a.Mem &&
-		n.gpus(a.GPUType) >= a.GPUs
-}
-
-func (n *Node) gpus(typ string) int64 {
-	if typ != "" {
-		return n.FreeGPU[typ]
-	}
-	var sum int64
-	//muster:unordered a sum
-	for _, free := range n.FreeGPU {
-		sum += free
-	}
-	return sum
 }
 
 // Take asks Muster for a hold.
@@ -128,7 +111,7 @@ type held struct {
 func Reconcile(pods []Pod, nodes []Node) Plan {
 	r := &reconciler{
 		holds: map[string][]held{},
-		nodes: slices.Clone(nodes),
+		rooms: newRooms(nodes),
 		pods:  slices.Clone(pods),
 	}
 	for i := range nodes {
@@ -149,12 +132,12 @@ func Reconcile(pods []Pod, nodes []Node) Plan {
 		known[r.pods[i].UID] = true
 		r.settle(&r.pods[i])
 	}
-	for i := range r.nodes {
-		for _, h := range r.nodes[i].Holds {
+	for i := range nodes {
+		for _, h := range nodes[i].Holds {
 			if !known[h.ID] {
 				r.plan.Releases = append(
 					r.plan.Releases,
-					Release{Node: r.nodes[i].Name, Hold: h.ID, Why: "deleted", Pod: h.Space +
+					Release{Node: nodes[i].Name, Hold: h.ID, Why: "deleted", Pod: h.Space +
 						"/" + h.Owner, Confirm: true},
 				)
 			}
@@ -165,7 +148,7 @@ func Reconcile(pods []Pod, nodes []Node) Plan {
 
 type reconciler struct {
 	pods  []Pod
-	nodes []Node // with less free as holds are asked for
+	rooms *rooms // with less free as holds are asked for
 	holds map[string][]held
 	plan  Plan
 }
@@ -188,7 +171,7 @@ func (r *reconciler) settle(pod *Pod) {
 	}
 	switch {
 	case pod.Over:
-	case mine == nil && here != "" && !r.ours(here): // not a node of Muster
+	case mine == nil && here != "" && !r.rooms.has(here): // not a node of Muster
 	case mine == nil && here != "":
 		r.plan.Takes = append(r.plan.Takes, Take{Pod: *pod, Node: here, Running: true})
 	case pod.Deleting || !pod.Gated:
@@ -199,11 +182,6 @@ func (r *reconciler) settle(pod *Pod) {
 	}
 }
 
-// ours tells a node of the ledger.
-func (r *reconciler) ours(node string) bool {
-	return slices.ContainsFunc(r.nodes, func(n Node) bool { return n.Name == node })
-}
-
 func (r *reconciler) give(p *Pod, h *held, why string) {
 	r.plan.Releases = append(
 		r.plan.Releases,
@@ -212,70 +190,22 @@ func (r *reconciler) give(p *Pod, h *held, why string) {
 	)
 }
 
-// find chooses the node with the least room that has enough, so that large jobs
-// and pods find nodes that are whole.
+// find asks for a hold where the pod fits best.
 func (r *reconciler) find(pod *Pod) {
-	var best *Node
-	admitted := 0
-	for i := range r.nodes {
-		node := &r.nodes[i]
-		if !slices.Contains(pod.Admits, node.Name) {
-			continue
-		}
-		admitted++
-		if node.fits(&pod.Ask) && (best == nil || node.less(best)) {
-			best = node
-		}
-	}
-	switch {
-	case best != nil:
-		best.take(&pod.Ask)
-		r.plan.Takes = append(r.plan.Takes, Take{Pod: *pod, Node: best.Name, LetGo: true})
-	case admitted == 0:
+	allowed := r.rooms.admit(pod.Admits)
+	if allowed.count == 0 {
 		r.plan.Waits = append(
 			r.plan.Waits,
 			Wait{*pod, "no node of Muster admits the pod (labels, taints, conditions)"},
 		)
-	default:
+		return
+	}
+	node, ok := r.rooms.take(&pod.Ask, allowed)
+	if !ok {
 		r.plan.Waits = append(r.plan.Waits, Wait{*pod, "jobs and pods leave no node enough room"})
+		return
 	}
-}
-
-// less orders nodes by what is free: devices first.
-func (n *Node) less(o *Node) bool {
-	return cmp.Or(cmp.Compare(n.gpus(""), o.gpus("")), cmp.Compare(n.FreeCPU, o.FreeCPU), cmp.Compare(n.FreeMem, o.FreeMem), strings.Compare(n.Name, o.Name)) < 0
-}
-
-// take counts a hold that is asked for.
-func (n *Node) take(ask *Ask) {
-	n.SpareCPU -= ask.MilliCPU
-	if n.SpareCPU < 0 {
-		more := spec.WholeCPUs(-n.SpareCPU, 1)
-		n.FreeCPU -= more
-		n.SpareCPU += more * 1000
-	}
-	n.FreeMem -= ask.Mem
-	free := map[string]int64{}
-	left := ask.GPUs
-	for _, typ := range n.types() {
-		out := int64(0)
-		if ask.GPUType == "" || ask.GPUType == typ {
-			out = min(left, n.FreeGPU[typ])
-		}
-		left -= out
-		free[typ] = n.FreeGPU[typ] - out
-	}
-	n.FreeGPU = free
-}
-
-func (n *Node) types() []string {
-	var out []string
-	//muster:unordered the names are sorted below
-	for typ := range n.FreeGPU {
-		out = append(out, typ)
-	}
-	slices.Sort(out)
-	return out
+	r.plan.Takes = append(r.plan.Takes, Take{Pod: *pod, Node: node, LetGo: true})
 }
 
 // Gone judges a fresh look at the pod of a hold, by its name; nil: there is none.

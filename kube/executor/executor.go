@@ -180,12 +180,16 @@ func (e *Executor) round(ctx context.Context) bool {
 	}
 	e.books.note(held, nodes, &names)
 
+	admitting := newAdmissions(nodes, &names)
 	byUID := make(map[string]*corev1.Pod, len(seen))
 	pods := make([]copilot.Pod, 0, len(seen))
 	for _, p := range seen {
 		pod := podOf(p, e.cfg.GPUResource, &names)
 		if pod.Gated {
-			pod.Admits = admitting(p, nodes, &names)
+			if pod.Admits, err = admitting.of(p); err != nil {
+				// It waits; its holds stay known.
+				e.cfg.Log.Error("cannot tell which nodes admit a pod", "error", err)
+			}
 		}
 		byUID[pod.UID] = p
 		pods = append(pods, pod)

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -189,16 +190,42 @@ func toleratesCordon(p *corev1.Pod) bool {
 	)
 }
 
-// admitting names the nodes of Muster that a pod may be bound to.
-func admitting(p *corev1.Pod, nodes []*corev1.Node, n *names) []string {
+// admissions answers which nodes of Muster pods may be bound to, in one round. Pods of a
+// deployment say the same of their nodes: the answer is found once for all of them, and
+// they share the list, so that copilot.Reconcile too reads it once.
+type admissions struct {
+	nodes []*corev1.Node
+	names *names
+	known map[string][]string // by what a pod says of its nodes
+}
+
+func newAdmissions(nodes []*corev1.Node, n *names) *admissions {
+	return &admissions{nodes: nodes, names: n, known: map[string][]string{}}
+}
+
+// of names the nodes of Muster that a pod may be bound to.
+func (a *admissions) of(p *corev1.Pod) ([]string, error) {
+	// All that admits reads of a pod.
+	says, err := json.Marshal(struct {
+		Selector    map[string]string
+		Terms       []corev1.NodeSelectorTerm
+		Tolerations []corev1.Toleration
+	}{p.Spec.NodeSelector, requiredTerms(p), p.Spec.Tolerations})
+	if err != nil {
+		return nil, fmt.Errorf("pod %s/%s: %w", p.Namespace, p.Name, err)
+	}
+	if known, ok := a.known[string(says)]; ok {
+		return known, nil
+	}
 	affinity := nodeaffinity.GetRequiredNodeAffinity(p)
-	var out []string
-	for _, node := range nodes {
+	out := make([]string, 0, len(a.nodes))
+	for _, node := range a.nodes {
 		if admits(p, &affinity, node) {
-			out = append(out, n.muster[node.Name])
+			out = append(out, a.names.muster[node.Name])
 		}
 	}
-	return out
+	a.known[string(says)] = out
+	return out, nil
 }
 
 // needs says what a pod asks for.

@@ -125,8 +125,62 @@ func TestAdmits(t *testing.T) {
 	} {
 		nodes := []*corev1.Node{c.node}
 		names := namesOf(nodes)
-		if got := admitting(c.pod, nodes, &names); len(got) != c.want {
-			t.Errorf("%s: %v", name, got)
+		if got, err := newAdmissions(nodes, &names).of(c.pod); err != nil || len(got) != c.want {
+			t.Errorf("%s: %v %v", name, got, err)
 		}
+	}
+}
+
+// TestAdmissionsAreShared: pods that say the same of their nodes share one list, and
+// each difference that matters has a list of its own.
+func TestAdmissionsAreShared(t *testing.T) {
+	ready := corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionTrue},
+	}}
+	nodes := []*corev1.Node{
+		{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"disk": "fast"}},
+			Status:     ready,
+		},
+		{
+			ObjectMeta: metav1.ObjectMeta{Name: "n2"},
+			Status:     ready,
+			Spec: corev1.NodeSpec{Taints: []corev1.Taint{
+				{Key: "k", Effect: corev1.TaintEffectNoSchedule},
+			}},
+		},
+	}
+	names := namesOf(nodes)
+	a := newAdmissions(nodes, &names)
+	of := func(pod *corev1.Pod) []string {
+		t.Helper()
+		got, err := a.of(pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	tolerant := &corev1.Pod{Spec: corev1.PodSpec{
+		Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+	}}
+	selective := &corev1.Pod{Spec: corev1.PodSpec{NodeSelector: map[string]string{"disk": "no"}}}
+	pinned := terms(corev1.NodeSelectorTerm{MatchFields: field("n2")})
+	for _, c := range []struct {
+		pod  *corev1.Pod
+		want []string
+	}{
+		{&corev1.Pod{}, []string{"n1"}},
+		{tolerant, []string{"n1", "n2"}},
+		{selective, []string{}},
+		{pinned, []string{}},
+	} {
+		if got := of(c.pod); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v: %v, want %v", c.pod.Spec, got, c.want)
+		}
+	}
+	again := tolerant.DeepCopy()
+	again.Name = "another"
+	if first, second := of(tolerant), of(again); &first[0] != &second[0] {
+		t.Error("two pods that say the same have lists of their own")
 	}
 }
