@@ -90,6 +90,9 @@ func Node(st *state.State, node *state.Node, live NodeLive, planned bool) *apiv1
 		out.Reason = own
 		out.ReasonUser = actorName(event.Actor{})
 		out.ReasonTime = int64(node.Registered)
+	case node.Reboot != nil && node.Reboot.Reason != "":
+		out.Reason = node.Reboot.Reason
+		out.ReasonTime = int64(node.Reboot.At)
 	}
 	registered(out, node.Inv, live.Trouble)
 	for i := range st.Parts.List {

@@ -3,6 +3,7 @@ package wire
 import (
 	"testing"
 
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
 )
@@ -57,5 +58,32 @@ func TestNodeBilling(t *testing.T) {
 	got := Node(st, n, NodeLive{}, false).GetCfgTres()
 	if got.GetCpu() != 6 || got.GetBilling() != 6 || got.GetMem() != 1000 {
 		t.Errorf("%+v, want 6 CPUs, a billing of 6 and 1000 MiB", got)
+	}
+}
+
+// TestRebootReason: why a node is to be rebooted is shown until it has been, unless
+// the node has a reason of its own.
+func TestRebootReason(t *testing.T) {
+	st := state.New()
+	st.Config = &spec.Config{}
+	spare := state.Node{
+		Spec:   &spec.NodeSpec{Name: "n1"},
+		Reboot: &state.Reboot{At: 7, ASAP: true, Next: event.NodeResume, Reason: "firmware"},
+	}
+	drained := spare
+	drained.Reason = "disk"
+	over := spare
+	over.Reboot = nil
+	for _, c := range []struct {
+		node state.Node
+		want string
+	}{{spare, "firmware"}, {drained, "disk"}, {over, ""}} {
+		got := Node(st, &c.node, NodeLive{}, false)
+		if got.GetReason() != c.want {
+			t.Errorf("the reason is %q, not %q", got.GetReason(), c.want)
+		}
+	}
+	if got := Node(st, &spare, NodeLive{}, false); got.GetReasonTime() != 7 || got.GetNextState() != "RESUME" {
+		t.Errorf("since %d, next %s", got.GetReasonTime(), got.GetNextState())
 	}
 }
