@@ -19,6 +19,7 @@ CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$root/init" ./test/vm/gues
 CGO_ENABLED=0 go test -c -trimpath -ldflags '-s -w' -o "$root/tests/cgroup.test" ./nodeagent/runtime/cgroup
 cp bin/muster bin/musterd bin/muster-agent bin/muster-shepherd "$root/bin/"
 cp "$(command -v busybox)" "$root/bin/busybox"
+cp "/lib/modules/${kernel#/boot/vmlinuz-}/kernel/fs/overlayfs/overlay.ko" "$root/overlay.ko" # containers need it
 for name in sh bash cat dd echo false grep ls mkdir mv nproc rm sed setsid sleep taskset test timeout touch tr true; do
 	ln -s busybox "$root/bin/$name"
 	ln -s /bin/busybox "$root/usr/bin/$name"

@@ -38,6 +38,9 @@ func main() {
 // wait for orphans, and leaves the proofs to a child: os/exec could not wait for
 // its own children in a process that waits for all.
 func beInit() error {
+	if err := leaveFirstRoot(); err != nil {
+		return err
+	}
 	if err := prepareMachine(); err != nil {
 		return err
 	}
@@ -131,6 +134,9 @@ func prepareMachine() error {
 		}
 	}
 	if err := makeDevice("/dev/nvidiactl", 255); err != nil {
+		return err
+	}
+	if err := loadOverlay(); err != nil {
 		return err
 	}
 	if err := unix.Sethostname([]byte("vm")); err != nil {

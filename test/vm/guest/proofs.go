@@ -28,6 +28,7 @@ func listProofs() []proof {
 		{"a step over its memory is OUT_OF_MEMORY", proveStepMemory},
 		{"a job has the cores it was given and no others", proveCores},
 		{"GPU devices are fenced in batch, srun, overlap and pty", proveDevices},
+		{"a container has its own files, and its job's user, devices and memory", proveContainers},
 		{"the fence holds after the agent was killed", proveDevicesAfterRestart},
 		{"no process outlives its job, however it hides", proveNoEscape},
 		{"a fork bomb ends with its job and stops nobody else", proveForkBomb},
