@@ -57,7 +57,8 @@ type fake struct {
 	diag     *apiv1.DiagReply
 	why      *apiv1.WhyReply
 	now      int64
-	unknown  bool // ids that are asked for and not among jobs are unknown
+	spoil    func(proto.Message) proto.Message // changes each answer; nil: none
+	unknown  bool                              // ids that are asked for and not among jobs are unknown
 	results  []*apiv1.JobResult
 	changed  []string
 	reserved []*apiv1.ReservationInfo
@@ -115,6 +116,9 @@ func (f *fake) handle(_ context.Context, call *serve.Call) error {
 	}
 	if err != nil {
 		return err
+	}
+	if f.spoil != nil {
+		resp = f.spoil(resp)
 	}
 	if call.Method == tool.MethodStreamJobs || call.Method == tool.MethodEvents || call.Method == tool.MethodAcctRows || call.Method == tool.MethodAcctSQL || call.Method == tool.MethodAcctMaintain {
 		b, err := proto.Marshal(resp)

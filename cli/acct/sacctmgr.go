@@ -384,7 +384,7 @@ func sayChange(call *tool.Call, verb string, req *apiv1.PolicyChangeRequest) err
 				if key != entry.GetKey() {
 					sign = entry.GetKey()[len(key):] + "="
 				}
-				fmt.Fprintf(&b, "  %-14s%2s %s\n", key, sign, entry.GetValue())
+				fmt.Fprintf(&b, "  %-14s%2s %s\n", key, sign, render.Cell(entry.GetValue()))
 			}
 		}
 	}

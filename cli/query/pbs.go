@@ -102,7 +102,7 @@ func runQstat(call *tool.Call) error {
 			&b,
 			"%-19.19s %-16.16s %-15.15s %-8.8s %s %-15.15s\n",
 			view.ID(row),
-			job.GetSpec().GetName(),
+			render.Cell(job.GetSpec().GetName()),
 			cmp.Or(job.GetUser(), tool.Itoa(job.GetUserId())),
 			format.Duration(
 				render.Elapsed(job, view.Now)/tool.Second,
@@ -139,7 +139,7 @@ func fullJob(b *strings.Builder, view *render.JobView, row render.JobRow) {
 	fmt.Fprintf(b, "Job Id:\t%s\n", view.ID(row))
 	line := func(name, value string) {
 		if value != "" {
-			fmt.Fprintf(b, "\t%s = %s\n", name, value)
+			fmt.Fprintf(b, "\t%s = %s\n", name, render.Cell(value))
 		}
 	}
 	line("Job_Name", s.GetName())

@@ -145,7 +145,7 @@ func orphanTable(call *tool.Call, runs []*apiv1.OrphanRun) error {
 	}
 	for _, row := range rows {
 		for i := range width {
-			b = fmt.Appendf(b, "%-*s  ", width[i], row[i])
+			b = fmt.Appendf(b, "%-*s  ", width[i], render.Cell(row[i]))
 		}
 		b = append(append(b, row[len(width)]...), '\n')
 	}

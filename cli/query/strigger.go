@@ -9,6 +9,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/hostlist"
@@ -264,7 +265,7 @@ func chooseTriggers(
 func printTriggers(call *tool.Call, list []*apiv1.TriggerInfo) {
 	line := func(id, resource, what, kind, offset, user, flags, program string) {
 		fmt.Fprintf(call.Out, "%7s %-9s %7s %-35s %6s %-8s %-5s %s\n",
-			id, resource, what, kind, offset, user, flags, program)
+			id, resource, what, kind, offset, user, flags, render.Cell(program))
 	}
 	if !call.Opts.On("noheader") {
 		line("TRIG_ID", "RES_TYPE", "RES_ID", "TYPE", "OFFSET", "USER", "FLAGS", "PROGRAM")

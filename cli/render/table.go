@@ -9,6 +9,10 @@ import (
 	"github.com/musterhpc/muster/cli/tool"
 )
 
+// Cell is a text of others for one cell of a table or one value of a line: without
+// characters that act on a terminal.
+func Cell(text string) string { return plain.Cell(text) }
+
 // Aligned lays a table out, texts to the left and numbers to the right.
 func Aligned(table [][]string, text func(col int) bool) string {
 	var wide []int
