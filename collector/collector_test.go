@@ -590,8 +590,10 @@ func TestPromisesShow(t *testing.T) {
 	}
 	now = tr.Now.Add(spec.Hour + spec.PromiseGrace)
 	serves(`muster_jobs_overdue{cluster="lab",partition="gpu"} 0`)
+	serves(`muster_jobs_promised{cluster="lab",partition="gpu"} 1`)
 	now++
 	serves(`muster_jobs_overdue{cluster="lab",partition="gpu"} 1`)
+	serves(`muster_jobs_promised{cluster="lab",partition="gpu"} 0`)
 	serves(`muster_promises_total{cluster="lab",partition="gpu",outcome="broken"} 0`)
 
 	tr.Now = now

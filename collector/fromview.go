@@ -112,6 +112,7 @@ func (b *viewBuilder) fill(job *state.Job) {
 	if job.State == spec.Pending && job.Promised != 0 {
 		missed := spec.PromiseDue(job.Promised) + 1
 		row.Overdue = b.now >= missed
+		row.Promised = !row.Overdue
 		b.redrawAt(missed)
 	}
 	holds := job.HoldsNodes()

@@ -163,6 +163,8 @@ func ledgerJobFamilies() []family {
 					s.send(float64(qos.Promises.Broken), qos.Name, "broken")
 				}
 			}},
+		{gauge("muster_jobs_promised", "Pending job records with a promised start that can still be kept: it is ahead, or no more than "+promiseGrace()+" ago. Held jobs have none.", catalogue.None, "live job records", "partitions", "partition"),
+			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.promised) }) }},
 		{gauge("muster_jobs_overdue", "Pending job records whose first promised start is more than "+promiseGrace()+" ago.", catalogue.None, "live job records", "partitions", "partition"),
 			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.overdue) }) }},
 		{counter("muster_jobs_backfilled_total", "Attempts started out of order without delaying any job of higher priority.", catalogue.None, totals, "1"),

@@ -74,6 +74,7 @@ type jobRow struct {
 	Nodes      int64
 	GPUType    string       // asked for or held, if it is one type
 	Eligible   spec.Instant // 0: not yet
+	Promised   bool         // pending, with a promised start that can still be kept
 	Overdue    bool         // pending, and its promised start is more than the grace ago
 	Eff        *jobEff      // of a job that ended and ran
 }
@@ -125,6 +126,7 @@ type tally struct {
 	minNodes, maxNodes              int64 // of one pending job
 	minNodesFree, maxNodesFree      int64 // the same without those that are held
 	oldest                          spec.Instant
+	promised                        int64 // pending records whose promise can still be kept
 	overdue                         int64 // pending records that miss their promise
 }
 
@@ -172,6 +174,9 @@ func (t *tally) addPending(row *jobRow) {
 		t.maxNodesFree,
 		row.Nodes,
 	)
+	if row.Promised {
+		t.promised++
+	}
 	if row.Overdue {
 		t.overdue++ // one promise for a record, to the task that starts first
 	}

@@ -43,7 +43,6 @@ thresholds:
   MusterNodeDrainedLong: {for: 1s, above: 2s}
   MusterNodesDown: {for: 1s}
   MusterOldestPending: {for: 1s, above: 3s}
-  MusterQueueStuck: {for: 1s, window: 8s, above: 0.01}
   MusterFailureRate: {for: 1s, window: 1m, least: 3}
   MusterRefusalsMany: {for: 1s, above: 0.005}
   MusterRequeuesMany: {for: 1s, above: 0, window: 1m}
@@ -292,7 +291,7 @@ func TestAlertsFireFromRealFaults(t *testing.T) {
 	// It waits for GPUs that others hold. The node of the lost one has three.
 	w.job("--gres=gpu:3", "-N2", "--ntasks-per-node=1", "--wrap", "sleep 1")
 	w.await(slack("MusterGPUXID"), page("MusterGPUXID"), slack("MusterGPUOffTheBus"), slack("MusterGPUThrottled"), slack("MusterLicencesExhausted"),
-		slack("MusterFailureRate"), slack("MusterRefusalsMany"), slack("MusterRequeuesMany"), slack("MusterNodeDrainedLong"), slack("MusterOldestPending"), slack("MusterQueueStuck"),
+		slack("MusterFailureRate"), slack("MusterRefusalsMany"), slack("MusterRequeuesMany"), slack("MusterNodeDrainedLong"), slack("MusterOldestPending"),
 		notice{Receiver: "slack", Alert: "MusterJobGPUIdle", Channel: "#cluster-users"}, slack("README"))
 
 	t.Run("dashboards", func(t *testing.T) { everyPanel(t, w, good, idle) })

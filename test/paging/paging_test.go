@@ -167,6 +167,7 @@ func watched(t *testing.T, tr *replay.Trace, m replay.Machine, minutes int, even
 	}
 	w := tr.Workload(m.Config(rule.Settings()))
 	s := readShipped(t)
+	s.wanted["muster_jobs_overdue"] = true // what stuckOnlyWhenLate reads
 	series := newRecorder(s.wanted)
 	c := newCluster(t, w, series)
 	slices.SortStableFunc(events, func(a, b happening) int { return cmp.Compare(a.minute, b.minute) })
@@ -304,6 +305,28 @@ func week(t *testing.T) int {
 	return days * day
 }
 
+// stuckOnlyWhenLate: nodes that idle for a front job are no news while it has a
+// promise that can be kept. After a promise was missed, and the nodes idle on, they are.
+func stuckOnlyWhenLate(t *testing.T, series *recorder, notices []notice) {
+	t.Helper()
+	late := map[int]bool{}
+	for text, v := range series.series {
+		if !strings.HasPrefix(text, "muster_jobs_overdue{") {
+			continue
+		}
+		for i := range v.runs {
+			for minute := v.runs[i].from; minute < v.runs[i].end() && v.runs[i].sample > 0; minute++ {
+				late[minute] = true
+			}
+		}
+	}
+	for _, n := range notices {
+		if n.alert == "MusterQueueStuck" && !late[n.from] {
+			t.Errorf("nothing was wrong: %s", n)
+		}
+	}
+}
+
 // TestNormalWeekPagesNobody: a week of real workloads, with what is normal in a
 // cluster on each of its days. The machines of the traces stand on 20 nodes: what a
 // minute costs here is the scrapes of the agents.
@@ -318,8 +341,10 @@ func TestNormalWeekPagesNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		machine := replay.Machine{Nodes: 20, CPUs: 5}
-		s, _, fired := watched(t, tr, machine, minutes, routine(minutes, false))
-		judge(t, nil, s.notices(fired, minutes+1))
+		s, series, fired := watched(t, tr, machine, minutes, routine(minutes, false))
+		notices := s.notices(fired, minutes+1)
+		judge(t, nil, notices)
+		stuckOnlyWhenLate(t, series, notices)
 	})
 	t.Run("ITP", func(t *testing.T) {
 		tr, err := replay.ReadITP(trace(t, "msft_itp_2021.csv.gz"), "")
@@ -327,7 +352,9 @@ func TestNormalWeekPagesNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		machine := replay.Machine{Nodes: 20, CPUs: 16, GPUs: 16}
-		s, _, fired := watched(t, tr, machine, minutes, routine(minutes, true))
-		judge(t, nil, s.notices(fired, minutes+1))
+		s, series, fired := watched(t, tr, machine, minutes, routine(minutes, true))
+		notices := s.notices(fired, minutes+1)
+		judge(t, nil, notices)
+		stuckOnlyWhenLate(t, series, notices)
 	})
 }
