@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/retry"
 )
 
 const serverVersion = "v1.36.3"
@@ -42,6 +43,9 @@ type lab struct {
 	kube     *kubernetes.Clientset
 	muster   string // folder of the Muster cluster
 	port     int    // first of Muster's ports
+
+	apiServer *process
+	startAPI  func() error // starts apiServer, also again
 
 	mu    sync.Mutex
 	procs []*process
@@ -189,10 +193,14 @@ func (l *lab) startServers() error {
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer, "--unsafe-no-fsync"); err != nil {
 		return fmt.Errorf("etcd (deploy/deps/install.sh kube installs it): %w", err)
 	}
-	if _, err := l.begin(filepath.Join(l.kubeBin, "kube-apiserver"), "--etcd-servers="+etcd, fmt.Sprintf("--secure-port=%d", base),
-		"--bind-address=127.0.0.1", "--cert-dir="+at("certs"), "--service-account-key-file="+at("sa.key"),
-		"--service-account-signing-key-file="+at("sa.key"), "--service-account-issuer=https://kubernetes.default.svc",
-		"--token-auth-file="+at("tokens"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24"); err != nil {
+	l.startAPI = func() (err error) {
+		l.apiServer, err = l.begin(filepath.Join(l.kubeBin, "kube-apiserver"), "--etcd-servers="+etcd, fmt.Sprintf("--secure-port=%d", base),
+			"--bind-address=127.0.0.1", "--cert-dir="+at("certs"), "--service-account-key-file="+at("sa.key"),
+			"--service-account-signing-key-file="+at("sa.key"), "--service-account-issuer=https://kubernetes.default.svc",
+			"--token-auth-file="+at("tokens"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24")
+		return err
+	}
+	if err := l.startAPI(); err != nil {
 		return err
 	}
 	l.kubectls = at("admin.kubeconfig")
@@ -238,21 +246,28 @@ func (l *lab) writeConfig(file, token string) error {
 }
 
 func (l *lab) addNode(ctx context.Context, name string) error {
-	node, err := l.kube.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
+	_, err := l.kube.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name,
 		Labels: map[string]string{"kubernetes.io/hostname": name}}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
-	node.Status.Capacity = resources("6", "8000Mi", 4)
-	node.Status.Capacity[corev1.ResourcePods] = quantity("110")
-	node.Status.Allocatable = node.Status.Capacity
-	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
-	if node, err = l.kube.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+	// The controller manager may write to a new Node too.
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		node, err := l.kube.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		node.Status.Capacity = resources("6", "8000Mi", 4)
+		node.Status.Capacity[corev1.ResourcePods] = quantity("110")
+		node.Status.Allocatable = node.Status.Capacity
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
+		if node, err = l.kube.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+		node.Spec.Taints = nil // the API server taints a new node as not ready
+		_, err = l.kube.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
 		return err
-	}
-	node.Spec.Taints = nil // the API server taints a new node as not ready
-	_, err = l.kube.CoreV1().Nodes().Update(ctx, node, metav1.UpdateOptions{})
-	return err
+	})
 }
 
 // kubelets have bound pods run and deleted ones end.

@@ -1,0 +1,107 @@
+package test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// granted is everything that the chart's service account may do, by namespace and then by
+// resource. What is allowed everywhere is under the empty namespace.
+var granted = map[string]map[string]string{
+	"": {
+		"pods":                "get list watch patch",
+		"pods/status":         "patch",
+		"nodes":               "list watch",
+		"events":              "create patch",
+		"genericnodes":        "list create patch delete",
+		"genericnodes/status": "patch",
+		// Whoever is authenticated may ask what he may do.
+		"selfsubjectreviews":       "create",
+		"selfsubjectaccessreviews": "create",
+		"selfsubjectrulesreviews":  "create",
+	},
+	system: {"leases": "create", "leases muster-kube": "get update"},
+}
+
+// TestRights asks the API server, as the service account under which muster-kube runs in
+// all these tests, for each verb of each resource that there is.
+func TestRights(t *testing.T) {
+	l := need(t)
+	config, err := clientcmd.BuildConfigFromFlags("", l.robot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.QPS, config.Burst = 1000, 1000
+	robot, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, lists, err := l.kube.Discovery().ServerGroupsAndResources()
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	may := func(namespace, group, resource, object, verb string) bool {
+		t.Helper()
+		asked++
+		name, sub, _ := strings.Cut(resource, "/")
+		review := &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Group: group,
+					Resource: name, Subresource: sub, Name: object, Verb: verb},
+			}}
+		answer, err := robot.AuthorizationV1().SelfSubjectAccessReviews().
+			Create(t.Context(), review, metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Status.Allowed
+	}
+	verbs := strings.Fields("get list watch create update patch delete deletecollection " +
+		"bind escalate impersonate approve sign use attest")
+	met := map[string]map[string]bool{"": {}, system: {}}
+	for _, list := range lists {
+		group, _, found := strings.Cut(list.GroupVersion, "/")
+		if !found {
+			group = "" // the core's, which has a version only
+		}
+		for _, resource := range list.APIResources {
+			for _, verb := range verbs {
+				// events.k8s.io and the core have a resource events each; the program uses that of the core.
+				everywhere := group != "events.k8s.io" &&
+					slices.Contains(strings.Fields(granted[""][resource.Name]), verb)
+				inSystem := everywhere || slices.Contains(strings.Fields(granted[system][resource.Name]), verb)
+				if got := may("", group, resource.Name, "", verb); got != everywhere {
+					t.Errorf("%s %s of %q everywhere: %v, want %v", verb, resource.Name, group, got, everywhere)
+				}
+				if got := may(system, group, resource.Name, "", verb); got != inSystem {
+					t.Errorf("%s %s of %q in %s: %v, want %v", verb, resource.Name, group, system, got, inSystem)
+				}
+			}
+			met[""][resource.Name] = true
+			met[system][resource.Name] = true
+		}
+	}
+	for _, verb := range verbs {
+		want := slices.Contains(strings.Fields(granted[system]["leases muster-kube"]), verb) ||
+			slices.Contains(strings.Fields(granted[system]["leases"]), verb)
+		if got := may(system, "coordination.k8s.io", "leases", release, verb); got != want {
+			t.Errorf("%s the lease %s: %v, want %v", verb, release, got, want)
+		}
+	}
+	for namespace, table := range granted {
+		for resource := range maps.Keys(table) {
+			if name, _, _ := strings.Cut(resource, " "); !met[namespace][name] {
+				t.Errorf("the server has no resource %s", name)
+			}
+		}
+	}
+	t.Logf("%d reviews", asked)
+}
