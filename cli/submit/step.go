@@ -20,7 +20,7 @@ import (
 // of the other variables, those of sizes are the job's business.
 var jobSays = []string{
 	"ntasks", "nodes", "ntasks-per-node", "cpus-per-task", "overcommit", "export", "chdir",
-	"gpu-bind", "gpus-per-task", "tres-per-task", "ntasks-per-gpu",
+	"gpu-bind", "gpus-per-task", "tres-per-task", "ntasks-per-gpu", "open-mode",
 }
 
 // within keeps of the options what was typed, those of steps, and what a job

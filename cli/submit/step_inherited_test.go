@@ -58,6 +58,26 @@ func TestStepsInheritTaskDevices(t *testing.T) {
 	}
 }
 
+// TestStepsOpenFilesAsTheJob: what sbatch was told of --open-mode holds for its steps.
+func TestStepsOpenFilesAsTheJob(t *testing.T) {
+	for env, want := range map[string]bool{"SLURM_OPEN_MODE=a": true, "SLURM_OPEN_MODE=t": false, "": false} {
+		var out, errOut bytes.Buffer
+		c := stepCall(t, &out, &errOut)
+		c.Environ = strings.Fields(env)
+		if err := c.Command.Set().FromEnviron(c.Lookup, tool.IsNo, c.Opts); err != nil {
+			t.Fatal(err)
+		}
+		c.Operands = []string{"true"}
+		ask, err := stepWithin(c, "7", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := ask.step.GetAppend(); got != want {
+			t.Errorf("%q: append %v, expected %v", env, got, want)
+		}
+	}
+}
+
 // TestAllocationVariablesRepeatTheRequest compares what salloc exports with the
 // options of the allocation.
 func TestAllocationVariablesRepeatTheRequest(t *testing.T) {

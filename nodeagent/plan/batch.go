@@ -268,6 +268,15 @@ func batchFacts(user []string, job *Job, node *Node) *BatchFacts {
 	if size.Overcommit {
 		facts.Asked.Overcommit = "1"
 	}
+	// srun in the script opens its files as sbatch was told to: a job that is requeued
+	// would otherwise lose what its steps wrote before.
+	switch jobSpec.IO.Append {
+	case spec.Yes:
+		facts.Asked.OpenMode = "a"
+	case spec.No:
+		facts.Asked.OpenMode = "t"
+	case spec.Unset:
+	}
 	return facts
 }
 

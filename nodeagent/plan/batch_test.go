@@ -65,6 +65,8 @@ func TestBatchEnvironment(t *testing.T) {
 			j.Spec.Size.PerTask = []spec.Count{{Name: "gpu", Type: "h100", N: 2}}
 		}, []string{"SLURM_GPUS_PER_TASK=h100:2", "SLURM_TRES_PER_TASK=gres/gpu:h100=2"}},
 		{"licences", func(j *Job, _ *Node) { j.Spec.Licenses = []spec.Count{{Name: "matlab", N: 2}, {Name: "ansys", N: 1}} }, []string{"SLURM_JOB_LICENSES=matlab:2,ansys:1"}},
+		{"append", func(j *Job, _ *Node) { j.Spec.IO.Append = spec.Yes }, []string{"SLURM_OPEN_MODE=a"}},
+		{"truncate", func(j *Job, _ *Node) { j.Spec.IO.Append = spec.No }, []string{"SLURM_OPEN_MODE=t"}},
 		{"plane", func(j *Job, _ *Node) { j.Spec.Place.Distribution = "plane=8" }, []string{"SLURM_DISTRIBUTION=plane", "SLURM_DIST_PLANESIZE=8"}},
 		{"no environment", func(j *Job, _ *Node) { j.Env, j.Home = nil, "/home/alice" },
 			[]string{"PATH=" + defaultPath, "USER=alice", "LOGNAME=alice", "HOME=/home/alice", "SHELL", "SLURM_SUBMIT_DIR=/lab/jobs", "SLURM_SUBMIT_HOST=vm"}},

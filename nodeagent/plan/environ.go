@@ -67,6 +67,7 @@ type AskedText struct {
 	Container, ContainerID, ExportEnv, Overcommit, OOMKillStep  string
 	MemBind, MemBindList, MemBindPrefer, MemBindType            string
 	MemBindVerbose                                              string
+	OpenMode                                                    string
 }
 
 // variable is one row of the table: a name and what it holds; absent if empty.
@@ -258,6 +259,7 @@ func askedVariables() []variable {
 		{"SLURM_CONTAINER", func(f *BatchFacts) string { return f.Asked.Container }},
 		{"SLURM_CONTAINER_ID", func(f *BatchFacts) string { return f.Asked.ContainerID }},
 		{"SLURM_EXPORT_ENV", func(f *BatchFacts) string { return f.Asked.ExportEnv }},
+		{"SLURM_OPEN_MODE", func(f *BatchFacts) string { return f.Asked.OpenMode }},
 		{"SLURM_OVERCOMMIT", func(f *BatchFacts) string { return f.Asked.Overcommit }},
 		{"SLURM_OOMKILLSTEP", func(f *BatchFacts) string { return f.Asked.OOMKillStep }},
 		{"SBATCH_MEM_BIND", func(f *BatchFacts) string { return f.Asked.MemBind }},
