@@ -116,12 +116,22 @@ func (d *Dependency) Equal(e *Dependency) bool {
 
 // String writes a term as users do: afterok:12_3.
 func (t DependencyTerm) String() string {
+	return t.write("")
+}
+
+// StringOfArray writes the term of a job that is an array: 69_* is every task of it.
+func (t DependencyTerm) StringOfArray() string { return t.write("_*") }
+
+// write writes the term with what stands behind a job without a task.
+func (t DependencyTerm) write(whole string) string {
 	if t.Kind == Singleton {
 		return "singleton"
 	}
 	s := fmt.Sprintf("%s:%d", t.Kind, t.Job)
 	if t.Task != NoTask {
 		s += fmt.Sprintf("_%d", t.Task)
+	} else {
+		s += whole
 	}
 	if t.Delay != 0 {
 		s += fmt.Sprintf("+%d", int64(t.Delay/Minute))

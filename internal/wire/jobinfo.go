@@ -222,7 +222,7 @@ func (s *Shower) pending(job *state.Job, out *apiv1.JobInfo) {
 		var parts []string
 		for i := range dependency.Terms {
 			if st := scheduler.TermState(s.v.State, job, &dependency.Terms[i], s.now); st != "" {
-				parts = append(parts, dependency.Terms[i].String()+"("+st+")")
+				parts = append(parts, s.termText(&dependency.Terms[i])+"("+st+")")
 			}
 		}
 		sep := ","
@@ -231,6 +231,14 @@ func (s *Shower) pending(job *state.Job, out *apiv1.JobInfo) {
 		}
 		out.Dependency = strings.Join(parts, sep)
 	}
+}
+
+// termText writes a term as Slurm shows it: with _* behind the number of an array.
+func (s *Shower) termText(term *spec.DependencyTerm) string {
+	if _, isArray := s.v.State.Arrays.Get(uint64(term.UID)); isArray {
+		return term.StringOfArray()
+	}
+	return term.String()
 }
 
 func (s *Shower) nodeNames(ids []spec.NodeID) string {
