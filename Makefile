@@ -22,12 +22,12 @@ TESTFLAGS ?= -timeout 25m # of one package; a busy machine is no fault
 # left to `make e2e`.
 SMALL := -std=gnu11 -Wall -Wextra -O2 -s
 PURE  := /(spec|sim|ledger/(event|state|view)|scheduler|nodeagent/(plan|gpu/device|gpu/attrib)|accounting/(tally|kpi|query)|internal/(catalogue|tidy))(/|$$)
-ALL    = $(shell $(GO) list ./... | grep -vE '^$(MODULE)/test/(attack|chaos|console|e2e|grafana)(/|$$)')
+ALL    = $(shell $(GO) list ./... | grep -vE '^$(MODULE)/test/(attack|chaos|clients|console|e2e|grafana)(/|$$)')
 PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)')
 RACING = $(filter-out $(PLAIN),$(ALL))
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-long test-console test-vm deps check fmt bench sim mutants fuzz golden generate e2e grafana chaos attack bench-accounting bench-peer bench-openb \
+.PHONY: help build demo test test-clients test-long test-console test-vm deps check fmt bench sim mutants fuzz golden generate e2e grafana chaos attack bench-accounting bench-peer bench-openb \
 	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh deadcode
 
 help: ## show this list
@@ -106,6 +106,9 @@ engine:
 
 e2e: build engine ## test the real programs together (RUN='TestA|TestB' for some, E2E_TIMEOUT=30m)
 	$(GO) test -count=1 -timeout $(or $(E2E_TIMEOUT),30m) -parallel 5 $(if $(RUN),-run '^($(RUN))$$') ./test/...
+
+test-clients: build engine ## run the command lines of client programs against a cluster (RUN=Parsl for one); make e2e does too
+	$(GO) test -count=1 -parallel 8 -timeout 10m -run '^TestClients$$$(if $(RUN),/^$(RUN))' ./test/clients
 
 test-vm: build ## prove the isolation on a kernel with cgroup v2 only, in a virtual machine (VM_LIMIT=900 seconds)
 	deploy/deps/install.sh vm
