@@ -206,6 +206,7 @@ func reading() []string {
 	return []string{
 		tool.MethodListJobs, tool.MethodStreamJobs, tool.MethodListNodes, tool.MethodListPartitions,
 		tool.MethodGetConfig, tool.MethodGetPolicy, tool.MethodReservations, tool.MethodPing,
+		tool.MethodGetCliFilter,
 		tool.MethodChangePolicy, // only where it is a try
 	}
 }
