@@ -1,0 +1,5 @@
+//go:build !race
+
+package luascript
+
+const underRaceDetector = false
