@@ -9,6 +9,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/internal/transport/status"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -62,5 +63,32 @@ func TestBadComponents(t *testing.T) {
 		if r := w.run(bad...); r.code == 0 || r.errOut == "" {
 			t.Errorf("%v: %+v", bad, r)
 		}
+	}
+}
+
+// TestStepAsksForTheFilterAgain: a step in a job asks for the site's filter until a
+// controller that restarts answers; what begins a job says at once that nobody does.
+func TestStepAsksForTheFilterAgain(t *testing.T) {
+	const refuses = "function slurm_cli_pre_submit(options, offset) return slurm.ERROR end"
+	away := 0
+	w := newWorld(t)
+	w.reply[tool.MethodGetCliFilter] = func(proto.Message) (proto.Message, error) {
+		if away > 0 {
+			away--
+			return nil, status.New(status.Unavailable, "the controller restarts")
+		}
+		return &apiv1.GetCliFilterReply{Path: "cli_filter.lua", Text: refuses}, nil
+	}
+	away = 3
+	r := w.run("srun", "--jobid=36", "true")
+	if r.code == 0 || !strings.Contains(r.errOut, "cli_filter plugin terminated") || away != 0 {
+		t.Errorf("in a job: %d %s, %d questions left", r.code, r.errOut, away)
+	}
+	if len(w.pauses) != 3 {
+		t.Errorf("it paused %v", w.pauses)
+	}
+	away = 1
+	if r := w.run("srun", "true"); r.code == 0 || !strings.Contains(r.errOut, "the controller restarts") {
+		t.Errorf("without a job: %d %s", r.code, r.errOut)
 	}
 }

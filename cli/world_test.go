@@ -83,8 +83,18 @@ func requests() map[string]proto.Message {
 	}
 }
 
+// answers tells whether a test has an answer of its own to a method.
+func (f *fake) answers(method string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.reply[method] != nil
+}
+
 func (f *fake) handle(_ context.Context, call *serve.Call) error {
 	req, ok := requests()[call.Method]
+	if call.Method == tool.MethodGetCliFilter && f.answers(call.Method) {
+		req, ok = &apiv1.GetCliFilterRequest{}, true // elsewhere the controller is an older one, which has no such method
+	}
 	if !ok {
 		return status.New(status.Unimplemented, "no method %s", call.Method)
 	}

@@ -1,12 +1,15 @@
 package submit
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/luascript"
@@ -25,8 +28,7 @@ func loadFilter(call *tool.Call) (*siteFilter, error) {
 	if call.Relay != nil {
 		return nil, nil // where there is a script, the command runs where it was typed
 	}
-	var rep apiv1.GetCliFilterReply
-	err := call.RPC(tool.MethodGetCliFilter, &apiv1.GetCliFilterRequest{}, &rep)
+	rep, err := askFilter(call)
 	var refused *status.Error
 	switch {
 	case errors.As(err, &refused) && refused.Wire == status.Unimplemented:
@@ -48,6 +50,39 @@ func loadFilter(call *tool.Call) (*siteFilter, error) {
 		return nil, call.Errorf("cli_filter: %v", err)
 	}
 	return &siteFilter{call: call, script: script}, nil
+}
+
+// askFilter asks the controller for the script. A step in a job waits for a controller
+// that is away, as it would wait to be created.
+func askFilter(call *tool.Call) (*apiv1.GetCliFilterReply, error) {
+	rep := &apiv1.GetCliFilterReply{}
+	if call.Command.Name != "srun" || stepJob(call) == "" {
+		return rep, call.RPC(tool.MethodGetCliFilter, &apiv1.GetCliFilterRequest{}, rep)
+	}
+	wait := firstWait / 10
+	for {
+		err := askFilterAnew(call, rep)
+		if err == nil || !fetch.ControllerGone(err) || call.Ctx.Err() != nil {
+			return rep, err
+		}
+		call.Pause(call.Ctx, wait)
+		wait = min(2*wait, longWait)
+	}
+}
+
+// filterPatience is how long one question may take; the next one has a new connection.
+const filterPatience = 10 * time.Second
+
+// askFilterAnew asks over a connection of its own.
+func askFilterAnew(call *tool.Call, rep *apiv1.GetCliFilterReply) error {
+	ctx, cancel := context.WithTimeout(call.Ctx, filterPatience)
+	defer cancel()
+	conn, err := call.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }() // what was asked is answered
+	return conn.Call(ctx, tool.MethodGetCliFilter, &apiv1.GetCliFilterRequest{}, rep)
 }
 
 // apply shows the options of a component to the script, which may change them or end the

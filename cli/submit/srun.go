@@ -1,6 +1,7 @@
 package submit
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 
@@ -251,14 +252,16 @@ func runSrun(call *tool.Call) error {
 	if call.Opts.On("test-only") {
 		return testOnly(call, list, filter)
 	}
-	job := call.Opts.Text("jobid")
-	if job == "" {
-		job = call.Getenv("SLURM_JOB_ID")
-	}
+	job := stepJob(call)
 	if job == "" {
 		return srunAlone(call, list, filter)
 	}
 	return srunWithin(call, job, list, filter)
+}
+
+// stepJob is the job in which a step is to start; empty where srun makes a job.
+func stepJob(call *tool.Call) string {
+	return cmp.Or(call.Opts.Text("jobid"), call.Getenv("SLURM_JOB_ID"))
 }
 
 // srunWithin starts a step in a job, or in components of a heterogeneous job.
