@@ -1,6 +1,9 @@
 package spec
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 // NodeSpec is a node as the configuration describes it.
 type NodeSpec struct {
@@ -132,4 +135,29 @@ func (n *NodeSpec) NodeTRES() TRES {
 		}
 	}
 	return tres
+}
+
+// FullInventory is what a node would report that has all that is declared, under a boot id.
+func (n *NodeSpec) FullInventory(boot string) Inventory {
+	inv := Inventory{
+		BootID:         boot,
+		CPUs:           n.CPUs,
+		Sockets:        n.Sockets,
+		CoresPerSocket: n.CoresPerSocket,
+		ThreadsPerCore: n.ThreadsPerCore,
+		Mem:            n.Mem,
+		TmpDisk:        n.TmpDisk,
+	}
+	for _, gres := range n.GRES {
+		if gres.Name != "gpu" {
+			inv.GRES = append(inv.GRES, Count{Name: gres.Name, Type: gres.Type, N: gres.N})
+			continue
+		}
+		for range gres.N {
+			index := uint32(len(inv.GPUs))
+			uuid := fmt.Sprintf("GPU-%s-%d", n.Name, index)
+			inv.GPUs = append(inv.GPUs, GPU{Index: index, Type: gres.Type, UUID: uuid})
+		}
+	}
+	return inv
 }

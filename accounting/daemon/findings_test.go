@@ -44,8 +44,8 @@ func newWorkload(t *testing.T, nodes int) *workload {
 type task struct {
 	user, name, node string
 	cpus, gpus       int64
-	worked           int64 // the first so many devices did something,
-	idle             int64 // and stood still for so many seconds
+	worked           int64 // number of devices that were used, the first ones
+	idle             int64 // seconds for which those were idle
 	seconds          int64
 	state            spec.JobState
 }

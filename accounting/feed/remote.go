@@ -72,7 +72,9 @@ func (l *Remote) pingController(ctx context.Context) error {
 	case l.uuid != [16]byte{} && l.uuid != id:
 		return errOtherLedger
 	}
-	l.uuid, l.head, l.headAt = id, rep.GetSeq(), spec.Instant(rep.GetNow())
+	l.uuid = id
+	l.head = rep.GetSeq()
+	l.headAt = spec.Instant(rep.GetNow())
 	return nil
 }
 

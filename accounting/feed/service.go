@@ -82,7 +82,14 @@ func (l *Service) Subscribe(
 		case err != nil:
 			return err
 		}
-		if err := stream.Send(&apiv1.LedgerBatch{Position: record.Pos, FirstSeq: record.FirstSeq, LastSeq: record.LastSeq, Events: record.Batch, HeadSeq: l.Head.HeadSeq()}); err != nil {
+		batch := &apiv1.LedgerBatch{
+			Position: record.Pos,
+			FirstSeq: record.FirstSeq,
+			LastSeq:  record.LastSeq,
+			Events:   record.Batch,
+			HeadSeq:  l.Head.HeadSeq(),
+		}
+		if err := stream.Send(batch); err != nil {
 			return err
 		}
 	}

@@ -108,7 +108,9 @@ func TestRetentionWaitsForAccounting(t *testing.T) {
 		says := func(seq, keep uint64, up bool) {
 			told.NoteConfirmed(&apiv1.ConfirmRequest{Seq: seq, Keep: keep, Up: up})
 		}
-		dropped, seq, keep := 0, uint64(0), uint64(1)
+		dropped := 0
+		seq := uint64(0)
+		keep := uint64(1)
 		for range 40 {
 			switch last := w.Archive.Stats().LastSeq; rng.IntN(5) {
 			case 0: // it goes on; its last snapshot is somewhere before

@@ -344,9 +344,10 @@ func (q *request) run(args []string, out io.Writer) error {
 // commandEnv is what a command sees of the world when it runs for a request:
 // nothing of this process's own.
 func (q *request) commandEnv(args []string) *tool.Env {
+	services := tool.Within{Do: q.callService, Follow: q.followService}
 	return &tool.Env{
 		Args: args, Stdin: bytes.NewReader(nil), Stdout: io.Discard, Stderr: io.Discard, Dir: "/", Host: q.source, UID: q.uid, Version: q.api.host.Version,
-		Loc: time.Local, Now: q.api.host.Now, Dial: func(context.Context) (tool.Conn, error) { return conn{q}, nil },
+		Loc: time.Local, Now: q.api.host.Now, Dial: func(context.Context) (tool.Conn, error) { return services, nil },
 		Terminal: func(any) bool { return false }, Pause: tool.Pause, UserName: tool.UserName, UserID: tool.LookupUID, FullName: tool.FullName,
 		Rlimits: nil, Umask: func() uint32 { return 0o22 },
 		API: &tool.API{
@@ -357,14 +358,6 @@ func (q *request) commandEnv(args []string) *tool.Env {
 			Warnings: func() []string { return nil },
 		},
 	}
-}
-
-// conn is the way from a command to the services.
-type conn struct{ q *request }
-
-// Call implements tool.Conn.
-func (c conn) Call(ctx context.Context, method string, req, resp proto.Message) error {
-	return c.q.callService(ctx, method, req, resp)
 }
 
 // callService asks a service, and keeps its error as it is.
@@ -381,35 +374,19 @@ func (q *request) callRPC(method string, req, resp proto.Message) error {
 	return q.callService(q.ctx, method, req, resp)
 }
 
-// called is a call that was made when it was started: within one process there is
-// nothing to wait for.
-type called struct {
-	c      conn
-	ctx    context.Context
-	method string
-	req    proto.Message
-}
-
-// Wait implements tool.Pending.
-func (p called) Wait(resp proto.Message) error { return p.c.Call(p.ctx, p.method, p.req, resp) }
-
-// Start implements tool.Conn.
-func (c conn) Start(ctx context.Context, method string, req proto.Message) (tool.Pending, error) {
-	return called{c: c, ctx: ctx, method: method, req: req}, nil
-}
-
-// Stream implements tool.Conn.
-func (c conn) Stream(ctx context.Context, method string, req proto.Message) (tool.Receiver, error) {
-	received, err := c.q.api.host.Stream(ctx, method, req)
+// followService makes a call that is answered by several messages, and keeps its errors.
+func (q *request) followService(
+	ctx context.Context,
+	method string,
+	req proto.Message,
+) (tool.Receiver, error) {
+	received, err := q.api.host.Stream(ctx, method, req)
 	if err != nil {
-		c.q.failed = err
+		q.failed = err
 		return nil, err
 	}
-	return receiver{Receiver: received, q: c.q}, nil
+	return receiver{Receiver: received, q: q}, nil
 }
-
-// Close implements tool.Conn.
-func (conn) Close() error { return nil }
 
 // receiver keeps the error with which a stream ended.
 type receiver struct {

@@ -210,33 +210,11 @@ func text(call *tool.Call, rep *apiv1.SupposeReply) string {
 			job.GetAfter().GetNodes(),
 		})
 	}
-	out.WriteString(aligned(rows))
+	out.WriteString(render.Aligned(rows, func(int) bool { return true }))
 	if hidden := len(jobs) - len(shown); hidden > 0 {
 		fmt.Fprintf(&out, "... and %d more: --all lists them\n", hidden)
 	}
 	fmt.Fprintf(&out, "\n%s\n", Summary(rep))
-	return out.String()
-}
-
-// aligned lays rows out in columns, the last one as long as it is.
-func aligned(rows [][]string) string {
-	last := len(rows[0]) - 1
-	widths := make([]int, last)
-	for _, row := range rows {
-		for i := range widths {
-			widths[i] = max(widths[i], len([]rune(row[i])))
-		}
-	}
-	var out strings.Builder
-	for _, row := range rows {
-		var line strings.Builder
-		for i, width := range widths {
-			pad := width - len([]rune(row[i])) + 2
-			line.WriteString(row[i] + strings.Repeat(" ", pad))
-		}
-		line.WriteString(row[last])
-		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
 	return out.String()
 }
 

@@ -191,6 +191,7 @@ func newOutlookCell(o *apiv1.Outlook) outlookCell {
 // commandEnv is what a command sees of the world when it runs for a visitor: nothing
 // of this process's own.
 func (v *visit) commandEnv() *tool.Env {
+	conn := tool.Within{Do: v.call, Follow: v.follow}
 	return &tool.Env{
 		Stdin:    strings.NewReader(""),
 		Stdout:   io.Discard,
@@ -200,7 +201,7 @@ func (v *visit) commandEnv() *tool.Env {
 		Version:  v.console.cfg.Version,
 		Loc:      time.Local,
 		Now:      time.Now,
-		Dial:     func(context.Context) (tool.Conn, error) { return visitConn{v}, nil },
+		Dial:     func(context.Context) (tool.Conn, error) { return conn, nil },
 		Terminal: func(any) bool { return false },
 		Pause:    tool.Pause,
 		UserName: tool.UserName,
@@ -210,12 +211,9 @@ func (v *visit) commandEnv() *tool.Env {
 	}
 }
 
-// visitConn is the way from a command to the API, as the visitor.
-type visitConn struct{ v *visit }
-
-// Call implements tool.Conn.
-func (c visitConn) Call(ctx context.Context, method string, req, resp proto.Message) error {
-	got, err := c.v.console.cfg.API.Call(ctx, c.v.id, method, req)
+// call makes one call of the API as the visitor.
+func (v *visit) call(ctx context.Context, method string, req, resp proto.Message) error {
+	got, err := v.console.cfg.API.Call(ctx, v.id, method, req)
 	if err != nil {
 		return err
 	}
@@ -223,30 +221,8 @@ func (c visitConn) Call(ctx context.Context, method string, req, resp proto.Mess
 	return nil
 }
 
-// laterCall is a call that is made when its answer is wanted.
-type laterCall struct {
-	conn   visitConn
-	ctx    context.Context
-	method string
-	req    proto.Message
-}
-
-// Wait implements tool.Pending.
-func (p laterCall) Wait(resp proto.Message) error {
-	return p.conn.Call(p.ctx, p.method, p.req, resp)
-}
-
-// Start implements tool.Conn.
-func (c visitConn) Start(
-	ctx context.Context,
-	method string,
-	req proto.Message,
-) (tool.Pending, error) {
-	return laterCall{conn: c, ctx: ctx, method: method, req: req}, nil
-}
-
-// Stream implements tool.Conn: the messages are read at once.
-func (c visitConn) Stream(
+// follow makes a call that is answered by several messages, and reads them all at once.
+func (v *visit) follow(
 	ctx context.Context,
 	method string,
 	req proto.Message,
@@ -256,11 +232,8 @@ func (c visitConn) Stream(
 		read.messages = append(read.messages, proto.Clone(m))
 		return nil
 	}
-	return read, c.v.console.cfg.Stream(ctx, c.v.id, method, req, keep)
+	return read, v.console.cfg.Stream(ctx, v.id, method, req, keep)
 }
-
-// Close implements tool.Conn.
-func (visitConn) Close() error { return nil }
 
 // readStream gives messages that were read before.
 type readStream struct{ messages []proto.Message }

@@ -59,9 +59,9 @@ type Images interface {
 	Holders() ([]string, error)
 	// IsFull tells that the images take more room than they may.
 	IsFull() bool
-	// Trim is told of holders that are over, and removes images without a holder
-	// until the others take no more than they may. It returns what is to be logged.
-	Trim(over []string) (said []any, err error)
+	// Trim releases what the ended holders keep, and removes images without a holder
+	// until the rest fit into the cache. It returns what to log.
+	Trim(ended []string) (said []any, err error)
 }
 
 // ImageAsk names an image of a registry and whose run it is for.

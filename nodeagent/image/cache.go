@@ -46,7 +46,7 @@ type Request struct {
 	// it means now. Empty: the registry says what it means.
 	Digest string
 	// Holder is the name of the run that the files are for. They are kept until
-	// Forget is told of it.
+	// Forget is called with it.
 	Holder string
 	// Logins are tried for the registry in this order; the first that has one counts.
 	Logins []*Logins

@@ -75,7 +75,7 @@ func (c *Cache) Holders() ([]string, error) {
 	return slices.Compact(out), nil
 }
 
-// Forget is told of holders that are over and never come back.
+// Forget releases what holders keep whose runs have ended for good.
 func (c *Cache) Forget(holders []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -209,7 +209,7 @@ type Deps struct {
 	Programs Programs
 	// JobScripts, if set, runs the site's job_submit.lua.
 	JobScripts JobScripts
-	// Refused, if set, is told of each request that the script refused.
+	// Refused, if set, is called for each request that the script refuses.
 	Refused func(ctx context.Context, call string, err error)
 	// UserPrograms, if set, runs the programs of triggers.
 	UserPrograms UserPrograms

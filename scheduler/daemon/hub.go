@@ -29,9 +29,9 @@ type hub struct {
 	ableAt  map[string]spec.Instant // when each node was last alive and could start jobs
 	grace   spec.Instant            // before which no silence counts
 	closed  string                  // why there are no connections any more
-	asks    asks
+	asks    asks[*apiv1.Measured]
 	reads   reads
-	rereads rereads
+	rereads asks[*apiv1.ConfigRead]
 	rivals  map[string]rival // by node name
 	known   map[string]bool  // nodes that were connected in this life of the controller
 	// answered is when a heartbeat of each node was last answered, and began when no

@@ -3,8 +3,8 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
-	"sync"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/wire"
@@ -21,53 +21,6 @@ const (
 	maxMeasureAsks  = 256             // questions that wait for one agent
 	maxMeasuredPIDs = 4096            // that one node may name for one run
 )
-
-// asks are the questions to agents whose answers are still to come.
-type asks struct {
-	mu   sync.Mutex
-	last uint64
-	open map[uint64]*question
-}
-
-// question waits for some nodes.
-type question struct {
-	waiting map[string]bool
-	out     chan<- answered // with room for all of them
-}
-
-// answered is one node's answer.
-type answered struct {
-	node string
-	runs []*apiv1.Measurement
-}
-
-func (a *asks) begin(q *question) uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.open == nil {
-		a.open = map[uint64]*question{}
-	}
-	a.last++
-	a.open[a.last] = q
-	return a.last
-}
-
-func (a *asks) end(ask uint64) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.open, ask)
-}
-
-// take hands an answer on; one that comes too late, twice, or from a node that
-// was not asked is nobody's.
-func (a *asks) take(node string, measured *apiv1.Measured) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if q := a.open[measured.GetAsk()]; q != nil && q.waiting[node] {
-		delete(q.waiting, node)
-		q.out <- answered{node, measured.GetRuns()}
-	}
-}
 
 // queueMeasure queues a question; false when the agent has too many unread.
 func (a *agentConn) queueMeasure(measure *apiv1.Measure) bool {
@@ -89,15 +42,12 @@ func (h *hub) measureAttempts(
 ) map[string][]*apiv1.Measurement {
 	out := map[string][]*apiv1.Measurement{}
 	conns := map[string]*agentConn{}
-	q := &question{waiting: map[string]bool{}}
 	for node := range of {
 		if conn := h.connOf(node); conn != nil {
-			conns[node], q.waiting[node] = conn, true
+			conns[node] = conn
 		}
 	}
-	back := make(chan answered, len(conns))
-	q.out = back
-	ask := h.asks.begin(q)
+	ask, back := h.asks.begin(maps.Keys(conns), len(conns))
 	defer h.asks.end(ask)
 	left := 0
 	for node, conn := range conns {
@@ -110,7 +60,7 @@ func (h *hub) measureAttempts(
 	for ; left > 0; left-- {
 		select {
 		case a := <-back:
-			out[a.node] = a.runs
+			out[a.node] = a.reply.GetRuns()
 		case <-late:
 			return out
 		case <-ctx.Done():

@@ -33,41 +33,13 @@ func registerCreated(t *trial.Trial, before *state.State) error {
 	for _, node := range created {
 		err := decideAs(t, node.Name, scheduler.RegisterNode{
 			Node:      node.Name,
-			Inventory: declared(node),
+			Inventory: node.FullInventory("supposed"),
 		})
 		if err != nil {
 			return fmt.Errorf("suppose that node %s registers: %w", node.Name, err)
 		}
 	}
 	return nil
-}
-
-// declared is the inventory of a node that has what its line says.
-func declared(node *spec.NodeSpec) spec.Inventory {
-	inv := spec.Inventory{
-		BootID:         "supposed",
-		CPUs:           node.CPUs,
-		Sockets:        node.Sockets,
-		CoresPerSocket: node.CoresPerSocket,
-		ThreadsPerCore: node.ThreadsPerCore,
-		Mem:            node.Mem,
-		TmpDisk:        node.TmpDisk,
-	}
-	for _, gres := range node.GRES {
-		if gres.Name != "gpu" {
-			inv.GRES = append(inv.GRES, spec.Count{Name: gres.Name, Type: gres.Type, N: gres.N})
-			continue
-		}
-		for range gres.N {
-			index := uint32(len(inv.GPUs))
-			inv.GPUs = append(inv.GPUs, spec.GPU{
-				Index: index,
-				Type:  gres.Type,
-				UUID:  fmt.Sprintf("GPU-supposed-%s-%d", node.Name, index),
-			})
-		}
-	}
-	return inv
 }
 
 // endRuns lets the runs end that the change has told to.

@@ -623,40 +623,13 @@ func (e *engine) foundCluster() error {
 	}
 	for i := range e.w.Config.Nodes {
 		node := &e.w.Config.Nodes[i]
-		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: node.Name}, scheduler.RegisterNode{Node: node.Name, Inventory: fullInventory(node)}); err != nil {
+		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: node.Name}, scheduler.RegisterNode{Node: node.Name, Inventory: node.FullInventory("replay")}); err != nil {
 			return err
 		}
 		e.res.Procs += e.st.Node(node.Name).CPUs
 		e.res.GPUs += int64(len(e.st.Node(node.Name).GPUs))
 	}
 	return nil
-}
-
-// fullInventory is what a node presents that has all that is configured.
-func fullInventory(node *spec.NodeSpec) spec.Inventory {
-	inv := spec.Inventory{
-		BootID:         "replay",
-		CPUs:           node.CPUs,
-		Sockets:        node.Sockets,
-		CoresPerSocket: node.CoresPerSocket,
-		ThreadsPerCore: node.ThreadsPerCore,
-		Mem:            node.Mem,
-		TmpDisk:        node.TmpDisk,
-	}
-	for _, gres := range node.GRES {
-		if gres.Name != "gpu" {
-			inv.GRES = append(inv.GRES, spec.Count{Name: gres.Name, Type: gres.Type, N: gres.N})
-			continue
-		}
-		for range gres.N {
-			k := uint32(len(inv.GPUs))
-			inv.GPUs = append(
-				inv.GPUs,
-				spec.GPU{Index: k, Type: gres.Type, UUID: fmt.Sprintf("GPU-%s-%d", node.Name, k)},
-			)
-		}
-	}
-	return inv
 }
 
 func (e *engine) push(x ending) {

@@ -67,7 +67,7 @@ func TestDependenciesOfTheHistory(t *testing.T) {
 	system := event.Actor{Kind: event.ActorSystem}
 	s.do(system, scheduler.Policy{Events: []event.Event{&event.ClusterCreated{UUID: [16]byte{1}, Name: "t", Version: event.Version}}})
 	s.do(system, scheduler.Configure{Config: cluster(4)})
-	s.do(event.Actor{Kind: event.ActorNode, Name: "n"}, scheduler.RegisterNode{Node: "n", Inventory: fullInventory(&cluster(4).Nodes[0])})
+	s.do(event.Actor{Kind: event.ActorNode, Name: "n"}, scheduler.RegisterNode{Node: "n", Inventory: cluster(4).Nodes[0].FullInventory("replay")})
 	size := spec.Size{Tasks: 4}
 	first := s.submit(spec.JobSpec{Size: size})
 	parent := s.submit(spec.JobSpec{Size: size})

@@ -209,7 +209,7 @@ func (o *Openb) cluster(pods []openbPod) (*trial.Trial, error) {
 		return nil, err
 	}
 	for i := range config.Nodes {
-		if err := do(scheduler.RegisterNode{Node: config.Nodes[i].Name, Inventory: fullInventory(&config.Nodes[i])}); err != nil {
+		if err := do(scheduler.RegisterNode{Node: config.Nodes[i].Name, Inventory: config.Nodes[i].FullInventory("replay")}); err != nil {
 			return nil, err
 		}
 	}

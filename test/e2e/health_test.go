@@ -28,7 +28,7 @@ func TestNodeHealth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	health := "health:\n  interval: 1s\n  paths: [\"" + disk + "\"]\n  rules: [\"disk_space drain 10%\"]\n"
+	health := "health:\n  interval: 1s\n  paths: [\"" + disk + "\"]\n  rules: [\"disk_space drain 2%\"]\n"
 	section := regexp.MustCompile(`(?m)^health:\n( .*\n|\n)*`)
 	if !section.Match(text) {
 		t.Fatalf("%s has no section health:\n%s", config, text)
@@ -40,12 +40,12 @@ func TestNodeHealth(t *testing.T) {
 	c.until("idle\nidle", "sinfo", "-h", "-N", "-o", "%T")
 
 	full := filepath.Join(disk, "full")
-	if err := os.WriteFile(full, make([]byte, 15<<20), 0o600); err != nil {
+	if err := os.WriteFile(full, make([]byte, 16<<20-64<<10), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	c.until("drained\ndrained", "sinfo", "-h", "-N", "-o", "%T")
 	reason := c.must("sinfo", "-h", "-R", "-o", "%E")
-	if want := "Health check: disk_space: " + disk + " has free space 6% (below 10%)"; !strings.Contains(reason, want) {
+	if want := "Health check: disk_space: " + disk + " has free space 0% (below 2%)"; !strings.Contains(reason, want) {
 		t.Errorf("sinfo -R says %q, not %q", reason, want)
 	}
 	id := c.must("sbatch", "--parsable", "--wrap", "true")
