@@ -192,30 +192,30 @@ func (s *ClusterService) answerSupposition(
 	hideNodes := s.private(privateNodes, who)
 	for i := range found.Changes {
 		change := &found.Changes[i]
-		out.Jobs = append(out.Jobs, &apiv1.SupposedJob{
-			Before: outlook(base.State, &change.Before, hideNodes),
-			After:  outlook(found.After, &change.After, hideNodes),
-		})
-		describeSupposed(out.Jobs[i], base.State, found.After, change.UID)
+		job := supposedJob(base.State, found.After, change.UID)
+		job.Before = outlook(base.State, &change.Before, hideNodes)
+		job.After = outlook(found.After, &change.After, hideNodes)
+		out.Jobs = append(out.Jobs, job)
 	}
 	return out, nil
 }
 
-// describeSupposed names a job of either side.
-func describeSupposed(to *apiv1.SupposedJob, before, after *state.State, uid spec.JobUID) {
+// supposedJob names a job that either state knows.
+func supposedJob(before, after *state.State, uid spec.JobUID) *apiv1.SupposedJob {
 	st := after
 	job := st.Job(uid)
 	if job == nil {
 		st = before
 		job = st.Job(uid)
 	}
-	task := int64(spec.NoTask)
-	to.Job = wire.JobName(st, job, task)
-	to.JobId = uint32(job.ID)
-	to.Name = job.Spec.Name
-	to.User = job.Spec.User
-	to.Account = job.Spec.Account
-	to.Partition = job.Partition()
+	return &apiv1.SupposedJob{
+		Job:       wire.JobName(st, job, spec.NoTask),
+		JobId:     uint32(job.ID),
+		Name:      job.Spec.Name,
+		User:      job.Spec.User,
+		Account:   job.Spec.Account,
+		Partition: job.Partition(),
+	}
 }
 
 // outlook shows what becomes of a job.

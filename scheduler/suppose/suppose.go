@@ -107,7 +107,7 @@ func Compare(
 		if !sees(job) {
 			continue
 		}
-		out.add(Change{UID: uid, Before: old.of(uid), After: changed.of(uid)})
+		out.add(Change{UID: uid, Before: old.known[uid], After: changed.known[uid]})
 	}
 	return out, nil
 }
@@ -136,14 +136,10 @@ func (c *Comparison) add(job Change) {
 
 // outlooks is what a pass says of every job.
 type outlooks struct {
-	state     *state.State
 	uids      []spec.JobUID // in order: of the jobs that wait or run
 	known     map[spec.JobUID]Outlook
 	truncated bool
 }
-
-// of is the outlook of a job.
-func (o *outlooks) of(uid spec.JobUID) Outlook { return o.known[uid] }
 
 // lookOut runs a pass and says what becomes of each job.
 func lookOut(st *state.State, now spec.Instant, kept *view.Plan) (*outlooks, error) {
@@ -151,7 +147,7 @@ func lookOut(st *state.State, now spec.Instant, kept *view.Plan) (*outlooks, err
 	if err != nil {
 		return nil, err
 	}
-	out := &outlooks{state: st, known: map[spec.JobUID]Outlook{}, truncated: pass.Plan.Truncated}
+	out := &outlooks{known: map[spec.JobUID]Outlook{}, truncated: pass.Plan.Truncated}
 	note := func(key uint64, _ struct{}) bool {
 		uid := spec.JobUID(key)
 		if _, seen := out.known[uid]; !seen {
