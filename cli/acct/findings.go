@@ -26,8 +26,8 @@ Every GPU-hour of a finding is taken from one step of the goodput ladder, none t
 what is left of each step up to what was bought. --sql prints for each finding the question for muster sql that lists
 its runs.
 
-The findings of the window before are followed up: done means that at most half of the wasted part is left, and saved
-is what less that is at what was held since.
+The findings of the window before are followed up. "done" means that the wasted share is at most half of what it was.
+"saved" is the waste that was avoided since then, reckoned for what was held in this window.
 
 muster report findings prints the same, also as HTML, as CSV and by mail; reports.mail in muster.yaml sends it on a
 schedule.`,

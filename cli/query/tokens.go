@@ -23,7 +23,7 @@ func Tokens() *tool.Command {
 			"revoke --user NAME [--reason TEXT]",
 		},
 		About: `A token of a user (scontrol token) lets a program act as that user over REST, in the console and in SLURM_JWT
-until it expires. This command lists the tokens that hold; the tokens themselves are not stored and cannot be shown. revoke
+until it expires. This command lists the valid tokens by their ids; the tokens themselves are not stored and cannot be shown. revoke
 takes effect immediately: calls with the token are refused, and streams that it opened end within a second. With --user all
 tokens of a user that were issued so far are revoked, those of the site's identity provider included. Users list and revoke
 their own tokens, administrators those of everybody. LAST USED is what the controller has seen since it started.`,
@@ -34,7 +34,7 @@ their own tokens, administrators those of everybody. LAST USED is what the contr
 			{Long: "yaml", Help: "print YAML"},
 		},
 		Example: []tool.Example{
-			{Line: "muster tokens", What: "lists the tokens that hold"},
+			{Line: "muster tokens", What: "lists the valid tokens"},
 			{
 				Line: "muster tokens revoke 5f0c2a9e31d7b864 --reason 'lost laptop'",
 				What: "revokes one token",

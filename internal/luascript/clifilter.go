@@ -74,9 +74,6 @@ func LoadFilter(
 	return out, nil
 }
 
-// Close frees the script.
-func (f *Filter) Close() { f.script.close() }
-
 // Apply lets the script set defaults for options that were not given, and then see and change
 // all of a component's. ok is false where the script ends the command.
 func (f *Filter) Apply(options Options, component int) (ok bool, said []Line, err error) {

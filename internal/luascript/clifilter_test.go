@@ -52,7 +52,7 @@ func TestFilter(t *testing.T) {
 			t.Fatal(err)
 		}
 		ok, said, err := filter.Apply(c.give, 0)
-		filter.Close()
+		filter.script.close()
 		var words []string
 		for _, line := range said {
 			words = append(words, line.Text)
@@ -66,7 +66,7 @@ func TestFilter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer filter.Close()
+	defer filter.script.close()
 	said, err := filter.Submitted(1, 7, 2)
 	if err != nil || len(said) != 1 || said[0] != (Line{LevelInfo, "component 1: job 7, step 2"}) {
 		t.Errorf("after the submission: %v, %v", said, err)

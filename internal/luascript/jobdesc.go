@@ -170,19 +170,6 @@ func fields() []field {
 	}
 }
 
-// FieldNames are the fields of job_desc that a script can read, and whether it can change
-// them, for the documentation.
-func FieldNames() (read, written []string) {
-	for _, f := range fields() {
-		if f.set != nil {
-			written = append(written, f.name)
-		} else {
-			read = append(read, f.name)
-		}
-	}
-	return read, append(written, "environment")
-}
-
 // text is a field that is a string, nil where it is empty.
 func text(name, key string, at func(*apiv1.JobSpec) *string) field {
 	return field{

@@ -333,10 +333,22 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, written := FieldNames()
+	read, written := fieldNames()
 	for _, name := range append(read, written...) {
 		if !strings.Contains(string(page), "`"+name+"`") {
 			t.Errorf("docs/site-scripts.md lacks %s", name)
 		}
 	}
+}
+
+// fieldNames are the fields of job_desc that a script can only read, and those that it can change.
+func fieldNames() (read, written []string) {
+	for _, f := range fields() {
+		if f.set != nil {
+			written = append(written, f.name)
+		} else {
+			read = append(read, f.name)
+		}
+	}
+	return read, append(written, "environment")
 }

@@ -196,9 +196,10 @@ func (s *ClusterService) scriptError(
 	return refusal
 }
 
-// tellRefused tells the audit trail of a refusal that is the site's own.
+// tellRefused has the audit trail record a refusal of the site's script. A supposed
+// request was not made, and leaves no record.
 func (s *ClusterService) tellRefused(ctx context.Context, refusal *spec.Error) {
-	if s.C.deps.Refused != nil {
+	if s.C.deps.Refused != nil && s.supposed == nil {
 		s.C.deps.Refused(ctx, "job_submit.lua", refusal)
 	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -274,5 +275,40 @@ func TestSupposeBesideChanges(t *testing.T) {
 	all.Wait()
 	if n := w.count(spec.Pending); n != 22 {
 		t.Errorf("%d jobs wait, want 22", n)
+	}
+}
+
+// refusingScript is a job_submit.lua that refuses every job.
+type refusingScript struct{}
+
+// Submit implements JobScripts.
+func (refusingScript) Submit(context.Context, *spec.Config, *ScriptedJob) (ScriptVerdict, error) {
+	return ScriptVerdict{Refused: true, User: "not on Tuesdays"}, nil
+}
+
+// Modify implements JobScripts.
+func (refusingScript) Modify(context.Context, *spec.Config, *ScriptedJob, *ScriptedChange) (ScriptVerdict, error) {
+	return ScriptVerdict{}, nil
+}
+
+// The site's script judges a supposed job too, but a refusal of what nobody has asked for
+// is not in the audit trail.
+func TestSupposeLeavesNoTrail(t *testing.T) {
+	conf := testConfig()
+	conf.JobSubmit = &spec.SiteScript{Path: "job_submit.lua", Text: "-"}
+	recorded := 0
+	w := startDeps(t, conf, func(d *Deps) {
+		d.JobScripts = refusingScript{}
+		d.Refused = func(context.Context, string, error) { recorded++ }
+	})
+	w.register("n1", "n2")
+	w.as(aliceCaller)
+	change := submitted(wholeNode("refused", 1))
+	_, err := w.svc.Suppose(t.Context(), &apiv1.SupposeRequest{Changes: []*apiv1.SupposedChange{change}})
+	if err == nil || recorded != 0 {
+		t.Errorf("supposed: %v, %d records", err, recorded)
+	}
+	if _, err := w.svc.Submit(t.Context(), change.GetSubmit()); err == nil || recorded != 1 {
+		t.Errorf("submitted: %v, %d records", err, recorded)
 	}
 }

@@ -185,7 +185,7 @@ func (d hostCommands) endUserTokens(c EndUserTokens) error {
 		return spec.Refuse(
 			spec.CodeBadCredential,
 			fmt.Sprintf(
-				"no token that holds: %s (muster tokens lists those that do)",
+				"no such token: %s (muster tokens lists the valid ones)",
 				strings.Join(unknown, ", "),
 			),
 		)
