@@ -12,8 +12,10 @@ BENCH     ?= .
 COUNT     ?= 1
 SEEDS     ?= 200
 KILLS     ?= 50
+FAULTS    ?= 6
 JOBS      ?= 20000000
 MONTHS    ?= 7
+SIDE      ?= /var/tmp/muster-side-by-side
 TESTFLAGS ?= -timeout 25m # of one package; a busy machine is no fault
 
 # Rooms without a goroutine: nothing there can race, and their property tests and simulations
@@ -27,17 +29,21 @@ PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)'
 RACING = $(filter-out $(PLAIN),$(ALL))
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-clients test-long test-console test-vm deps check fmt bench sim mutants fuzz golden generate e2e grafana chaos attack bench-accounting bench-peer bench-openb \
+.PHONY: help build demo test test-clients test-long test-console test-vm side-by-side deps check fmt bench sim mutants fuzz golden generate e2e grafana chaos attack bench-accounting bench-peer bench-openb \
 	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh deadcode
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/muster, bin/muster-top, bin/musterd, bin/muster-agent, bin/muster-shepherd, bin/muster-sbatch and bin/muster-bench
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster ./cmd/muster-top ./cmd/musterd ./cmd/muster-shepherd
+build: ## build bin/muster, bin/muster-top, bin/musterd, bin/muster-agent, bin/muster-shepherd, bin/muster-munge, bin/muster-sbatch, bin/muster-bench and, with libpmix-dev, bin/muster-pmix
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster ./cmd/muster-top ./cmd/musterd ./cmd/muster-shepherd ./cmd/muster-munge
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/muster-bench ./test/bench
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster-agent
 	$(CC) $(SMALL) -static -o bin/muster-sbatch cmd/muster-sbatch/sbatch.c || $(CC) $(SMALL) -o bin/muster-sbatch cmd/muster-sbatch/sbatch.c
+	@if pkg-config --exists pmix 2>/dev/null; then \
+		echo '$(CC) -o bin/muster-pmix cmd/muster-pmix/pmix.c'; \
+		$(CC) $(SMALL) $$(pkg-config --cflags pmix) -o bin/muster-pmix cmd/muster-pmix/pmix.c -lpmix -lpthread; \
+	else rm -f bin/muster-pmix; echo 'bin/muster-pmix is left out: libpmix-dev is not installed, and srun --mpi=pmix needs it'; fi
 
 deps: ## install what building lacks (as root; otherwise say what is missing)
 	deploy/deps/install.sh build
@@ -81,10 +87,12 @@ golden: ## rewrite golden files and transcripts with what the code does now (the
 	grep -rl --include='*_test.go' UPDATE_GOLDEN . | grep -v -e '^./test/grafana/' -e '^./kube/' | xargs -r -n1 dirname | sort -u | UPDATE_GOLDEN=1 xargs -r $(GO) test -count=1
 	grep -rl --include='*_test.go' cockroachdb/datadriven . | xargs -r -n1 dirname | sort -u | xargs -r -n1 -I{} $(GO) test -count=1 {} -rewrite
 
+# Inputs are made smaller in 100 tries at most: by default in a minute each, during which
+# nothing else is tried.
 fuzz: ## run each fuzz target for FUZZTIME (default 10s)
 	@grep -rHoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func / /' | sort | while read -r file name; do \
 		echo "== $$(dirname $$file) $$name"; \
-		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$(dirname $$file)" || exit 1; \
+		$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 100x "$$(dirname $$file)" || exit 1; \
 	done
 
 bench: ## run the Go benchmarks matching BENCH, COUNT times, into bin/bench.txt
@@ -110,6 +118,13 @@ e2e: build engine ## test the real programs together (RUN='TestA|TestB' for some
 test-clients: build engine ## run the command lines of client programs against a cluster (RUN=Parsl for one); make e2e does too
 	$(GO) test -count=1 -parallel 8 -timeout 10m -run '^TestClients$$$(if $(RUN),/^$(RUN))' ./test/clients
 
+side-by-side: build engine ## type the same command lines at a real Slurm of Debian and at Muster, and compare (root; SIDE=folder, RUN=arrays for one)
+	test/sidebyside/cluster.sh up slurm $(SIDE)/slurm
+	test/sidebyside/cluster.sh up muster $(SIDE)/muster || { test/sidebyside/cluster.sh down $(SIDE)/slurm; exit 1; }
+	MUSTER_SIDE_SLURM=$(SIDE)/slurm MUSTER_SIDE_MUSTER=$(SIDE)/muster $(GO) test -count=1 -v -timeout 20m \
+		-run '^TestSideBySide$$$(if $(RUN),/^($(RUN))$$)' ./test/sidebyside; code=$$?; \
+		test/sidebyside/cluster.sh down $(SIDE)/slurm; test/sidebyside/cluster.sh down $(SIDE)/muster; exit $$code
+
 test-vm: build ## prove the isolation on a kernel with cgroup v2 only, in a virtual machine (VM_LIMIT=900 seconds)
 	deploy/deps/install.sh vm
 	test/vm/run.sh
@@ -133,24 +148,25 @@ bench-openb: build ## fill the cluster of the openb traces ten times (TRACES=fol
 
 # A module of its own: neither muster nor musterd nor the agent links Kubernetes.
 .PHONY: kube test-kube demo-kube
-kube: ## build bin/muster-kube, which keeps Kubernetes and the ledger in step
-	cd kube && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../bin/ ./cmd/muster-kube
+kube: ## build bin/muster-kube, which keeps Kubernetes and the ledger in step, and the programs beside it
+	cd kube && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../bin/ ./cmd/...
 
 test-kube: build engine kube ## test muster-kube between real servers of Kubernetes (their first build takes 5 to 20 minutes)
 	command -v etcd >/dev/null || deploy/deps/install.sh kube
 	test/kube/servers.sh
-	cd kube && $(GO) mod tidy -diff && $(GO) vet ./... && MUSTER_TEST_KUBE=1 $(GO) test -count=1 -timeout 25m $(if $(RUN),-run '^($(RUN))$$') ./...
+	cd kube && $(GO) mod tidy -diff && $(GO) vet ./... && MUSTER_TEST_KUBE=1 $(GO) test -count=1 -timeout 40m $(if $(RUN),-run '^($(RUN))$$') ./...
 
-demo-kube: build engine kube ## pods and jobs on one node: the walk of a colocated cluster, printed
+demo-kube: build engine kube ## pods and jobs on one node: the walks of a colocated cluster and of one whose pods Muster schedules, printed
 	command -v etcd >/dev/null || deploy/deps/install.sh kube
 	test/kube/servers.sh
-	cd kube && MUSTER_TEST_KUBE=1 $(GO) test -count=1 -timeout 25m -v -run '^TestWalk$$' ./test
+	cd kube && MUSTER_TEST_KUBE=1 $(GO) test -count=1 -timeout 25m -v -run '^TestWalk(Scheduled)?$$' ./test
 
 .PHONY: demo-ha chaos-ha
 demo-ha: build ## start three controllers, kill the leader twice under load, show that nothing was lost
 	deploy/lab/demo-ha.sh
 
-chaos-ha: build ## kill or stop members of three controllers, and of two with a witness, KILLS times under load and count what was lost (KILLS=50)
+chaos-ha: build ## kill or stop members of three controllers, and of two with a witness, KILLS times under load and count what was lost, and check FAULTS faults' histories for linearizability (KILLS=50 FAULTS=6)
+	FAULTS=$(FAULTS) ELECTION=500ms $(GO) test -count=1 -timeout 60m -v -run '^TestHistories' ./test/e2e
 	KILLS=$(KILLS) ELECTION=500ms $(GO) test -count=1 -timeout 60m -v -run '^Test(Controllers|Witness)$$' ./test/e2e
 
 bench-accounting: build engine ## ask a store of JOBS jobs over MONTHS months, and one of 1,000,000 of a month beside it (JOBS=20000000 MONTHS=7)

@@ -179,7 +179,8 @@ func TestClosedWorld(t *testing.T) {
 				t.Errorf("%s: %s is in no catalogue", name, v.Name)
 			}
 			for _, l := range v.LabelMatchers {
-				if l.Name != labels.MetricName && l.Name != "job" && !slices.Contains(m.Labels, l.Name) {
+				ofTarget := l.Name == "job" || l.Name == "cluster" && l.Value == "" // the series of agents get it from a scrape
+				if l.Name != labels.MetricName && !ofTarget && !slices.Contains(m.Labels, l.Name) {
 					t.Errorf("%s: %s has no label %s", name, v.Name, l.Name)
 				}
 			}
@@ -353,6 +354,7 @@ func TestSettings(t *testing.T) {
 		"unknown alert":     {"thresholds:\n  AgentDown: {for: 1m}\n", "a.yaml:2: AgentDown: there is no such alert; did you mean MusterAgentDown?"},
 		"unknown threshold": {"thresholds:\n  MusterAgentDown:\n    for: 1m\n    above: 3\n", "a.yaml:4: MusterAgentDown: has no threshold above; it has for, severity"},
 		"wrong kind":        {"thresholds:\n  MusterScratchFull: {below: 5}\n", "a.yaml:2: MusterScratchFull: below: 5: want a share, from 0 to 1"},
+		"no number":         {"thresholds:\n  MusterScratchFull: {below: NaN}\n", `a.yaml:2: MusterScratchFull: below: "NaN": want a number`},
 		"wrong time":        {"thresholds:\n  MusterScratchFull:\n    for: 5\n", `a.yaml:3: MusterScratchFull: for: "5": want a number with s, m, h, d or w, such as 5m`},
 		"missing secret":    {"slack:\n  channel: '#a'\n", "a.yaml:1: slack.webhook_url_file: is missing: a secret stands in a file of its own"},
 		"nobody to tell":    {"user_notices: slack\n", `a.yaml:1: user_notices: "slack" is not a receiver that is set up (none is)`},

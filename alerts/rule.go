@@ -172,8 +172,8 @@ func (p Param) check(text string) error {
 	}
 	n, err := strconv.ParseFloat(text, 64)
 	switch {
-	case err != nil:
-		return fmt.Errorf("%q: want a number", text)
+	case err != nil || strings.Trim(text, "0123456789.eE+-") != "":
+		return fmt.Errorf("%q: want a number", text) // nor infinite, nor NaN, which nothing exceeds
 	case n < 0:
 		return fmt.Errorf("%s: want a number that is not negative", text)
 	case p.Kind == Share && n > 1:

@@ -3,16 +3,31 @@ package alerts
 // atController is a label set of the controller's own series.
 const slurmUp = `up{job="slurm",instance="ctl:8080",cluster="lab"}`
 
+// controllerDown finds clusters whose controllers do not answer, and those that push
+// their metrics (there is no up of them) and have stopped within the last day.
+const controllerDown = `max by (cluster) (up{job="slurm"}) == 0` +
+	` or (absent(up{job="slurm"}) unless on () count(muster_ledger_events_total))` +
+	` or (group by (cluster) (last_over_time(muster_ledger_events_total[1d])) unless on (cluster) group by (cluster) (muster_ledger_events_total)` +
+	` unless on (cluster) group by (cluster) (up{job="slurm"} == 1) unless on () (up{job="slurm",cluster=""} == 1))`
+
+// leaderless finds clusters of which a controller answers and none serves the cluster.
+// A target without the label cluster (deploy/prometheus sets it) can only be compared
+// with all clusters together, and is left to the controllers where one of them says that it knows
+// no leader: two alerts would tell of one fault.
+const leaderless = `(count by (cluster) (up{job="slurm",cluster!=""} == 1) unless on (cluster) count by (cluster) (muster_ledger_events_total))` +
+	` or (count(up{job="slurm",cluster=""} == 1) > 0 unless on () count(muster_ledger_events_total) unless on () count(muster_raft_leader_known == 0))` +
+	` or max by (cluster) (muster_raft_leader_known) == 0`
+
 func controlRules() []Rule {
 	const g = "muster-controller"
 	return append([]Rule{
 		{Name: "MusterControllerDown", Group: g, Severity: Critical, For: "1m", Board: "muster-internals",
-			Expr:    `max by (cluster) (up{job="slurm"}) == 0 or absent(up{job="slurm"})`,
-			Summary: "The controller does not answer", Detail: "No target of the job slurm has answered Prometheus: nothing can be submitted, and nothing new starts. Jobs that run go on.",
+			Expr:    controllerDown,
+			Summary: "The controller does not answer", Detail: "No controller{{ with $labels.cluster }} of {{ . }}{{ end }} has answered Prometheus, or pushed its metrics: nothing can be submitted, and nothing new starts. Jobs that run go on.",
 			Fires: Case{[]string{slurmUp + ` 1 0x20`}, 10}, Quiet: Case{[]string{slurmUp +
 				` 1x20`}, 10}},
 		{Name: "MusterLeaderless", Group: g, Severity: Critical, For: "1m", Board: "muster-internals",
-			Expr:    `(count(up{job="slurm"} == 1) > 0) unless on () (count(muster_ledger_events_total)) or max by (cluster) (muster_raft_leader_known) == 0`,
+			Expr:    leaderless,
 			Summary: "No controller leads", Detail: "Controllers answer, but none serves the cluster: they do not agree on a leader. Submissions wait; jobs that run go on.",
 			Fires: Case{[]string{slurmUp + ` 1x20`}, 10}, Quiet: Case{[]string{slurmUp + ` 1x20`, `muster_ledger_events_total{cluster="lab"} 5+1x20`, `muster_raft_leader_known{cluster="lab"} 1x20`}, 10}},
 		{Name: "MusterInvariantFailed", Group: g, Severity: Warning, For: "0s", Board: "muster-internals",

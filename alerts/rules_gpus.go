@@ -74,7 +74,7 @@ func gpuRules() []Rule {
 			Quiet: Case{[]string{`muster_job_gpu_idle_seconds{cluster="lab",slurm_job_id="7",user="ada",account="ml",partition="gpu",node="n1",gpu_uuid="GPU-1"} 1800x3 stale`}, 15}},
 		{Name: "MusterJobGPUIdle", Group: g, Severity: Info, Audience: Users, For: "5m", Board: "muster-job", Vars: map[string]string{"job": "slurm_job_id"},
 			Params:  []Param{{"window", Duration, "30m", "how long a device may do nothing"}, {"above", Number, "0", "GPUs of the job that do nothing"}},
-			Expr:    `count by (slurm_job_id, user, account, partition) (max_over_time(DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""}[$window]) == 0 and on (UUID, slurm_job_id) DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""} and on (UUID, slurm_job_id) (DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""} offset $window)) > $above`,
+			Expr:    `count by (cluster, slurm_job_id, user, account, partition) (max_over_time(DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""}[$window]) == 0 and on (UUID, slurm_job_id) DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""} and on (UUID, slurm_job_id) (DCGM_FI_DEV_GPU_UTIL{slurm_job_id!=""} offset $window)) > $above`,
 			Summary: "Job {{ $labels.slurm_job_id }} holds {{ $value }} GPUs that do nothing", Detail: "{{ $value }} GPUs of job {{ $labels.slurm_job_id }} of {{ $labels.user }} ({{ $labels.account }}) have done nothing for $window. Others wait for them: scancel {{ $labels.slurm_job_id }}, or see the runbook.",
 			Fires: Case{[]string{`DCGM_FI_DEV_GPU_UTIL{` + gpu1 +
 				`,slurm_job_id="7",user="ada",account="ml",partition="gpu"} 0x60`}, 50},

@@ -26,20 +26,29 @@ func jobRules() []Rule {
 		{Name: "MusterQueueStuck", Group: g, Severity: Warning, For: "10m", Board: "muster-queue", Vars: inQueue,
 			Params: []Param{{"window", Duration, "1h", "time without a start"}, {"above", Share, "0.5", "share of what the queue asks for that idles meanwhile"}},
 			// A partition whose GPUs are taken is full for jobs that ask for GPUs,
-			// however many of its CPUs idle. And while a promise stands and can be kept,
-			// nodes idle on purpose: the front job's are being collected.
+			// however many of its CPUs idle. And while all promises can be kept, nodes
+			// idle on purpose: the front job's are being collected. Promises say nothing
+			// once one of them was broken, the plan moved one back, or no pass has made
+			// a plan for all that time.
 			Expr: `sum by (cluster, partition) (muster_jobs_pending{reason=~"Resources|Priority|None"}) > 0` +
 				` and on (cluster, partition) sum by (cluster, partition) (increase(muster_jobs_started_total[$window])) == 0` +
 				` and on (cluster, partition) sum by (cluster, partition) (muster_partition_cpus{state="idle"}) / sum by (cluster, partition) (muster_partition_cpus) > $above` +
 				` unless on (cluster, partition) (muster_partition_pending_gpus > 0 and on (cluster, partition)` +
 				` sum by (cluster, partition) (muster_partition_gpus{state="idle"}) / (sum by (cluster, partition) (muster_partition_gpus) > 0) <= $above)` +
-				` unless on (cluster, partition) muster_jobs_promised > 0`,
-			Summary: "The queue of {{ $labels.partition }} is stuck", Detail: "{{ $value }} jobs wait for resources in {{ $labels.partition }}, more than $above of what they ask for idles, no start is promised that could still be kept, and nothing has started for $window.",
+				` unless on (cluster, partition) (muster_jobs_promised > 0` +
+				` unless on (cluster, partition) muster_jobs_slipped + muster_jobs_overdue > 0` +
+				` and on (cluster) increase(muster_scheduler_passes_total[$window]) > 0)`,
+			Summary: "The queue of {{ $labels.partition }} is stuck", Detail: "{{ $value }} jobs wait for resources in {{ $labels.partition }}, more than $above of what they ask for idles, no promised start explains that, and nothing has started for $window.",
 			Fires: Case{[]string{`muster_jobs_pending{cluster="lab",partition="gpu",reason="Resources"} 4x90`, `muster_jobs_started_total{cluster="lab",partition="gpu"} 9x90`,
 				`muster_partition_cpus{cluster="lab",partition="gpu",state="idle"} 90x90`, `muster_partition_cpus{cluster="lab",partition="gpu",state="allocated"} 10x90`,
-				`muster_partition_pending_gpus{cluster="lab",partition="gpu"} 0x90`, `muster_jobs_promised{cluster="lab",partition="gpu"} 0x90`}, 85},
+				`muster_partition_pending_gpus{cluster="lab",partition="gpu"} 0x90`,
+				// Two promises stand, and the plan has moved one of them back.
+				`muster_jobs_promised{cluster="lab",partition="gpu"} 2x90`, `muster_jobs_slipped{cluster="lab",partition="gpu"} 1x90`,
+				`muster_jobs_overdue{cluster="lab",partition="gpu"} 0x90`, `muster_scheduler_passes_total{cluster="lab"} 0+2x90`}, 85},
 			Quiet: Case{[]string{`muster_jobs_pending{cluster="lab",partition="batch",reason="Resources"} 4x90`, `muster_jobs_started_total{cluster="lab",partition="batch"} 9x90`,
 				`muster_partition_cpus{cluster="lab",partition="batch",state="idle"} 90x90`, `muster_jobs_promised{cluster="lab",partition="batch"} 1x90`,
+				`muster_jobs_slipped{cluster="lab",partition="batch"} 0x90`, `muster_jobs_overdue{cluster="lab",partition="batch"} 0x90`,
+				`muster_scheduler_passes_total{cluster="lab"} 0+2x90`,
 				`muster_jobs_pending{cluster="lab",partition="gpu",reason="Resources"} 4x90`, `muster_jobs_started_total{cluster="lab",partition="gpu"} 9x90`,
 				`muster_partition_cpus{cluster="lab",partition="gpu",state="idle"} 90x90`, `muster_partition_cpus{cluster="lab",partition="gpu",state="allocated"} 10x90`,
 				`muster_partition_pending_gpus{cluster="lab",partition="gpu"} 16x90`, `muster_partition_gpus{cluster="lab",partition="gpu",state="idle"} 0x90`,

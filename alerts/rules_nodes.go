@@ -69,7 +69,9 @@ func nodeRules() []Rule {
 			Quiet: Case{[]string{`muster_node_health_failed{cluster="lab",node="n1",rule="disk_space"} 0x20`, `muster_node_health_value{cluster="lab",node="n1",rule="disk_space"} 40x20`}, 10}},
 		{Name: "MusterNodeIncomplete", Group: g, Severity: Warning, For: "2m", Board: "muster-node", Vars: onNode,
 			// A device that falls off the bus while the agent runs is MusterGPUOffTheBus.
-			Expr:    `muster_node_incomplete_info unless on (node) ` + onHost("(muster_gpu_up == 0)"),
+			// Where no label cluster is set on what agents serve, the name of the node has to do.
+			Expr: `muster_node_incomplete_info unless on (cluster, node) ` + onHost("(muster_gpu_up == 0)") +
+				` unless on (node) ` + onHost(`(muster_gpu_up{cluster=""} == 0)`),
 			Summary: "{{ $labels.node }} found less than is configured", Detail: "{{ $labels.node }} of {{ $labels.cluster }} found less than slurm.conf or gres.conf says: {{ $labels.reason }}. With fewer GPUs it goes on with the others; with less of anything else it takes no jobs. It is whole again by itself as soon as its agent finds the rest.",
 			Fires: Case{[]string{`muster_node_incomplete_info{cluster="lab",node="n1",reason="gres/gpu count too low: 7 found, 8 configured"} 1x20`}, 10},
 			Quiet: Case{[]string{`muster_node_incomplete_info{cluster="lab",node="n1",reason="gres/gpu count too low: 7 found, 8 configured"} 1x20`, `muster_gpu_up{` + gpu1 + `} 0x20`}, 10}},

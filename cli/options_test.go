@@ -33,10 +33,10 @@ type sample struct {
 func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "sbcast": "sbcast --jobid=36 DIR/log /tmp/log", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
-		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "tail": "muster tail 36", "events": "muster events", "traces": "muster traces", "suppose": "muster suppose 'scancel 4'", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12", "findings": "muster findings",
-		"token": "muster token n7", "hosts": "muster hosts revoke l1", "tokens": "muster tokens", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
+		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "tail": "muster tail 36", "events": "muster events", "traces": "muster traces", "forecast": "muster forecast", "suppose": "muster suppose 'scancel 4'", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12", "findings": "muster findings",
+		"token": "muster token n7", "hosts": "muster hosts revoke l1", "tokens": "muster tokens", "upgrade": "muster upgrade", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
-		"accounting": "muster accounting doctor", "sgather": "sgather /tmp/a /tmp/b", "scrontab": "scrontab", "strigger": "strigger", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
+		"accounting": "muster accounting doctor", "sgather": "sgather /tmp/a /tmp/b", "scrontab": "scrontab", "strigger": "strigger", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "sjobexitmod": "sjobexitmod -e 1 12", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
 		"simulate": "muster simulate --swf DIR/log --procs 8",
 	}
 }
@@ -51,7 +51,7 @@ func samples() map[string]map[string]sample {
 	types := on("strigger --set --down -p /bin/true", "")
 	out := map[string]map[string]sample{
 		"sbatch": {
-			"container-image": s("nvcr.io#team/app:1"), "container-mounts": with("/data:/data:ro", "--container-image=app"), "container-workdir": with("/work", "--container-image=app"),
+			"container": s("/bundles/app"), "container-image": s("nvcr.io#team/app:1"), "container-mounts": with("/data:/data:ro", "--container-image=app"), "container-workdir": with("/work", "--container-image=app"),
 			"container-env": with("PATH,HOME", "--container-image=app"), "container-mount-home": with("", "--container-image=app"), "container-readonly": with("", "--container-image=app"),
 			"account": s("physics"), "acctg-freq": s("task=5"), "extra": s("more"), "array": s("0-9%2"), "begin": s("now+1hour"), "chdir": s("/tmp"), "clusters": with("peer", "--parsable"), "comment": s("hi"), "constraint": s("a&b"),
 			"contiguous": s(""), "cores-per-socket": s("4"), "extra-node-info": s("2:4"), "segment": s("2"), "sockets-per-node": s("2"), "spread-segments": s(""), "hint": s("nomultithread"), "spread-job": s(""), "core-spec": s("2"), "cpus-per-gpu": s("2"), "cpus-per-task": s("2"), "deadline": s("now+2hours"), "dependency": s("afterok:1"), "error": s("e"),
@@ -93,7 +93,7 @@ func samples() map[string]map[string]sample {
 		},
 		"sacct": {
 			"associations": s("8"), "batch-script": with("", "-j 4"), "completion": s(""), "env-vars": with("", "-j 4"),
-			"accounts": s("ml"), "array": s(""), "allocations": s(""), "allusers": s(""), "brief": s(""), "clusters": s("other"), "constraints": s("x"), "delimiter": with(",", "-P"), "duplicates": s(""), "endtime": s("now"),
+			"accounts": s("ml"), "allclusters": s(""), "array": s(""), "allocations": s(""), "allusers": s(""), "brief": s(""), "clusters": s("other"), "constraints": s("x"), "delimiter": with(",", "-P"), "duplicates": s(""), "endtime": s("now"),
 			"flags": s("x"), "format": s("jobid"), "gid": s("5"), "group": s("g"), "helpformat": s(""), "jobs": s("4"), "json": s(""), "long": s(""), "name": s("x"), "ncpus": s("9"), "nnodes": s("9"),
 			"noconvert": with("", "-o reqmem"), "nodelist": s("node1"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "partition": s("gpu"), "qos": s("q"), "reason": s("x"), "starttime": s("now-1day"), "state": s("F"),
 			"timelimit-max": with("4:00:00", "-k 1:30:00 -o jobid"), "timelimit-min": s("10"), "truncate": with("", "-S 01:44:42 -o start"), "uid": s("bob"), "user": s("bob"), "units": with("M", "-o reqmem"), "wckeys": s("w"), "whole-hetjob": s("yes"), "yaml": s(""),
@@ -111,11 +111,12 @@ func samples() map[string]map[string]sample {
 		"sprio": {"clusters": s("other"), "format": s("%i"), "jobs": s("8"), "long": s(""), "noheader": s(""), "norm": s(""), "partition": s("debug"), "sort": s("-i"), "user": s("bob"), "weights": s("")},
 		"sshare": {"accounts": s("vision"), "all": on("sshare", ""), "clusters": s("other"), "format": s("user"), "json": s(""), "long": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""),
 			"partition": s(""), "users": on("sshare", "bob"), "Users": s(""), "yaml": s("")},
-		"sdiag": {"cluster": s("other"), "json": s(""), "yaml": s("")},
+		"sdiag": {"reset": s(""), "sort-by-id": s(""), "sort-by-time": s(""), "sort-by-time2": s(""), "cluster": s("other"), "json": s(""), "yaml": s("")},
 		"audit": {"actors": s("bob"), "all": s(""), "jobs": s("36"), "json": s(""), "nodelist": s("node1"), "since": s("now-1hour"), "until": s("now"), "what": s("JobStarted")},
 		"tail":  {"err": s(""), "bytes": s("5")},
 		"events": {"from": s("5"), "jobs": s("36"), "json": s(""), "kinds": s("JobStarted"), "list-kinds": s(""), "nodelist": s("node1"),
 			"since": s("now-1hour"), "until": s("now"), "users": s("bob")},
+		"forecast": {"partition": s("batch"), "qos": s("high"), "size": s("2cpu"), "time": s("90"), "json": s(""), "yaml": s("")},
 		"traces":   {"jobs": s("36"), "until": s("now"), "users": s("bob")},
 		"suppose":  {"all": s(""), "json": s(""), "yaml": s("")},
 		"why":      {"json": s(""), "yaml": s(""), "watch": s("3")},
@@ -139,6 +140,12 @@ func samples() map[string]map[string]sample {
 		"qstat":  {"full": s(""), "queues": s(""), "user": s("bob")},
 		"slurmd": {"node": s("n1"), "conf-file": s("/f"), "dynamic": s(""), "conf": s("Gres=gpu:1")},
 		"token":  {"lifetime": s("2d"), "login": s("")},
+		"sjobexitmod": {
+			"cluster": s("other"), "exit-code": on("sjobexitmod -r full 12", "2"), "list": s(""), "reason": s("full"),
+		},
+		"upgrade": {
+			"to": s("22.05.8"), "raise": s(""), "json": s(""), "yaml": s(""),
+		},
 		"tokens": {
 			"user": s("alice"), "reason": on("muster tokens revoke t1", "gone"), "json": s(""), "yaml": s(""),
 		},
@@ -158,7 +165,7 @@ func samples() map[string]map[string]sample {
 		"kill-on-bad-exit": step(""), "mpi": step("none"), "multi-prog": on("srun --jobid=36 DIR/log", ""), "open-mode": step("append"), "output": step("o-%t"), "overlap": step(""), "pty": step(""), "relative": step("1"),
 		"x11": step("all"), "slurmd-debug": step("3"), "preserve-env": step(""), "prolog": step("/bin/echo"), "epilog": step("/bin/echo"), "task-epilog": step("/bin/e"), "task-prolog": step("/bin/p"), "unbuffered": step(""), "wait": step("5")}
 	out["sbcast"] = map[string]sample{"compress": s("lz4"), "force": s(""), "jobid": on("sbcast DIR/log /tmp/log", "36"), "nodelist": s("n1"), "preserve": s("")}
-	out["salloc"] = map[string]sample{"clusters": s("other"), "no-shell": s(""), "quiet": on("salloc --test-only true", ""), "test-only": s(""), "x11": s("all")}
+	out["salloc"] = map[string]sample{"clusters": s("other"), "container": s("/bundles/app"), "no-shell": s(""), "quiet": on("salloc --test-only true", ""), "test-only": s(""), "x11": s("all")}
 	for name, options := range map[string][]opt.Option{"srun": submit.SrunOptions(), "salloc": submit.Salloc().Options} {
 		for _, o := range options {
 			if x, ok := out["sbatch"][o.Long]; ok && o.Always == "" && out[name][o.Long] == (sample{}) {
@@ -177,6 +184,7 @@ var elsewhere = map[string][]string{"scrontab": {"edit"}, "events": {"follow"}, 
 // everything is a world in which each option has something to act on.
 func everything(t *testing.T) *world {
 	w := newWorld(t)
+	w.env = map[string]string{"LANG": "C"} // for --export=NONE to leave out
 	w.capped()
 	w.books()
 	w.live.Jobs[0].Steps = append(w.live.Jobs[0].Steps, &apiv1.StepMeasured{Nodes: w.live.Jobs[0].Steps[0].Nodes})
@@ -205,6 +213,7 @@ func everything(t *testing.T) *world {
 		return &apiv1.EventsReply{Seq: 9, Events: []*apiv1.EventInfo{labEvent(8), {Seq: 9, At: at("01:44:41"), Kind: "JobEligible", ActorKind: "system", Job: "36"}}}, nil
 	}
 	w.reply[tool.MethodReadOutput] = readOutput
+	w.reply[tool.MethodNoteJobs] = func(proto.Message) (proto.Message, error) { return &apiv1.NoteJobsReply{}, nil }
 	w.reply[tool.MethodSuppose] = func(proto.Message) (proto.Message, error) {
 		out := &apiv1.SupposeReply{Now: w.now}
 		for i := range 50 { // more than are listed without --all
@@ -221,7 +230,9 @@ func everything(t *testing.T) *world {
 		}
 		return &apiv1.WhyReply{Job: job, Reason: &apiv1.Reason{Code: "Resources"}, Now: w.now}, nil
 	}
-	w.diag = &apiv1.DiagReply{Now: w.now, StartedAt: at("01:00:00"), Passes: 3, PassTotal: 9000}
+	w.diag = &apiv1.DiagReply{Now: w.now, StartedAt: at("01:00:00"), Passes: 3, PassTotal: 9000,
+		Methods: []*apiv1.CallFigure{{Name: "Cluster/ListJobs", Count: 9, Nanos: 9_000_000}, {Name: "Cluster/Submit", Count: 3, Nanos: 12_000_000}, {Name: "Cluster/ListNodes", Count: 1, Nanos: 8_000_000}},
+		Callers: []*apiv1.CallFigure{{Name: "alice", Count: 9, Nanos: 5_000_000}, {Name: "root", Count: 4, Nanos: 24_000_000}}}
 	w.watch = func(send func(*apiv1.JobInfo) error) error {
 		return send(&apiv1.JobInfo{State: uint32(spec.Failed), ExitCode: 9})
 	}

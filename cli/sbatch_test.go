@@ -13,7 +13,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/submit"
 	"github.com/musterhpc/muster/cli/tool"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -86,8 +86,16 @@ func TestSpec(t *testing.T) {
 		"--deadline=03:00":                 {Deadline: at("03:00:00")},
 		"--mail-type=END,FAIL -Q":          {MailTypes: []string{"END", "FAIL"}},
 		"--kill-on-invalid-dep=yes":        {KillOnInvalidDep: apiv1.Tri_TRI_YES},
-		"--propagate=CORE":                 {Rlimits: n("CORE", "", 0)},
-		"--propagate=NONE":                 {Rlimits: []*apiv1.Count{}},
+		"--propagate":                      {Rlimits: []*apiv1.Count{{Name: "CORE"}, {Name: "NOFILE", N: 1024}, {Name: "STACK", N: -1}}, LimitsAsked: true},
+		"--propagate=CORE":                 {Rlimits: n("CORE", "", 0), LimitsAsked: true},
+		"--propagate=NONE":                 {Rlimits: []*apiv1.Count{}, LimitsAsked: true},
+		"--get-user-env":                   {Login: &apiv1.LoginShell{}},
+		"--get-user-env=10L":               {Login: &apiv1.LoginShell{Timeout: 10 * tool.Second}},
+		"--get-user-env=S":                 {Login: &apiv1.LoginShell{Plain: true}},
+		"--export=NONE":                    {Login: &apiv1.LoginShell{}},
+		"--export=V":                       {Login: &apiv1.LoginShell{}},
+		"--export=NIL":                     {},
+		"--export=ALL,V=1":                 {},
 		"--switches=1@5":                   {Switches: 1, SwitchWait: 300 * tool.Second},
 		"--contiguous --prefer=f --reboot": {Contiguous: true, Prefer: "f", Reboot: true},
 		"-S 2 --threads-per-core=1":        {CoreSpec: 2, ThreadsPerCore: 1},
@@ -111,7 +119,7 @@ func TestSpecRefuses(t *testing.T) {
 	for line, code := range map[string]int{
 		"-t x": 255, "-N 0": 1, "-N 4-2": 1, "-n -1": 1, "-c 0": 1, "--mem=1.5G": 255, "-G x": 255, "--gpus-per-node=": 255, "--gres=:2": 255, "--gres=a:b:c:d": 255, "-L a|b,c": 255,
 		"-a 1-": 1, "-a ''": 1, "-d after:1+x": 1, "-w n[1": 255, "--exclusive=x": 255, "--nice=x": 255, "--priority=TOP": 255, "--priority=-1": 255, "--requeue=expedite": 255, "--signal=NOPE": 255,
-		"--signal=USR1@99999": 255, "--open-mode=x": 255, "--begin=never": 255, "--mail-type=SOMETIMES": 255, "--kill-on-invalid-dep=maybe": 255, "--propagate=X": 255, "--switches=0": 255, "-F /nonexistent": 255,
+		"--signal=USR1@99999": 255, "--open-mode=x": 255, "--begin=never": 255, "--mail-type=SOMETIMES": 255, "--kill-on-invalid-dep=maybe": 255, "--propagate=X": 1, "--switches=0": 255, "-F /nonexistent": 255,
 		"--export='A": 255, "--export==x": 255, "--tres-per-task=gpu:1": 255, "--export-file=/nonexistent": 1, "--mcs-label=x": 255, "--hint=memory_bound": 1, "--thread-spec=0": 1, "--hold=yes": 255,
 	} {
 		w.forget()
@@ -238,10 +246,10 @@ func TestExport(t *testing.T) {
 		"--export=ALL":                 "HOME=/home/alice MULTI=a\nb=c V=caller SLURM_X=1 SLURM_EXPORT_ENV=ALL",
 		"--export=NONE":                "SLURM_X=1 SLURM_EXPORT_ENV=NONE SLURM_GET_USER_ENV=1",
 		"--export=NIL":                 "SLURM_X=1 SLURM_EXPORT_ENV=NIL",
-		"--export=V,NEW=2":             "SLURM_X=1 V=caller NEW=2 SLURM_EXPORT_ENV=V,NEW=2",
+		"--export=V,NEW=2":             "SLURM_X=1 V=caller NEW=2 SLURM_EXPORT_ENV=V,NEW=2 SLURM_GET_USER_ENV=1",
 		"--export=ALL,V=mine":          "HOME=/home/alice MULTI=a\nb=c V=mine SLURM_X=1 SLURM_EXPORT_ENV=ALL,V=mine",
 		"--export=V=mine,ALL":          "HOME=/home/alice MULTI=a\nb=c V=mine SLURM_X=1 SLURM_EXPORT_ENV=V=mine,ALL",
-		"--export=A='x,y',MISSING":     "SLURM_X=1 A=x,y SLURM_EXPORT_ENV=A='x,y',MISSING",
+		"--export=A='x,y',MISSING":     "SLURM_X=1 A=x,y SLURM_EXPORT_ENV=A='x,y',MISSING SLURM_GET_USER_ENV=1",
 		"--export=NIL --get-user-env":  "SLURM_X=1 SLURM_EXPORT_ENV=NIL SLURM_GET_USER_ENV=1",
 		"--export=NIL --export-file=F": "SLURM_X=1 A=1 B=2 SLURM_EXPORT_ENV=NIL",
 	} {
@@ -254,7 +262,7 @@ func TestExport(t *testing.T) {
 		}
 		req := w.last(tool.MethodSubmit).(*apiv1.SubmitRequest)
 		got := strings.Split(strings.TrimSuffix(string(req.GetEnvironment().GetData()), "\x00"), "\x00")
-		got = slices.DeleteFunc(got, func(kv string) bool { return strings.HasPrefix(kv, "MUSTER_SOCKET=") })
+		got = slices.DeleteFunc(got, func(kv string) bool { return strings.HasPrefix(kv, "MUSTER_SOCKET=") || kv == "SLURM_PRIO_PROCESS=0" })
 		list := strings.Split(strings.ReplaceAll(want, "a\nb=c", "a|b=c"), " ")
 		for i := range got {
 			got[i] = strings.ReplaceAll(got[i], "\n", "|")
@@ -287,7 +295,7 @@ func TestWait(t *testing.T) {
 	calls := 0
 	w.watch = func(send func(*apiv1.JobInfo) error) error {
 		if calls++; calls < 3 {
-			return status.New(status.Unavailable, "restarting")
+			return rpcstatus.New(rpcstatus.Unavailable, "restarting")
 		}
 		return send(&apiv1.JobInfo{State: uint32(spec.Completed)})
 	}

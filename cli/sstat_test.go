@@ -17,12 +17,16 @@ func (w *world) twoNodes() {
 	on := func(node string, cpu, rss int64, gpus ...*apiv1.GpuUsage) *apiv1.Measurement {
 		return &apiv1.Measurement{Node: node, Usage: &apiv1.Usage{UserCpu: cpu * tool.Second, PeakRss: rss, HasRss: true, ReadBytes: 3 * rss, Gpus: gpus}, PeakVm: 2 * rss, HasVm: true, Pids: []int32{int32(cpu)}}
 	}
-	gpu := &apiv1.GpuUsage{Has: true, PeakMem: 10 << 30, UtilNs: 3 * tool.Second, Busy: 4 * tool.Second}
+	gpu := &apiv1.GpuUsage{Has: true, PeakMem: 10 << 30, UtilNs: 3 * tool.Second, Busy: 4 * tool.Second, EnergyMj: 500_000}
+	metered := func(m *apiv1.Measurement, mj int64) *apiv1.Measurement {
+		m.Usage.EnergyMj, m.Usage.HasEnergy = mj, true
+		return m
+	}
 	w.live = &apiv1.StepUsageReply{Jobs: []*apiv1.JobSteps{
 		{Job: "12", JobId: 12, Nodes: "n[1-2]", Alloc: &apiv1.Tres{Cpu: 4, Node: 2}, Steps: []*apiv1.StepMeasured{
 			{Step: -5, Tasks: 1, Nodes: []*apiv1.Measurement{on("n1", 7, 1<<20)}},
 			{Step: 0, Tasks: 4, Nodes: []*apiv1.Measurement{on("n1", 60, 4<<20), on("n2", 3600, 8<<20, gpu, gpu)}},
-			{Step: 1, Tasks: 2, Nodes: []*apiv1.Measurement{on("n1", 2, 1<<20), on("n2", 1, 2<<20)}},
+			{Step: 1, Tasks: 2, Nodes: []*apiv1.Measurement{metered(on("n1", 2, 1<<20), 1_500), metered(on("n2", 1, 2<<20), 2_500)}},
 		}},
 		{Job: "36_4", JobId: 40},
 	}}
@@ -35,14 +39,14 @@ func TestSstat(t *testing.T) {
 	for line, want := range map[string]string{
 		// The lowest numbered step without -a; values of nodes, means of tasks.
 		"sstat -n -P -j 12 -o jobid,ntasks,avecpu,mincpu,mincpunode,mincputask,maxrss,maxrssnode,averss,maxvmsize,maxdiskread,maxdiskwrite,nodelist,avecpufreq,consumedenergy"://
-		"12.0|4|00:15:15|00:01:00|n1||8M|n2|3M|16M|24M|0|n[1-2]||\n",
-		"sstat -n -P -a -j 12 -o jobid,averss":                "12.batch|1M\n12.0|3M\n12.1|1536K\n",
-		"sstat -n -P -a -j 12 -o jobid,averss --noconvert":    "12.batch|1048576\n12.0|3145728\n12.1|1572864\n",
-		"sstat -n -P -j 12.1 -o jobid,maxrsstask,mincputask":  "12.1|1|1\n",
-		"sstat -n -P -j 12.1,12.batch -o jobid":               "12.batch\n12.1\n",
-		"sstat -n -P -a 12 -i -j 12.1":                        "12.batch|n[1-2]|7\n12.0|n[1-2]|60,3600\n12.1|n[1-2]|2,1\n",
-		"sstat -n -P 12 -o tresusageintot,tresusageinmaxnode": "cpu=01:01:00,fs/disk=36M,gres/gpumem=20G,gres/gpuutil=75,mem=12M,pages=0,vmem=24M|cpu=n2,fs/disk=n2,gres/gpumem=n2,gres/gpuutil=n2,mem=n2,pages=n1,vmem=n2\n",
-		"sstat -n -P 12.1 -o tresusageinmaxtask":              "cpu=0,fs/disk=1,mem=1,pages=0,vmem=1\n",
+		"12.0|4|00:15:15|00:01:00|n1||8M|n2|3M|16M|24M|0|n[1-2]||1000\n",
+		"sstat -n -P -a -j 12 -o jobid,averss":                     "12.batch|1M\n12.0|3M\n12.1|1536K\n",
+		"sstat -n -P -a -j 12 -o jobid,averss --noconvert":         "12.batch|1048576\n12.0|3145728\n12.1|1572864\n",
+		"sstat -n -P -j 12.1 -o jobid,maxrsstask,mincputask":       "12.1|1|1\n",
+		"sstat -n -P -j 12.1,12.batch -o jobid":                    "12.batch\n12.1\n",
+		"sstat -n -P -a 12 -i -j 12.1":                             "12.batch|n[1-2]|7\n12.0|n[1-2]|60,3600\n12.1|n[1-2]|2,1\n",
+		"sstat -n -P 12 -o tresusageintot,tresusageinmaxnode":      "cpu=01:01:00,energy=1000,fs/disk=36M,gres/gpumem=20G,gres/gpuutil=75,mem=12M,pages=0,vmem=24M|cpu=n2,energy=n2,fs/disk=n2,gres/gpumem=n2,gres/gpuutil=n2,mem=n2,pages=n1,vmem=n2\n",
+		"sstat -n -P 12.1 -o tresusageinmaxtask,consumedenergyraw": "cpu=0,energy=1,fs/disk=1,mem=1,pages=0,vmem=1|3\n",
 	} {
 		if r := w.shell(line); r.code != 0 || r.out != want || r.errOut != "" {
 			t.Errorf("$ %s\n%d %q %s\nwanted %q", line, r.code, r.out, r.errOut, want)

@@ -9,7 +9,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/tool"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -75,7 +75,7 @@ func TestStepAsksForTheFilterAgain(t *testing.T) {
 	w.reply[tool.MethodGetCliFilter] = func(proto.Message) (proto.Message, error) {
 		if away > 0 {
 			away--
-			return nil, status.New(status.Unavailable, "the controller restarts")
+			return nil, rpcstatus.New(rpcstatus.Unavailable, "the controller restarts")
 		}
 		return &apiv1.GetCliFilterReply{Path: "cli_filter.lua", Text: refuses}, nil
 	}

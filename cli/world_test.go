@@ -22,7 +22,7 @@ import (
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/transport/framed/serve"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/slurmconf"
 )
@@ -71,7 +71,7 @@ type fake struct {
 func requests() map[string]proto.Message {
 	return map[string]proto.Message{
 		tool.MethodSubmit: &apiv1.SubmitRequest{}, tool.MethodListJobs: &apiv1.ListJobsRequest{}, tool.MethodStreamJobs: &apiv1.ListJobsRequest{}, tool.MethodWatchJob: &apiv1.WatchJobRequest{},
-		tool.MethodSetTriggers: &apiv1.SetTriggersRequest{}, tool.MethodListTriggers: &apiv1.ListTriggersRequest{}, tool.MethodClearTriggers: &apiv1.ClearTriggersRequest{}, tool.MethodGetCrontab: &apiv1.GetCrontabRequest{}, tool.MethodPutCrontab: &apiv1.PutCrontabRequest{}, tool.MethodCancel: &apiv1.CancelRequest{}, tool.MethodControlJobs: &apiv1.ControlJobsRequest{}, tool.MethodWhy: &apiv1.WhyRequest{}, tool.MethodSuppose: &apiv1.SupposeRequest{},
+		tool.MethodSetTriggers: &apiv1.SetTriggersRequest{}, tool.MethodListTriggers: &apiv1.ListTriggersRequest{}, tool.MethodClearTriggers: &apiv1.ClearTriggersRequest{}, tool.MethodGetCrontab: &apiv1.GetCrontabRequest{}, tool.MethodPutCrontab: &apiv1.PutCrontabRequest{}, tool.MethodCancel: &apiv1.CancelRequest{}, tool.MethodControlJobs: &apiv1.ControlJobsRequest{}, tool.MethodNoteJobs: &apiv1.NoteJobsRequest{}, tool.MethodWhy: &apiv1.WhyRequest{}, tool.MethodSuppose: &apiv1.SupposeRequest{},
 		tool.MethodListNodes: &apiv1.ListNodesRequest{}, tool.MethodUpdateNode: &apiv1.UpdateNodeRequest{}, tool.MethodChangeNodes: &apiv1.NodeChange{}, tool.MethodChangePartition: &apiv1.PartitionChange{}, tool.MethodListPartitions: &apiv1.ListPartitionsRequest{},
 		tool.MethodGetConfig: &apiv1.GetConfigRequest{}, tool.MethodReconfigure: &apiv1.ReconfigureRequest{}, tool.MethodChangePolicy: &apiv1.PolicyChangeRequest{},
 		tool.MethodGetPolicy: &apiv1.PolicyRequest{}, tool.MethodTransactions: &apiv1.TransactionsRequest{}, tool.MethodShares: &apiv1.SharesRequest{}, tool.MethodLimitUsage: &apiv1.LimitUsageRequest{}, tool.MethodPriorities: &apiv1.PrioritiesRequest{}, tool.MethodDiag: &apiv1.DiagRequest{}, tool.MethodPing: &apiv1.PingRequest{}, tool.MethodListControllers: &apiv1.ControllersRequest{}, tool.MethodChangeControllers: &apiv1.ChangeControllersRequest{},
@@ -96,7 +96,7 @@ func (f *fake) handle(_ context.Context, call *serve.Call) error {
 		req, ok = &apiv1.GetCliFilterRequest{}, true // elsewhere the controller is an older one, which has no such method
 	}
 	if !ok {
-		return status.New(status.Unimplemented, "no method %s", call.Method)
+		return rpcstatus.New(rpcstatus.Unimplemented, "no method %s", call.Method)
 	}
 	if err := proto.Unmarshal(call.Payload, req); err != nil {
 		return err
@@ -196,9 +196,10 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 	case *apiv1.PingRequest:
 		return &apiv1.PingReply{Host: "vm", Role: "leader", Version: "test", Now: f.now, Seq: 77, Cluster: "peer"}, nil
 	case *apiv1.ControllersRequest:
-		return &apiv1.ControllersReply{Controllers: []*apiv1.ControllerInfo{{Name: "vm", Role: "leader", Version: "test", Position: 7}}}, nil
+		return &apiv1.ControllersReply{Controllers: []*apiv1.ControllerInfo{{Name: "vm", Role: "leader", Version: "test", Position: 7, Knows: 2}},
+			LedgerVersion: 1, LedgerNewest: 2, RaiseAt: f.now}, nil
 	case *apiv1.ChangeControllersRequest:
-		return &apiv1.ChangeControllersReply{Leader: "ctl2"}, nil
+		return &apiv1.ChangeControllersReply{Leader: "ctl2", LedgerVersion: 2}, nil
 	case *apiv1.CreateUserTokenRequest:
 		return &apiv1.CreateUserTokenReply{Token: fmt.Sprintf("root.%d", q.GetLifetime()/int64(spec.Second))}, nil
 	case *apiv1.ListUserTokensRequest:
@@ -338,7 +339,7 @@ func newWorld(t *testing.T) *world {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	w.dir, w.socket = dir, filepath.Join(dir, "s")
-	s, err := serve.New(serve.Config{Handler: w.handle, Errors: status.Numbers(), Authenticate: func(_ context.Context, c net.Conn) (net.Conn, identity.Identity, error) {
+	s, err := serve.New(serve.Config{Handler: w.handle, Errors: rpcstatus.Numbers(), Authenticate: func(_ context.Context, c net.Conn) (net.Conn, identity.Identity, error) {
 		return c, identity.Identity{}, nil
 	}})
 	if err != nil {

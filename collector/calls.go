@@ -65,6 +65,20 @@ func (c *Calls) Observe(method, user string, took time.Duration, failed bool) {
 	stat(&c.users, user).add(took, failed)
 }
 
+// EachMethod visits the calls of each method.
+func (c *Calls) EachMethod(visit func(name string, count, nanos uint64)) { each(&c.methods, visit) }
+
+// EachUser visits the calls of each user who has a name of his own among the metrics.
+func (c *Calls) EachUser(visit func(name string, count, nanos uint64)) { each(&c.users, visit) }
+
+func each(m *sync.Map, visit func(name string, count, nanos uint64)) {
+	m.Range(func(name, value any) bool {
+		s := value.(*callStat)
+		visit(name.(string), s.count.Load(), s.nanos.Load())
+		return true
+	})
+}
+
 func stat(m *sync.Map, name string) *callStat {
 	if v, ok := m.Load(name); ok {
 		return v.(*callStat)

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/musterhpc/muster/accounting/findings"
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/internal/catalogue"
 	"github.com/musterhpc/muster/ledger/view"
@@ -25,8 +26,10 @@ type Source struct {
 	Agents  func() int
 	KPIs    func() []kpi.Value // figures of accounting, computed in the background; may be nil
 	Budgets func() []kpi.Spent // the same of budgets; may be nil
-	Now     func() spec.Instant
-	Version string
+	// Findings are those of the last days; may be nil, and so may what it gives.
+	Findings func() *findings.Found
+	Now      func() spec.Instant
+	Version  string
 	// Cluster is the name that StandbyHandler's series have; the others take the
 	// view's.
 	Cluster string
@@ -43,6 +46,10 @@ type Source struct {
 	Refused func() map[string]uint64
 	// Audit is how the audit trail gets to its targets; may be nil.
 	Audit func() []AuditTarget
+	// Traces is how traces of jobs get to a collector, and whether they do; may be nil.
+	Traces func() (SentTraces, bool)
+	// Pushed is how pushes of these metrics went, and whether there are any; may be nil.
+	Pushed func() (Pushed, bool)
 	// Objectives count against the site's service objectives; may be nil.
 	Objectives *Objectives
 	// Private leaves out what names users and their jobs.
@@ -63,6 +70,24 @@ type AuditTarget struct {
 	Records  uint64
 	Failures uint64
 	LeftOut  uint64 // refusals without a record
+}
+
+// SentTraces is how far traces of jobs are.
+type SentTraces struct {
+	Seq      uint64  // up to this event every trace has been taken
+	Seconds  float64 // since the oldest trace that has not been taken was whole
+	Traces   uint64
+	Spans    uint64
+	Refused  uint64
+	Failures uint64
+}
+
+// Pushed is how pushes of these metrics went.
+type Pushed struct {
+	Pushes   uint64
+	Failures uint64
+	Dropped  uint64
+	Waiting  int
 }
 
 // AccountingLag is how far accounting is behind.
@@ -138,7 +163,7 @@ func (p *pictures) of(v *view.View, src *Source, now spec.Instant) *picture {
 func families() []family {
 	var out []family
 	for _, list := range [...][]family{jobFamilies(), ledgerJobFamilies(), nodeFamilies(), policyFamilies(), shareFamilies(), schedulerFamilies(), ledgerFamilies(), buildFamilies(),
-		raftFamilies(), apiFamilies(), auditFamilies(), accountingFamilies(), sloFamilies(), kpiFamilies(), budgetFamilies(), guideFamilies()} {
+		raftFamilies(), apiFamilies(), auditFamilies(), traceFamilies(), pushFamilies(), accountingFamilies(), sloFamilies(), kpiFamilies(), budgetFamilies(), findingFamilies(), guideFamilies()} {
 		out = append(out, list...)
 	}
 	return out
@@ -168,8 +193,12 @@ func Metrics() []catalogue.Metric {
 	return out
 }
 
-// Mount serves every path of the exporter on a mux.
-func Mount(mux *http.ServeMux, src Source) {
+// Gather gives what a scrape of /metrics gets. The families are read until done is called.
+type Gather func() (families []*dto.MetricFamily, done func(), err error)
+
+// Mount serves every path of the exporter on a mux, and gives the main one to those who
+// push it.
+func Mount(mux *http.ServeMux, src Source) Gather {
 	shared := &pictures{}
 	draw := func() *scrape {
 		v := src.View()
@@ -179,12 +208,14 @@ func Mount(mux *http.ServeMux, src Source) {
 		now := src.Now()
 		return &scrape{src: &src, v: v, now: now, pic: shared.of(v, &src, now)}
 	}
-	mux.Handle("GET /metrics", pageHandler(newPage(families(), processGatherer(), draw)))
+	main := newPage(families(), processGatherer(), draw)
+	mux.Handle("GET /metrics", pageHandler(main))
 	mountDialects(mux, draw)
 	mux.HandleFunc(
 		"GET "+discoveryPath,
 		func(w http.ResponseWriter, _ *http.Request) { writeTargets(w, draw()) },
 	)
+	return main.Gather
 }
 
 // StandbyHandler serves what a controller that does not lead knows: its part of the

@@ -16,6 +16,7 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 
+	"github.com/musterhpc/muster/accounting/findings"
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/internal/catalogue"
 	"github.com/musterhpc/muster/internal/slo"
@@ -116,9 +117,20 @@ func source(v *view.View) Source {
 		Audit: func() []AuditTarget {
 			return []AuditTarget{{Name: "syslog", Seq: v.State.Seq - 3, Seconds: 2.5, Records: 7, Failures: 2, LeftOut: 5}}
 		},
+		Pushed: func() (Pushed, bool) { return Pushed{Pushes: 9, Failures: 3, Dropped: 1, Waiting: 2}, true },
+		Traces: func() (SentTraces, bool) {
+			return SentTraces{Seq: v.State.Seq - 4, Seconds: 3.5, Traces: 6, Spans: 40, Refused: 3, Failures: 2}, true
+		},
 		Budgets: func() []kpi.Spent {
 			return []kpi.Spent{{Budget: kpi.Budget{Account: "default", Start: v.State.At.Add(-spec.Day), End: v.State.At.Add(3 * spec.Day)}, Amount: 100, Spent: 25,
 				Recent: 20, Window: spec.Day, At: v.State.At}}
+		},
+		Findings: func() *findings.Found {
+			return &findings.Found{SavedGPU: 7_200_000_000, List: []findings.Finding{
+				{Kind: findings.Idle, User: "alice", Account: "default", JobName: "train-#", GPU: 3_600_000_000},
+				{Kind: findings.SlowGPU, Node: "n1", Device: "GPU-1", Index: 1, GPU: 60_000_000},
+				{Kind: findings.TimeLimit, User: "alice", Account: "default"},
+			}}
 		},
 		KPIs: func() []kpi.Value { return kpis }}
 }
@@ -588,10 +600,24 @@ func TestPromisesShow(t *testing.T) {
 			t.Errorf("not served: %s", want)
 		}
 	}
-	now = tr.Now.Add(spec.Hour + spec.PromiseGrace)
+	plans := func(start spec.Instant) {
+		plan := view.NewPlan(now, tr.State.Seq, []view.Planned{{UID: waiting, Task: spec.NoTask, Start: start}}, false)
+		v := &view.View{State: tr.State.Freeze(), Plan: plan}
+		src.View = func() *view.View { return v }
+		h = handler(src)
+	}
+	due := tr.Now.Add(spec.Hour + spec.PromiseGrace)
+	plans(due + 1)
+	serves(`muster_jobs_promised{cluster="lab",partition="gpu"} 1`)
+	serves(`muster_jobs_slipped{cluster="lab",partition="gpu"} 1`)
+	plans(due)
+	now = due
+	serves(`muster_jobs_slipped{cluster="lab",partition="gpu"} 0`)
 	serves(`muster_jobs_overdue{cluster="lab",partition="gpu"} 0`)
 	serves(`muster_jobs_promised{cluster="lab",partition="gpu"} 1`)
+	plans(due + 1)
 	now++
+	serves(`muster_jobs_slipped{cluster="lab",partition="gpu"} 0`)
 	serves(`muster_jobs_overdue{cluster="lab",partition="gpu"} 1`)
 	serves(`muster_jobs_promised{cluster="lab",partition="gpu"} 0`)
 	serves(`muster_promises_total{cluster="lab",partition="gpu",outcome="broken"} 0`)

@@ -176,6 +176,64 @@ func auditFamilies() []family {
 	}
 }
 
+// pushFamilies show how these metrics get to where they are pushed.
+//
+//muster:table one entry for each metric
+func pushFamilies() []family {
+	const src, card = "what pushes metrics (telemetry.push_from), on the controller that leads", "1"
+	one := func(f func(p Pushed) float64) func(s *scrape) {
+		return func(s *scrape) {
+			if s.src.Pushed == nil {
+				return
+			}
+			if p, on := s.src.Pushed(); on {
+				s.send(f(p))
+			}
+		}
+	}
+	return []family{
+		{counter("muster_pushes_total", "Pushes of the controller's metrics that the receiver has taken.", catalogue.None, src, card),
+			one(func(p Pushed) float64 { return float64(p.Pushes) })},
+		{counter("muster_push_failures_total", "Tries to push the controller's metrics that failed.", catalogue.None, src, card),
+			one(func(p Pushed) float64 { return float64(p.Failures) })},
+		{counter("muster_pushes_dropped_total", "Pushes of the controller's metrics that were given up: the receiver was away for more than 30 of them, or refused one for good.", catalogue.None, src, card),
+			one(func(p Pushed) float64 { return float64(p.Dropped) })},
+		{gauge("muster_pushes_waiting", "Pushes of the controller's metrics that wait for the receiver.", catalogue.None, src, card),
+			one(func(p Pushed) float64 { return float64(p.Waiting) })},
+	}
+}
+
+// traceFamilies show how traces of jobs get to a collector.
+//
+//muster:table one entry for each metric
+func traceFamilies() []family {
+	const src, card = "what sends traces (otlp.traces), on the controller that leads", "1"
+	one := func(f func(t SentTraces, s *scrape) float64) func(s *scrape) {
+		return func(s *scrape) {
+			if s.src.Traces == nil {
+				return
+			}
+			if t, on := s.src.Traces(); on {
+				s.send(f(t, s))
+			}
+		}
+	}
+	return []family{
+		{gauge("muster_traces_lag_events", "Events of the ledger behind the position up to which every trace of a job has been taken by the collector.", catalogue.None, src, card),
+			one(func(t SentTraces, s *scrape) float64 { return float64(s.v.State.Seq - min(t.Seq, s.v.State.Seq)) })},
+		{gauge("muster_traces_lag_seconds", "Time since the oldest trace that the collector has not taken was whole; 0 when none waits.", catalogue.Seconds, src, card),
+			one(func(t SentTraces, _ *scrape) float64 { return t.Seconds })},
+		{counter("muster_traces_sent_total", "Traces of jobs that the collector has taken or refused for good, repeated ones included.", catalogue.None, src, card),
+			one(func(t SentTraces, _ *scrape) float64 { return float64(t.Traces) })},
+		{counter("muster_traces_spans_total", "Spans that the collector has taken, repeated ones included.", catalogue.None, src, card),
+			one(func(t SentTraces, _ *scrape) float64 { return float64(t.Spans) })},
+		{counter("muster_traces_spans_refused_total", "Spans that the collector refused for good.", catalogue.None, src, card),
+			one(func(t SentTraces, _ *scrape) float64 { return float64(t.Refused) })},
+		{counter("muster_traces_failures_total", "Tries to send traces that failed: each is tried again, with pauses up to 30 s or as long as the collector asks.", catalogue.None, src, card),
+			one(func(t SentTraces, _ *scrape) float64 { return float64(t.Failures) })},
+	}
+}
+
 //muster:table one entry for each metric
 func accountingFamilies() []family {
 	const src = "the ingest of the accounting service"

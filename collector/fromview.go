@@ -32,7 +32,7 @@ func fromView(
 		index: map[spec.NodeID]int32{},
 		memo:  map[*spec.JobSpec]string{},
 	}
-	builder.jobs()
+	builder.jobs(v.Plan)
 	var beats map[string]Live
 	if live != nil {
 		beats = live()
@@ -84,12 +84,34 @@ func (b *viewBuilder) licences() {
 	}
 }
 
-func (b *viewBuilder) jobs() {
+func (b *viewBuilder) jobs(plan *view.Plan) {
 	b.st.Jobs.Range(func(_ uint64, j *state.Job) bool {
 		b.fill(j)
+		b.comparePromise(j, plan)
 		b.p.addJob(&b.row)
+		b.p.exemplars.add(j)
 		return true
 	})
+	b.p.exemplars.nameJobs(b.st)
+}
+
+// comparePromise compares the start that a pending job was first promised with the
+// time and with the plan. A job that the plan does not name has not slipped: the
+// promise may be newer than the plan, which may also be cut short.
+func (b *viewBuilder) comparePromise(job *state.Job, plan *view.Plan) {
+	if job.State != spec.Pending || job.Promised == 0 {
+		return
+	}
+	due := spec.PromiseDue(job.Promised)
+	missed := due + 1
+	b.redrawAt(missed)
+	if b.now >= missed {
+		b.row.Overdue = true
+		return
+	}
+	b.row.Promised = true
+	planned := plan.Of(job.UID)
+	b.row.Slipped = planned != nil && planned.Start > due
 }
 
 // fill turns a record into a row.
@@ -108,12 +130,6 @@ func (b *viewBuilder) fill(job *state.Job) {
 		Reason:    string(job.Reason.Code),
 		Count:     job.Count(),
 		Eligible:  job.Eligible,
-	}
-	if job.State == spec.Pending && job.Promised != 0 {
-		missed := spec.PromiseDue(job.Promised) + 1
-		row.Overdue = b.now >= missed
-		row.Promised = !row.Overdue
-		b.redrawAt(missed)
 	}
 	holds := job.HoldsNodes()
 	row.Completing = holds && (job.State.Terminal() || job.Ending != nil)

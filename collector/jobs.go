@@ -165,6 +165,8 @@ func ledgerJobFamilies() []family {
 			}},
 		{gauge("muster_jobs_promised", "Pending job records with a promised start that can still be kept: it is ahead, or no more than "+promiseGrace()+" ago. Held jobs have none.", catalogue.None, "live job records", "partitions", "partition"),
 			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.promised) }) }},
+		{gauge("muster_jobs_slipped", "Pending job records of muster_jobs_promised whose promise will be broken by the plan: it has them start more than "+promiseGrace()+" after the start that they were first promised.", catalogue.None, "live job records, the plan of the last full pass", "partitions", "partition"),
+			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.slipped) }) }},
 		{gauge("muster_jobs_overdue", "Pending job records whose first promised start is more than "+promiseGrace()+" ago.", catalogue.None, "live job records", "partitions", "partition"),
 			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.overdue) }) }},
 		{counter("muster_jobs_backfilled_total", "Attempts started out of order without delaying any job of higher priority.", catalogue.None, totals, "1"),
@@ -192,8 +194,8 @@ func ledgerJobFamilies() []family {
 		}},
 		{gauge("muster_job_planned_start_timestamp_seconds", fmt.Sprintf("When the plan has a pending job start, of the %d jobs that start first: a prediction that every pass renews.", maxPlanned),
 			catalogue.Seconds, "the plan of the last full pass", strconv.Itoa(maxPlanned), "slurm_job_id", "user", "account", "partition"), plannedStarts},
-		histogram("muster_job_wait_seconds", "Time from submission to start of the attempts started so far.", func(t *state.SizeTotals) *state.Times { return &t.Wait }),
-		histogram("muster_job_run_seconds", "Time from start to end of the attempts ended so far.", func(t *state.SizeTotals) *state.Times { return &t.Run }),
+		histogram("muster_job_wait_seconds", "Time from submission to start of the attempts started so far.", false, func(t *state.SizeTotals) *state.Times { return &t.Wait }),
+		histogram("muster_job_run_seconds", "Time from start to end of the attempts ended so far.", true, func(t *state.SizeTotals) *state.Times { return &t.Run }),
 	}
 }
 
@@ -256,8 +258,9 @@ func eachPart(s *scrape, f func(p *state.PartTotals)) {
 }
 
 // histogram shows times with classic buckets, which every reader understands,
-// and with native ones for a scraper that asks for them (the protobuf format).
-func histogram(name, help string, of func(t *state.SizeTotals) *state.Times) family {
+// and with native ones for a scraper that asks for them (the protobuf format). In
+// OpenMetrics and protobuf each bucket has an exemplar that leads to a job's trace.
+func histogram(name, help string, run bool, of func(t *state.SizeTotals) *state.Times) family {
 	metric := gauge(
 		name,
 		help,
@@ -272,7 +275,9 @@ func histogram(name, help string, of func(t *state.SizeTotals) *state.Times) fam
 		eachPart(s, func(p *state.PartTotals) {
 			for i := range p.Sizes {
 				if t := of(p.Sizes[i]); t.Histogram.Count > 0 {
-					s.sendHistogram(timesHistogram(t), p.Name, p.Sizes[i].Class.String())
+					h := timesHistogram(t)
+					s.point(h, exemplarOf{partition: p.Name, size: p.Sizes[i].Class, run: run})
+					s.sendHistogram(h, p.Name, p.Sizes[i].Class.String())
 				}
 			}
 		})

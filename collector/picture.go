@@ -37,6 +37,7 @@ type picture struct {
 	// userNames are those of the users with live jobs, by number: counters of
 	// limits know numbers only.
 	userNames map[uint32]string
+	exemplars exemplars // of waits and run times
 }
 
 // making is how the picture came about.
@@ -75,6 +76,7 @@ type jobRow struct {
 	GPUType    string       // asked for or held, if it is one type
 	Eligible   spec.Instant // 0: not yet
 	Promised   bool         // pending, with a promised start that can still be kept
+	Slipped    bool         // promised, and planned to start too late to keep it
 	Overdue    bool         // pending, and its promised start is more than the grace ago
 	Eff        *jobEff      // of a job that ended and ran
 }
@@ -127,6 +129,7 @@ type tally struct {
 	minNodesFree, maxNodesFree      int64 // the same without those that are held
 	oldest                          spec.Instant
 	promised                        int64 // pending records whose promise can still be kept
+	slipped                         int64 // those of them that the plan has start too late
 	overdue                         int64 // pending records that miss their promise
 }
 
@@ -176,6 +179,9 @@ func (t *tally) addPending(row *jobRow) {
 	)
 	if row.Promised {
 		t.promised++
+	}
+	if row.Slipped {
+		t.slipped++
 	}
 	if row.Overdue {
 		t.overdue++ // one promise for a record, to the task that starts first
@@ -254,6 +260,7 @@ func newPicture(cluster string, at spec.Instant) *picture {
 		byType:    map[string]int64{},
 		done:      map[pair]*efficiency{},
 		userNames: map[uint32]string{},
+		exemplars: newExemplars(),
 	}
 }
 

@@ -45,6 +45,8 @@ type Pod struct {
 	Node            string // it is bound to; empty: not yet
 	Over            bool   // it has succeeded or failed, which is final
 	Deleting        bool   // it is to go and may still run
+	// OwnJob tells that it is of a job of the ledger, which has for it what it requests.
+	OwnJob bool
 	// Admits are the nodes that its labels, taints and conditions allow, in no order.
 	// Pods that are admitted alike should share the slice: it is then read once.
 	Admits []string
@@ -172,6 +174,7 @@ func (r *reconciler) settle(pod *Pod) {
 	switch {
 	case pod.Over:
 	case mine == nil && here != "" && !r.rooms.has(here): // not a node of Muster
+	case mine == nil && here != "" && pod.OwnJob:
 	case mine == nil && here != "":
 		r.plan.Takes = append(r.plan.Takes, Take{Pod: *pod, Node: here, Running: true})
 	case pod.Deleting || !pod.Gated:

@@ -1,9 +1,13 @@
 package copilot
 
 import (
+	"cmp"
 	"slices"
+	"strconv"
 
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/spec"
 )
 
 // Nodes are the nodes of a state as Reconcile wants them, by name. open tells
@@ -47,4 +51,42 @@ func NodeOf(st *state.State, node *state.Node, open bool) Node {
 		}
 	}
 	return out
+}
+
+// PodJobOf is a job of pods as the ledger has it. Why it waits is for those to say who
+// know the plan.
+func PodJobOf(job *state.Job) PodJob {
+	out := PodJob{
+		Run:      JobRun{UID: job.UID, Attempt: job.Attempt, Epoch: job.Epoch},
+		ID:       job.ID,
+		Pods:     job.Spec.Pods,
+		Pending:  job.State == spec.Pending,
+		Bindable: job.Bindable(),
+		Ends:     job.State.Terminal() || job.Ending != nil,
+	}
+	if out.Ends {
+		out.Why = endText(job)
+	}
+	if job.HoldsNodes() {
+		out.Places = job.Spec.Pods.Places(job.Alloc)
+	}
+	return out
+}
+
+// endText says why a job ends, for the pods that are deleted.
+func endText(job *state.Job) string {
+	if job.Ending == nil {
+		return "job " + strconv.FormatUint(uint64(job.ID), 10) + " is " + job.State.String()
+	}
+	switch job.Ending.Cause {
+	case event.EndPreempt:
+		return "preempted by Muster for another job"
+	case event.EndTimeLimit:
+		return "the time limit of the job is over"
+	case event.EndCancel:
+		return cmp.Or(job.Ending.Detail, "the job was cancelled")
+	case event.EndDeadline:
+		return "the deadline of the job has passed"
+	}
+	return cmp.Or(job.Ending.Detail, "the job ends")
 }

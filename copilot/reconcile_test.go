@@ -14,11 +14,9 @@ import (
 // TestReconcile runs the transcripts of testdata: each block lists pods and nodes
 // as they were seen, a line each, and shows the plan.
 func TestReconcile(t *testing.T) {
-	datadriven.Walk(t, "testdata", func(t *testing.T, path string) {
-		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
-			pods, nodes := world(t, d.Input)
-			return show(copilot.Reconcile(pods, nodes))
-		})
+	datadriven.RunTest(t, "testdata/reconcile.txt", func(t *testing.T, d *datadriven.TestData) string {
+		pods, nodes := world(t, d.Input)
+		return show(copilot.Reconcile(pods, nodes))
 	})
 }
 

@@ -27,6 +27,19 @@ func efficiencyBoard() Board {
 				stack("Where the GPU time went, over a day", "The same by the day that ended at each moment.", Seconds,
 					Query{Expr: `muster_kpi_gpu_ladder_seconds{cluster="$cluster",by="cluster",window="1d"}`, Legend: "{{class}}"}).wide(10).empty("the cluster has no GPU"),
 			}},
+			{Title: "Findings", Panels: []Panel{
+				{
+					Title:       "What wastes most, 7 days",
+					Description: "Changes that somebody could make, by the GPU time each would have saved. `muster findings` and the console's page have the line that would fix it and the runs behind it.",
+					Kind:        Table,
+					Unit:        Seconds,
+					Column:      "GPU time",
+					Width:       24,
+					MayBeEmpty:  "nothing was found",
+					Queries:     []Query{{Expr: `topk(15, muster_finding_gpu_seconds{cluster="$cluster"})`}},
+					Links:       []Link{{Board: People, Var: "user", Label: "user"}},
+				},
+			}},
 			{Title: "The cluster, over a day", Panels: []Panel{
 				lines("Given out", "CPU and GPU time given to jobs, by what the cluster had.", Ratio, fig("utilisation_ratio", "CPUs"), fig("gpu_allocation_ratio", "GPUs")).top(1),
 				lines("Used of what was given out", "CPU efficiency and GPU occupancy of runs.", Ratio, fig("cpu_efficiency_ratio", "CPU"), fig("gpu_occupancy_ratio", "GPU occupancy"), fig("gpu_efficiency_ratio", "GPU efficiency (SM)")).top(1),

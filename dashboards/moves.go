@@ -280,6 +280,7 @@ func movesOfPeople() []Move {
 		on(FairShare, "Shares and drift (from the accounting store)", up("Drift", Finish, "CPU-hours"), up("CPU-hours by account", Finish)),
 
 		on(Efficiency, "Goodput", up("Goodput, last day", Finish), up("Where the GPU time went", Run), up("Where the GPU time went, over a day", Hold, "held_idle")),
+		on(Efficiency, "Findings", up("What wastes most, 7 days", Hold)),
 		on(Efficiency, "The cluster, over a day", up("Given out; Used of what was given out", Run), up("Wasted", Fail, "runs failed"), up("GPU time idle and lost", Hold, "idle"), up("Throughput; Wait", Finish)),
 		on(Efficiency, "What waiting and failing cost, over a day", up("Waiting by running", Finish), up("Failures by class; GPU time lost, by class of failure", Fail)),
 		on(Efficiency, "By partition, 7 days", up("GPU occupancy", Run), down("CPU efficiency", Hold), up("Failed runs", Fail)),

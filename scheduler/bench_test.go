@@ -14,6 +14,11 @@ import (
 
 // plant makes a cluster of equal nodes with 8 GPUs each, all registered.
 func plant(nodes int, cpus int64) *state.State {
+	return plantWith(nodes, cpus, func(*spec.Config) {})
+}
+
+// plantWith is plant with a configuration that was changed.
+func plantWith(nodes int, cpus int64, change func(*spec.Config)) *state.State {
 	c := &spec.Config{ClusterName: "bench", GresTypes: []string{"gpu"}}
 	c.Sched = spec.SchedConfig{Backfill: true, Memory: true, Cores: true, BFMaxJobTest: 500}
 	c.Limits = spec.JobLimits{JobRequeue: true, DefMemPerCPU: 500, MaxJobCount: 2_000_000, MaxArraySize: 4_000_001}
@@ -26,6 +31,7 @@ func plant(nodes int, cpus int64) *state.State {
 		c.Nodes = append(c.Nodes, spec.NodeSpec{Name: name, CPUs: cpus, ThreadsPerCore: 1, Mem: 256000, GRES: []spec.GRESSpec{{Name: "gpu", N: 8}}})
 	}
 	c.Partitions = []spec.PartitionSpec{{Name: "gpu", NodeNames: names, Default: true, DefaultTime: spec.Hour, MaxTime: 7 * spec.Day, State: spec.PartitionUp}}
+	change(c)
 	st := state.New()
 	t := trial.On(st, epoch, event.Actor{}, "")
 	do(t, scheduler.Policy{Events: []event.Event{&event.ClusterCreated{Name: "bench", Version: event.Version}}})
@@ -248,6 +254,52 @@ func BenchmarkPassArrayOfMillion(b *testing.B) {
 				if err != nil || len(out.Starts) != k.starts {
 					b.Fatal(err, len(out.Starts))
 				}
+			}
+		})
+	}
+}
+
+// BenchmarkSubmitWide must not grow with the nodes of the partition: the first that fit are
+// enough, also where not any nodes do.
+func BenchmarkSubmitWide(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		blocks bool // the cluster has them
+		ask    func(*spec.JobSpec)
+	}{
+		{"plain", false, func(*spec.JobSpec) {}},
+		{"nodelist", false, func(s *spec.JobSpec) { s.Place.Nodes = "n4990" }},
+		{"gpus", false, func(s *spec.JobSpec) { s.Size.PerJob = []spec.Count{{Name: "gpu", N: 6}} }},
+		{"contiguous", false, func(s *spec.JobSpec) { s.Place.Contiguous = true }},
+		{"one of two features", false, func(s *spec.JobSpec) { s.Place.Constraint = "[even|odd]" }},
+		{"features by number", false, func(s *spec.JobSpec) { s.Place.Constraint = "[even*2&odd*2]" }},
+		{"in one block", true, func(*spec.JobSpec) {}},
+		{"nodelist in a block", true, func(s *spec.JobSpec) { s.Place.Nodes = "n4990" }},
+		{"segment", true, func(s *spec.JobSpec) { s.Place.Segment = 2 }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			st := plantWith(5000, 64, func(config *spec.Config) {
+				for i := range config.Nodes {
+					config.Nodes[i].Features = []string{[]string{"even", "odd"}[i%2]}
+				}
+				if c.blocks {
+					config.BlockSizes = []uint32{50}
+					for i := range 100 {
+						nodes := config.Partitions[0].NodeNames[50*i : 50*i+50]
+						config.Blocks = append(config.Blocks, spec.Block{Name: fmt.Sprint("b", i), Nodes: nodes})
+					}
+				}
+			})
+			t := trial.On(st, epoch, event.Actor{}, "")
+			i := 0
+			for b.Loop() {
+				s := small(i)
+				s.Size.MinNodes = 4
+				s.Size.MaxNodes = 4
+				s.Size.Tasks = 4
+				c.ask(s)
+				do(t, scheduler.Submit{Spec: s})
+				i++
 			}
 		})
 	}

@@ -48,6 +48,7 @@ func Confirm(
 type (
 	PassOptions = pass.Options
 	Discipline  = pass.Discipline
+	Predictor   = pass.Predictor
 	Queue       = pass.Queue
 	Promises    = pass.Promises
 	Outcome     = pass.Outcome
@@ -70,6 +71,7 @@ type (
 type (
 	Submit     = decide.Submit
 	Cancel     = decide.Cancel
+	NoteJobs   = decide.NoteJobs
 	PutCrontab = decide.PutCrontab
 	CronJob    = decide.CronJob
 
@@ -86,6 +88,8 @@ type (
 	EndStep      = decide.EndStep
 	UpdateStep   = decide.UpdateStep
 	EndJob       = decide.EndJob
+	AdmitPods    = decide.AdmitPods
+	PodsOver     = decide.PodsOver
 )
 
 // Commands about nodes, partitions and reservations.
@@ -138,6 +142,7 @@ type (
 	FenceNode       = decide.FenceNode
 	FenceAnswered   = decide.FenceAnswered
 	BeginEpoch      = decide.BeginEpoch
+	RaiseVersion    = decide.RaiseVersion
 	NoteLostHistory = decide.NoteLostHistory
 	HoldOrphans     = decide.HoldOrphans
 	Report          = decide.Report

@@ -56,7 +56,7 @@ func verbs() map[string]verb {
 		"hold": hold, "release": release, "requeue": requeue, "requeuehold": requeue, "update": update, "top": top,
 		"register": register, "drain": setNode, "resume": setNode, "down": setNode, "power": power, "reboot": reboot, "node": changeNodes, "partition": changePartition, "lost": lost, "unready": unready, "fenced": fenced, "return": returned,
 		"pass": pass, "advance": advance, "tick": tick, "zone": zone, "exit": exit, "done": nodeDone, "launchfail": launchFailed, "prologctl": prologOver, "epilogctl": epilogOver, "batchover": batchOver,
-		"foreign": foreign, "start": planned, "suspend": suspend, "goon": suspend, "reserve": reservation, "unreserve": reservation, "reservations": reservations, "why": why, "show": show, "events": events,
+		"foreign": foreign, "pods": pods, "start": planned, "suspend": suspend, "goon": suspend, "reserve": reservation, "unreserve": reservation, "reservations": reservations, "why": why, "show": show, "events": events,
 	}
 }
 

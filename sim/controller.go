@@ -462,7 +462,7 @@ func (c *controller) started(b *batch) {
 
 // order sends the launch or the end of an attempt to its nodes, or one.
 func (c *controller) order(job *state.Job, only string) {
-	if job == nil || job.Alloc == nil {
+	if job == nil || job.Alloc == nil || job.Spec.Runner() != spec.ByAgents {
 		return
 	}
 	ending := !job.GoesOn()

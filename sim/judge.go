@@ -32,7 +32,16 @@ func (w *World) judgeCommand(cmd scheduler.Command, before *state.State, events 
 			if p := w.nodeNamed(e.Node).journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
 				w.failSeed("attempt %d of job uid %d is called fenced by %s on %s, where it lives", e.Attempt, e.UID, e.By, e.Node)
 			}
+		case *event.JobEnded:
+			if job := before.Job(e.UID); job != nil && job.Spec.Pods != nil &&
+				job.State == spec.Pending {
+				w.pods.cancelled[e.UID] = true
+			}
 		case *event.JobNodeDone:
+			if job := before.Job(e.UID); job != nil && job.Spec.Pods != nil {
+				w.judgeGivenBack(e, job)
+				continue
+			}
 			if n := w.nodeNamed(e.Node); n != nil && !e.Lost {
 				if p := n.journal[run{e.UID, e.Attempt}]; p != nil && p.alive {
 					w.failSeed("%s is taken from attempt %d of job uid %d, which lives there", e.Node, e.Attempt, e.UID)

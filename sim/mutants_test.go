@@ -14,7 +14,9 @@ import (
 // tests of the scheduler.
 type mutant struct {
 	name, file, old, new string
-	tests                string // of scheduler that must find it; empty: the simulator
+	// tests of scheduler that must find it, or of another folder that stands before
+	// them; empty: the simulator does.
+	tests string
 }
 
 // mutants are bugs that must be found. A row whose text is not in its file
@@ -88,6 +90,20 @@ func mutants() []mutant {
 			"spec.WholeCPUs(n.HeldMilli()-n.Holds[at].MilliCPU, d.coreStep(n))", "spec.WholeCPUs(n.HeldMilli()-n.Holds[at].MilliCPU-1000, d.coreStep(n))", ""},
 		{"a node under a pod is deleted", "scheduler/decide/dynamic.go",
 			"case len(n.Holds) > 0:", "case len(n.Holds) < 0:", ""},
+		{"a job of pods is over because one was not seen", "copilot/podjobs.go",
+			"over := Over{Job: job, Why: why, Confirm: are.unseen}", "over := Over{Job: job, Why: why}", ""},
+		{"pods are deleted because another of the gang was not seen", "copilot/podjobs.go",
+			"r.plan.Deletes = append(r.plan.Deletes, Delete{*pod, job, why, gone})", "r.plan.Deletes = append(r.plan.Deletes, Delete{*pod, job, why, nil})", ""},
+		{"pods are deleted because another of the gang has ended well and was not seen", "copilot/podjobs.go",
+			"return now == nil || now.UID != uid\n", "return now == nil || now.UID != uid || now.Over\n", ""},
+		{"the silence of a node ends its pods in the books", "scheduler/decide/fencing.go",
+			"if !job.Spec.Runner().EndsWithNode() && !job.Configuring() {", "if job.Configuring() && false {", ""},
+		{"a pod that is submitted again is another job", "scheduler/decide/pods.go",
+			"\t\tcase job == nil:\n", "\t\tcase job == nil || !job.State.Terminal():\n", ""},
+		{"the pods of a node have the same devices", "spec/pods.go",
+			"from, to := k*len(node.GPUs)/tasks, (k+1)*len(node.GPUs)/tasks", "from, to := 0, len(node.GPUs)/tasks", ""},
+		{"a job of pods is forgotten while they are there", "scheduler/decide/tick.go",
+			"podsLeft := job.Spec.Pods != nil && !job.PodsOver", "podsLeft := job.Spec.Pods != nil && job.PodsOver && false", ""},
 		{"a job starts again while its earlier attempt may live", "scheduler/eligible/fencing.go",
 			"if j.Unfenced == 0 || st.Config.RequeueUnfenced {", "if j.Unfenced < 99 || st.Config.RequeueUnfenced {", ""},
 		{"a run on a silent node counts as over", "scheduler/commit/end.go",
@@ -124,6 +140,16 @@ func mutants() []mutant {
 			"if !s.Kinds[at].One {", "if at >= 0 {", "TestPlannedStartsAreEarliest|TestRandomWorlds/parts"},
 		{"a job runs into a reservation that has not begun when it starts", "scheduler/timeline/reservation.go",
 			"return w.From < to && from < w.To },\n\t\t\t)\n\t})\n}\n\n// Inside", "return w.From <= from && from < w.To },\n\t\t\t)\n\t})\n}\n\n// Inside", "TestWhatWasTakenMeanwhileIsNotGivenAgain"},
+		{"a prediction is longer than the time limit", "scheduler/predict/predict.go",
+			"min(max(similar[rank], spec.Second), request.Limit)", "max(similar[rank], spec.Second)", "scheduler/predict TestFrom"},
+		{"the oldest similar runs decide, not the newest", "scheduler/predict/predict.go",
+			"lengths = append(lengths, past[i].Length)", "lengths = append(lengths, past[len(past)-1-i].Length)", "scheduler/predict TestFrom"},
+		{"a prediction is remembered though its user has had another run", "scheduler/predict/predict.go",
+			"request == m.request && sameRuns(past, m.past)", "request == m.request", "scheduler/predict TestMemo"},
+		{"gaps are filled by predictions however long the first job has waited", "scheduler/pass/predicted.go",
+			"p.now.Sub(job.Eligible) > maxPredictedWait", "p.now.Sub(job.Eligible) > 99*maxPredictedWait", "sim/replay TestFirmJobsAreNotDelayedForever"},
+		{"running jobs count as gone when they were predicted to end", "scheduler/pass/pass.go",
+			"Limit:    run.limit,", "Limit:    run.planned,", "sim/replay TestPredictionsEndNoJob"},
 	}
 }
 
@@ -181,8 +207,12 @@ func (m *mutant) plant(t *testing.T) {
 		t.Fatal(err)
 	}
 	prog, pkg, tests := filepath.Join(dir, "drill.test"), "../scheduler", m.tests
-	if tests == "" {
+	folder, named, elsewhere := strings.Cut(tests, " ")
+	switch {
+	case tests == "":
 		pkg, tests = ".", "^TestSeeds$"
+	case elsewhere:
+		pkg, tests = "../"+folder, named
 	}
 	if out, err := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", prog, pkg).CombinedOutput(); err != nil {
 		t.Fatalf("it does not compile: %v\n%s", err, out)

@@ -17,7 +17,8 @@ type Pods struct {
 	PodEvery       spec.Span // that somebody makes a pod; 0 = there is no Kubernetes
 	CopilotEvery   spec.Span // restart of the copilot
 	LostWatchEvery spec.Span
-	Conflicts      int // percent of writes that somebody else's write overtakes
+	Conflicts      int       // percent of writes that somebody else's write overtakes
+	GangEvery      spec.Span // that somebody makes pods that Muster schedules, several or one
 }
 
 func drawPods(r *rand.Rand) Pods {
@@ -30,6 +31,7 @@ func drawPods(r *rand.Rand) Pods {
 	if pods.PodEvery == 0 {
 		return Pods{}
 	}
+	pods.GangEvery = drawInterval(r, 70, 4*spec.Second, 60*spec.Second)
 	return pods
 }
 
@@ -45,22 +47,42 @@ type kubernetes struct {
 	life  int                // of the copilot: answers to an earlier one are void
 	seen  map[string]podSeen // by name: its view
 	blind bool               // the watch is lost
+
+	// places are where pods that Muster schedules were bound, by UID, and cancelled the
+	// jobs of pods that were cancelled before they started.
+	places    map[string]spec.PodPlace
+	cancelled map[spec.JobUID]bool
+}
+
+// object is what the API server has of a pod.
+type object struct {
+	copilot.Pod
+	// ganged is what there is more of a pod that Muster schedules; nil for one that
+	// Kubernetes' own scheduler binds. It does not change.
+	ganged *copilot.JobPod
+	end    event.StepResult // how it ended
 }
 
 // pod is an object of the API server.
 type pod struct {
-	copilot.Pod
+	object
 	version int
 }
 
 // podSeen is an object as the watch brought it.
 type podSeen struct {
-	copilot.Pod
+	object
 	version int
 }
 
 func newKubernetes(w *World) *kubernetes {
-	return &kubernetes{w: w, pods: map[string]*pod{}, seen: map[string]podSeen{}}
+	return &kubernetes{
+		w:         w,
+		pods:      map[string]*pod{},
+		seen:      map[string]podSeen{},
+		places:    map[string]spec.PodPlace{},
+		cancelled: map[spec.JobUID]bool{},
+	}
 }
 
 // beginPods lets users make and delete pods, and starts the copilot.
@@ -70,6 +92,7 @@ func (k *kubernetes) beginPods() {
 		return
 	}
 	world.repeatEvery(pods.PodEvery, k.create)
+	world.repeatEvery(pods.GangEvery, k.createGang)
 	world.repeatEvery(20*spec.Second, k.deleteSome)
 	world.repeatEvery(pods.CopilotEvery, func() {
 		k.life++
@@ -93,6 +116,7 @@ func (k *kubernetes) beginPods() {
 			k.blind = false
 			k.relist()
 			k.deleteGated()
+			k.deleteHopeless()
 		}
 		world.scheduleAfter(5*spec.Minute, tidy)
 	}
@@ -102,7 +126,7 @@ func (k *kubernetes) beginPods() {
 func (k *kubernetes) create() {
 	world := k.w
 	k.made++
-	p := &pod{
+	p := &pod{object: object{
 		Pod: copilot.Pod{
 			Name:      fmt.Sprintf("p%d", k.made%7),
 			Namespace: "web",
@@ -110,7 +134,7 @@ func (k *kubernetes) create() {
 			Created:   world.now,
 			Gated:     true,
 		},
-	}
+	}}
 	if k.pods[p.Name] != nil {
 		return // the name is taken; a later pod gets it
 	}
@@ -133,7 +157,7 @@ func (k *kubernetes) create() {
 // changed gives an object its next version and tells the watch.
 func (k *kubernetes) changed(p *pod) {
 	p.version++
-	now, version := p.Pod, p.version
+	now, version := p.object, p.version
 	k.w.sendMessage(func() {
 		if old, ok := k.seen[now.Name]; !k.blind &&
 			(!ok || old.UID != now.UID || old.version < version) {
@@ -151,6 +175,7 @@ func (k *kubernetes) remove(p *pod) {
 			delete(k.seen, p.Name)
 		}
 	})
+	k.replace(p)
 }
 
 // relist reads all objects anew: as they are, or as an API server has them that is
@@ -160,7 +185,7 @@ func (k *kubernetes) relist() {
 	behind := !k.w.calm && k.w.rng.IntN(3) == 0
 	for _, name := range k.order {
 		if !behind || k.w.rng.IntN(2) == 0 {
-			k.seen[name] = podSeen{k.pods[name].Pod, k.pods[name].version}
+			k.seen[name] = podSeen{k.pods[name].object, k.pods[name].version}
 		}
 	}
 }
@@ -176,7 +201,7 @@ func (k *kubernetes) deleteSome() {
 
 func (k *kubernetes) deleteGated() {
 	for _, name := range slices.Clone(k.order) {
-		if k.pods[name].Gated {
+		if k.pods[name].Gated && k.pods[name].ganged == nil {
 			k.delete(k.pods[name])
 		}
 	}
@@ -207,11 +232,21 @@ func (k *kubernetes) bind(p *pod) {
 	k.holdCovers(p, p.Pinned, "is bound to")
 	p.Node = p.Pinned
 	k.changed(p)
+	k.runs(p)
+}
+
+// runs is the kubelet of a pod that was bound, and what removes it when it has ended.
+func (k *kubernetes) runs(p *pod) {
+	began := k.w.now
 	k.w.scheduleAfter(k.w.upTo(2*spec.Minute), func() {
 		if !k.is(p) {
 			return
 		}
 		p.Over = true
+		p.end = event.StepResult{Started: began, Ended: k.w.now}
+		if k.w.rng.IntN(4) == 0 {
+			p.end.Exit.Code = 1
+		}
 		k.changed(p)
 		k.w.scheduleAfter(k.w.upTo(spec.Minute), func() {
 			if k.is(p) {
@@ -243,6 +278,9 @@ func (k *kubernetes) holdCovers(p *pod, node, what string) {
 func (w *World) judgeReleased(e *event.ForeignHoldReleased) {
 	for _, name := range w.pods.order {
 		p := w.pods.pods[name]
+		if p.ganged != nil {
+			continue // what it has is its job's
+		}
 		if p.UID == e.ID && !p.Over && !p.Gated && (p.Node == e.Node || p.Pinned == e.Node) {
 			w.failSeed(
 				"the hold of pod %s on %s is given back (%s), and it is there",
@@ -257,11 +295,13 @@ func (w *World) judgeReleased(e *event.ForeignHoldReleased) {
 // reconcile is a round of the copilot: the same function as in production, on
 // what the watch has shown and on the ledger as a reader sees it.
 func (k *kubernetes) reconcile() {
+	st := k.w.ctl.durable
+	jobs := podJobs(st)
 	var pods []copilot.Pod
 	for _, name := range sortedNames(k.seen) {
 		pods = append(pods, k.seen[name].Pod)
 	}
-	st := k.w.ctl.durable
+	copilot.MarkOwn(pods, jobs)
 	nodes := copilot.Nodes(
 		st,
 		func(n *state.Node) bool { return scheduler.OpenToHolds(st, st.At, n) == nil },
@@ -276,6 +316,7 @@ func (k *kubernetes) reconcile() {
 	for _, t := range plan.Takes {
 		k.take(t)
 	}
+	k.reconcileJobs(jobs)
 }
 
 func (k *kubernetes) release(release copilot.Release) {

@@ -240,7 +240,7 @@ func cuts() []func(p *Profile) {
 		func(p *Profile) { p.Sides = false }, func(p *Profile) { p.Several = false }, func(p *Profile) { p.ByQOS = false },
 		func(p *Profile) { p.Typed = false }, func(p *Profile) { p.Shards = false }, func(p *Profile) { p.Apart = false },
 		func(p *Profile) { p.Het = 0 }, func(p *Profile) { p.Strangers = max(p.Strangers-1, 0) }, func(p *Profile) { p.ReserveEvery = 0 }, func(p *Profile) { p.ControlEvery = 0 },
-		func(p *Profile) { p.PodEvery = 0 }, func(p *Profile) { p.CopilotEvery = 0 }, func(p *Profile) { p.Conflicts = 0 }, func(p *Profile) { p.LostWatchEvery = 0 },
+		func(p *Profile) { p.PodEvery = 0 }, func(p *Profile) { p.GangEvery = 0 }, func(p *Profile) { p.CopilotEvery = 0 }, func(p *Profile) { p.Conflicts = 0 }, func(p *Profile) { p.LostWatchEvery = 0 },
 		func(p *Profile) { p.Nodes = max(p.Nodes-1, 1) }, func(p *Profile) { p.CPUs = max(p.CPUs-1, 1) },
 		func(p *Profile) { p.Jobs = max(p.Jobs/2, 1) }, func(p *Profile) { p.Jobs = max(p.Jobs-1, 1) },
 	}

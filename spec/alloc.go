@@ -121,6 +121,21 @@ type Usage struct {
 	// it. Both are read now and then while it runs; 0 = never.
 	PeakVM int64 `cbor:"60,keyasint,omitempty"`
 	CPUKHz int64 `cbor:"61,keyasint,omitempty"`
+
+	// Counters are what only some nodes can count, and Tasks how the use of a step
+	// lay on its tasks.
+	Counters CounterValues `cbor:"62,keyasint,omitempty" since:"2"`
+	Tasks    TaskSpreads   `cbor:"63,keyasint,omitempty" since:"2"`
+}
+
+// InVersion is what a version of the ledger has words for of it: an end must be written also
+// while controllers of an older release are in the group.
+func (u Usage) InVersion(version uint32) Usage {
+	if version < 2 {
+		u.Counters = nil
+		u.Tasks = nil
+	}
+	return u
 }
 
 // MeanKHz is the frequency of two stretches of CPU time together; one that is
@@ -212,6 +227,8 @@ func (u Usage) Add(v Usage) Usage {
 	u.MajFaults += v.MajFaults
 	u.MemMiBS += v.MemMiBS
 	u.OOMKilled = u.OOMKilled || v.OOMKilled
+	u.Counters = u.Counters.Add(v.Counters)
+	u.Tasks = u.Tasks.Add(v.Tasks)
 	gpus := append([]GPUUsage(nil), u.GPUs...)
 	for _, g := range v.GPUs {
 		gpus = addGPU(gpus, g)

@@ -40,6 +40,11 @@ type TaskRange struct {
 	Step  int64 `cbor:"3,keyasint"`
 }
 
+// Valid tells a range that begins at a task, goes up and ends at a task of its own.
+func (r TaskRange) Valid() bool {
+	return r.First >= 0 && r.Last >= r.First && r.Step >= 1 && (r.Last-r.First)%r.Step == 0
+}
+
 func (r TaskRange) len() int64 { return (r.Last-r.First)/r.Step + 1 }
 
 func (r TaskRange) has(
@@ -52,8 +57,7 @@ func (r TaskRange) has(
 // Every other method expects that.
 func (s TaskSet) Valid() bool {
 	for i, r := range s {
-		if r.First < 0 || r.Last < r.First || r.Step < 1 || (r.Last-r.First)%r.Step != 0 ||
-			(i > 0 && r.First <= s[i-1].Last) {
+		if !r.Valid() || i > 0 && r.First <= s[i-1].Last {
 			return false
 		}
 	}

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -211,6 +212,12 @@ type PartitionSpec struct {
 	Fencing *FencingPolicy `cbor:"110,keyasint,omitempty"`
 }
 
+// TimeLimit is the limit of a job that requests this one: without a request, the partition's
+// default, or else the longest that it allows; Infinite where it has neither.
+func (p *PartitionSpec) TimeLimit(requested Span) Span {
+	return cmp.Or(requested, p.DefaultTime, p.MaxTime, Infinite)
+}
+
 // Sharers is how many jobs may be on a CPU of the partition at once, given
 // how a job wants to share it: 1 where each has its CPUs for itself.
 func (p *PartitionSpec) Sharers(want Sharing) uint32 {
@@ -292,6 +299,9 @@ type JobLimits struct {
 	// this part, in percent, of the records that others do not hold. 0 = 90, 100 =
 	// he may fill MaxJobCount.
 	UserShare uint32 `cbor:"19,keyasint,omitempty"`
+	// MPIDefault is the PMIx of steps that do not say (MpiDefault); empty: they have
+	// PMI-2.
+	MPIDefault string `cbor:"20,keyasint,omitempty" since:"2"`
 }
 
 // Timing holds the intervals that users notice.

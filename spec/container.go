@@ -17,6 +17,9 @@ type Container struct {
 	ReadOnly bool             `cbor:"5,keyasint,omitempty"`
 	// Keep are variables of the job's environment that the image's do not replace.
 	Keep []string `cbor:"6,keyasint,omitempty"`
+	// Bundle tells that Image is the folder of an OCI bundle, whose config.json says
+	// where the files are.
+	Bundle bool `cbor:"7,keyasint,omitempty" since:"2"`
 }
 
 // ContainerMount is a path of the node that is seen in a container.
@@ -83,11 +86,11 @@ func ParseImage(text string) (string, error) {
 			"invalid image %q: squashfs files are not supported; unpack it (unsquashfs) and name the folder, or name the image of a registry",
 			text,
 		)
-	case !scheme && strings.Contains(name, "://") || strings.HasPrefix(name, "oci:") || strings.HasPrefix(name, "dockerd:") || strings.HasPrefix(name, "podman:"):
+	case !scheme && strings.Contains(name, "://") || namesOtherStore(name):
 		return "", fmt.Errorf("invalid image %q: only docker:// is supported, and folders", text)
 	case !scheme && strings.HasPrefix(name, "/"):
 		return path.Clean(name), nil
-	case !scheme && (strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../") || name == "."):
+	case !scheme && isRelativePath(name):
 		return "", fmt.Errorf("invalid image %q: the path of a folder must be absolute", text)
 	case strings.Contains(strings.SplitN(name, "/", 2)[0], "@"):
 		return "", fmt.Errorf(
@@ -143,4 +146,19 @@ func ParseMounts(text string) ([]ContainerMount, error) {
 		out = append(out, mount)
 	}
 	return out, nil
+}
+
+// namesOtherStore tells whether a name is of a store of images that enroot and podman know, and no
+// registry.
+func namesOtherStore(name string) bool {
+	for _, prefix := range [...]string{"oci:", "dockerd:", "podman:"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+func isRelativePath(name string) bool {
+	return name == "." || strings.HasPrefix(name, "./") || strings.HasPrefix(name, "../")
 }

@@ -57,7 +57,7 @@ func parseTerm(part string) ([]DependencyTerm, error) {
 		}
 	}
 	switch {
-	case kind == 0 && !has && word != "" && word[0] >= '0' && word[0] <= '9':
+	case kind == 0 && !has && beginsWithDigit(word):
 		kind = AfterAny
 		ids = word
 		has = true // a bare number means afterany
@@ -153,4 +153,8 @@ func (d *Dependency) String() string {
 		parts[i] = t.String()
 	}
 	return strings.Join(parts, sep)
+}
+
+func beginsWithDigit(word string) bool {
+	return word != "" && word[0] >= '0' && word[0] <= '9'
 }

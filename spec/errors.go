@@ -97,6 +97,9 @@ const (
 	CodeOutcomeUnknown Code = 10009
 	// CodeJobScript tells that the site's job_submit.lua refused a job, or failed on it.
 	CodeJobScript Code = 10010
+	// CodeLedgerVersion tells that what was asked for would write what some controllers
+	// of the group cannot read yet.
+	CodeLedgerVersion Code = 10011
 )
 
 var codeTexts = map[Code]string{
@@ -180,6 +183,7 @@ var codeTexts = map[Code]string{
 	CodeStopping:                   "The controller is shutting down",
 	CodeNewerLedger:                "The ledger was written by a newer release",
 	CodeJobScript:                  "The site's job_submit.lua refuses it",
+	CodeLedgerVersion:              "The controllers do not all know this yet: muster upgrade --plan says what to do",
 	CodeOutcomeUnknown:             "The controller was lost before it knew whether this was recorded",
 }
 

@@ -1,6 +1,7 @@
 package spec_test
 
 import (
+	"path"
 	"testing"
 
 	"github.com/musterhpc/muster/spec"
@@ -40,6 +41,29 @@ func FuzzGPUOptions(f *testing.F) {
 		}
 		if _, err := spec.ParseGPUFreq(text); err != nil && err.Error() == "" {
 			t.Fatalf("%q is refused without a word", text)
+		}
+	})
+}
+
+// FuzzContainer reads what --container-image and --container-mounts may say.
+func FuzzContainer(f *testing.F) {
+	for _, text := range []string{"docker://a/b:c", "registry.example#a/b@sha256:0", "/images/x", "/a:/b:ro+rbind,/c", "x.sqsh", "oci:x"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		if image, err := spec.ParseImage(text); err == nil {
+			if again, err := spec.ParseImage(image); err != nil || again != image {
+				t.Fatalf("%q is %q, which is %q, %v", text, image, again, err)
+			}
+		}
+		mounts, err := spec.ParseMounts(text)
+		if err != nil {
+			return
+		}
+		for _, m := range mounts {
+			if !path.IsAbs(m.Source) || !path.IsAbs(m.Target) {
+				t.Fatalf("%q mounts %q at %q", text, m.Source, m.Target)
+			}
 		}
 	})
 }

@@ -150,7 +150,11 @@ func (b *GPUBind) Devices(task BoundTask, gpus []BindableGPU) (places []int, mis
 		v := b.List[task.Local%len(b.List)]
 		for i := range gpus {
 			n := uint64(gpus[i].Number)
-			if b.Kind == BindMap && v == n || b.Kind == BindMask && n < 64 && v>>n&1 == 1 {
+			bound := v == n
+			if b.Kind == BindMask {
+				bound = n < 64 && v>>n&1 == 1
+			}
+			if bound {
 				places = append(places, i)
 			}
 		}

@@ -60,6 +60,8 @@ type JobSpec struct {
 	// Cron is the time of the crontab's line that the job was made of, as written; empty
 	// where it is of none.
 	Cron string `cbor:"95,keyasint,omitempty"`
+	// Pods are what the job consists of where kubelets run it; nil where agents do.
+	Pods *PodSet `cbor:"96,keyasint,omitempty" since:"2"`
 }
 
 // InQOS is the job as it is in one of its QOS; an empty name is the one that it
@@ -246,6 +248,20 @@ type JobIO struct {
 	Umask   uint32 `cbor:"6,keyasint,omitempty"`
 	// Rlimits are the soft limits to set, by Slurm's name (NOFILE, CORE, …).
 	Rlimits []Count `cbor:"7,keyasint,omitempty"`
+	// LimitsAsked tells that --propagate chose Rlimits: they apply whatever limits
+	// the site propagates.
+	LimitsAsked bool `cbor:"8,keyasint,omitempty" since:"2"`
+	// Login has the node read the login environment of the job's user before the
+	// batch script begins; nil: the environment is that of the submission.
+	Login *LoginShell `cbor:"9,keyasint,omitempty" since:"2"`
+}
+
+// LoginShell is --get-user-env: how the login environment is read.
+type LoginShell struct {
+	Timeout Span `cbor:"1,keyasint,omitempty" since:"2"` // 0 = as the site says
+	// Plain reads what the user's shell has without its login files, as su without
+	// a dash does.
+	Plain bool `cbor:"2,keyasint,omitempty" since:"2"`
 }
 
 // DependencyKind is the relation that a dependency waits for.

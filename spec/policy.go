@@ -177,6 +177,16 @@ type Resource struct {
 	LastConsumed int64  `cbor:"10,keyasint,omitempty"` // used by others, as the server said last
 }
 
+// KnownCluster is another cluster, by the name under which -M finds it.
+type KnownCluster struct {
+	Name string `cbor:"1,keyasint,omitempty" since:"2"`
+	// Socket is where its controller, or the login agent of it, takes commands on the hosts
+	// where they are typed.
+	Socket string `cbor:"2,keyasint,omitempty" since:"2"`
+	Host   string `cbor:"3,keyasint,omitempty" since:"2"` // of its controller, to be shown
+	Port   int64  `cbor:"4,keyasint,omitempty" since:"2"` // of its controller, to be shown
+}
+
 // Available is how many of a resource the cluster's jobs may hold.
 func (r *Resource) Available() int64 {
 	n := r.Allowed

@@ -1,6 +1,9 @@
 package spec
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // StepSpec is a step as it was asked for. Zero means "not given" unless a
 // field says otherwise.
@@ -28,7 +31,7 @@ type StepSpec struct {
 	Nodes        string  `cbor:"23,keyasint,omitempty"` // hostlist: these at least
 	Exclude      string  `cbor:"24,keyasint,omitempty"`
 	Relative     uint32  `cbor:"25,keyasint,omitempty"` // --relative, plus one
-	Distribution string  `cbor:"26,keyasint,omitempty"` // block, cyclic or plane=N over the nodes
+	Distribution string  `cbor:"26,keyasint,omitempty"` // as asked: over nodes, sockets and cores; see DealOverNodes
 	Overcommit   bool    `cbor:"27,keyasint,omitempty"`
 	Limit        Span    `cbor:"28,keyasint,omitempty"` // 0 = the job's
 	External     bool    `cbor:"29,keyasint,omitempty"` // --external-launcher: holds nothing
@@ -49,15 +52,19 @@ type StepSpec struct {
 	Programs   []TaskProgram `cbor:"51,keyasint,omitempty"` // --multi-prog
 	CPUBind    string        `cbor:"52,keyasint,omitempty"`
 	GPUBind    string        `cbor:"53,keyasint,omitempty"`
-	MPI        string        `cbor:"54,keyasint,omitempty"` // none or pmi2
-	KillOnFail bool          `cbor:"55,keyasint,omitempty"` // -K
-	Wait       int32         `cbor:"56,keyasint,omitempty"` // -W, seconds; 0 = as the site says, -1 = any
-	Host       string        `cbor:"57,keyasint,omitempty"` // where srun runs
-	World      *StepWorld    `cbor:"58,keyasint,omitempty"` // of a step of several components; the controller fills it in
-	KeepOnFail bool          `cbor:"59,keyasint,omitempty"` // -K0, whatever the site says
-	Cast       *Cast         `cbor:"60,keyasint,omitempty"` // its tasks write a file that comes as input
-	KeepSizes  bool          `cbor:"61,keyasint,omitempty"` // -E: SLURM_NTASKS and its like as srun has them
-	Container  *Container    `cbor:"62,keyasint,omitempty"` // nil: its tasks run in the node's files
+	MPI        string        `cbor:"54,keyasint,omitempty"`           // MPINone, MPIPMI2, pmix or pmix_vN; empty: as the site says
+	KillOnFail bool          `cbor:"55,keyasint,omitempty"`           // -K
+	Wait       int32         `cbor:"56,keyasint,omitempty"`           // -W, seconds; 0 = as the site says, -1 = any
+	Host       string        `cbor:"57,keyasint,omitempty"`           // where srun runs
+	World      *StepWorld    `cbor:"58,keyasint,omitempty"`           // of a step of several components; the controller fills it in
+	KeepOnFail bool          `cbor:"59,keyasint,omitempty"`           // -K0, whatever the site says
+	Cast       *Cast         `cbor:"60,keyasint,omitempty"`           // its tasks write a file that comes as input
+	KeepSizes  bool          `cbor:"61,keyasint,omitempty"`           // -E: SLURM_NTASKS and its like as srun has them
+	Container  *Container    `cbor:"62,keyasint,omitempty"`           // nil: its tasks run in the node's files
+	TaskNodes  []string      `cbor:"63,keyasint,omitempty" since:"2"` // of the distribution arbitrary: the node of each task, by rank
+
+	// LimitsAsked tells that --propagate chose Rlimits, as JobIO's does.
+	LimitsAsked bool `cbor:"64,keyasint,omitempty" since:"2"`
 }
 
 // Cast is a file that a step of sbcast writes on each node.
@@ -156,9 +163,18 @@ type TaskProgram struct {
 	Argv  []string `cbor:"2,keyasint,omitempty"`
 }
 
+// DealOverNodes is how the tasks are dealt over nodes, the first level of the
+// distribution: what stands behind a colon is about sockets and cores, and what stands
+// behind a comma about how few nodes are used.
+func (s *StepSpec) DealOverNodes() string {
+	levels, _, _ := strings.Cut(s.Distribution, ",")
+	nodes, _, _ := strings.Cut(levels, ":")
+	return nodes
+}
+
 // Plane is the size of a plane distribution; 0 = it is another one.
 func (s *StepSpec) Plane() uint32 {
-	text, ok := strings.CutPrefix(s.Distribution, "plane=")
+	text, ok := strings.CutPrefix(s.DealOverNodes(), "plane=")
 	if !ok {
 		return 0
 	}
@@ -174,15 +190,25 @@ func (s *StepSpec) Plane() uint32 {
 
 // StepRanks numbers the tasks of a step: for each node, the ranks of its
 // tasks in the order of their local ids. Block fills node after node, cyclic
-// deals one task a node, plane=N deals N. A part of a StepWorld counts on from
-// the parts before it.
+// deals one task a node, plane=N deals N, and arbitrary puts each where TaskNodes
+// says. A part of a StepWorld counts on from the parts before it.
 func StepRanks(layout []NodeAlloc, spec *StepSpec) [][]uint32 {
 	out := make([][]uint32, len(layout))
 	deal := spec.Plane()
-	if spec.Distribution == "cyclic" {
+	if spec.DealOverNodes() == "cyclic" {
 		deal = 1
 	}
 	rank := spec.World.FirstTask()
+	if len(spec.TaskNodes) > 0 {
+		for i := range layout {
+			for at, name := range spec.TaskNodes {
+				if name == layout[i].Name {
+					out[i] = append(out[i], rank+uint32(at))
+				}
+			}
+		}
+		return out
+	}
 	for left := true; left; {
 		left = false
 		for i := range layout {
@@ -198,4 +224,21 @@ func StepRanks(layout []NodeAlloc, spec *StepSpec) [][]uint32 {
 		}
 	}
 	return out
+}
+
+// The MPI interfaces of a step besides those of PMIx.
+const (
+	MPINone = "none"
+	MPIPMI2 = "pmi2" // and PMI-1
+)
+
+// IsPMIx tells that an MPI interface is PMIx: pmix, or pmix_vN for one version of
+// its library.
+func IsPMIx(mpi string) bool {
+	if mpi == "pmix" {
+		return true
+	}
+	version, ok := strings.CutPrefix(mpi, "pmix_v")
+	n, err := strconv.Atoi(version)
+	return ok && err == nil && n > 0
 }

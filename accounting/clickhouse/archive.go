@@ -21,6 +21,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/musterhpc/muster/accounting/query"
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // ErrNoArchive tells that a month is not archived as it is.
@@ -143,7 +144,7 @@ func (s *Store) Archive(
 	}
 	// What the manifest names is on the disk before it, and so is the way there.
 	for _, folder := range []string{dir, filepath.Dir(dir), root} {
-		if err := syncFolder(folder); err != nil {
+		if err := durable.SyncDir(folder); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +154,7 @@ func (s *Store) Archive(
 	return append(
 			found,
 			query.Finding{Name: "archive", Detail: dir + " is complete"},
-		), syncFolder(
+		), durable.SyncDir(
 			dir,
 		)
 }
@@ -328,37 +329,14 @@ func (w *tailWriter) Write(b []byte) (int, error) {
 }
 
 // writeWhole writes a file that is there whole and on the disk, or not at all.
-func writeWhole(path string, from io.Reader, also io.Writer) (err error) {
-	f, err := os.OpenFile(path+".new", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(path + ".new") // the error that counts is the first
+func writeWhole(path string, from io.Reader, also io.Writer) error {
+	return durable.Replace(path, 0o600, func(w io.Writer) error {
+		if also != nil {
+			w = io.MultiWriter(w, also)
 		}
-	}()
-	if also == nil {
-		also = io.Discard
-	}
-	_, err = io.Copy(io.MultiWriter(f, also), from)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err != nil {
+		_, err := io.Copy(w, from)
 		return err
-	}
-	return os.Rename(path+".new", path)
-}
-
-// syncFolder makes the names in a folder last.
-func syncFolder(path string) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
+	})
 }
 
 // readManifest reads what an archive says of itself, and compares its files.

@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,6 +107,59 @@ func usedOf[R any](get func(*R) *tally.Used) []column[R] {
 		defineColumn("write_bytes", func(r *R) int64 { return get(r).Write }),
 		defineColumn("energy_mj", func(r *R) *int64 { return get(r).Energy }),
 		defineColumn("maj_faults", func(r *R) int64 { return get(r).MajFaults }),
+		defineColumn("counters", func(r *R) map[string]int64 { return counterMap(get(r).Counters) }),
+	}
+}
+
+// counterMap are counters by their names. One that this release does not know has its
+// number for a name.
+func counterMap(list spec.CounterValues) map[string]int64 {
+	if len(list) == 0 {
+		return nil
+	}
+	known := spec.Counters()
+	m := make(map[string]int64, len(list))
+	for _, value := range list {
+		name := "counter_" + strconv.Itoa(int(value.Counter))
+		if i := int(value.Counter) - 1; i >= 0 && i < len(known) {
+			name = known[i].Name
+		}
+		m[name] = value.N
+	}
+	return m
+}
+
+// taskColumns are how the use of a step lay on its tasks, by kind.
+func taskColumns() []column[tally.StepRow] {
+	type R = tally.StepRow
+	amounts := func(name string, get func(*spec.TaskSpread) int64) column[R] {
+		return defineColumn(name, func(r *R) map[string]int64 {
+			if len(r.Used.Tasks) == 0 {
+				return nil
+			}
+			m := make(map[string]int64, len(r.Used.Tasks))
+			for i := range r.Used.Tasks {
+				m[r.Used.Tasks[i].Kind.String()] = get(&r.Used.Tasks[i])
+			}
+			return m
+		})
+	}
+	places := func(name string, get func(*spec.TaskSpread) (rank uint32, node string)) column[R] {
+		return defineColumn(name, func(r *R) []string {
+			var out []string
+			for i := range r.Used.Tasks {
+				rank, node := get(&r.Used.Tasks[i])
+				out = append(out, fmt.Sprintf("%s=%d@%s", r.Used.Tasks[i].Kind, rank, node))
+			}
+			return out
+		})
+	}
+	return []column[R]{
+		amounts("task_sum", func(t *spec.TaskSpread) int64 { return t.Sum }),
+		amounts("task_min", func(t *spec.TaskSpread) int64 { return t.Min }),
+		amounts("task_max", func(t *spec.TaskSpread) int64 { return t.Max }),
+		places("task_min_at", func(t *spec.TaskSpread) (uint32, string) { return t.MinRank, t.MinNode }),
+		places("task_max_at", func(t *spec.TaskSpread) (uint32, string) { return t.MaxRank, t.MaxNode }),
 	}
 }
 
@@ -357,6 +411,7 @@ func stepColumns(s source) []column[tally.StepRow] {
 	)
 	out = append(out, amountsOf("alloc_", func(r *R) *tally.Amounts { return &r.Alloc })...)
 	out = append(out, usedOf(func(r *R) *tally.Used { return &r.Used })...)
+	out = append(out, taskColumns()...)
 	return append(
 		out,
 		defineColumn("peak_vm", func(r *R) *int64 { return r.Used.PeakVM }),

@@ -42,6 +42,7 @@ type Options struct {
 // one Writer.
 type Store struct {
 	conn   driver.Conn
+	pulse  driver.Conn // for pings, so that they do not wait for a connection
 	opts   Options
 	db     string
 	http   bool
@@ -117,13 +118,20 @@ func Open(options Options) (*Store, error) {
 		return nil, fmt.Errorf("open the accounting store: %w", err)
 	}
 	store.conn = conn
+	pings := *co
+	pings.MaxOpenConns = 2
+	pings.MaxIdleConns = 1
+	store.pulse, err = ch.Open(&pings)
+	if err != nil {
+		return nil, fmt.Errorf("open the accounting store: %w", err)
+	}
 	return store, nil
 }
 
 // Close ends the connections.
 func (s *Store) Close() error {
 	s.rawHTTP.CloseIdleConnections()
-	return s.conn.Close()
+	return errors.Join(s.conn.Close(), s.pulse.Close())
 }
 
 // Database is the name of the database with the tables.
@@ -132,12 +140,29 @@ func (s *Store) Database() string { return s.db }
 // Target says where the store is, without secrets: "embedded" or host:port.
 func (s *Store) Target() string { return s.target }
 
-// Ping asks whether the store answers.
+// Ping asks whether the store answers. It waits for no other question: over HTTP any answer
+// is one, since a proxy may not know ClickHouse's /ping.
 func (s *Store) Ping(ctx context.Context) error {
-	if err := s.conn.Ping(ctx); err != nil {
+	if err := s.pingOnce(ctx); err != nil {
 		return fmt.Errorf("the accounting store (%s) does not answer: %w", s.target, err)
 	}
 	return nil
+}
+
+func (s *Store) pingOnce(ctx context.Context) error {
+	client, base, err := s.rawClient()
+	if err != nil {
+		return s.pulse.Ping(ctx)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, base+"/ping", nil)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	return resp.Body.Close()
 }
 
 // Migrate brings the schema to this release's version. It may run any number

@@ -13,7 +13,7 @@ import (
 
 // What advice rests on.
 const (
-	adviceRuns  = 20 // of a job name, the newest
+	adviceRuns  = 20 // of one work, the newest
 	adviceLeast = 3  // fewer tell nothing
 	advicePeers = 10 // fewer runs of others tell nothing
 	adviceSpan  = 90 * spec.Day
@@ -66,19 +66,19 @@ func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.Advic
 		Since: scope.Now.Add(-adviceSpan),
 		Limit: min(names, 100),
 	}
-	var list []string
-	err = s.D.cfg.Store.Query(ctx, history.Names(scope), func(scan func(...any) error) error {
-		var name string
-		err := scan(&name)
-		list = append(list, name)
+	var works []string
+	err = s.D.cfg.Store.Query(ctx, history.Works(scope), func(scan func(...any) error) error {
+		var work string
+		err := scan(&work)
+		works = append(works, work)
 		return err
 	})
 	if err != nil {
 		return nil, s.D.storeAway(err)
 	}
 	out := &apiv1.AdviceReply{Behind: behind}
-	for _, name := range list {
-		advice, err := s.adviseUser(ctx, scope, q.GetUser(), name)
+	for _, work := range works {
+		advice, err := s.adviseUser(ctx, scope, q.GetUser(), work)
 		if err != nil {
 			return nil, s.D.storeAway(err)
 		}
@@ -87,16 +87,16 @@ func (s Service) Advise(ctx context.Context, q *apiv1.AdviceQuery) (*apiv1.Advic
 	return out, nil
 }
 
-// adviseUser looks at a user's newest runs of a name.
+// adviseUser looks at a user's newest runs of one work.
 func (s Service) adviseUser(
 	ctx context.Context,
 	scope query.Scope,
-	user, name string,
+	user, work string,
 ) ([]*apiv1.UsageAdvice, error) {
 	var runs []past
 	history := query.History{
 		User:  user,
-		Name:  name,
+		Work:  work,
 		Since: scope.Now.Add(-adviceSpan),
 		Limit: adviceRuns,
 	}
@@ -131,7 +131,7 @@ func (s Service) adviseUser(
 	}
 	var out []*apiv1.UsageAdvice
 	for _, p := range proposeFor(runs) {
-		p.JobName = name
+		p.JobName = work
 		if p.peers.Partition != "" {
 			p.peers.Since = scope.Now.Add(-30 * spec.Day)
 			if err := s.estimateGain(ctx, scope, p, runs); err != nil {

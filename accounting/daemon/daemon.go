@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/musterhpc/muster/accounting/findings"
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/query"
 	"github.com/musterhpc/muster/accounting/tally"
@@ -40,10 +41,13 @@ type Daemon struct {
 
 	hurry   chan struct{} // somebody waits for what is not stored yet
 	asking  chan struct{} // a place for each question about runs that is being answered
+	notes   notesSeen
 	samples samples
 	figures figures
 	kpis    atomic.Pointer[[]kpi.Value]
 	budgets atomic.Pointer[[]kpi.Spent]
+	found   atomic.Pointer[findings.Found]
+	seen    seenWindows // what findings are made of
 }
 
 // figures are counters for metrics.
@@ -56,8 +60,10 @@ type figures struct {
 
 // New makes a service; Run starts it.
 func New(cfg Config) *Daemon {
+	cfg = cfg.withDefaults()
+	cfg.Store = pulsedStore{cfg.Store}
 	return &Daemon{
-		cfg:     cfg.withDefaults(),
+		cfg:     cfg,
 		changed: make(chan struct{}),
 		hurry:   make(chan struct{}, 1),
 		asking:  make(chan struct{}, askingAtOnce),
@@ -73,7 +79,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	d.beginLocked()
 	d.mu.Unlock()
 	var wg sync.WaitGroup
-	wg.Add(4)
+	wg.Add(5)
 	go func() {
 		defer wg.Done()
 		if d.cfg.Feed != nil {
@@ -83,6 +89,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.runIngest(ctx)
 	}()
 	go func() { defer wg.Done(); d.refreshKPIs(ctx) }()
+	go func() { defer wg.Done(); d.refreshFindings(ctx) }()
 	go func() { defer wg.Done(); d.keepSamples(ctx) }()
 	go func() { defer wg.Done(); d.runRetention(ctx) }()
 	wg.Wait()

@@ -51,6 +51,8 @@ type Writer interface {
 
 // Store is the accounting store.
 type Store interface {
+	// Ping asks for a sign of life, without waiting for other questions.
+	Ping(ctx context.Context) error
 	Migrate(ctx context.Context) error
 	Position(ctx context.Context, ledger [16]byte) (tally.Position, error)
 	LastSnapshot(ctx context.Context, ledger [16]byte, at uint64) (tally.Snapshot, bool, error)

@@ -11,10 +11,10 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// readSeen reads what findings of a window are made of. The ladder and the nodes are
+// querySeen asks for what findings of a window are made of. The ladder and the nodes are
 // of the whole cluster, so they are left out where only some users or accounts are
 // asked about.
-func (r *report) readSeen(ctx context.Context, ask query.Report) (findings.Seen, error) {
+func (r *report) querySeen(ctx context.Context, ask query.Report) (findings.Seen, error) {
 	var seen findings.Seen
 	err := r.runQuery(ctx, ask.FindingsWork(r.scope), func(scan func(...any) error) error {
 		var w findings.Work
@@ -31,7 +31,37 @@ func (r *report) readSeen(ctx context.Context, ask query.Report) (findings.Seen,
 		seen.Work = append(seen.Work, w)
 		return err
 	})
-	if err != nil || !wholeCluster(&ask) {
+	if err != nil {
+		return seen, err
+	}
+	for _, resource := range []findings.Resource{findings.GPUTime, findings.CPUTime} {
+		spreads := ask.FindingsSpreads(r.scope, resource)
+		err = r.runQuery(ctx, spreads, func(scan func(...any) error) error {
+			s := findings.Spread{Resource: resource}
+			err := scan(
+				&s.User, &s.Account, &s.JobName, &s.Held, &s.AllRuns, &s.Runs, &s.Waited, &s.Open,
+				&s.Late, &s.LateRuns, &s.Behind, &s.BehindRuns,
+			)
+			seen.Spreads = append(seen.Spreads, s)
+			return err
+		})
+		if err != nil {
+			return seen, err
+		}
+	}
+	if !wholeCluster(&ask) {
+		return seen, nil
+	}
+	err = r.runQuery(ctx, ask.FindingsDevices(r.scope), func(scan func(...any) error) error {
+		var d findings.Device
+		err := scan(
+			&d.User, &d.Account, &d.JobName, &d.Type, &d.MemMHz, &d.Node, &d.UUID, &d.Index,
+			&d.Runs, &d.Load, &d.MHz, &d.Throttled, &d.Alone, &d.Open,
+		)
+		seen.Devices = append(seen.Devices, d)
+		return err
+	})
+	if err != nil {
 		return seen, err
 	}
 	err = r.runQuery(ctx, ask.FindingsPlaces(r.scope), func(scan func(...any) error) error {
@@ -46,22 +76,42 @@ func (r *report) readSeen(ctx context.Context, ask query.Report) (findings.Seen,
 	if err != nil {
 		return seen, err
 	}
-	err = r.runQuery(ctx, ask.FindingsNodes(r.scope), func(scan func(...any) error) error {
-		var n findings.Node
-		err := scan(&n.Name, &n.Bought, &n.Drained, &n.Down)
-		seen.Nodes = append(seen.Nodes, n)
-		return err
-	})
-	if err != nil {
-		return seen, err
-	}
-	err = r.runQuery(ctx, ask.FindingsSteps(r.scope), func(scan func(...any) error) error {
-		var s findings.Step
-		err := scan(&s.Name, &s.Words, &s.GPU)
-		seen.Steps = append(seen.Steps, s)
-		return err
-	})
+	seen.Nodes, seen.Steps, err = r.queryLadder(ctx, ask)
 	return seen, err
+}
+
+// queryLadder asks for the goodput ladder, and for the GPU time of each node that no run held. It
+// has no step where no GPU was there.
+func (r *report) queryLadder(ctx context.Context, ask query.Report) (
+	nodes []findings.Node,
+	steps []findings.Step,
+	err error,
+) {
+	err = r.runQuery(ctx, ask.FindingsLadder(r.scope), func(scan func(...any) error) error {
+		var names []string
+		var amounts, bought, drained, down []int64
+		if err := scan(&amounts, &names, &bought, &drained, &down); err != nil {
+			return err
+		}
+		for i, name := range names {
+			nodes = append(nodes, findings.Node{
+				Name:    name,
+				Bought:  bought[i],
+				Drained: drained[i],
+				Down:    down[i],
+			})
+		}
+		all := int64(0)
+		for i, step := range kpi.Steps() {
+			steps = append(steps, findings.Step{Name: step.Name, Words: step.Words, GPU: amounts[i]})
+			all += amounts[i]
+		}
+		if all == 0 {
+			steps = nil
+		}
+		return nil
+	})
+	return nodes, steps, err
 }
 
 // wholeCluster tells whether nothing restricts a report.
@@ -112,6 +162,7 @@ func (r *report) reportFindings(ctx context.Context) error {
 		r.addRow(
 			string(f.Kind), f.User, f.Account, f.JobName, f.Node, f.Step, f.Runs,
 			f.GPU, f.CPU, f.Mem, money, f.Change, f.Advice, r.ask.FindingEvidence(f),
+			f.Open, f.Device, f.Index,
 		)
 	}
 	return nil
@@ -124,7 +175,40 @@ func findingColumns(currency string) [][3]string {
 		{"gpu_us", "int", "GPU-microseconds"}, {"cpu_us", "int", "CPU-microseconds"},
 		{"mem_mib_us", "int", "MiB-microseconds"}, {"value", "float", currency},
 		{"change", "text"}, {"advice", "text"}, {"evidence", "text"},
+		{"open_us", "int", "GPU-microseconds"}, {"device", "text"}, {"gpu", "int"},
 	}
+}
+
+// reportUnlike lists runs that behave unlike their user's earlier runs of the same work.
+func (r *report) reportUnlike(ctx context.Context) error {
+	r.setColumns(
+		[3]string{"job", "int"}, [3]string{"restart", "int"}, [3]string{"user", "text"},
+		[3]string{"account", "text"}, [3]string{"job_name", "text"}, [3]string{"state", "text"},
+		[3]string{"start_us", "int", "microseconds"}, [3]string{"gpus", "int"},
+		[3]string{"held_us", "int", "GPU-microseconds"}, [3]string{"measure", "text"},
+		[3]string{"unit", "text"}, [3]string{"value", "float"}, [3]string{"first_quartile", "float"},
+		[3]string{"median", "float"}, [3]string{"third_quartile", "float"},
+		[3]string{"earlier_runs", "int"}, [3]string{"evidence", "text"},
+	)
+	return r.runQuery(ctx, r.ask.FindingsUnlike(r.scope, r.addLines()), func(scan func(...any) error) error {
+		var job, restart uint32
+		var user, account, work, state, measure, unit string
+		var start, gpus, held, earlier int64
+		var value, low, middle, high float64
+		err := scan(
+			&job, &restart, &user, &account, &work, &state, &start, &gpus, &held,
+			&measure, &unit, &value, &low, &middle, &high, &earlier,
+		)
+		if err != nil {
+			return err
+		}
+		r.addRow(
+			int64(job), int64(restart), user, account, work, state, start, gpus, held,
+			measure, unit, value, low, middle, high, earlier,
+			r.ask.UnlikeEvidence(user, account, work, gpus),
+		)
+		return nil
+	})
 }
 
 // reportFindingsSum sets the findings beside the goodput ladder.
@@ -151,6 +235,14 @@ func (r *report) reportFindingsSum(ctx context.Context) error {
 	return nil
 }
 
+// windowBefore asks the same about the window before, which is as long.
+func windowBefore(ask query.Report) query.Report {
+	length := ask.End - ask.Start
+	ask.End = ask.Start
+	ask.Start -= length
+	return ask
+}
+
 // reportFindingsFollowed says what became of the findings of the window before, which
 // is as long.
 func (r *report) reportFindingsFollowed(ctx context.Context) error {
@@ -158,9 +250,7 @@ func (r *report) reportFindingsFollowed(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ask := r.ask
-	ask.Start = r.ask.Start - r.ask.End + r.ask.Start
-	ask.End = r.ask.Start
+	ask := windowBefore(r.ask)
 	if ask.Start < 0 {
 		return spec.Refuse(
 			spec.CodeBadRequest,
@@ -183,6 +273,7 @@ func (r *report) reportFindingsFollowed(ctx context.Context) error {
 		[3]string{"before_us", "int", "microseconds"}, [3]string{"now_us", "int", "microseconds"},
 		[3]string{"saved_us", "int", "microseconds"},
 		[3]string{"saved_value", "float", r.s.D.cfg.Rates.Currency},
+		[3]string{"device", "text"}, [3]string{"gpu", "int"},
 	)
 	for _, f := range findings.FollowUp(list, now, price) {
 		var money any
@@ -191,7 +282,7 @@ func (r *report) reportFindingsFollowed(ctx context.Context) error {
 		}
 		r.addRow(
 			string(f.Kind), f.User, f.Account, f.JobName, f.Node, string(f.Progress),
-			string(f.Resource), f.Amount(), f.Now, f.Saved, money,
+			string(f.Resource), f.Amount(), f.Now, f.Saved, money, f.Device, f.Index,
 		)
 	}
 	return nil

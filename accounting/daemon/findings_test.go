@@ -249,7 +249,8 @@ func checkSum(t *testing.T, s *sqlRig, from, until spec.Instant, bought int64) {
 	t.Helper()
 	took := map[string]int64{}
 	for _, row := range s.report("findings", from, until) {
-		took[row["step"].GetText()] += row["gpu_us"].GetInt()
+		took[row["step"].GetText()] += row["gpu_us"].GetInt() - row["open_us"].GetInt()
+		took["open"] += row["open_us"].GetInt()
 	}
 	sum := int64(0)
 	for _, row := range s.report("findings sum", from, until) {
@@ -412,6 +413,13 @@ func TestFindings(t *testing.T) {
 		t.Errorf("found:\n%swant:\n%s", got.String(), want)
 	}
 	checkSum(t, s, w.first, middle, 8*int64(middle.Sub(w.first)/spec.Microsecond))
+
+	// Metrics are about the last seven days, which begin before the first job.
+	s.until("metrics have findings", func() bool { return s.Findings() != nil })
+	week := s.report("findings", s.clock.Now().Add(-findings.MetricDays*spec.Day), s.clock.Now())
+	if list := s.Findings().List; len(list) != len(week) || list[0].GPU != week[0]["gpu_us"].GetInt() || list[0].GPU == 0 {
+		t.Errorf("metrics have %+v, the report has %v", list, week)
+	}
 
 	// Of what alice held then three quarters were unused: of these 2 hours it would
 	// have been an hour and a half.

@@ -293,6 +293,7 @@ func (s *session) applyEvents(events []event.Envelope) error {
 		if err := s.tally.Apply(&events[i]); err != nil {
 			return fmt.Errorf("count: %w", err)
 		}
+		s.d.notes.note(events[i].Event)
 	}
 	return nil
 }

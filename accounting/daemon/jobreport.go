@@ -45,7 +45,8 @@ func (s Service) JobReport(
 	if err := s.runUsage(ctx, scope, out); err != nil {
 		return nil, s.D.storeAway(err)
 	}
-	out.Advice, err = s.adviseUser(ctx, scope, out.Run.GetUser(), out.Run.GetName())
+	work := query.WorkOf(out.Run.GetName(), out.Run.GetSubmitLine())
+	out.Advice, err = s.adviseUser(ctx, scope, out.Run.GetUser(), work)
 	return out, s.D.storeAway(err)
 }
 

@@ -182,3 +182,41 @@ func checkWaste(t *testing.T, r *rig, h *tallytest.History) {
 		t.Errorf("by nonsense: %v", err)
 	}
 }
+
+// TestAdviceTellsUnnamedJobsApart: jobs that nobody has named have the name wrap in common and
+// nothing else: what one command needs says nothing about another.
+func TestAdviceTellsUnnamedJobsApart(t *testing.T) {
+	h := tallytest.New(t, spec.AtUnix(1_790_000_000))
+	h.Nodes(1, 4, 8000, 0)
+	h.Accounts([]string{"ml"}, map[string][]string{"ml": {"alice"}})
+	run := func(line string, peak int64, times int) {
+		for range times {
+			uid := h.Submit(tallytest.Ask{Name: "wrap", Line: line, User: "alice", UID: 1001, Account: "ml", CPUs: 1, Mem: 8000, Limit: spec.Hour})
+			h.Start(uid, "n1")
+			h.Wait(55 * spec.Minute)
+			h.Finish(uid, spec.Usage{HasRSS: true, PeakRSS: peak, UserCPU: 55 * spec.Minute})
+		}
+	}
+	const small, large, once = "sbatch --mem=8000 --wrap ./small", "sbatch --mem=8000 --wrap ./large", "sbatch --mem=8000 --wrap ./once"
+	run(small, 500<<20, 4)
+	run(large, 7900<<20, 4)
+	run(once, 100<<20, 1)
+	ledger := newLedger(t)
+	ledger.add(t, h.Log, 25)
+	r := newRig(t, startEngine(t).Socket(), ledger)
+	h.Wait(spec.Second)
+	r.clock.set(h.Now)
+	r.start()
+	r.stored(uint64(len(h.Log)))
+	reply, err := r.Service().Advise(t.Context(), &apiv1.AdviceQuery{User: "alice"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := map[string]string{}
+	for _, a := range reply.GetAdvice() {
+		changes[a.GetJobName()] += a.GetChange()
+	}
+	if len(changes) == 0 || changes[small] != "--mem=1G" || changes[once] != "" || changes["wrap"] != "" || changes[large] == changes[small] {
+		t.Errorf("advice: %q", changes)
+	}
+}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/musterhpc/muster/accounting/query"
@@ -19,6 +20,9 @@ type usage struct {
 	user, system, mem, read, write, majf int64
 	rss, energy, vm                      *int64
 	khz                                  uint32
+	counters                             map[string]int64
+	taskSum, taskMin, taskMax            map[string]int64
+	taskMinAt, taskMaxAt                 []string
 }
 
 func (u *usage) dest() []any {
@@ -32,11 +36,74 @@ func (u *usage) dest() []any {
 		&u.write,
 		&u.energy,
 		&u.majf,
+		&u.counters,
 	}
 }
 
 // ofStep are the columns of a step: what a run's row does not have comes last.
-func (u *usage) ofStep() []any { return append(u.dest(), &u.vm, &u.khz) }
+func (u *usage) ofStep() []any {
+	return append(
+		u.dest(),
+		&u.vm,
+		&u.khz,
+		&u.taskSum,
+		&u.taskMin,
+		&u.taskMax,
+		&u.taskMinAt,
+		&u.taskMaxAt,
+	)
+}
+
+// counted are the counters as the API has them, in their order.
+func (u *usage) counted() []*apiv1.CounterValue {
+	var out []*apiv1.CounterValue
+	for _, info := range spec.Counters() {
+		if n, ok := u.counters[info.Name]; ok {
+			out = append(out, &apiv1.CounterValue{Counter: uint32(info.Counter), N: n})
+		}
+	}
+	return out
+}
+
+// spread is how the use lay on the tasks, as the API has it. The store has no number
+// of tasks with it: it is the step's.
+func (u *usage) spread(tasks uint32) []*apiv1.TaskSpread {
+	var out []*apiv1.TaskSpread
+	for kind := spec.TaskCPU; kind <= spec.TaskPages; kind++ {
+		name := kind.String()
+		most, ok := u.taskMax[name]
+		if !ok {
+			continue
+		}
+		one := &apiv1.TaskSpread{
+			Kind:  uint32(kind),
+			Tasks: int64(tasks),
+			Sum:   u.taskSum[name],
+			Min:   u.taskMin[name],
+			Max:   most,
+		}
+		one.MinRank, one.MinNode = placeOf(u.taskMinAt, name)
+		one.MaxRank, one.MaxNode = placeOf(u.taskMaxAt, name)
+		out = append(out, one)
+	}
+	return out
+}
+
+// placeOf finds the place of a kind in a list of kind=rank@node.
+func placeOf(list []string, kind string) (rank uint32, node string) {
+	for _, text := range list {
+		place, found := strings.CutPrefix(text, kind+"=")
+		if !found {
+			continue
+		}
+		number, node, _ := strings.Cut(place, "@")
+		n, err := strconv.ParseUint(number, 10, 32)
+		if err == nil {
+			return uint32(n), node
+		}
+	}
+	return 0, ""
+}
 
 func (u *usage) fill(row *apiv1.AcctRow) {
 	if !u.measured {
@@ -50,6 +117,8 @@ func (u *usage) fill(row *apiv1.AcctRow) {
 		MemMibS:    u.mem,
 		MajFaults:  u.majf,
 		CpuKhz:     int64(u.khz),
+		Counters:   u.counted(),
+		Tasks:      u.spread(row.GetTasks()),
 	}
 	if u.vm != nil {
 		out.PeakVm = *u.vm

@@ -203,6 +203,9 @@ func (a *answer) flushRuns(last bool) error {
 		return nil
 	}
 	a.sent = true
+	if err := a.amendRuns(); err != nil {
+		return err
+	}
 	if !a.ask.Allocations && len(a.runs) > 0 {
 		if err := a.findSteps(); err != nil {
 			return err
@@ -226,7 +229,7 @@ func (a *answer) stepParts() query.StepParts {
 		Amounts: has("alloc_tres"),
 		Usage:   has("usage"),
 		Nodes:   has("node_list"),
-		Tasks:   has("tasks"),
+		Tasks:   has("tasks") || has("usage"), // the use of tasks is divided by their number
 
 		Container: has("container"),
 	}
@@ -371,15 +374,21 @@ func (a *answer) isNamed(row *apiv1.AcctRow, step string) bool {
 	if len(a.ask.Jobs) == 0 {
 		return true
 	}
-	for _, job := range a.ask.Jobs {
-		if (job.ID == row.GetJobId() || job.ID == row.GetArrayJobId()) &&
-			(job.Het == 0 || job.Het == row.GetHetJobId()) &&
-			(job.Task == spec.NoTask || job.Task == row.GetArrayTask() || row.GetArrayTask() < 0) &&
-			(job.Step == "" || job.Step == step) {
-			return true
-		}
+	return slices.ContainsFunc(a.ask.Jobs, func(job query.JobRef) bool {
+		return namesRun(job, row) && (job.Step == "" || job.Step == step)
+	})
+}
+
+// namesRun tells whether a run is of the job, the component and the task that were asked for. A row
+// of an array as a whole has no task, and is of each.
+func namesRun(job query.JobRef, row *apiv1.AcctRow) bool {
+	if job.ID != row.GetJobId() && job.ID != row.GetArrayJobId() {
+		return false
 	}
-	return false
+	if job.Het != 0 && job.Het != row.GetHetJobId() {
+		return false
+	}
+	return job.Task == spec.NoTask || job.Task == row.GetArrayTask() || row.GetArrayTask() < 0
 }
 
 func isBatch(r *apiv1.AcctRow) bool { return r.GetStep() == spec.StepBatch.String() }

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -54,7 +53,7 @@ func (d *Daemon) computeFigures(ctx context.Context) ([]kpi.Value, error) {
 		return nil, err
 	}
 	if scope.Seq == 0 {
-		return nil, fmt.Errorf("nothing is stored yet")
+		return nil, errNothingStored
 	}
 	out := []kpi.Value{}
 	for _, window := range kpi.Windows() {

@@ -84,13 +84,21 @@ func (d *Daemon) publishBatch(pos tally.Position, rows []tally.LiveRow) {
 	d.publishLocked(pos)
 }
 
+// knowsOpenRuns tells whether the open runs in memory are those of a question's ledger and position.
+// The caller holds mu.
+func (d *Daemon) knowsOpenRuns(scope query.Scope) bool {
+	if !d.open.known || !d.stored {
+		return false
+	}
+	return d.ledger == scope.Ledger && d.pos.Seq == scope.Seq && d.pos.Gen == scope.Gen
+}
+
 // noneOpen tells that no run which is not over can match a question. Where that
 // is not known, at another position or of another ledger, it is false.
 func (d *Daemon) noneOpen(scope query.Scope, acct *query.Acct) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.open.known || !d.stored || d.ledger != scope.Ledger || d.pos.Seq != scope.Seq ||
-		d.pos.Gen != scope.Gen ||
+	if !d.knowsOpenRuns(scope) ||
 		len(d.open.runs)*max(1, len(acct.Jobs)+len(acct.Users)) > openLook {
 		return false
 	}

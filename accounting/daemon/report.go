@@ -32,7 +32,7 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		q,
 		scope,
 		slices.Contains([]string{"kpi", "budget", "efficiency", "waste", "idle",
-			"findings", "findings sum", "findings followed"}, name),
+			"findings", "findings sum", "findings followed", "findings unlike"}, name),
 	)
 	if err != nil {
 		return nil, err
@@ -80,6 +80,8 @@ func (s Service) Report(ctx context.Context, q *apiv1.ReportQuery) (*apiv1.Repor
 		err = r.reportFindingsSum(ctx)
 	case "findings followed":
 		err = r.reportFindingsFollowed(ctx)
+	case "findings unlike":
+		err = r.reportUnlike(ctx)
 	case "objectives":
 		err = r.objectives(ctx)
 	case "promises":
@@ -133,6 +135,7 @@ func Reports() []string {
 		"findings",
 		"findings sum",
 		"findings followed",
+		"findings unlike",
 	}
 }
 

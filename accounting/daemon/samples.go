@@ -99,14 +99,22 @@ func (s Service) PutGpuSamples(
 	return &apiv1.PutGpuSamplesReply{Stored: uint32(rows.Len())}, nil
 }
 
+// lacksInterval tells whether readings came without the seconds between two of them. Usage may have
+// them for each series instead.
+func lacksInterval(req *apiv1.PutGpuSamplesRequest) bool {
+	if req.GetSeconds() == 0 && len(req.GetSeries()) > 0 {
+		return true
+	}
+	return req.GetUsageSeconds() == 0 &&
+		slices.ContainsFunc(
+			req.GetUsage(),
+			func(u *apiv1.UsageSeries) bool { return u.GetSeconds() == 0 },
+		)
+}
+
 // ReadSamples reads a message. What is malformed is refused as a whole.
 func ReadSamples(req *apiv1.PutGpuSamplesRequest) (out SampleRows, err error) {
-	if req.GetNode() == "" || req.GetSeconds() == 0 && len(req.GetSeries()) > 0 ||
-		req.GetUsageSeconds() == 0 &&
-			slices.ContainsFunc(
-				req.GetUsage(),
-				func(u *apiv1.UsageSeries) bool { return u.GetSeconds() == 0 },
-			) {
+	if req.GetNode() == "" || lacksInterval(req) {
 		return out, badSamples(req, "a node and an interval are expected")
 	}
 	out.GPUs, err = readGPUs(req)

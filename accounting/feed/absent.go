@@ -2,7 +2,10 @@ package feed
 
 import (
 	"context"
+	"errors"
+	"net"
 	"os"
+	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
@@ -15,13 +18,21 @@ type Absent struct {
 	Socket string
 }
 
+// knocking is how long a process that listens may take to be reached.
+const knocking = time.Second
+
 func (a Absent) away() error {
-	where := "start it with musterd --role accounting"
-	if _, err := os.Stat(a.Socket); err == nil {
-		where = "ask it at " + a.Socket
+	where := "ask it at " + a.Socket
+	conn, err := net.DialTimeout("unix", a.Socket, knocking)
+	if err == nil {
+		conn.Close()
+	} else if !errors.Is(err, os.ErrDeadlineExceeded) {
+		where = "start it with musterd --role accounting (nothing listens at " + a.Socket + ")"
 	}
-	return spec.Refuse(spec.CodeDatabaseUnreachable, "accounting runs in a process of its own: "+
-		where)
+	return spec.Refuse(
+		spec.CodeDatabaseUnreachable,
+		"accounting runs in a process of its own: "+where,
+	)
 }
 
 // Jobs refuses.

@@ -30,6 +30,8 @@ const (
 	Drained   Kind = "drained"
 	Down      Kind = "down"
 	Slow      Kind = "slow-node" // the same work takes longer there than elsewhere
+	SlowGPU   Kind = "slow-gpu"  // its clock at full load is lower than its peers'
+	Straggler Kind = "straggler" // nodes of a run waited for the busiest of them
 	CPUs      Kind = "cpus"      // CPUs that no program used
 	Memory    Kind = "memory"    // memory that no program touched
 	TimeLimit Kind = "time-limit"
@@ -41,11 +43,29 @@ const (
 	MinRuns = 3
 	// CrashWithin bounds the first minute of a run, in microseconds.
 	CrashWithin = 60_000_000
+	// MinAway is the GPU time, in microseconds, below which it is no news that a node
+	// was away: half a hundredth of a GPU-hour, which would be listed as 0.00.
+	MinAway = 18_000_000
 	// slowQuarters is by how many quarters of the other nodes' time a slow node exceeds it.
 	slowQuarters = 5
 	// spareQuarters is what part of a request, in quarters, must be enough before
 	// less is proposed.
 	spareQuarters = 3
+	// UnevenQuarters is what part of the busiest node's activity, in quarters, the
+	// least busy node of a run stays below where the nodes are uneven.
+	UnevenQuarters = 3
+	// slowTenths is what part of its peers' clock, in tenths, a slow GPU reaches at most.
+	slowTenths = 9
+	// MinLoad is the time at full load, in seconds, after which a GPU's clock counts.
+	MinLoad = 600
+	// FullLoad is the utilisation in percent from which a GPU counts as fully loaded.
+	FullLoad = 90
+	// MinHeld is for how long, in microseconds, a run has to hold its nodes before they
+	// are compared: programs load their data first.
+	MinHeld = 300_000_000
+	// MinActive is the activity of the busiest node, in thousandths, below which
+	// a run is idle, not uneven.
+	MinActive = 100
 )
 
 // Outcome is how a run ended, as far as findings tell it apart.
@@ -108,6 +128,40 @@ type Place struct {
 	GPUs, Runs, Median, Total, Had int64 // Had: GPU time held with work
 }
 
+// Spread is how unevenly the nodes of one user's runs of a job name worked, of runs
+// on several nodes that ended well or are not over.
+type Spread struct {
+	User, Account, JobName string
+	Resource               Resource // GPUTime of runs with devices, else CPUTime
+	// Held and AllRuns are of every run that was measured on all its nodes, Runs are those
+	// that were uneven.
+	Held, AllRuns, Runs int64
+	// Waited is the time that the other nodes of uneven runs were less active than the
+	// busiest, without what counts as idle; Open is the part of runs that are not over.
+	Waited, Open int64
+	// Late is the node that the others waited for most often, Behind that which did less
+	// than most others, each with the runs in which it did.
+	Late, Behind         string
+	LateRuns, BehindRuns int64
+}
+
+// Device is what a GPU's clock was while the runs of one user and job name loaded it fully.
+type Device struct {
+	User, Account, JobName string
+	Type                   string // as in Gres
+	MemMHz                 int64  // of its memory; tells models apart that have no type
+	Node, UUID             string
+	Index                  int64
+	Runs                   int64
+	Load                   int64 // seconds at full load
+	MHz                    int64 // mean clock over that
+	Throttled              int64 // seconds of that held down by heat or power
+	// Alone and Open are microseconds at full load of runs on one node that ended well or
+	// are not over; Open is those of the latter. Runs on several nodes wait for the slowest,
+	// which is a Straggler's.
+	Alone, Open int64
+}
+
 // Step is a step of the ladder with its GPU time.
 type Step struct {
 	Name, Words string
@@ -116,21 +170,27 @@ type Step struct {
 
 // Seen is everything that findings are made of.
 type Seen struct {
-	Work   []Work
-	Nodes  []Node
-	Places []Place
-	Steps  []Step // empty where only some users or accounts are looked at
+	Work    []Work
+	Nodes   []Node
+	Places  []Place
+	Spreads []Spread
+	Devices []Device
+	Steps   []Step // empty where only some users or accounts are looked at
 }
 
 // Finding is one change that is proposed.
 type Finding struct {
 	Kind                         Kind
 	User, Account, JobName, Node string
+	// Device is the GPU that it is about, and Index its number on the node.
+	Device string
+	Index  int64
 
 	Resource Resource // what the change is judged by
-	Step     string   // of the ladder, that GPU is taken from
+	Step     string   // of the ladder, that GPU is taken from, but for Open
 	Runs     int64
 	GPU      int64 // GPU microseconds that the change would have saved
+	Open     int64 // the part of them that is taken from the step open
 	CPU      int64 // CPU microseconds
 	Mem      int64 // MiB times microseconds
 	Basis    int64 // how much of Resource was held in all
@@ -169,29 +229,34 @@ type key struct {
 	kind                         Kind
 	resource                     Resource
 	user, account, jobName, node string
+	device                       string
 }
 
 func (f *Finding) key() key {
-	return key{f.Kind, f.Resource, f.User, f.Account, f.JobName, f.Node}
+	return key{f.Kind, f.Resource, f.User, f.Account, f.JobName, f.Node, f.Device}
 }
 
 // Find lists what was found, in no particular order; Rank orders it. What a kind
 // takes of a step is bounded by what is left of the step.
 func Find(seen Seen) []Finding {
 	var out []Finding
+	uneven := findUneven(seen.Spreads)
 	for _, group := range groupWork(seen.Work) {
-		out = append(out, findInWork(group)...)
+		out = append(out, findInWork(group, uneven)...)
 	}
+	out = append(out, uneven...)
 	for _, n := range seen.Nodes {
 		out = append(out, findInNode(n)...)
 	}
-	out = append(out, findSlow(seen.Places)...)
+	devices := findSlowGPUs(seen.Devices)
+	out = append(out, devices...)
+	out = append(out, withoutDevices(findSlow(seen.Places), devices)...)
 	slices.SortFunc(out, func(a, b Finding) int { return compareKeys(a.key(), b.key()) })
 	if len(seen.Steps) > 0 {
 		bound(out, seen.Steps)
 	}
 	return slices.DeleteFunc(out, func(f Finding) bool {
-		return f.GPU == 0 && f.CPU == 0 && f.Mem == 0 && f.Kind != TimeLimit
+		return f.GPU == 0 && f.CPU == 0 && f.Mem == 0 && f.Kind != TimeLimit && f.Kind != SlowGPU
 	})
 }
 
@@ -207,10 +272,16 @@ func bound(list []Finding, steps []Step) {
 		if f.Step == "" {
 			continue
 		}
-		f.GPU = min(f.GPU, left[f.Step])
-		left[f.Step] -= f.GPU
+		ended := min(f.GPU-f.Open, left[f.Step])
+		left[f.Step] -= ended
+		f.Open = min(f.Open, left[openStep])
+		left[openStep] -= f.Open
+		f.GPU = ended + f.Open
 	}
 }
+
+// openStep is the step of the ladder that has the time of runs that are not over.
+const openStep = "open"
 
 // Price is what an hour of each resource costs, in millionths; memory's unit is a
 // GiB.
@@ -259,6 +330,7 @@ func compareKeys(a, b key) int {
 		cmp.Compare(a.account, b.account),
 		cmp.Compare(a.jobName, b.jobName),
 		cmp.Compare(a.node, b.node),
+		cmp.Compare(a.device, b.device),
 	)
 }
 
@@ -275,7 +347,8 @@ func (l Line) Rest() int64 { return l.GPU - l.Found }
 func AddUp(list []Finding, steps []Step) []Line {
 	found := map[string]int64{}
 	for i := range list {
-		found[list[i].Step] += list[i].GPU
+		found[list[i].Step] += list[i].GPU - list[i].Open
+		found[openStep] += list[i].Open
 	}
 	out := make([]Line, 0, len(steps))
 	for _, s := range steps {
@@ -358,7 +431,7 @@ func FollowUp(before []Finding, seen Seen, price Price) []Followed {
 // of their own.
 func basisKind(kind Kind) Kind {
 	switch kind {
-	case CPUs, Memory, Slow:
+	case CPUs, Memory, Slow, SlowGPU, Straggler:
 		return kind
 	case Drained, Down:
 		return Drained
@@ -370,14 +443,16 @@ func basisKind(kind Kind) Kind {
 func heldNow(seen Seen) map[key]int64 {
 	out := map[key]int64{}
 	for _, g := range groupWork(seen.Work) {
-		k := key{"", GPUTime, g.user, g.account, g.jobName, g.node}
+		k := g.key
+		k.resource = GPUTime
 		out[k] = g.held
 		k.resource = CPUTime
 		out[k] = g.cpu
 		if w := g.by[Ended]; w != nil {
 			k.kind = CPUs
 			out[k] = w.CPUMeasured
-			k.kind, k.resource = Memory, MemoryTime
+			k.kind = Memory
+			k.resource = MemoryTime
 			out[k] = w.MemHeld
 		}
 	}
@@ -386,6 +461,13 @@ func heldNow(seen Seen) map[key]int64 {
 	}
 	for _, p := range seen.Places {
 		out[key{kind: Slow, resource: GPUTime, node: p.Node}] += p.Had
+	}
+	for _, s := range seen.Spreads {
+		k := key{kind: Straggler, resource: s.Resource, user: s.User, account: s.Account, jobName: s.JobName}
+		out[k] += s.Held
+	}
+	for _, d := range seen.Devices {
+		out[key{kind: SlowGPU, resource: GPUTime, node: d.Node, device: d.UUID}] += d.Alone
 	}
 	return out
 }

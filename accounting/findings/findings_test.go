@@ -105,6 +105,35 @@ func TestNeverTwice(t *testing.T) {
 	})
 }
 
+// TestAwayForAMoment: that a node was away for so little that its hours are listed as
+// 0.00 is no finding, and its time stays in the rest of the ladder.
+func TestAwayForAMoment(t *testing.T) {
+	steps := []findings.Step{
+		{Name: "drained", GPU: 2*findings.MinAway - 1},
+		{Name: "down", GPU: 2*findings.MinAway - 1},
+	}
+	list := findings.Find(findings.Seen{
+		Nodes: []findings.Node{
+			{Name: "n1", Bought: 3600 * second, Drained: findings.MinAway - 1, Down: findings.MinAway},
+			{Name: "n2", Bought: 3600 * second, Drained: findings.MinAway, Down: findings.MinAway - 1},
+		},
+		Steps: steps,
+	})
+	got := ""
+	for _, f := range list {
+		got += fmt.Sprintf("%s %s %d\n", f.Kind, f.Node, f.GPU)
+	}
+	want := fmt.Sprintf("down n1 %d\ndrained n2 %d\n", findings.MinAway, findings.MinAway)
+	if got != want {
+		t.Errorf("found:\n%swant:\n%s", got, want)
+	}
+	for _, line := range findings.AddUp(list, steps) {
+		if line.Found != findings.MinAway || line.Rest() != findings.MinAway-1 {
+			t.Errorf("step %s: %d found, %d left", line.Name, line.Found, line.Rest())
+		}
+	}
+}
+
 // TestFollowUp reckons rates by hand: 40 of 100 s were wasted.
 func TestFollowUp(t *testing.T) {
 	see := func(held, idle int64) findings.Seen {
@@ -158,5 +187,57 @@ func TestRank(t *testing.T) {
 	findings.Rank(list, findings.Price{GPU: 500, CPU: 100, Mem: 700})
 	if order() != "bca" || list[0].Money != 1000 || list[1].Money != 700 || list[2].Money != 500 {
 		t.Errorf("with prices: %s %+v", order(), list)
+	}
+}
+
+// TestSlowNodeOfSlowGPU: of the 300 GPU-seconds of TestSlowNode a device with a clock of 1200
+// instead of 1600 MHz explains 100 of 400 s, which are not counted again for its node.
+func TestSlowNodeOfSlowGPU(t *testing.T) {
+	seen := findings.Seen{}
+	for i, took := range []int64{100, 101, 100, 150} {
+		node := fmt.Sprintf("n%d", i+1)
+		seen.Places = append(seen.Places, findings.Place{
+			User: "ada", JobName: "train", Node: node, GPUs: 2, Runs: 3,
+			Median: took * second, Total: 3 * took * second, Had: 6 * took * second,
+		})
+		mhz := int64(1600)
+		if node == "n4" {
+			mhz = 1200
+		}
+		seen.Devices = append(seen.Devices, findings.Device{
+			User: "ada", JobName: "train", Node: node, UUID: "GPU-" + node, Runs: 3,
+			Load: findings.MinLoad, MHz: mhz, Alone: 400 * second,
+		})
+	}
+	got := map[findings.Kind]int64{}
+	for _, f := range findings.Find(seen) {
+		if f.Node != "n4" {
+			t.Errorf("found %+v", f)
+		}
+		got[f.Kind] += f.GPU
+	}
+	if got[findings.SlowGPU] != 100*second || got[findings.Slow] != 200*second {
+		t.Errorf("found %v", got)
+	}
+}
+
+// TestTwoSlowGPUs: the median of the other three is 1600 MHz for each of two slow devices of four.
+func TestTwoSlowGPUs(t *testing.T) {
+	seen := findings.Seen{}
+	for i, mhz := range []int64{1600, 1200, 1600, 1200} {
+		seen.Devices = append(seen.Devices, findings.Device{
+			User: "ada", JobName: "train", Node: "n1", UUID: fmt.Sprintf("GPU-%d", i), Index: int64(i),
+			Runs: 1, Load: findings.MinLoad, MHz: mhz, Alone: 400 * second,
+		})
+	}
+	var got []int64
+	for _, f := range findings.Find(seen) {
+		if f.Kind != findings.SlowGPU || f.GPU != 100*second {
+			t.Errorf("found %+v", f)
+		}
+		got = append(got, f.Index)
+	}
+	if fmt.Sprint(got) != "[1 3]" {
+		t.Errorf("GPUs %v are slow", got)
 	}
 }

@@ -1,10 +1,11 @@
 package findings
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
-	"strings"
 
 	"github.com/musterhpc/muster/spec/format"
 )
@@ -18,7 +19,7 @@ func scale(a, num, den int64) int64 {
 
 // group is the work of one user, account and job name, by outcome.
 type group struct {
-	user, account, jobName, node string
+	key
 
 	by   map[Outcome]*Work
 	held int64 // GPU time of all of them
@@ -31,16 +32,10 @@ func groupWork(list []Work) []*group {
 	at := map[key]*group{}
 	for i := range list {
 		w := &list[i]
-		k := key{"", "", w.User, w.Account, w.JobName, w.Node}
+		k := key{user: w.User, account: w.Account, jobName: w.JobName, node: w.Node}
 		g := at[k]
 		if g == nil {
-			g = &group{
-				user:    w.User,
-				account: w.Account,
-				jobName: w.JobName,
-				node:    w.Node,
-				by:      map[Outcome]*Work{},
-			}
+			g = &group{key: k, by: map[Outcome]*Work{}}
 			at[k] = g
 			order = append(order, g)
 		}
@@ -48,10 +43,7 @@ func groupWork(list []Work) []*group {
 		g.held += w.GPUHeld
 		g.cpu += w.CPUHeld
 	}
-	slices.SortFunc(order, func(a, b *group) int {
-		return compareKeys(key{"", "", a.user, a.account, a.jobName, a.node},
-			key{"", "", b.user, b.account, b.jobName, b.node})
-	})
+	slices.SortFunc(order, func(a, b *group) int { return compareKeys(a.key, b.key) })
 	return order
 }
 
@@ -71,11 +63,11 @@ func (g *group) start(kind Kind, step string, runs, gpu int64) Finding {
 	}
 }
 
-func findInWork(g *group) []Finding {
+func findInWork(g *group, uneven []Finding) []Finding {
 	var out []Finding
 	if w := g.by[Ended]; w != nil {
 		out = append(out, g.findIdle(w)...)
-		out = append(out, g.findSpare(w)...)
+		out = append(out, g.findSpare(w, uneven)...)
 	}
 	lost := func(outcome Outcome, kind Kind, step string, minRuns int64) *Finding {
 		w := g.by[outcome]
@@ -99,7 +91,6 @@ func findInWork(g *group) []Finding {
 	if f := lost(LateFailure, Failing, "failed_user", MinRuns); f != nil {
 		f.Advice = fmt.Sprintf("%d runs failed after more than a minute: save checkpoints, "+
 			"and continue from the last", f.Runs)
-		f.Change = "#SBATCH --requeue"
 	}
 	if f := lost(LimitReached, TimedOut, "failed_timeout", 1); f != nil {
 		limit := g.by[LimitReached].MostLimit
@@ -163,10 +154,14 @@ func (g *group) findIdle(w *Work) []Finding {
 	return out
 }
 
-// findSpare is about what else runs asked for and did not use.
-func (g *group) findSpare(w *Work) []Finding {
+// findSpare is about what else runs asked for and did not use. CPUs that waited for
+// another node are in the finding about that.
+func (g *group) findSpare(w *Work, uneven []Finding) []Finding {
 	var out []Finding
-	if w.MeasuredRuns >= MinRuns && w.MostCPUs >= 2 {
+	waited := slices.ContainsFunc(uneven, func(f Finding) bool {
+		return f.Resource == CPUTime && f.User == g.user && f.Account == g.account && f.JobName == g.jobName
+	})
+	if w.MeasuredRuns >= MinRuns && w.MostCPUs >= 2 && !waited {
 		// A twentieth of a CPU is noise.
 		want := max((w.MostBusyCPUs-50+999)/1000, 1, w.MostNodes)
 		if want*4 <= w.MostCPUs*spareQuarters {
@@ -209,14 +204,14 @@ func (g *group) findSpare(w *Work) []Finding {
 
 func findInNode(n Node) []Finding {
 	var out []Finding
-	if n.Drained > 0 {
+	if n.Drained >= MinAway {
 		out = append(out, Finding{
 			Kind: Drained, Node: n.Name, Resource: GPUTime, Step: "drained", GPU: n.Drained, Basis: n.Bought,
 			Advice: "the node is drained and no run held its GPUs: repair it, or return it",
 			Change: fmt.Sprintf("scontrol update nodename=%s state=resume", n.Name),
 		})
 	}
-	if n.Down > 0 {
+	if n.Down >= MinAway {
 		out = append(out, Finding{
 			Kind: Down, Node: n.Name, Resource: GPUTime, Step: "down", GPU: n.Down, Basis: n.Bought,
 			Advice: "the node was down: sinfo -R says since when and why",
@@ -229,36 +224,21 @@ func findInNode(n Node) []Finding {
 // findSlow compares the same work on different nodes: the median of a node with
 // the median of the other nodes' medians.
 func findSlow(places []Place) []Finding {
-	byWork := map[string][]Place{}
+	var measured []Place
 	had := map[string]int64{}
 	for _, p := range places {
 		had[p.Node] += p.Had
 		if p.Runs >= MinRuns && p.GPUs > 0 {
-			k := strings.Join([]string{p.User, p.Account, p.JobName, fmt.Sprint(p.GPUs)}, "\x00")
-			byWork[k] = append(byWork[k], p)
+			measured = append(measured, p)
 		}
 	}
-	works := make([]string, 0, len(byWork))
-	for work := range byWork { //muster:unordered it is sorted below
-		works = append(works, work)
-	}
-	slices.Sort(works)
 	slow := map[string]*Finding{}
-	for _, work := range works {
-		same := byWork[work]
-		if len(same) <= MinRuns { // fewer others tell nothing
-			continue
-		}
-		slices.SortFunc(same, func(a, b Place) int { return strings.Compare(a.Node, b.Node) })
+	for _, same := range groupPeers(measured, Place.sameWork) {
+		slices.SortFunc(same, func(a, b Place) int {
+			return cmp.Or(cmp.Compare(a.Median, b.Median), cmp.Compare(a.Node, b.Node))
+		})
 		for i, p := range same {
-			var others []int64
-			for k, o := range same {
-				if k != i {
-					others = append(others, o.Median)
-				}
-			}
-			slices.Sort(others)
-			usual := others[len(others)/2]
+			usual := medianOfOthers(same, i).Median
 			if p.Median*4 < usual*slowQuarters {
 				continue
 			}
@@ -276,10 +256,9 @@ func findSlow(places []Place) []Finding {
 		}
 	}
 	out := make([]Finding, 0, len(slow))
-	for _, f := range slow { //muster:unordered it is sorted below
-		out = append(out, *f)
+	for _, node := range slices.Sorted(maps.Keys(slow)) {
+		out = append(out, *slow[node])
 	}
-	slices.SortFunc(out, func(a, b Finding) int { return strings.Compare(a.Node, b.Node) })
 	return out
 }
 

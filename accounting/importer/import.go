@@ -461,12 +461,19 @@ func (r *run) refuseFuture(row *tally.JobRow) error {
 	return nil
 }
 
+// otherCluster is the cluster that a line names, where it is another than the one that is imported.
+func (r *run) otherCluster(cells []string) string {
+	i := r.lines.at[fCluster]
+	if r.Cluster == "" || i < 0 || i >= len(cells) || cells[i] == r.Cluster {
+		return ""
+	}
+	return cells[i]
+}
+
 // takeLine takes one line: a job, or a step of the job before it.
 func (r *run) takeLine(n int, cells []string, line []byte) {
-	if i := r.lines.at[fCluster]; i >= 0 && i < len(cells) && r.Cluster != "" &&
-		cells[i] != r.Cluster &&
-		cells[i] != "" {
-		r.rejectLine(n, line, "it is of cluster "+cells[i])
+	if other := r.otherCluster(cells); other != "" {
+		r.rejectLine(n, line, "it is of cluster "+other)
 		return
 	}
 	if bytes.IndexByte(line, 0) >= 0 {

@@ -142,7 +142,12 @@ func (r *REST) eachJob(
 		return err
 	}
 	defer body.Close()
-	d := json.NewDecoder(body)
+	return readJobs(body, each)
+}
+
+// readJobs reads the jobs of an answer one by one.
+func readJobs(answer io.Reader, each func(*restJob) error) error {
+	d := json.NewDecoder(answer)
 	if err := expectBracket(d, '{'); err != nil {
 		return err
 	}
@@ -205,6 +210,12 @@ func eachOf[T any](d *json.Decoder, each func(*T) error) error {
 	return err
 }
 
+// hasRun tells whether a job had nodes, and has ended.
+func (j *restJob) hasRun() bool {
+	over, _ := stateKnown(string(j.State.Current))
+	return over && j.Time.Start.n > 0 && j.Time.End.n > 0 && !isBlank(j.Nodes)
+}
+
 // sumEnded adds up what slurmdbd says of the runs that started and ended within
 // [from, to).
 func (r *REST) sumEnded(
@@ -214,11 +225,7 @@ func (r *REST) sumEnded(
 ) (sum Said, err error) {
 	err = r.eachJob(ctx, cluster, from, to, func(j *restJob) error {
 		end := time.Unix(j.Time.End.n, 0)
-		if over, _ := stateKnown(string(j.State.Current)); !over || j.Time.Start.n <= 0 ||
-			j.Time.End.n <= 0 ||
-			isBlank(j.Nodes) ||
-			end.Before(from) ||
-			!end.Before(to) {
+		if !j.hasRun() || end.Before(from) || !end.Before(to) {
 			return nil
 		}
 		sum.Runs++

@@ -52,7 +52,8 @@ func (c *clocks) parseInstant(s string) (int64, error) {
 		h := two(s[11:])
 		m := two(s[14:])
 		sec := two(s[17:])
-		if h < 0 || h > 23 || m < 0 || m > 59 || sec < 0 || sec > 60 {
+		inDay := 0 <= h && h <= 23 && 0 <= m && m <= 59
+		if !inDay || sec < 0 || sec > 60 {
 			return 0, errValue
 		}
 		return checkTime(c.base + int64(h)*3600 + int64(m)*60 + int64(sec))

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -194,7 +194,7 @@ func (c *Writer) write(f *os.File, batch []compLine) {
 		var data []byte
 		data, err = json.Marshal(mark)
 		if err == nil {
-			err = keyfile.Write(c.mark, data, 0o600)
+			err = durable.WriteFile(c.mark, data, 0o600)
 		}
 	}
 	if err != nil {

@@ -2,6 +2,7 @@ package kpi
 
 import (
 	"cmp"
+	"math"
 	"math/big"
 	"slices"
 
@@ -21,6 +22,9 @@ type Spent struct {
 // RecentSpan is what the forecast of a budget looks back on: a week, so that
 // weekends are in it.
 const RecentSpan = 7 * spec.Day
+
+// beneathCounting is a part of a minute that only arithmetic leaves.
+const beneathCounting = 1e-6
 
 // Share is the part that is spent.
 func (s Spent) Share() float64 { return s.Spent / s.Amount }
@@ -65,7 +69,9 @@ func (s Spent) Warning() int64 {
 }
 
 // Left is what is left of the money, as the minutes of each TRES with a price that
-// it would pay for alone. Memory is counted in MiB.
+// it would pay for alone. Memory is counted in MiB. A minute that it would pay for in part
+// counts, since limits have no smaller unit: otherwise a small budget would be over before
+// anything was spent.
 func (s Spent) Left(prices []PriceList) spec.Limits {
 	var out spec.Limits
 	for i := len(prices) - 1; i >= 0; i-- {
@@ -80,7 +86,8 @@ func (s Spent) Left(prices []PriceList) spec.Limits {
 			if price.TRES == "mem" {
 				hours *= 1024
 			}
-			out = append(out, spec.TRESCount{Name: price.TRES, N: int64(min(hours*60, 1<<53))})
+			minutes := math.Ceil(hours*60 - beneathCounting)
+			out = append(out, spec.TRESCount{Name: price.TRES, N: int64(min(minutes, 1<<53))})
 		}
 		break
 	}

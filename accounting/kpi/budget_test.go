@@ -50,6 +50,7 @@ func TestLeft(t *testing.T) {
 		"cpu=12000,gres/gpu=3000,mem=24000G": func() {},
 		"cpu=6000":                           func() { s.At++ },
 		"cpu=0":                              func() { s.At, s.Spent = s.At+1, 121 },
+		"cpu=1":                              func() { s.At, s.Spent = s.At+1, 119.999 },
 		"":                                   func() { s.At = 0 },
 	} {
 		was := s

@@ -281,10 +281,7 @@ func (m *JobMails) limits(st *state.State, now spec.Instant) {
 	}
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		job := st.Job(spec.JobUID(uid))
-		if job == nil || len(job.Spec.Queue.MailTypes) == 0 || job.State != spec.Running ||
-			job.Limit <= 0 ||
-			job.Limit == spec.Infinite ||
-			job.Configuring() {
+		if job == nil || len(job.Spec.Queue.MailTypes) == 0 || !usesTimeLimit(job) {
 			return true
 		}
 		for kind, share := range limitShares() {
@@ -295,4 +292,12 @@ func (m *JobMails) limits(st *state.State, now spec.Instant) {
 		}
 		return true
 	})
+}
+
+// usesTimeLimit tells whether a job uses its time limit up: not while its nodes are being prepared.
+func usesTimeLimit(job *state.Job) bool {
+	if job.State != spec.Running || job.Configuring() {
+		return false
+	}
+	return job.Limit > 0 && job.Limit != spec.Infinite
 }

@@ -17,7 +17,7 @@ import (
 	acctd "github.com/musterhpc/muster/accounting/daemon"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/internal/conffile"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Mailer sends the reports of reports.mail when they are due: each once, also
@@ -154,7 +154,7 @@ func (m *Mailer) save() error {
 	if err != nil {
 		return err
 	}
-	return keyfile.Write(m.file, append(data, '\n'), 0o600)
+	return durable.WriteFile(m.file, append(data, '\n'), 0o600)
 }
 
 // Run sends until the context ends.

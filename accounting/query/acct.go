@@ -172,7 +172,7 @@ func RunParts() []RunPart {
 		columns("req_nodes", "req_nodes_min"), columns("tasks", "tasks"), columns("node_list", "node_list"), columns("constraint", "constraint"),
 		columns("reservation", "reservation"), columns("licenses", "licenses"), columns("priority", "priority"), columns("flags", "backfill"),
 		columns("work_dir", "work_dir"), columns("submit_line", "submit_line"), columns("stdin", "stdin"), columns("stdout", "stdout"), columns("stderr", "stderr"),
-		columns("usage", "measured", "user_cpu_us", "system_cpu_us", "peak_rss", "mem_mib_s", "read_bytes", "write_bytes", "energy_mj", "maj_faults"),
+		columns("usage", "measured", "user_cpu_us", "system_cpu_us", "peak_rss", "mem_mib_s", "read_bytes", "write_bytes", "energy_mj", "maj_faults", "counters"),
 		columns("gpu_uuids", "gpu_uuids"),
 		columns("array_uid", "array_uid"),
 		columns("cpus", "alloc_cpus AS cpus", "alloc_nodes AS nodes", "req_cpus AS cpus_asked"), // without the rest of the vectors
@@ -268,7 +268,7 @@ func (b *builder) endedSteps(where string, parts StepParts) Query {
 		columns += ", alloc_mem_mib, alloc_gpus, alloc_billing, alloc_tres"
 	}
 	if parts.Usage {
-		columns += ", measured, user_cpu_us, system_cpu_us, peak_rss, mem_mib_s, read_bytes, write_bytes, energy_mj, maj_faults, peak_vm, cpu_khz"
+		columns += ", measured, user_cpu_us, system_cpu_us, peak_rss, mem_mib_s, read_bytes, write_bytes, energy_mj, maj_faults, counters, peak_vm, cpu_khz, task_sum, task_min, task_max, task_min_at, task_max_at"
 	}
 	if parts.Nodes {
 		columns += ", node_list"

@@ -34,9 +34,13 @@ func ParseMonth(text string) (Month, error) {
 	y, m, ok := strings.Cut(text, "-")
 	year, err1 := strconv.ParseUint(y, 10, 16)
 	month, err2 := strconv.ParseUint(m, 10, 8)
-	if !ok || err1 != nil || err2 != nil || len(y) != 4 || len(m) != 2 || year < 1970 ||
-		month < 1 ||
-		month > 12 {
+	if !ok || err1 != nil || err2 != nil {
+		return Month{}, bad
+	}
+	if len(y) != 4 || len(m) != 2 {
+		return Month{}, bad
+	}
+	if year < 1970 || month < 1 || month > 12 {
 		return Month{}, bad
 	}
 	return monthOf(int64(year), int64(month)-1), nil

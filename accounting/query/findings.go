@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster/accounting/findings"
+	"github.com/musterhpc/muster/accounting/kpi"
 )
 
 // workName is a job's name with its numbers left out, so that train-1 and train-2
@@ -125,20 +126,22 @@ func (r *Report) FindingsPlaces(scope Scope) Query {
 		"GROUP BY user, account, work, h.node, gpus\nORDER BY user, account, work, h.node, gpus")
 }
 
-// FindingsNodes asks what became of each node's GPU time that no run held: node,
-// bought, drained, down, in microseconds. They add up to those steps of the ladder.
-func (r *Report) FindingsNodes(scope Scope) Query {
+// FindingsLadder asks for the goodput ladder in one row: the GPU microseconds of each of
+// kpi.Steps, the names of nodes, and what each had, was drained and was down of that while no run
+// held it. The latter add up to those steps.
+func (r *Report) FindingsLadder(scope Scope) Query {
 	b := newBuilder(scope)
 	r.bindWindow(b)
-	return b.buildQuery("SELECT node, toInt64(node_bought), toInt64(node_drained), toInt64(node_down) FROM " +
-		b.ladderByNode() + " ORDER BY node")
-}
-
-// FindingsSteps asks for the goodput ladder: step, words, GPU microseconds.
-func (r *Report) FindingsSteps(scope Scope) Query {
-	b := newBuilder(scope)
-	r.bindWindow(b)
-	return b.buildQuery("SELECT step, what, gpu_us FROM " + b.storedLadder() + " ORDER BY rank")
+	var steps []string
+	for _, step := range kpi.Steps() {
+		steps = append(steps, "toInt64("+step.Name+"_us)")
+	}
+	ladder := b.goodputLadder("node", "node_bought", "node_drained", "node_down")
+	columns := []string{"[" + strings.Join(steps, ", ") + "]", "arrayMap(n -> toString(n), all_node)"}
+	for _, column := range []string{"node_bought", "node_drained", "node_down"} {
+		columns = append(columns, "arrayMap(us -> toInt64(us), all_"+column+")")
+	}
+	return b.buildQuery("SELECT " + strings.Join(columns, ", ") + " FROM " + ladder)
 }
 
 // FindingEvidence is a question for `muster sql` that lists what a finding was made
@@ -206,6 +209,10 @@ func (r *Report) FindingEvidence(f *findings.Finding) string {
 	case findings.TimeLimit:
 		return "SELECT j.job_id AS job, j.limit_us / 1e6 AS limit_s, dateDiff('second', j.start, j.end) AS ran_s FROM jobs AS j WHERE j.state = 'COMPLETED' AND j.limit_us > 0 AND " +
 			whose + " ORDER BY ran_s DESC, job"
+	case findings.Straggler:
+		return unevenEvidence(f, whose)
+	case findings.SlowGPU:
+		return r.clockEvidence(f)
 	case findings.Slow:
 		return "SELECT j.name AS name, n.node AS node, j.alloc_gpus AS gpus, count() AS runs, median(dateDiff('second', j.start, j.end)) AS median_s FROM jobs AS j INNER JOIN job_nodes AS n ON j.uid = n.uid AND j.restarts = n.restarts " +
 			"WHERE j.state = 'COMPLETED' AND j.alloc_nodes = 1 AND j.alloc_gpus > 0 AND " + overlaps("j.start", "j.end") +

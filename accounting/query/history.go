@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/musterhpc/muster/accounting/kpi"
@@ -84,9 +85,29 @@ func RunEnergy(scope Scope, run RunKey, rates *kpi.Rates) Query {
 
 // History is which runs of a user advice rests on.
 type History struct {
-	User, Name string
-	Since      spec.Instant
-	Limit      int
+	User  string
+	Work  string // as WorkOf
+	Since spec.Instant
+	Limit int
+}
+
+// defaultNames are the names of jobs that were given none: they tell nothing about what a job
+// does.
+func defaultNames() []string { return []string{"wrap", "sbatch", "interactive", "bash", "sh"} }
+
+// WorkOf is what jobs that do the same have in common: their name, or how they were submitted
+// where nobody has named them.
+func WorkOf(name, submitLine string) string {
+	if submitLine != "" && slices.Contains(defaultNames(), name) {
+		return submitLine
+	}
+	return name
+}
+
+// workExpr is WorkOf in SQL.
+func workExpr() string {
+	return "if(notEmpty(submit_line) AND name IN ('" + strings.Join(defaultNames(), "', '") +
+		"'), toString(submit_line), toString(name))"
 }
 
 // Runs asks for the newest runs that are over and ran: uid, restarts, job_id,
@@ -95,8 +116,8 @@ type History struct {
 // that did anything), watched (devices that were measured).
 func (h History) Runs(scope Scope) Query {
 	b := newBuilder(scope)
-	where := stored + " AND user = " + b.bindValue("user", "String", h.User) + " AND name = " +
-		b.bindValue("name", "String", h.Name) +
+	where := stored + " AND user = " + b.bindValue("user", "String", h.User) + " AND " + workExpr() + " = " +
+		b.bindValue("work", "String", h.Work) +
 		" AND isNotNull(start) AND end >= fromUnixTimestamp64Micro(" +
 		b.bindMicros("since", h.Since) + ", 'UTC')"
 	runs := "(SELECT uid, restarts, job_id, toString(state) AS state, toString(partition) AS partition, alloc_nodes, alloc_cpus, alloc_mem_mib, alloc_gpus, limit_us, elapsed_us, " +
@@ -113,16 +134,15 @@ func (h History) Runs(scope Scope) Query {
 		" AS d ON r.uid = d.uid AND r.restarts = d.restarts\nORDER BY end DESC, uid DESC")
 }
 
-// Names asks for the job names of a user that held most, CPUs times time:
-// name.
-func (h History) Names(scope Scope) Query {
+// Works asks for the work of a user that held most, CPUs times time: WorkOf.
+func (h History) Works(scope Scope) Query {
 	b := newBuilder(scope)
-	return b.buildQuery("SELECT name\nFROM " + b.qualifyTable("jobs") + "\nWHERE " + stored +
+	return b.buildQuery("SELECT " + workExpr() + " AS work\nFROM " + b.qualifyTable("jobs") + "\nWHERE " + stored +
 		" AND user = " + b.bindValue("user", "String", h.User) +
 		" AND isNotNull(start) AND end >= fromUnixTimestamp64Micro(" +
 		b.bindMicros("since", h.Since) + ", 'UTC')" +
 		fmt.Sprintf(
-			"\nGROUP BY name\nORDER BY sum(toFloat64(alloc_cpus + 16 * alloc_gpus) * elapsed_us) DESC, name\nLIMIT %d",
+			"\nGROUP BY work\nORDER BY sum(toFloat64(alloc_cpus + 16 * alloc_gpus) * elapsed_us) DESC, work\nLIMIT %d",
 			h.Limit,
 		))
 }

@@ -12,8 +12,9 @@ import (
 // integers and add up to bought_us.
 //
 // What runs held of each node comes from ladderByNode; what they held without work
-// then moves from its step to held_idle.
-func (b *builder) goodputLadder() string {
+// then moves from its step to held_idle. Columns of ladderByNode that are named have an
+// array of the values of all nodes, all_COLUMN, each in the same order.
+func (b *builder) goodputLadder(byNode ...string) string {
 	sums := []string{"sum(node_bought) AS bought_us"}
 	var columns []string
 	for _, step := range append(kpi.HeldSteps(), kpi.FreeSteps()...) {
@@ -27,6 +28,10 @@ func (b *builder) goodputLadder() string {
 		default:
 			columns = append(columns, fmt.Sprintf("%[1]s_sum AS %[1]s_us", step.Name))
 		}
+	}
+	for _, column := range byNode {
+		sums = append(sums, fmt.Sprintf("groupArray(%[1]s) AS all_%[1]s", column))
+		columns = append(columns, "all_"+column)
 	}
 	columns = append(
 		columns,

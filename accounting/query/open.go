@@ -110,7 +110,8 @@ func (b *builder) openNodes(windowed bool) string {
       toInt64(r.cpu) AS cpus, toInt64(r.mem) AS mem_mib, toInt64(r.gpu) AS gpus, toUInt32(0) AS tasks, false AS lost, s.known_s > 0 AS measured,
       toInt64(round(s.cpu_s * 1e6)) AS user_cpu_us, toInt64(0) AS system_cpu_us,
       if(measured, toNullable(toInt64(s.peak)), NULL) AS peak_rss, toInt64(s.mib_s) AS mem_mib_s,
-      toInt64(0) AS read_bytes, toInt64(0) AS write_bytes, CAST(NULL AS Nullable(Int64)) AS energy_mj, toInt64(0) AS maj_faults
+      toInt64(0) AS read_bytes, toInt64(0) AS write_bytes, CAST(NULL AS Nullable(Int64)) AS energy_mj, toInt64(0) AS maj_faults,
+      CAST(map() AS Map(LowCardinality(String), Int64)) AS counters
     FROM (
       SELECT *, node, cpu, mem, gpu FROM ` + b.openRuns() +
 		` ARRAY JOIN held_nodes AS node, held_cpus AS cpu, held_mem_mib AS mem, held_gpus AS gpu

@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"github.com/musterhpc/muster/spec"
 	"slices"
 	"strings"
 )
@@ -51,12 +52,31 @@ func viewColumns(text string) []ViewColumn {
 	return out
 }
 
-const usedBy = `measured: whether anything was measured
+// usedBy are the columns of what was used.
+func usedBy() string {
+	return usedColumns + "counters: what only some nodes can count, by name; one that is missing was not counted: " +
+		counterTexts() + "\n"
+}
+
+// counterTexts says what each counter is.
+func counterTexts() string {
+	var out []string
+	for _, c := range spec.Counters() {
+		text := c.Name + " = "
+		if c.Unit != "" {
+			text += c.Unit + " "
+		}
+		out = append(out, text+c.Help)
+	}
+	return strings.Join(out, "; ")
+}
+
+const usedColumns = `measured: whether anything was measured
 user_cpu_us, system_cpu_us: CPU time of the programs, in microseconds / CPU time of the kernel for them, in microseconds
 peak_rss: largest memory in bytes; NULL = not measured
 mem_mib_s: memory over time, MiB times seconds
 read_bytes, write_bytes: bytes read from disks / bytes written to disks
-energy_mj: energy in millijoules; NULL = not measured
+energy_mj: energy in millijoules: of a job or a step with its GPUs, of a node without them, which have rows of their own; NULL = not measured
 maj_faults: page faults that read a disk
 `
 
@@ -104,7 +124,7 @@ backfill: started ahead of its turn
 batch: it has a script
 work_dir, submit_line, stdin, stdout, stderr: folder it ran in / how it was submitted / file it read / file its output went to / file its errors went to
 gpu_uuids: its devices
-` + usedBy + `gpu_measured_us, gpu_util_us, gpu_no_process_us, gpu_idle_us, gpu_busy_us: GPU time that was measured, in microseconds / utilisation times time; divided by gpu_measured_us it is the mean / time its GPUs had no process / time they had one that did nothing / time they worked
+` + usedBy() + `gpu_measured_us, gpu_util_us, gpu_no_process_us, gpu_idle_us, gpu_busy_us: GPU time that was measured, in microseconds / utilisation times time; divided by gpu_measured_us it is the mean / time its GPUs had no process / time they had one that did nothing / time they worked
 `)},
 		{Name: "steps", Example: "SELECT job_id, steps.step, name, round(peak_rss / 1073741824, 2) AS gib FROM steps ORDER BY peak_rss DESC NULLS LAST LIMIT 10",
 			About: "one row for each step that is over; -5 (batch) is the script itself", tables: []string{"steps"}, who: mine, Columns: viewColumns(key +
@@ -115,8 +135,10 @@ start, end: when it began / when it was over
 tasks: number of tasks
 node_list: its nodes, as a list expression
 alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, alloc_billing, alloc_tres: CPUs it had / memory it had, in MiB / nodes it had / GPUs it had / always 0: steps are not billed / what else it had, by name
-` + usedBy + `peak_vm: largest address space in bytes; NULL = nobody looked while it ran
+` + usedBy() + `peak_vm: largest address space in bytes; NULL = nobody looked while it ran
 cpu_khz: mean frequency of the CPUs it ran on, weighted by CPU time; 0 = not known
+task_sum, task_min, task_max: sum over the tasks by kind (cpu_us, rss, read, write, pages) / the task with the least of it / the task with the most of it; divided by the mean, sum by tasks, it is how unevenly the work lay
+task_min_at, task_max_at: which task that was, as kind=rank@node / which task that was, as kind=rank@node
 container: image of its tasks, with the digest that its name meant; empty = they ran in the node's files
 `)},
 		{Name: "job_nodes", Example: "SELECT node, sum(cpus * dateDiff('second', job_nodes.from, job_nodes.to)) / 3600 AS cpu_hours FROM job_nodes GROUP BY node ORDER BY node",
@@ -130,7 +152,7 @@ from, to: since when it was held / when it was given back
 end: when the run was over; of one that is not, as to
 cpus, mem_mib, gpus, tasks: CPUs held there / memory held there, in MiB / GPUs held there / tasks that ran there
 lost: the node was lost, so nothing was measured
-` + usedBy)},
+` + usedBy())},
 		{Name: "job_gpus", Example: "SELECT user, round(sum(no_process_us + idle_us) / 3600e6, 2) AS idle_gpu_hours FROM job_gpus GROUP BY user ORDER BY idle_gpu_hours DESC",
 			About:  "which run held which device and what it did with it; of one that is not over, up to now, as far as it was sampled",
 			tables: []string{"job_gpus", "live", "gpu_samples"}, who: mine,

@@ -267,7 +267,7 @@ func (t *Tally) shares(j *job, seq uint64) {
 			Lost:  done.Lost,
 		}
 		if !done.Lost {
-			n.Used = usedOf(done.Usage)
+			n.Used = withoutGPUs(done.Usage)
 		}
 		t.out.Nodes = append(growTwice(t.out.Nodes), n)
 		held := func(uuid string, index uint32, typ string) GPURow {
@@ -421,7 +421,7 @@ func cutShort(run string) string {
 }
 
 // batchState is the state of a batch script, which may differ from the
-// verdict on the run: a script that was killed at the time limit is cancelled.
+// verdict on the run: one that a signal ended is cancelled, whoever sent it.
 func batchState(result *event.StepResult, run string) string {
 	switch {
 	case run == spec.OutOfMemory.String() && !result.Exit.OK():
@@ -430,7 +430,7 @@ func batchState(result *event.StepResult, run string) string {
 		return cutShort(run)
 	case result.Exit.OK():
 		return spec.Completed.String()
-	case result.Exit.Signal != 0 && run != spec.Failed.String() && run != spec.Completed.String():
+	case result.Exit.Signal != 0:
 		return spec.Cancelled.String()
 	}
 	return spec.Failed.String()
@@ -473,6 +473,7 @@ func (j *job) batchUsed(host uint32) Used {
 			0,
 		)
 		usage.EnergyMJ = max(usage.EnergyMJ-s.Usage.EnergyMJ, 0)
+		usage.Counters = usage.Counters.Without(s.Usage.Counters)
 	}
 	return usedOf(usage)
 }

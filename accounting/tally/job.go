@@ -452,6 +452,22 @@ func (t *Tally) imagePinned(env *event.Envelope, e *event.ImagePinned) error {
 	return nil
 }
 
+// applyNoted changes what is said of a run whose row is still to be written. That of one
+// that is over stays: who reads it finds the note among the events.
+func (t *Tally) applyNoted(env *event.Envelope, e *event.JobNoted) {
+	j := t.jobs[e.UID]
+	if j == nil || j.Over {
+		return
+	}
+	noted := *j.spec
+	e.Amend(&noted)
+	j.spec = &noted
+	if e.Derived != nil && j.State.Terminal() {
+		j.Derived = *e.Derived
+	}
+	t.touchJob(j, env)
+}
+
 // imageOf is an image by its name, with its digest where that is known.
 func (j *job) imageOf(name string) string {
 	container := spec.Container{Image: name}

@@ -179,13 +179,36 @@ type Used struct {
 	MemMiBS   int64
 	Read      int64 // bytes
 	Write     int64
-	Energy    *int64 // millijoules
+	Energy    *int64 // millijoules; of a node without its GPUs, of jobs and steps with them
 	MajFaults int64
 	PeakVM    *int64 // bytes of address space; only of steps
 	KHz       uint32 // mean frequency of the CPUs it ran on; 0 = not known; only of steps
+	// Counters are what only some nodes can count, and Tasks how the use of a step lay
+	// on its tasks.
+	Counters spec.CounterValues
+	Tasks    spec.TaskSpreads
 }
 
+// usedOf is what a job or a step used. Its energy is that of its nodes' parts and of
+// its devices: who asks what a job used means both.
 func usedOf(usage spec.Usage) Used {
+	out := withoutGPUs(usage)
+	for i := range usage.GPUs {
+		gpu := &usage.GPUs[i]
+		if !gpu.Has || gpu.EnergyMJ <= 0 { // a working device always uses some
+			continue
+		}
+		sum := gpu.EnergyMJ
+		if out.Energy != nil {
+			sum += *out.Energy
+		}
+		out.Energy = &sum
+	}
+	return out
+}
+
+// withoutGPUs is what a run used of a node; its devices have rows of their own.
+func withoutGPUs(usage spec.Usage) Used {
 	out := Used{
 		Measured:  true,
 		UserCPU:   int64(usage.UserCPU / spec.Microsecond),
@@ -194,6 +217,8 @@ func usedOf(usage spec.Usage) Used {
 		Read:      usage.ReadB,
 		Write:     usage.WriteB,
 		MajFaults: usage.MajFaults,
+		Counters:  usage.Counters,
+		Tasks:     usage.Tasks,
 	}
 	if usage.HasRSS {
 		rss := usage.PeakRSS

@@ -41,6 +41,7 @@ type snapHead struct {
 
 func snapTypes() (*record.Set, error) {
 	set, err := record.Compile(
+		event.Version,
 		new(snapHead),
 		new(spec.JobSpec),
 		new(job),

@@ -158,6 +158,8 @@ func (t *Tally) fold(env *event.Envelope) error {
 		return t.applyPurged(e)
 	case *event.ImagePinned:
 		return t.imagePinned(env, e)
+	case *event.JobNoted:
+		t.applyNoted(env, e)
 	case *event.StepStarted:
 		return t.stepStarted(env, e)
 	case *event.StepEnded:
@@ -181,7 +183,7 @@ func (t *Tally) fold(env *event.Envelope) error {
 	case *event.ClusterVersionRaised, *event.TokenIssued, *event.TokenSpent, *event.CertificateIssued, *event.CertificateRevoked, *event.CertificatesDropped,
 		*event.HistoryLost,
 		*event.QOSPut, *event.QOSRemoved, *event.AccountPut, *event.UserPut, *event.WCKeyPut, *event.WCKeyRemoved,
-		*event.ResourcePut, *event.ResourceRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.CrontabPut, *event.TriggerPut, *event.TriggerRemoved, *event.UserTokenIssued, *event.UserTokensEnded, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobEpilogOver, *event.JobReady, *event.GPUFaulted,
+		*event.ResourcePut, *event.ResourceRemoved, *event.ClusterPut, *event.ClusterRemoved, *event.ReservationPut, *event.ReservationRemoved, *event.CrontabPut, *event.TriggerPut, *event.TriggerRemoved, *event.UserTokenIssued, *event.UserTokensEnded, *event.UsageAged, *event.UsageCleared, *event.SharesNoted, *event.JobsAccruing, *event.JobEndRequested, *event.JobSignalled, *event.JobPrepared, *event.JobEpilogOver, *event.JobPodsOver, *event.JobReady, *event.GPUFaulted,
 		*event.StepNodeDone, *event.StepEndRequested, *event.StepSignalled, *event.StepUpdated, *event.JobShrunk, *event.RunFenced, *event.FenceTried, *event.ForeignHoldTaken, *event.ForeignHoldReleased:
 		// The audit trail has them; nothing is counted.
 	default:
@@ -363,7 +365,11 @@ func about(e event.Event) (spec.JobUID, uint32, string) {
 		return e.UID, e.Attempt, ""
 	case *event.ImagePinned:
 		return e.UID, e.Attempt, e.Node
+	case *event.JobNoted:
+		return e.UID, 0, ""
 	case *event.JobEpilogOver:
+		return e.UID, e.Attempt, ""
+	case *event.JobPodsOver:
 		return e.UID, e.Attempt, ""
 	case *event.JobSuspended:
 		return e.UID, e.Attempt, ""

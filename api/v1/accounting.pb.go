@@ -2656,7 +2656,7 @@ type UsageAdvice struct {
 	Runs          uint32                 `protobuf:"varint,4,opt,name=runs,proto3" json:"runs,omitempty"`                     // on how many runs it rests
 	Gain          int64                  `protobuf:"varint,5,opt,name=gain,proto3" json:"gain,omitempty"`                     // ns that runs which asked for no more waited less; 0 = not known
 	Peers         uint32                 `protobuf:"varint,6,opt,name=peers,proto3" json:"peers,omitempty"`                   // on how many such runs gain rests
-	JobName       string                 `protobuf:"bytes,7,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"` // of the runs
+	JobName       string                 `protobuf:"bytes,7,opt,name=job_name,json=jobName,proto3" json:"job_name,omitempty"` // of the runs; where nobody named them, how they were submitted
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -1719,21 +1719,24 @@ func (x *NodeDone) GetDrain() string {
 }
 
 type Usage struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	UserCpu       int64                  `protobuf:"varint,1,opt,name=user_cpu,json=userCpu,proto3" json:"user_cpu,omitempty"`       // ns
-	SystemCpu     int64                  `protobuf:"varint,2,opt,name=system_cpu,json=systemCpu,proto3" json:"system_cpu,omitempty"` // ns
-	PeakRss       int64                  `protobuf:"varint,3,opt,name=peak_rss,json=peakRss,proto3" json:"peak_rss,omitempty"`       // bytes
-	HasRss        bool                   `protobuf:"varint,4,opt,name=has_rss,json=hasRss,proto3" json:"has_rss,omitempty"`
-	ReadBytes     int64                  `protobuf:"varint,5,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
-	WriteBytes    int64                  `protobuf:"varint,6,opt,name=write_bytes,json=writeBytes,proto3" json:"write_bytes,omitempty"`
-	EnergyMj      int64                  `protobuf:"varint,7,opt,name=energy_mj,json=energyMj,proto3" json:"energy_mj,omitempty"`
-	HasEnergy     bool                   `protobuf:"varint,8,opt,name=has_energy,json=hasEnergy,proto3" json:"has_energy,omitempty"`
-	MajFaults     int64                  `protobuf:"varint,9,opt,name=maj_faults,json=majFaults,proto3" json:"maj_faults,omitempty"`
-	MemMibS       int64                  `protobuf:"varint,10,opt,name=mem_mib_s,json=memMibS,proto3" json:"mem_mib_s,omitempty"`
-	OomKilled     bool                   `protobuf:"varint,11,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
-	Gpus          []*GpuUsage            `protobuf:"bytes,12,rep,name=gpus,proto3" json:"gpus,omitempty"`
-	PeakVm        int64                  `protobuf:"varint,60,opt,name=peak_vm,json=peakVm,proto3" json:"peak_vm,omitempty"` // bytes of address space; 0 = never looked at
-	CpuKhz        int64                  `protobuf:"varint,61,opt,name=cpu_khz,json=cpuKhz,proto3" json:"cpu_khz,omitempty"` // mean frequency of its CPUs; 0 = never looked at
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	UserCpu    int64                  `protobuf:"varint,1,opt,name=user_cpu,json=userCpu,proto3" json:"user_cpu,omitempty"`       // ns
+	SystemCpu  int64                  `protobuf:"varint,2,opt,name=system_cpu,json=systemCpu,proto3" json:"system_cpu,omitempty"` // ns
+	PeakRss    int64                  `protobuf:"varint,3,opt,name=peak_rss,json=peakRss,proto3" json:"peak_rss,omitempty"`       // bytes
+	HasRss     bool                   `protobuf:"varint,4,opt,name=has_rss,json=hasRss,proto3" json:"has_rss,omitempty"`
+	ReadBytes  int64                  `protobuf:"varint,5,opt,name=read_bytes,json=readBytes,proto3" json:"read_bytes,omitempty"`
+	WriteBytes int64                  `protobuf:"varint,6,opt,name=write_bytes,json=writeBytes,proto3" json:"write_bytes,omitempty"`
+	EnergyMj   int64                  `protobuf:"varint,7,opt,name=energy_mj,json=energyMj,proto3" json:"energy_mj,omitempty"`
+	HasEnergy  bool                   `protobuf:"varint,8,opt,name=has_energy,json=hasEnergy,proto3" json:"has_energy,omitempty"`
+	MajFaults  int64                  `protobuf:"varint,9,opt,name=maj_faults,json=majFaults,proto3" json:"maj_faults,omitempty"`
+	MemMibS    int64                  `protobuf:"varint,10,opt,name=mem_mib_s,json=memMibS,proto3" json:"mem_mib_s,omitempty"`
+	OomKilled  bool                   `protobuf:"varint,11,opt,name=oom_killed,json=oomKilled,proto3" json:"oom_killed,omitempty"`
+	Gpus       []*GpuUsage            `protobuf:"bytes,12,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	PeakVm     int64                  `protobuf:"varint,60,opt,name=peak_vm,json=peakVm,proto3" json:"peak_vm,omitempty"` // bytes of address space; 0 = never looked at
+	CpuKhz     int64                  `protobuf:"varint,61,opt,name=cpu_khz,json=cpuKhz,proto3" json:"cpu_khz,omitempty"` // mean frequency of its CPUs; 0 = never looked at
+	// What only some nodes can count; one that is not there was not counted.
+	Counters      []*CounterValue `protobuf:"bytes,62,rep,name=counters,proto3" json:"counters,omitempty"`
+	Tasks         []*TaskSpread   `protobuf:"bytes,63,rep,name=tasks,proto3" json:"tasks,omitempty"` // how the use of a step lay on its tasks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1868,6 +1871,185 @@ func (x *Usage) GetCpuKhz() int64 {
 	return 0
 }
 
+func (x *Usage) GetCounters() []*CounterValue {
+	if x != nil {
+		return x.Counters
+	}
+	return nil
+}
+
+func (x *Usage) GetTasks() []*TaskSpread {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+type CounterValue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Counter       uint32                 `protobuf:"varint,1,opt,name=counter,proto3" json:"counter,omitempty"` // spec.Counter
+	N             int64                  `protobuf:"varint,2,opt,name=n,proto3" json:"n,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CounterValue) Reset() {
+	*x = CounterValue{}
+	mi := &file_agent_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CounterValue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CounterValue) ProtoMessage() {}
+
+func (x *CounterValue) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CounterValue.ProtoReflect.Descriptor instead.
+func (*CounterValue) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *CounterValue) GetCounter() uint32 {
+	if x != nil {
+		return x.Counter
+	}
+	return 0
+}
+
+func (x *CounterValue) GetN() int64 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+// TaskSpread is how one kind of use lay on the tasks of a step.
+type TaskSpread struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          uint32                 `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"` // spec.TaskKind
+	Tasks         int64                  `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	Sum           int64                  `protobuf:"varint,3,opt,name=sum,proto3" json:"sum,omitempty"`
+	Min           int64                  `protobuf:"varint,4,opt,name=min,proto3" json:"min,omitempty"`
+	Max           int64                  `protobuf:"varint,5,opt,name=max,proto3" json:"max,omitempty"`
+	MinRank       uint32                 `protobuf:"varint,6,opt,name=min_rank,json=minRank,proto3" json:"min_rank,omitempty"`
+	MaxRank       uint32                 `protobuf:"varint,7,opt,name=max_rank,json=maxRank,proto3" json:"max_rank,omitempty"`
+	MinNode       string                 `protobuf:"bytes,8,opt,name=min_node,json=minNode,proto3" json:"min_node,omitempty"`
+	MaxNode       string                 `protobuf:"bytes,9,opt,name=max_node,json=maxNode,proto3" json:"max_node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskSpread) Reset() {
+	*x = TaskSpread{}
+	mi := &file_agent_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskSpread) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskSpread) ProtoMessage() {}
+
+func (x *TaskSpread) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskSpread.ProtoReflect.Descriptor instead.
+func (*TaskSpread) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *TaskSpread) GetKind() uint32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *TaskSpread) GetTasks() int64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *TaskSpread) GetSum() int64 {
+	if x != nil {
+		return x.Sum
+	}
+	return 0
+}
+
+func (x *TaskSpread) GetMin() int64 {
+	if x != nil {
+		return x.Min
+	}
+	return 0
+}
+
+func (x *TaskSpread) GetMax() int64 {
+	if x != nil {
+		return x.Max
+	}
+	return 0
+}
+
+func (x *TaskSpread) GetMinRank() uint32 {
+	if x != nil {
+		return x.MinRank
+	}
+	return 0
+}
+
+func (x *TaskSpread) GetMaxRank() uint32 {
+	if x != nil {
+		return x.MaxRank
+	}
+	return 0
+}
+
+func (x *TaskSpread) GetMinNode() string {
+	if x != nil {
+		return x.MinNode
+	}
+	return ""
+}
+
+func (x *TaskSpread) GetMaxNode() string {
+	if x != nil {
+		return x.MaxNode
+	}
+	return ""
+}
+
 type GpuUsage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uuid          string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
@@ -1891,7 +2073,7 @@ type GpuUsage struct {
 
 func (x *GpuUsage) Reset() {
 	*x = GpuUsage{}
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1904,7 +2086,7 @@ func (*GpuUsage) ProtoMessage() {}
 
 func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1918,7 +2100,7 @@ func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuUsage.ProtoReflect.Descriptor instead.
 func (*GpuUsage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{21}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GpuUsage) GetUuid() string {
@@ -2049,7 +2231,7 @@ type ControllerMessage struct {
 
 func (x *ControllerMessage) Reset() {
 	*x = ControllerMessage{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2062,7 +2244,7 @@ func (*ControllerMessage) ProtoMessage() {}
 
 func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2076,7 +2258,7 @@ func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControllerMessage.ProtoReflect.Descriptor instead.
 func (*ControllerMessage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ControllerMessage) GetKind() isControllerMessage_Kind {
@@ -2258,7 +2440,7 @@ type ReadConfig struct {
 
 func (x *ReadConfig) Reset() {
 	*x = ReadConfig{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2271,7 +2453,7 @@ func (*ReadConfig) ProtoMessage() {}
 
 func (x *ReadConfig) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2467,7 @@ func (x *ReadConfig) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadConfig.ProtoReflect.Descriptor instead.
 func (*ReadConfig) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReadConfig) GetAsk() uint64 {
@@ -2307,7 +2489,7 @@ type ConfigRead struct {
 
 func (x *ConfigRead) Reset() {
 	*x = ConfigRead{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2502,7 @@ func (*ConfigRead) ProtoMessage() {}
 
 func (x *ConfigRead) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2334,7 +2516,7 @@ func (x *ConfigRead) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfigRead.ProtoReflect.Descriptor instead.
 func (*ConfigRead) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ConfigRead) GetAsk() uint64 {
@@ -2371,7 +2553,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2384,7 +2566,7 @@ func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2398,7 +2580,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Grant) GetSent() uint64 {
@@ -2426,7 +2608,7 @@ type CredentialKeys struct {
 
 func (x *CredentialKeys) Reset() {
 	*x = CredentialKeys{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2439,7 +2621,7 @@ func (*CredentialKeys) ProtoMessage() {}
 
 func (x *CredentialKeys) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2635,7 @@ func (x *CredentialKeys) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CredentialKeys.ProtoReflect.Descriptor instead.
 func (*CredentialKeys) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CredentialKeys) GetKeys() [][]byte {
@@ -2476,7 +2658,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2489,7 +2671,7 @@ func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2503,7 +2685,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Lease) GetFrom() uint64 {
@@ -2545,7 +2727,7 @@ type Revoked struct {
 
 func (x *Revoked) Reset() {
 	*x = Revoked{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2740,7 @@ func (*Revoked) ProtoMessage() {}
 
 func (x *Revoked) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2572,7 +2754,7 @@ func (x *Revoked) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
 func (*Revoked) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Revoked) GetSerials() []string {
@@ -2609,7 +2791,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +2804,7 @@ func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2636,7 +2818,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -2735,7 +2917,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +2930,7 @@ func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +2944,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *NodeConfig) GetEntries() []*ConfigEntry {
@@ -2795,7 +2977,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2808,7 +2990,7 @@ func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2822,7 +3004,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Orders) GetOrders() []*Order {
@@ -2849,7 +3031,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2862,7 +3044,7 @@ func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2876,7 +3058,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Order) GetRun() *RunKey {
@@ -2984,7 +3166,7 @@ type Reboot struct {
 
 func (x *Reboot) Reset() {
 	*x = Reboot{}
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3179,7 @@ func (*Reboot) ProtoMessage() {}
 
 func (x *Reboot) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3011,7 +3193,7 @@ func (x *Reboot) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reboot.ProtoReflect.Descriptor instead.
 func (*Reboot) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Reboot) GetSeq() uint64 {
@@ -3054,7 +3236,7 @@ type Launch struct {
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3067,7 +3249,7 @@ func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3081,7 +3263,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Launch) GetJob() *JobInfo {
@@ -3207,7 +3389,7 @@ type HetComponent struct {
 
 func (x *HetComponent) Reset() {
 	*x = HetComponent{}
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3402,7 @@ func (*HetComponent) ProtoMessage() {}
 
 func (x *HetComponent) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3234,7 +3416,7 @@ func (x *HetComponent) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HetComponent.ProtoReflect.Descriptor instead.
 func (*HetComponent) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{35}
+	return file_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *HetComponent) GetJobId() uint32 {
@@ -3304,7 +3486,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3317,7 +3499,7 @@ func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +3513,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{36}
+	return file_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Terminate) GetCause() uint32 {
@@ -3367,7 +3549,7 @@ type SignalRun struct {
 
 func (x *SignalRun) Reset() {
 	*x = SignalRun{}
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3380,7 +3562,7 @@ func (*SignalRun) ProtoMessage() {}
 
 func (x *SignalRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3394,7 +3576,7 @@ func (x *SignalRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalRun.ProtoReflect.Descriptor instead.
 func (*SignalRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{37}
+	return file_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SignalRun) GetSignal() int32 {
@@ -3434,7 +3616,7 @@ type ChangeLimit struct {
 
 func (x *ChangeLimit) Reset() {
 	*x = ChangeLimit{}
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3629,7 @@ func (*ChangeLimit) ProtoMessage() {}
 
 func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3461,7 +3643,7 @@ func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeLimit.ProtoReflect.Descriptor instead.
 func (*ChangeLimit) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{38}
+	return file_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ChangeLimit) GetEnd() int64 {
@@ -3483,7 +3665,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3496,7 +3678,7 @@ func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3510,7 +3692,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{39}
+	return file_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Measure) GetAsk() uint64 {
@@ -3538,7 +3720,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3551,7 +3733,7 @@ func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3565,7 +3747,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{40}
+	return file_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Measured) GetAsk() uint64 {
@@ -3600,7 +3782,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3613,7 +3795,7 @@ func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3627,7 +3809,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{41}
+	return file_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Measurement) GetRun() *RunKey {
@@ -3710,7 +3892,7 @@ type ReadFile struct {
 
 func (x *ReadFile) Reset() {
 	*x = ReadFile{}
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +3905,7 @@ func (*ReadFile) ProtoMessage() {}
 
 func (x *ReadFile) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3737,7 +3919,7 @@ func (x *ReadFile) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadFile.ProtoReflect.Descriptor instead.
 func (*ReadFile) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{42}
+	return file_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReadFile) GetAsk() uint64 {
@@ -3803,7 +3985,7 @@ type FileRead struct {
 
 func (x *FileRead) Reset() {
 	*x = FileRead{}
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3816,7 +3998,7 @@ func (*FileRead) ProtoMessage() {}
 
 func (x *FileRead) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3830,7 +4012,7 @@ func (x *FileRead) ProtoReflect() protoreflect.Message {
 // Deprecated: Use FileRead.ProtoReflect.Descriptor instead.
 func (*FileRead) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{43}
+	return file_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *FileRead) GetAsk() uint64 {
@@ -3877,7 +4059,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3890,7 +4072,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3904,7 +4086,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{44}
+	return file_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -3923,7 +4105,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3936,7 +4118,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3950,7 +4132,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{45}
+	return file_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -3971,7 +4153,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3984,7 +4166,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3998,7 +4180,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{46}
+	return file_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -4029,7 +4211,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4042,7 +4224,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4056,7 +4238,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{47}
+	return file_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -4104,7 +4286,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4117,7 +4299,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4313,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{48}
+	return file_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -4150,7 +4332,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[49]
+	mi := &file_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4163,7 +4345,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[49]
+	mi := &file_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4177,7 +4359,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{49}
+	return file_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -4206,7 +4388,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[50]
+	mi := &file_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4219,7 +4401,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[50]
+	mi := &file_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4233,7 +4415,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{50}
+	return file_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -4295,7 +4477,7 @@ type BudgetsLeft struct {
 
 func (x *BudgetsLeft) Reset() {
 	*x = BudgetsLeft{}
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4308,7 +4490,7 @@ func (*BudgetsLeft) ProtoMessage() {}
 
 func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4322,7 +4504,7 @@ func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetsLeft.ProtoReflect.Descriptor instead.
 func (*BudgetsLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{51}
+	return file_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *BudgetsLeft) GetBudgets() []*BudgetLeft {
@@ -4344,7 +4526,7 @@ type BudgetLeft struct {
 
 func (x *BudgetLeft) Reset() {
 	*x = BudgetLeft{}
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4357,7 +4539,7 @@ func (*BudgetLeft) ProtoMessage() {}
 
 func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4371,7 +4553,7 @@ func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetLeft.ProtoReflect.Descriptor instead.
 func (*BudgetLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{52}
+	return file_agent_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BudgetLeft) GetAccount() string {
@@ -4400,7 +4582,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4413,7 +4595,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4427,7 +4609,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{53}
+	return file_agent_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -4469,7 +4651,7 @@ type LedgerEpoch struct {
 
 func (x *LedgerEpoch) Reset() {
 	*x = LedgerEpoch{}
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4482,7 +4664,7 @@ func (*LedgerEpoch) ProtoMessage() {}
 
 func (x *LedgerEpoch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4496,7 +4678,7 @@ func (x *LedgerEpoch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerEpoch.ProtoReflect.Descriptor instead.
 func (*LedgerEpoch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{54}
+	return file_agent_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *LedgerEpoch) GetValue() uint64 {
@@ -4523,7 +4705,7 @@ type LedgerStateRequest struct {
 
 func (x *LedgerStateRequest) Reset() {
 	*x = LedgerStateRequest{}
-	mi := &file_agent_proto_msgTypes[55]
+	mi := &file_agent_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4536,7 +4718,7 @@ func (*LedgerStateRequest) ProtoMessage() {}
 
 func (x *LedgerStateRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[55]
+	mi := &file_agent_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4550,7 +4732,7 @@ func (x *LedgerStateRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerStateRequest.ProtoReflect.Descriptor instead.
 func (*LedgerStateRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{55}
+	return file_agent_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LedgerStateRequest) GetEncoded() bool {
@@ -4580,7 +4762,7 @@ type LedgerStateReply struct {
 
 func (x *LedgerStateReply) Reset() {
 	*x = LedgerStateReply{}
-	mi := &file_agent_proto_msgTypes[56]
+	mi := &file_agent_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4593,7 +4775,7 @@ func (*LedgerStateReply) ProtoMessage() {}
 
 func (x *LedgerStateReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[56]
+	mi := &file_agent_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4607,7 +4789,7 @@ func (x *LedgerStateReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerStateReply.ProtoReflect.Descriptor instead.
 func (*LedgerStateReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{56}
+	return file_agent_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LedgerStateReply) GetCluster() string {
@@ -4690,7 +4872,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[57]
+	mi := &file_agent_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4703,7 +4885,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[57]
+	mi := &file_agent_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4717,7 +4899,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{57}
+	return file_agent_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -4737,7 +4919,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[58]
+	mi := &file_agent_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4750,7 +4932,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[58]
+	mi := &file_agent_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4764,7 +4946,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{58}
+	return file_agent_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -4797,7 +4979,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[59]
+	mi := &file_agent_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4810,7 +4992,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[59]
+	mi := &file_agent_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4824,7 +5006,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{59}
+	return file_agent_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -4888,7 +5070,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[60]
+	mi := &file_agent_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4901,7 +5083,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[60]
+	mi := &file_agent_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4915,7 +5097,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{60}
+	return file_agent_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -5071,7 +5253,7 @@ const file_agent_proto_rawDesc = "" +
 	"\bNodeDone\x12&\n" +
 	"\x05usage\x18\x01 \x01(\v2\x10.muster.v1.UsageR\x05usage\x12)\n" +
 	"\x05batch\x18\x02 \x01(\v2\x13.muster.v1.RunEndedR\x05batch\x12\x14\n" +
-	"\x05drain\x18\x03 \x01(\tR\x05drain\"\xa6\x03\n" +
+	"\x05drain\x18\x03 \x01(\tR\x05drain\"\x88\x04\n" +
 	"\x05Usage\x12\x19\n" +
 	"\buser_cpu\x18\x01 \x01(\x03R\auserCpu\x12\x1d\n" +
 	"\n" +
@@ -5093,7 +5275,23 @@ const file_agent_proto_rawDesc = "" +
 	"oom_killed\x18\v \x01(\bR\toomKilled\x12'\n" +
 	"\x04gpus\x18\f \x03(\v2\x13.muster.v1.GpuUsageR\x04gpus\x12\x17\n" +
 	"\apeak_vm\x18< \x01(\x03R\x06peakVm\x12\x17\n" +
-	"\acpu_khz\x18= \x01(\x03R\x06cpuKhz\"\xf6\x02\n" +
+	"\acpu_khz\x18= \x01(\x03R\x06cpuKhz\x123\n" +
+	"\bcounters\x18> \x03(\v2\x17.muster.v1.CounterValueR\bcounters\x12+\n" +
+	"\x05tasks\x18? \x03(\v2\x15.muster.v1.TaskSpreadR\x05tasks\"6\n" +
+	"\fCounterValue\x12\x18\n" +
+	"\acounter\x18\x01 \x01(\rR\acounter\x12\f\n" +
+	"\x01n\x18\x02 \x01(\x03R\x01n\"\xd8\x01\n" +
+	"\n" +
+	"TaskSpread\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\rR\x04kind\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\x03R\x05tasks\x12\x10\n" +
+	"\x03sum\x18\x03 \x01(\x03R\x03sum\x12\x10\n" +
+	"\x03min\x18\x04 \x01(\x03R\x03min\x12\x10\n" +
+	"\x03max\x18\x05 \x01(\x03R\x03max\x12\x19\n" +
+	"\bmin_rank\x18\x06 \x01(\rR\aminRank\x12\x19\n" +
+	"\bmax_rank\x18\a \x01(\rR\amaxRank\x12\x19\n" +
+	"\bmin_node\x18\b \x01(\tR\aminNode\x12\x19\n" +
+	"\bmax_node\x18\t \x01(\tR\amaxNode\"\xf6\x02\n" +
 	"\bGpuUsage\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x1d\n" +
 	"\n" +
@@ -5333,7 +5531,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 61)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),         // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),           // 1: muster.v1.EnrolReply
@@ -5356,135 +5554,139 @@ var file_agent_proto_goTypes = []any{
 	(*RunEnded)(nil),             // 18: muster.v1.RunEnded
 	(*NodeDone)(nil),             // 19: muster.v1.NodeDone
 	(*Usage)(nil),                // 20: muster.v1.Usage
-	(*GpuUsage)(nil),             // 21: muster.v1.GpuUsage
-	(*ControllerMessage)(nil),    // 22: muster.v1.ControllerMessage
-	(*ReadConfig)(nil),           // 23: muster.v1.ReadConfig
-	(*ConfigRead)(nil),           // 24: muster.v1.ConfigRead
-	(*Grant)(nil),                // 25: muster.v1.Grant
-	(*CredentialKeys)(nil),       // 26: muster.v1.CredentialKeys
-	(*Lease)(nil),                // 27: muster.v1.Lease
-	(*Revoked)(nil),              // 28: muster.v1.Revoked
-	(*Welcome)(nil),              // 29: muster.v1.Welcome
-	(*NodeConfig)(nil),           // 30: muster.v1.NodeConfig
-	(*Orders)(nil),               // 31: muster.v1.Orders
-	(*Order)(nil),                // 32: muster.v1.Order
-	(*Reboot)(nil),               // 33: muster.v1.Reboot
-	(*Launch)(nil),               // 34: muster.v1.Launch
-	(*HetComponent)(nil),         // 35: muster.v1.HetComponent
-	(*Terminate)(nil),            // 36: muster.v1.Terminate
-	(*SignalRun)(nil),            // 37: muster.v1.SignalRun
-	(*ChangeLimit)(nil),          // 38: muster.v1.ChangeLimit
-	(*Measure)(nil),              // 39: muster.v1.Measure
-	(*Measured)(nil),             // 40: muster.v1.Measured
-	(*Measurement)(nil),          // 41: muster.v1.Measurement
-	(*ReadFile)(nil),             // 42: muster.v1.ReadFile
-	(*FileRead)(nil),             // 43: muster.v1.FileRead
-	(*ReportAck)(nil),            // 44: muster.v1.ReportAck
-	(*Goodbye)(nil),              // 45: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),     // 46: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),          // 47: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),       // 48: muster.v1.ContentRequest
-	(*ContentReply)(nil),         // 49: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),       // 50: muster.v1.ConfirmRequest
-	(*BudgetsLeft)(nil),          // 51: muster.v1.BudgetsLeft
-	(*BudgetLeft)(nil),           // 52: muster.v1.BudgetLeft
-	(*ConfirmReply)(nil),         // 53: muster.v1.ConfirmReply
-	(*LedgerEpoch)(nil),          // 54: muster.v1.LedgerEpoch
-	(*LedgerStateRequest)(nil),   // 55: muster.v1.LedgerStateRequest
-	(*LedgerStateReply)(nil),     // 56: muster.v1.LedgerStateReply
-	(*StepUsageRequest)(nil),     // 57: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),       // 58: muster.v1.StepUsageReply
-	(*JobSteps)(nil),             // 59: muster.v1.JobSteps
-	(*StepMeasured)(nil),         // 60: muster.v1.StepMeasured
-	(*GpuInfo)(nil),              // 61: muster.v1.GpuInfo
-	(*Count)(nil),                // 62: muster.v1.Count
-	(*GpuFault)(nil),             // 63: muster.v1.GpuFault
-	(*PinnedImage)(nil),          // 64: muster.v1.PinnedImage
-	(*ConfigEntry)(nil),          // 65: muster.v1.ConfigEntry
-	(*JobInfo)(nil),              // 66: muster.v1.JobInfo
-	(*NodeAlloc)(nil),            // 67: muster.v1.NodeAlloc
-	(*StepLaunch)(nil),           // 68: muster.v1.StepLaunch
-	(*NamedCount)(nil),           // 69: muster.v1.NamedCount
-	(*Error)(nil),                // 70: muster.v1.Error
-	(*Tres)(nil),                 // 71: muster.v1.Tres
+	(*CounterValue)(nil),         // 21: muster.v1.CounterValue
+	(*TaskSpread)(nil),           // 22: muster.v1.TaskSpread
+	(*GpuUsage)(nil),             // 23: muster.v1.GpuUsage
+	(*ControllerMessage)(nil),    // 24: muster.v1.ControllerMessage
+	(*ReadConfig)(nil),           // 25: muster.v1.ReadConfig
+	(*ConfigRead)(nil),           // 26: muster.v1.ConfigRead
+	(*Grant)(nil),                // 27: muster.v1.Grant
+	(*CredentialKeys)(nil),       // 28: muster.v1.CredentialKeys
+	(*Lease)(nil),                // 29: muster.v1.Lease
+	(*Revoked)(nil),              // 30: muster.v1.Revoked
+	(*Welcome)(nil),              // 31: muster.v1.Welcome
+	(*NodeConfig)(nil),           // 32: muster.v1.NodeConfig
+	(*Orders)(nil),               // 33: muster.v1.Orders
+	(*Order)(nil),                // 34: muster.v1.Order
+	(*Reboot)(nil),               // 35: muster.v1.Reboot
+	(*Launch)(nil),               // 36: muster.v1.Launch
+	(*HetComponent)(nil),         // 37: muster.v1.HetComponent
+	(*Terminate)(nil),            // 38: muster.v1.Terminate
+	(*SignalRun)(nil),            // 39: muster.v1.SignalRun
+	(*ChangeLimit)(nil),          // 40: muster.v1.ChangeLimit
+	(*Measure)(nil),              // 41: muster.v1.Measure
+	(*Measured)(nil),             // 42: muster.v1.Measured
+	(*Measurement)(nil),          // 43: muster.v1.Measurement
+	(*ReadFile)(nil),             // 44: muster.v1.ReadFile
+	(*FileRead)(nil),             // 45: muster.v1.FileRead
+	(*ReportAck)(nil),            // 46: muster.v1.ReportAck
+	(*Goodbye)(nil),              // 47: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),     // 48: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),          // 49: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),       // 50: muster.v1.ContentRequest
+	(*ContentReply)(nil),         // 51: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),       // 52: muster.v1.ConfirmRequest
+	(*BudgetsLeft)(nil),          // 53: muster.v1.BudgetsLeft
+	(*BudgetLeft)(nil),           // 54: muster.v1.BudgetLeft
+	(*ConfirmReply)(nil),         // 55: muster.v1.ConfirmReply
+	(*LedgerEpoch)(nil),          // 56: muster.v1.LedgerEpoch
+	(*LedgerStateRequest)(nil),   // 57: muster.v1.LedgerStateRequest
+	(*LedgerStateReply)(nil),     // 58: muster.v1.LedgerStateReply
+	(*StepUsageRequest)(nil),     // 59: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),       // 60: muster.v1.StepUsageReply
+	(*JobSteps)(nil),             // 61: muster.v1.JobSteps
+	(*StepMeasured)(nil),         // 62: muster.v1.StepMeasured
+	(*GpuInfo)(nil),              // 63: muster.v1.GpuInfo
+	(*Count)(nil),                // 64: muster.v1.Count
+	(*GpuFault)(nil),             // 65: muster.v1.GpuFault
+	(*PinnedImage)(nil),          // 66: muster.v1.PinnedImage
+	(*ConfigEntry)(nil),          // 67: muster.v1.ConfigEntry
+	(*JobInfo)(nil),              // 68: muster.v1.JobInfo
+	(*NodeAlloc)(nil),            // 69: muster.v1.NodeAlloc
+	(*StepLaunch)(nil),           // 70: muster.v1.StepLaunch
+	(*NamedCount)(nil),           // 71: muster.v1.NamedCount
+	(*Error)(nil),                // 72: muster.v1.Error
+	(*Tres)(nil),                 // 73: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	5,  // 0: muster.v1.ConfigurationReply.files:type_name -> muster.v1.ConfFile
 	8,  // 1: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
 	11, // 2: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
 	13, // 3: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
-	40, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
-	43, // 5: muster.v1.AgentMessage.file_read:type_name -> muster.v1.FileRead
-	24, // 6: muster.v1.AgentMessage.config_read:type_name -> muster.v1.ConfigRead
+	42, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
+	45, // 5: muster.v1.AgentMessage.file_read:type_name -> muster.v1.FileRead
+	26, // 6: muster.v1.AgentMessage.config_read:type_name -> muster.v1.ConfigRead
 	12, // 7: muster.v1.HeldRun.run:type_name -> muster.v1.RunKey
 	10, // 8: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
 	12, // 9: muster.v1.Registration.running:type_name -> muster.v1.RunKey
 	9,  // 10: muster.v1.Registration.seen:type_name -> muster.v1.LedgerPosition
 	7,  // 11: muster.v1.Registration.held:type_name -> muster.v1.HeldRun
-	61, // 12: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	62, // 13: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	63, // 12: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	64, // 13: muster.v1.Inventory.gres:type_name -> muster.v1.Count
 	14, // 14: muster.v1.Reports.reports:type_name -> muster.v1.Report
 	12, // 15: muster.v1.Report.run:type_name -> muster.v1.RunKey
 	16, // 16: muster.v1.Report.launched:type_name -> muster.v1.Launched
 	17, // 17: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
 	18, // 18: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
 	19, // 19: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	63, // 20: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	65, // 20: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
 	15, // 21: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
-	64, // 22: muster.v1.Report.image_resolved:type_name -> muster.v1.PinnedImage
+	66, // 22: muster.v1.Report.image_resolved:type_name -> muster.v1.PinnedImage
 	20, // 23: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
 	20, // 24: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
 	18, // 25: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	21, // 26: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	29, // 27: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	31, // 28: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	44, // 29: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	45, // 30: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	39, // 31: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
-	28, // 32: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
-	25, // 33: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
-	26, // 34: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
-	42, // 35: muster.v1.ControllerMessage.read_file:type_name -> muster.v1.ReadFile
-	23, // 36: muster.v1.ControllerMessage.read_config:type_name -> muster.v1.ReadConfig
-	9,  // 37: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
-	12, // 38: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	30, // 39: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	28, // 40: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
-	12, // 41: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
-	65, // 42: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	62, // 43: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	32, // 44: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	12, // 45: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	34, // 46: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	36, // 47: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	37, // 48: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	38, // 49: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	33, // 50: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
-	66, // 51: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	67, // 52: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	35, // 53: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	68, // 54: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
-	27, // 55: muster.v1.Launch.lease:type_name -> muster.v1.Lease
-	12, // 56: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	41, // 57: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	12, // 58: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	20, // 59: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	51, // 60: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
-	9,  // 61: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
-	52, // 62: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	69, // 63: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
-	54, // 64: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
-	54, // 65: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
-	59, // 66: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	70, // 67: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	71, // 68: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	60, // 69: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	41, // 70: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	71, // [71:71] is the sub-list for method output_type
-	71, // [71:71] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	23, // 26: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	21, // 27: muster.v1.Usage.counters:type_name -> muster.v1.CounterValue
+	22, // 28: muster.v1.Usage.tasks:type_name -> muster.v1.TaskSpread
+	31, // 29: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	33, // 30: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	46, // 31: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	47, // 32: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	41, // 33: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	30, // 34: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
+	27, // 35: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
+	28, // 36: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
+	44, // 37: muster.v1.ControllerMessage.read_file:type_name -> muster.v1.ReadFile
+	25, // 38: muster.v1.ControllerMessage.read_config:type_name -> muster.v1.ReadConfig
+	9,  // 39: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
+	12, // 40: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	32, // 41: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	30, // 42: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
+	12, // 43: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
+	67, // 44: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	64, // 45: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	34, // 46: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	12, // 47: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	36, // 48: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	38, // 49: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	39, // 50: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	40, // 51: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	35, // 52: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
+	68, // 53: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	69, // 54: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	37, // 55: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	70, // 56: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
+	29, // 57: muster.v1.Launch.lease:type_name -> muster.v1.Lease
+	12, // 58: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	43, // 59: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	12, // 60: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	20, // 61: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	53, // 62: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	9,  // 63: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
+	54, // 64: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	71, // 65: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	56, // 66: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
+	56, // 67: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
+	61, // 68: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	72, // 69: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	73, // 70: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	62, // 71: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	43, // 72: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	73, // [73:73] is the sub-list for method output_type
+	73, // [73:73] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -5514,7 +5716,7 @@ func file_agent_proto_init() {
 		(*Report_NodeCheck)(nil),
 		(*Report_ImageResolved)(nil),
 	}
-	file_agent_proto_msgTypes[22].OneofWrappers = []any{
+	file_agent_proto_msgTypes[24].OneofWrappers = []any{
 		(*ControllerMessage_Welcome)(nil),
 		(*ControllerMessage_Orders)(nil),
 		(*ControllerMessage_Ack)(nil),
@@ -5526,7 +5728,7 @@ func file_agent_proto_init() {
 		(*ControllerMessage_ReadFile)(nil),
 		(*ControllerMessage_ReadConfig)(nil),
 	}
-	file_agent_proto_msgTypes[32].OneofWrappers = []any{
+	file_agent_proto_msgTypes[34].OneofWrappers = []any{
 		(*Order_Launch)(nil),
 		(*Order_Terminate)(nil),
 		(*Order_Signal)(nil),
@@ -5539,7 +5741,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   61,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{66, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{68, 0}
 }
 
 type Outlook_Standing int32
@@ -191,7 +191,7 @@ func (x Outlook_Standing) Number() protoreflect.EnumNumber {
 // Deprecated: Use Outlook_Standing.Descriptor instead.
 func (Outlook_Standing) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{89, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{102, 0}
 }
 
 type GpuInfo struct {
@@ -1996,6 +1996,7 @@ type GetConfigReply struct {
 	NextJobId     uint32                 `protobuf:"varint,7,opt,name=next_job_id,json=nextJobId,proto3" json:"next_job_id,omitempty"`
 	SlurmConf     string                 `protobuf:"bytes,8,opt,name=slurm_conf,json=slurmConf,proto3" json:"slurm_conf,omitempty"` // path on the controller
 	StateDir      string                 `protobuf:"bytes,9,opt,name=state_dir,json=stateDir,proto3" json:"state_dir,omitempty"`    // of the controller
+	Port          string                 `protobuf:"bytes,10,opt,name=port,proto3" json:"port,omitempty"`                           // on which the controller listens for the API
 	Topology      []*SwitchInfo          `protobuf:"bytes,20,rep,name=topology,proto3" json:"topology,omitempty"`                   // the leaves first
 	Topologies    []*TopologyInfo        `protobuf:"bytes,21,rep,name=topologies,proto3" json:"topologies,omitempty"`               // all of them, the cluster's first
 	unknownFields protoimpl.UnknownFields
@@ -2093,6 +2094,13 @@ func (x *GetConfigReply) GetSlurmConf() string {
 func (x *GetConfigReply) GetStateDir() string {
 	if x != nil {
 		return x.StateDir
+	}
+	return ""
+}
+
+func (x *GetConfigReply) GetPort() string {
+	if x != nil {
+		return x.Port
 	}
 	return ""
 }
@@ -2352,6 +2360,7 @@ type PingReply struct {
 	Seq           uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
 	Cluster       string                 `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"`
 	ClusterUuid   []byte                 `protobuf:"bytes,7,opt,name=cluster_uuid,json=clusterUuid,proto3" json:"cluster_uuid,omitempty"`
+	Clusters      []*KnownCluster        `protobuf:"bytes,8,rep,name=clusters,proto3" json:"clusters,omitempty"` // other ones
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2437,6 +2446,13 @@ func (x *PingReply) GetClusterUuid() []byte {
 	return nil
 }
 
+func (x *PingReply) GetClusters() []*KnownCluster {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
 type ControllersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -2487,6 +2503,7 @@ type ControllerInfo struct {
 	Lag           uint64                 `protobuf:"varint,7,opt,name=lag,proto3" json:"lag,omitempty"`                                 // batches that the leader has applied and it has not
 	Error         string                 `protobuf:"bytes,8,opt,name=error,proto3" json:"error,omitempty"`                              // why it did not answer
 	ClockAhead    int64                  `protobuf:"varint,9,opt,name=clock_ahead,json=clockAhead,proto3" json:"clock_ahead,omitempty"` // of the leader's, in nanoseconds, with the time of one answer
+	Knows         uint32                 `protobuf:"varint,10,opt,name=knows,proto3" json:"knows,omitempty"`                            // version of the ledger that its release reads
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2586,11 +2603,22 @@ func (x *ControllerInfo) GetClockAhead() int64 {
 	return 0
 }
 
+func (x *ControllerInfo) GetKnows() uint32 {
+	if x != nil {
+		return x.Knows
+	}
+	return 0
+}
+
 type ControllersReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Controllers   []*ControllerInfo      `protobuf:"bytes,1,rep,name=controllers,proto3" json:"controllers,omitempty"` // in the order of slurm.conf
 	Term          uint64                 `protobuf:"varint,2,opt,name=term,proto3" json:"term,omitempty"`
-	Survives      uint32                 `protobuf:"varint,3,opt,name=survives,proto3" json:"survives,omitempty"` // how many of them may be lost
+	Survives      uint32                 `protobuf:"varint,3,opt,name=survives,proto3" json:"survives,omitempty"`                                // how many of them may be lost
+	LedgerVersion uint32                 `protobuf:"varint,4,opt,name=ledger_version,json=ledgerVersion,proto3" json:"ledger_version,omitempty"` // up to which events are written
+	LedgerNewest  uint32                 `protobuf:"varint,5,opt,name=ledger_newest,json=ledgerNewest,proto3" json:"ledger_newest,omitempty"`    // that the leader's release knows
+	RaiseWaits    string                 `protobuf:"bytes,6,opt,name=raise_waits,json=raiseWaits,proto3" json:"raise_waits,omitempty"`           // what keeps the version from being raised; empty: nothing
+	RaiseAt       int64                  `protobuf:"varint,7,opt,name=raise_at,json=raiseAt,proto3" json:"raise_at,omitempty"`                   // when the leader raises it by itself; 0: it does not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2648,14 +2676,43 @@ func (x *ControllersReply) GetSurvives() uint32 {
 	return 0
 }
 
+func (x *ControllersReply) GetLedgerVersion() uint32 {
+	if x != nil {
+		return x.LedgerVersion
+	}
+	return 0
+}
+
+func (x *ControllersReply) GetLedgerNewest() uint32 {
+	if x != nil {
+		return x.LedgerNewest
+	}
+	return 0
+}
+
+func (x *ControllersReply) GetRaiseWaits() string {
+	if x != nil {
+		return x.RaiseWaits
+	}
+	return ""
+}
+
+func (x *ControllersReply) GetRaiseAt() int64 {
+	if x != nil {
+		return x.RaiseAt
+	}
+	return 0
+}
+
 // ChangeControllersRequest has one of its parts set.
 type ChangeControllersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Add           string                 `protobuf:"bytes,1,opt,name=add,proto3" json:"add,omitempty"`                            // name of the controller to add, with address
-	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`                    // host:port
-	Remove        string                 `protobuf:"bytes,3,opt,name=remove,proto3" json:"remove,omitempty"`                      // name
-	HandOver      bool                   `protobuf:"varint,4,opt,name=hand_over,json=handOver,proto3" json:"hand_over,omitempty"` // the leader gives its lead away,
-	To            string                 `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`                              // to this one; empty: to the one that has the most of the ledger
+	Add           string                 `protobuf:"bytes,1,opt,name=add,proto3" json:"add,omitempty"`                                     // name of the controller to add, with address
+	Address       string                 `protobuf:"bytes,2,opt,name=address,proto3" json:"address,omitempty"`                             // host:port
+	Remove        string                 `protobuf:"bytes,3,opt,name=remove,proto3" json:"remove,omitempty"`                               // name
+	HandOver      bool                   `protobuf:"varint,4,opt,name=hand_over,json=handOver,proto3" json:"hand_over,omitempty"`          // the leader gives its lead away,
+	To            string                 `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`                                       // to this one; empty: to the one that has the most of the ledger
+	RaiseLedger   bool                   `protobuf:"varint,6,opt,name=raise_ledger,json=raiseLedger,proto3" json:"raise_ledger,omitempty"` // to the newest version that all controllers know
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2727,9 +2784,17 @@ func (x *ChangeControllersRequest) GetTo() string {
 	return ""
 }
 
+func (x *ChangeControllersRequest) GetRaiseLedger() bool {
+	if x != nil {
+		return x.RaiseLedger
+	}
+	return false
+}
+
 type ChangeControllersReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Leader        string                 `protobuf:"bytes,1,opt,name=leader,proto3" json:"leader,omitempty"`
+	LedgerVersion uint32                 `protobuf:"varint,2,opt,name=ledger_version,json=ledgerVersion,proto3" json:"ledger_version,omitempty"` // after raise_ledger
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2771,6 +2836,13 @@ func (x *ChangeControllersReply) GetLeader() string {
 		return x.Leader
 	}
 	return ""
+}
+
+func (x *ChangeControllersReply) GetLedgerVersion() uint32 {
+	if x != nil {
+		return x.LedgerVersion
+	}
+	return 0
 }
 
 type ReconfigureRequest struct {
@@ -3796,6 +3868,7 @@ type UserTokenInfo struct {
 	IssuedBy      string                 `protobuf:"bytes,6,opt,name=issued_by,json=issuedBy,proto3" json:"issued_by,omitempty"`  // who asked for it
 	IssuedOn      string                 `protobuf:"bytes,7,opt,name=issued_on,json=issuedOn,proto3" json:"issued_on,omitempty"`  // the machine that vouched for him; empty: the controller's host
 	LastUsed      int64                  `protobuf:"varint,8,opt,name=last_used,json=lastUsed,proto3" json:"last_used,omitempty"` // as far as this controller has seen since it started; 0 = not
+	Login         string                 `protobuf:"bytes,9,opt,name=login,proto3" json:"login,omitempty"`                        // the identity provider on whose word it was given; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3886,6 +3959,13 @@ func (x *UserTokenInfo) GetLastUsed() int64 {
 		return x.LastUsed
 	}
 	return 0
+}
+
+func (x *UserTokenInfo) GetLogin() string {
+	if x != nil {
+		return x.Login
+	}
+	return ""
 }
 
 type ListUserTokensReply struct {
@@ -4267,6 +4347,7 @@ type PolicyReply struct {
 	Wckeys        []*WcKey               `protobuf:"bytes,7,rep,name=wckeys,proto3" json:"wckeys,omitempty"`
 	Resources     []*Resource            `protobuf:"bytes,8,rep,name=resources,proto3" json:"resources,omitempty"`
 	Dump          string                 `protobuf:"bytes,9,opt,name=dump,proto3" json:"dump,omitempty"`
+	Clusters      []*KnownCluster        `protobuf:"bytes,10,rep,name=clusters,proto3" json:"clusters,omitempty"` // other ones
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4366,6 +4447,84 @@ func (x *PolicyReply) GetDump() string {
 	return ""
 }
 
+func (x *PolicyReply) GetClusters() []*KnownCluster {
+	if x != nil {
+		return x.Clusters
+	}
+	return nil
+}
+
+// KnownCluster is another cluster, which -M can name.
+type KnownCluster struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Socket        string                 `protobuf:"bytes,2,opt,name=socket,proto3" json:"socket,omitempty"` // where commands for it are taken on the hosts where they are typed
+	Host          string                 `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`     // of its controller, to be shown
+	Port          int64                  `protobuf:"varint,4,opt,name=port,proto3" json:"port,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KnownCluster) Reset() {
+	*x = KnownCluster{}
+	mi := &file_cluster_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KnownCluster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KnownCluster) ProtoMessage() {}
+
+func (x *KnownCluster) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KnownCluster.ProtoReflect.Descriptor instead.
+func (*KnownCluster) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *KnownCluster) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *KnownCluster) GetSocket() string {
+	if x != nil {
+		return x.Socket
+	}
+	return ""
+}
+
+func (x *KnownCluster) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *KnownCluster) GetPort() int64 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
 // LimitUsageReply is one moment of policy, shares and usage.
 type LimitUsageReply struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4380,7 +4539,7 @@ type LimitUsageReply struct {
 
 func (x *LimitUsageReply) Reset() {
 	*x = LimitUsageReply{}
-	mi := &file_cluster_proto_msgTypes[53]
+	mi := &file_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4393,7 +4552,7 @@ func (*LimitUsageReply) ProtoMessage() {}
 
 func (x *LimitUsageReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[53]
+	mi := &file_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4407,7 +4566,7 @@ func (x *LimitUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LimitUsageReply.ProtoReflect.Descriptor instead.
 func (*LimitUsageReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{53}
+	return file_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *LimitUsageReply) GetPolicy() *PolicyReply {
@@ -4440,7 +4599,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[54]
+	mi := &file_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4453,7 +4612,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[54]
+	mi := &file_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4467,7 +4626,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{54}
+	return file_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -4520,7 +4679,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[55]
+	mi := &file_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4533,7 +4692,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[55]
+	mi := &file_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4547,7 +4706,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{55}
+	return file_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -4806,7 +4965,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[56]
+	mi := &file_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4819,7 +4978,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[56]
+	mi := &file_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4833,7 +4992,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{56}
+	return file_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -4875,7 +5034,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[57]
+	mi := &file_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4888,7 +5047,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[57]
+	mi := &file_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4902,7 +5061,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{57}
+	return file_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Resource) GetName() string {
@@ -4988,7 +5147,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[58]
+	mi := &file_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5001,7 +5160,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[58]
+	mi := &file_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5015,7 +5174,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{58}
+	return file_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Account) GetName() string {
@@ -5065,7 +5224,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[59]
+	mi := &file_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5078,7 +5237,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[59]
+	mi := &file_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5092,7 +5251,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{59}
+	return file_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -5159,7 +5318,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[60]
+	mi := &file_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5172,7 +5331,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[60]
+	mi := &file_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5186,7 +5345,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{60}
+	return file_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Association) GetId() uint32 {
@@ -5387,13 +5546,14 @@ func (x *Association) GetOverQuota() *OptionalInt {
 
 type DiagRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Anew          bool                   `protobuf:"varint,1,opt,name=anew,proto3" json:"anew,omitempty"` // count from now on; for operators
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[61]
+	mi := &file_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5406,7 +5566,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[61]
+	mi := &file_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5420,7 +5580,77 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{61}
+	return file_cluster_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *DiagRequest) GetAnew() bool {
+	if x != nil {
+		return x.Anew
+	}
+	return false
+}
+
+// CallFigure is how often one kind of call, or one user, asked the controller since DiagReply.started_at.
+type CallFigure struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // Cluster/ListJobs, or the user
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Nanos         uint64                 `protobuf:"varint,3,opt,name=nanos,proto3" json:"nanos,omitempty"` // that the calls took, together
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CallFigure) Reset() {
+	*x = CallFigure{}
+	mi := &file_cluster_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CallFigure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CallFigure) ProtoMessage() {}
+
+func (x *CallFigure) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CallFigure.ProtoReflect.Descriptor instead.
+func (*CallFigure) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *CallFigure) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CallFigure) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *CallFigure) GetNanos() uint64 {
+	if x != nil {
+		return x.Nanos
+	}
+	return 0
 }
 
 type DiagReply struct {
@@ -5451,13 +5681,15 @@ type DiagReply struct {
 	StartedAt        int64                  `protobuf:"varint,24,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	More             []*ConfigEntry         `protobuf:"bytes,25,rep,name=more,proto3" json:"more,omitempty"`
 	PastFrom         int64                  `protobuf:"varint,26,opt,name=past_from,json=pastFrom,proto3" json:"past_from,omitempty"` // the first moment that requests may name; 0 = the past is not known
+	Methods          []*CallFigure          `protobuf:"bytes,27,rep,name=methods,proto3" json:"methods,omitempty"`
+	Callers          []*CallFigure          `protobuf:"bytes,28,rep,name=callers,proto3" json:"callers,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[62]
+	mi := &file_cluster_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5470,7 +5702,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[62]
+	mi := &file_cluster_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5484,7 +5716,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{62}
+	return file_cluster_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -5669,6 +5901,20 @@ func (x *DiagReply) GetPastFrom() int64 {
 	return 0
 }
 
+func (x *DiagReply) GetMethods() []*CallFigure {
+	if x != nil {
+		return x.Methods
+	}
+	return nil
+}
+
+func (x *DiagReply) GetCallers() []*CallFigure {
+	if x != nil {
+		return x.Callers
+	}
+	return nil
+}
+
 // A reservation keeps nodes for some users for some time.
 type ReservationInfo struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -5697,7 +5943,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[63]
+	mi := &file_cluster_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5710,7 +5956,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[63]
+	mi := &file_cluster_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5724,7 +5970,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{63}
+	return file_cluster_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -5869,7 +6115,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[64]
+	mi := &file_cluster_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5882,7 +6128,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[64]
+	mi := &file_cluster_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5896,7 +6142,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{64}
+	return file_cluster_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ReservationsRequest) GetMoment() *Moment {
@@ -5916,7 +6162,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[65]
+	mi := &file_cluster_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5929,7 +6175,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[65]
+	mi := &file_cluster_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5943,7 +6189,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{65}
+	return file_cluster_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -5971,7 +6217,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[66]
+	mi := &file_cluster_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5984,7 +6230,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[66]
+	mi := &file_cluster_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5998,7 +6244,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{66}
+	return file_cluster_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -6031,7 +6277,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[67]
+	mi := &file_cluster_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6044,7 +6290,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[67]
+	mi := &file_cluster_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6058,7 +6304,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{67}
+	return file_cluster_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -6085,7 +6331,7 @@ type ForeignHold struct {
 
 func (x *ForeignHold) Reset() {
 	*x = ForeignHold{}
-	mi := &file_cluster_proto_msgTypes[68]
+	mi := &file_cluster_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6098,7 +6344,7 @@ func (*ForeignHold) ProtoMessage() {}
 
 func (x *ForeignHold) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[68]
+	mi := &file_cluster_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6112,7 +6358,7 @@ func (x *ForeignHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ForeignHold.ProtoReflect.Descriptor instead.
 func (*ForeignHold) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{68}
+	return file_cluster_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ForeignHold) GetId() string {
@@ -6182,7 +6428,7 @@ type HeldGpu struct {
 
 func (x *HeldGpu) Reset() {
 	*x = HeldGpu{}
-	mi := &file_cluster_proto_msgTypes[69]
+	mi := &file_cluster_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6195,7 +6441,7 @@ func (*HeldGpu) ProtoMessage() {}
 
 func (x *HeldGpu) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[69]
+	mi := &file_cluster_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6209,7 +6455,7 @@ func (x *HeldGpu) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HeldGpu.ProtoReflect.Descriptor instead.
 func (*HeldGpu) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{69}
+	return file_cluster_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *HeldGpu) GetUuid() string {
@@ -6249,7 +6495,7 @@ type HoldNodeRequest struct {
 
 func (x *HoldNodeRequest) Reset() {
 	*x = HoldNodeRequest{}
-	mi := &file_cluster_proto_msgTypes[70]
+	mi := &file_cluster_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6262,7 +6508,7 @@ func (*HoldNodeRequest) ProtoMessage() {}
 
 func (x *HoldNodeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[70]
+	mi := &file_cluster_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6276,7 +6522,7 @@ func (x *HoldNodeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HoldNodeRequest.ProtoReflect.Descriptor instead.
 func (*HoldNodeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{70}
+	return file_cluster_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *HoldNodeRequest) GetNode() string {
@@ -6325,7 +6571,7 @@ type HoldNodeReply struct {
 
 func (x *HoldNodeReply) Reset() {
 	*x = HoldNodeReply{}
-	mi := &file_cluster_proto_msgTypes[71]
+	mi := &file_cluster_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6338,7 +6584,7 @@ func (*HoldNodeReply) ProtoMessage() {}
 
 func (x *HoldNodeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[71]
+	mi := &file_cluster_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6352,7 +6598,7 @@ func (x *HoldNodeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HoldNodeReply.ProtoReflect.Descriptor instead.
 func (*HoldNodeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{71}
+	return file_cluster_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *HoldNodeReply) GetHold() *ForeignHold {
@@ -6388,7 +6634,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_cluster_proto_msgTypes[72]
+	mi := &file_cluster_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6401,7 +6647,7 @@ func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[72]
+	mi := &file_cluster_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6415,7 +6661,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{72}
+	return file_cluster_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ReleaseHoldRequest) GetNode() string {
@@ -6448,7 +6694,7 @@ type ReleaseHoldReply struct {
 
 func (x *ReleaseHoldReply) Reset() {
 	*x = ReleaseHoldReply{}
-	mi := &file_cluster_proto_msgTypes[73]
+	mi := &file_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6461,7 +6707,7 @@ func (*ReleaseHoldReply) ProtoMessage() {}
 
 func (x *ReleaseHoldReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[73]
+	mi := &file_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6475,7 +6721,7 @@ func (x *ReleaseHoldReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReleaseHoldReply.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{73}
+	return file_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ReleaseHoldReply) GetSeq() uint64 {
@@ -6496,7 +6742,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_cluster_proto_msgTypes[74]
+	mi := &file_cluster_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6509,7 +6755,7 @@ func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[74]
+	mi := &file_cluster_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6523,7 +6769,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{74}
+	return file_cluster_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListHoldsRequest) GetUnlessSeq() uint64 {
@@ -6544,7 +6790,7 @@ type ListHoldsReply struct {
 
 func (x *ListHoldsReply) Reset() {
 	*x = ListHoldsReply{}
-	mi := &file_cluster_proto_msgTypes[75]
+	mi := &file_cluster_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6557,7 +6803,7 @@ func (*ListHoldsReply) ProtoMessage() {}
 
 func (x *ListHoldsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[75]
+	mi := &file_cluster_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +6817,7 @@ func (x *ListHoldsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHoldsReply.ProtoReflect.Descriptor instead.
 func (*ListHoldsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{75}
+	return file_cluster_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListHoldsReply) GetSeq() uint64 {
@@ -6609,13 +6855,15 @@ type HeldNode struct {
 	FreeMem       int64                  `protobuf:"varint,9,opt,name=free_mem,json=freeMem,proto3" json:"free_mem,omitempty"`
 	FreeGpus      []*GpuCount            `protobuf:"bytes,10,rep,name=free_gpus,json=freeGpus,proto3" json:"free_gpus,omitempty"`
 	Holds         []*ForeignHold         `protobuf:"bytes,11,rep,name=holds,proto3" json:"holds,omitempty"`
+	PodCpus       int64                  `protobuf:"varint,12,opt,name=pod_cpus,json=podCpus,proto3" json:"pod_cpus,omitempty"` // of job_cpus, what jobs of pods have
+	PodMem        int64                  `protobuf:"varint,13,opt,name=pod_mem,json=podMem,proto3" json:"pod_mem,omitempty"`    // of job_mem, likewise
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeldNode) Reset() {
 	*x = HeldNode{}
-	mi := &file_cluster_proto_msgTypes[76]
+	mi := &file_cluster_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6628,7 +6876,7 @@ func (*HeldNode) ProtoMessage() {}
 
 func (x *HeldNode) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[76]
+	mi := &file_cluster_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6642,7 +6890,7 @@ func (x *HeldNode) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HeldNode.ProtoReflect.Descriptor instead.
 func (*HeldNode) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{76}
+	return file_cluster_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *HeldNode) GetName() string {
@@ -6722,6 +6970,20 @@ func (x *HeldNode) GetHolds() []*ForeignHold {
 	return nil
 }
 
+func (x *HeldNode) GetPodCpus() int64 {
+	if x != nil {
+		return x.PodCpus
+	}
+	return 0
+}
+
+func (x *HeldNode) GetPodMem() int64 {
+	if x != nil {
+		return x.PodMem
+	}
+	return 0
+}
+
 type GpuCount struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          string                 `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -6732,7 +6994,7 @@ type GpuCount struct {
 
 func (x *GpuCount) Reset() {
 	*x = GpuCount{}
-	mi := &file_cluster_proto_msgTypes[77]
+	mi := &file_cluster_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6745,7 +7007,7 @@ func (*GpuCount) ProtoMessage() {}
 
 func (x *GpuCount) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[77]
+	mi := &file_cluster_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6759,7 +7021,7 @@ func (x *GpuCount) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuCount.ProtoReflect.Descriptor instead.
 func (*GpuCount) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{77}
+	return file_cluster_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GpuCount) GetType() string {
@@ -6776,16 +7038,110 @@ func (x *GpuCount) GetCount() int64 {
 	return 0
 }
 
+// NodeHoldsRequest is a node's question what other schedulers have on it.
+type NodeHoldsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeHoldsRequest) Reset() {
+	*x = NodeHoldsRequest{}
+	mi := &file_cluster_proto_msgTypes[80]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeHoldsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeHoldsRequest) ProtoMessage() {}
+
+func (x *NodeHoldsRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[80]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeHoldsRequest.ProtoReflect.Descriptor instead.
+func (*NodeHoldsRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{80}
+}
+
+func (x *NodeHoldsRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type NodeHoldsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Holds         []*ForeignHold         `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeHoldsReply) Reset() {
+	*x = NodeHoldsReply{}
+	mi := &file_cluster_proto_msgTypes[81]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeHoldsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeHoldsReply) ProtoMessage() {}
+
+func (x *NodeHoldsReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[81]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeHoldsReply.ProtoReflect.Descriptor instead.
+func (*NodeHoldsReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{81}
+}
+
+func (x *NodeHoldsReply) GetHolds() []*ForeignHold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
 // WatchHoldsRequest asks for all nodes, and then for what changes of them.
 type WatchHoldsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pods          bool                   `protobuf:"varint,1,opt,name=pods,proto3" json:"pods,omitempty"` // tell of jobs of pods too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchHoldsRequest) Reset() {
 	*x = WatchHoldsRequest{}
-	mi := &file_cluster_proto_msgTypes[78]
+	mi := &file_cluster_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6798,7 +7154,7 @@ func (*WatchHoldsRequest) ProtoMessage() {}
 
 func (x *WatchHoldsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[78]
+	mi := &file_cluster_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6812,7 +7168,14 @@ func (x *WatchHoldsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchHoldsRequest.ProtoReflect.Descriptor instead.
 func (*WatchHoldsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{78}
+	return file_cluster_proto_rawDescGZIP(), []int{82}
+}
+
+func (x *WatchHoldsRequest) GetPods() bool {
+	if x != nil {
+		return x.Pods
+	}
+	return false
 }
 
 // WatchHoldsReply is the nodes that differ from what was sent before. One without
@@ -6820,15 +7183,17 @@ func (*WatchHoldsRequest) Descriptor() ([]byte, []int) {
 type WatchHoldsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	Nodes         []*HeldNode            `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"` // by name
-	Gone          []string               `protobuf:"bytes,3,rep,name=gone,proto3" json:"gone,omitempty"`   // nodes that there are no more
+	Nodes         []*HeldNode            `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`                               // by name
+	Gone          []string               `protobuf:"bytes,3,rep,name=gone,proto3" json:"gone,omitempty"`                                 // nodes that there are no more
+	Jobs          []*PodJob              `protobuf:"bytes,4,rep,name=jobs,proto3" json:"jobs,omitempty"`                                 // by uid
+	GoneJobs      []uint64               `protobuf:"varint,5,rep,packed,name=gone_jobs,json=goneJobs,proto3" json:"gone_jobs,omitempty"` // uids of jobs whose pods are over
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchHoldsReply) Reset() {
 	*x = WatchHoldsReply{}
-	mi := &file_cluster_proto_msgTypes[79]
+	mi := &file_cluster_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6841,7 +7206,7 @@ func (*WatchHoldsReply) ProtoMessage() {}
 
 func (x *WatchHoldsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[79]
+	mi := &file_cluster_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6855,7 +7220,7 @@ func (x *WatchHoldsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchHoldsReply.ProtoReflect.Descriptor instead.
 func (*WatchHoldsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{79}
+	return file_cluster_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *WatchHoldsReply) GetSeq() uint64 {
@@ -6877,6 +7242,655 @@ func (x *WatchHoldsReply) GetGone() []string {
 		return x.Gone
 	}
 	return nil
+}
+
+func (x *WatchHoldsReply) GetJobs() []*PodJob {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+func (x *WatchHoldsReply) GetGoneJobs() []uint64 {
+	if x != nil {
+		return x.GoneJobs
+	}
+	return nil
+}
+
+// PodJob is a job of pods that are not over.
+type PodJob struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           uint64                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	JobId         uint32                 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,3,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0: it has not started
+	Epoch         uint64                 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`     // of the attempt
+	Pods          *PodSet                `protobuf:"bytes,5,opt,name=pods,proto3" json:"pods,omitempty"`
+	Pending       bool                   `protobuf:"varint,6,opt,name=pending,proto3" json:"pending,omitempty"`
+	Bindable      bool                   `protobuf:"varint,7,opt,name=bindable,proto3" json:"bindable,omitempty"` // the pods may be bound to their places now
+	Ends          bool                   `protobuf:"varint,8,opt,name=ends,proto3" json:"ends,omitempty"`         // it is to end, or has ended: the pods are to be deleted
+	Why           string                 `protobuf:"bytes,9,opt,name=why,proto3" json:"why,omitempty"`            // it ends
+	Places        []*PodPlace            `protobuf:"bytes,10,rep,name=places,proto3" json:"places,omitempty"`     // in the order of the pods; empty: it has no nodes
+	Reason        string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`     // why it waits, as squeue has it
+	Text          string                 `protobuf:"bytes,12,opt,name=text,proto3" json:"text,omitempty"`         // the same for people, with the planned start
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodJob) Reset() {
+	*x = PodJob{}
+	mi := &file_cluster_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodJob) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodJob) ProtoMessage() {}
+
+func (x *PodJob) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodJob.ProtoReflect.Descriptor instead.
+func (*PodJob) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *PodJob) GetUid() uint64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *PodJob) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *PodJob) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *PodJob) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *PodJob) GetPods() *PodSet {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
+func (x *PodJob) GetPending() bool {
+	if x != nil {
+		return x.Pending
+	}
+	return false
+}
+
+func (x *PodJob) GetBindable() bool {
+	if x != nil {
+		return x.Bindable
+	}
+	return false
+}
+
+func (x *PodJob) GetEnds() bool {
+	if x != nil {
+		return x.Ends
+	}
+	return false
+}
+
+func (x *PodJob) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *PodJob) GetPlaces() []*PodPlace {
+	if x != nil {
+		return x.Places
+	}
+	return nil
+}
+
+func (x *PodJob) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *PodJob) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+type PodPlace struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pod           string                 `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"` // UID
+	Node          string                 `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Gpus          []*HeldGpu             `protobuf:"bytes,3,rep,name=gpus,proto3" json:"gpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodPlace) Reset() {
+	*x = PodPlace{}
+	mi := &file_cluster_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodPlace) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodPlace) ProtoMessage() {}
+
+func (x *PodPlace) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodPlace.ProtoReflect.Descriptor instead.
+func (*PodPlace) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *PodPlace) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *PodPlace) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *PodPlace) GetGpus() []*HeldGpu {
+	if x != nil {
+		return x.Gpus
+	}
+	return nil
+}
+
+// SubmitPodsRequest asks for a job of pods for a user: of one pod, or of a gang. The pods
+// are in spec. To ask again gives the same answer.
+type SubmitPodsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // whose job it is; empty: the caller's
+	Spec          *JobSpec               `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitPodsRequest) Reset() {
+	*x = SubmitPodsRequest{}
+	mi := &file_cluster_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitPodsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitPodsRequest) ProtoMessage() {}
+
+func (x *SubmitPodsRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitPodsRequest.ProtoReflect.Descriptor instead.
+func (*SubmitPodsRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *SubmitPodsRequest) GetUser() string {
+	if x != nil {
+		return x.User
+	}
+	return ""
+}
+
+func (x *SubmitPodsRequest) GetSpec() *JobSpec {
+	if x != nil {
+		return x.Spec
+	}
+	return nil
+}
+
+type SubmitPodsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           uint64                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	JobId         uint32                 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"` // a watch that has come this far knows of it
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubmitPodsReply) Reset() {
+	*x = SubmitPodsReply{}
+	mi := &file_cluster_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubmitPodsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubmitPodsReply) ProtoMessage() {}
+
+func (x *SubmitPodsReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubmitPodsReply.ProtoReflect.Descriptor instead.
+func (*SubmitPodsReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *SubmitPodsReply) GetUid() uint64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *SubmitPodsReply) GetJobId() uint32 {
+	if x != nil {
+		return x.JobId
+	}
+	return 0
+}
+
+func (x *SubmitPodsReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// AdmitPodsRequest says anew where the pods of a waiting job may go.
+type AdmitPodsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           uint64                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Pod           string                 `protobuf:"bytes,2,opt,name=pod,proto3" json:"pod,omitempty"` // UID of the first pod
+	Admits        string                 `protobuf:"bytes,3,opt,name=admits,proto3" json:"admits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdmitPodsRequest) Reset() {
+	*x = AdmitPodsRequest{}
+	mi := &file_cluster_proto_msgTypes[88]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdmitPodsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdmitPodsRequest) ProtoMessage() {}
+
+func (x *AdmitPodsRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[88]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdmitPodsRequest.ProtoReflect.Descriptor instead.
+func (*AdmitPodsRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{88}
+}
+
+func (x *AdmitPodsRequest) GetUid() uint64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *AdmitPodsRequest) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *AdmitPodsRequest) GetAdmits() string {
+	if x != nil {
+		return x.Admits
+	}
+	return ""
+}
+
+type AdmitPodsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AdmitPodsReply) Reset() {
+	*x = AdmitPodsReply{}
+	mi := &file_cluster_proto_msgTypes[89]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AdmitPodsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AdmitPodsReply) ProtoMessage() {}
+
+func (x *AdmitPodsReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[89]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AdmitPodsReply.ProtoReflect.Descriptor instead.
+func (*AdmitPodsReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{89}
+}
+
+func (x *AdmitPodsReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+// PodsOverRequest tells that nothing of a job's pods can run any more.
+type PodsOverRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           uint64                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // 0: the job has not started
+	Epoch         uint64                 `protobuf:"varint,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Pod           string                 `protobuf:"bytes,4,opt,name=pod,proto3" json:"pod,omitempty"`     // UID of the first pod
+	Ended         *PodsEnd               `protobuf:"bytes,5,opt,name=ended,proto3" json:"ended,omitempty"` // absent: they were deleted before they ended
+	Why           string                 `protobuf:"bytes,6,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodsOverRequest) Reset() {
+	*x = PodsOverRequest{}
+	mi := &file_cluster_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodsOverRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodsOverRequest) ProtoMessage() {}
+
+func (x *PodsOverRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodsOverRequest.ProtoReflect.Descriptor instead.
+func (*PodsOverRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *PodsOverRequest) GetUid() uint64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *PodsOverRequest) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *PodsOverRequest) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *PodsOverRequest) GetPod() string {
+	if x != nil {
+		return x.Pod
+	}
+	return ""
+}
+
+func (x *PodsOverRequest) GetEnded() *PodsEnd {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+func (x *PodsOverRequest) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type PodsEnd struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Started       int64                  `protobuf:"varint,1,opt,name=started,proto3" json:"started,omitempty"` // ns since 1970, by the clock of the node
+	Ended         int64                  `protobuf:"varint,2,opt,name=ended,proto3" json:"ended,omitempty"`
+	ExitCode      int32                  `protobuf:"varint,3,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	ExitSignal    int32                  `protobuf:"varint,4,opt,name=exit_signal,json=exitSignal,proto3" json:"exit_signal,omitempty"`
+	Detail        string                 `protobuf:"bytes,5,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodsEnd) Reset() {
+	*x = PodsEnd{}
+	mi := &file_cluster_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodsEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodsEnd) ProtoMessage() {}
+
+func (x *PodsEnd) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodsEnd.ProtoReflect.Descriptor instead.
+func (*PodsEnd) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *PodsEnd) GetStarted() int64 {
+	if x != nil {
+		return x.Started
+	}
+	return 0
+}
+
+func (x *PodsEnd) GetEnded() int64 {
+	if x != nil {
+		return x.Ended
+	}
+	return 0
+}
+
+func (x *PodsEnd) GetExitCode() int32 {
+	if x != nil {
+		return x.ExitCode
+	}
+	return 0
+}
+
+func (x *PodsEnd) GetExitSignal() int32 {
+	if x != nil {
+		return x.ExitSignal
+	}
+	return 0
+}
+
+func (x *PodsEnd) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+type PodsOverReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodsOverReply) Reset() {
+	*x = PodsOverReply{}
+	mi := &file_cluster_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodsOverReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodsOverReply) ProtoMessage() {}
+
+func (x *PodsOverReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodsOverReply.ProtoReflect.Descriptor instead.
+func (*PodsOverReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *PodsOverReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
 }
 
 // EventsRequest asks for events of the ledger, oldest first. What the caller
@@ -6905,7 +7919,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_cluster_proto_msgTypes[80]
+	mi := &file_cluster_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6918,7 +7932,7 @@ func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[80]
+	mi := &file_cluster_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6932,7 +7946,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{80}
+	return file_cluster_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *EventsRequest) GetFromSeq() uint64 {
@@ -7026,7 +8040,7 @@ type EventsReply struct {
 
 func (x *EventsReply) Reset() {
 	*x = EventsReply{}
-	mi := &file_cluster_proto_msgTypes[81]
+	mi := &file_cluster_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7039,7 +8053,7 @@ func (*EventsReply) ProtoMessage() {}
 
 func (x *EventsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[81]
+	mi := &file_cluster_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7053,7 +8067,7 @@ func (x *EventsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventsReply.ProtoReflect.Descriptor instead.
 func (*EventsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{81}
+	return file_cluster_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *EventsReply) GetEvents() []*EventInfo {
@@ -7114,7 +8128,7 @@ type EventInfo struct {
 
 func (x *EventInfo) Reset() {
 	*x = EventInfo{}
-	mi := &file_cluster_proto_msgTypes[82]
+	mi := &file_cluster_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7127,7 +8141,7 @@ func (*EventInfo) ProtoMessage() {}
 
 func (x *EventInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[82]
+	mi := &file_cluster_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7141,7 +8155,7 @@ func (x *EventInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventInfo.ProtoReflect.Descriptor instead.
 func (*EventInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{82}
+	return file_cluster_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *EventInfo) GetSeq() uint64 {
@@ -7260,7 +8274,7 @@ type EventField struct {
 
 func (x *EventField) Reset() {
 	*x = EventField{}
-	mi := &file_cluster_proto_msgTypes[83]
+	mi := &file_cluster_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7273,7 +8287,7 @@ func (*EventField) ProtoMessage() {}
 
 func (x *EventField) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[83]
+	mi := &file_cluster_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7287,7 +8301,7 @@ func (x *EventField) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventField.ProtoReflect.Descriptor instead.
 func (*EventField) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{83}
+	return file_cluster_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *EventField) GetName() string {
@@ -7394,7 +8408,7 @@ type SupposeRequest struct {
 
 func (x *SupposeRequest) Reset() {
 	*x = SupposeRequest{}
-	mi := &file_cluster_proto_msgTypes[84]
+	mi := &file_cluster_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7407,7 +8421,7 @@ func (*SupposeRequest) ProtoMessage() {}
 
 func (x *SupposeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[84]
+	mi := &file_cluster_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7421,7 +8435,7 @@ func (x *SupposeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposeRequest.ProtoReflect.Descriptor instead.
 func (*SupposeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{84}
+	return file_cluster_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SupposeRequest) GetChanges() []*SupposedChange {
@@ -7452,7 +8466,7 @@ type SupposedChange struct {
 
 func (x *SupposedChange) Reset() {
 	*x = SupposedChange{}
-	mi := &file_cluster_proto_msgTypes[85]
+	mi := &file_cluster_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7465,7 +8479,7 @@ func (*SupposedChange) ProtoMessage() {}
 
 func (x *SupposedChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[85]
+	mi := &file_cluster_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7479,7 +8493,7 @@ func (x *SupposedChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposedChange.ProtoReflect.Descriptor instead.
 func (*SupposedChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{85}
+	return file_cluster_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SupposedChange) GetChange() isSupposedChange_Change {
@@ -7639,7 +8653,7 @@ type AddedNodes struct {
 
 func (x *AddedNodes) Reset() {
 	*x = AddedNodes{}
-	mi := &file_cluster_proto_msgTypes[86]
+	mi := &file_cluster_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7652,7 +8666,7 @@ func (*AddedNodes) ProtoMessage() {}
 
 func (x *AddedNodes) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[86]
+	mi := &file_cluster_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7666,7 +8680,7 @@ func (x *AddedNodes) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AddedNodes.ProtoReflect.Descriptor instead.
 func (*AddedNodes) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{86}
+	return file_cluster_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *AddedNodes) GetCount() int64 {
@@ -7701,7 +8715,7 @@ type SupposeReply struct {
 
 func (x *SupposeReply) Reset() {
 	*x = SupposeReply{}
-	mi := &file_cluster_proto_msgTypes[87]
+	mi := &file_cluster_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7714,7 +8728,7 @@ func (*SupposeReply) ProtoMessage() {}
 
 func (x *SupposeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[87]
+	mi := &file_cluster_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7728,7 +8742,7 @@ func (x *SupposeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposeReply.ProtoReflect.Descriptor instead.
 func (*SupposeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{87}
+	return file_cluster_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SupposeReply) GetNow() int64 {
@@ -7818,7 +8832,7 @@ type SupposedJob struct {
 
 func (x *SupposedJob) Reset() {
 	*x = SupposedJob{}
-	mi := &file_cluster_proto_msgTypes[88]
+	mi := &file_cluster_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7831,7 +8845,7 @@ func (*SupposedJob) ProtoMessage() {}
 
 func (x *SupposedJob) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[88]
+	mi := &file_cluster_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7845,7 +8859,7 @@ func (x *SupposedJob) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposedJob.ProtoReflect.Descriptor instead.
 func (*SupposedJob) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{88}
+	return file_cluster_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SupposedJob) GetJob() string {
@@ -7917,7 +8931,7 @@ type Outlook struct {
 
 func (x *Outlook) Reset() {
 	*x = Outlook{}
-	mi := &file_cluster_proto_msgTypes[89]
+	mi := &file_cluster_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7930,7 +8944,7 @@ func (*Outlook) ProtoMessage() {}
 
 func (x *Outlook) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[89]
+	mi := &file_cluster_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7944,7 +8958,7 @@ func (x *Outlook) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
 func (*Outlook) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{89}
+	return file_cluster_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *Outlook) GetStanding() Outlook_Standing {
@@ -8175,7 +9189,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
 	"\x06record\x18\x03 \x01(\tR\x06record\"\x12\n" +
-	"\x10GetConfigRequest\"\x8d\x03\n" +
+	"\x10GetConfigRequest\"\xa1\x03\n" +
 	"\x0eGetConfigReply\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.muster.v1.ConfigEntryR\aentries\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x18\n" +
@@ -8188,7 +9202,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\vnext_job_id\x18\a \x01(\rR\tnextJobId\x12\x1d\n" +
 	"\n" +
 	"slurm_conf\x18\b \x01(\tR\tslurmConf\x12\x1b\n" +
-	"\tstate_dir\x18\t \x01(\tR\bstateDir\x121\n" +
+	"\tstate_dir\x18\t \x01(\tR\bstateDir\x12\x12\n" +
+	"\x04port\x18\n" +
+	" \x01(\tR\x04port\x121\n" +
 	"\btopology\x18\x14 \x03(\v2\x15.muster.v1.SwitchInfoR\btopology\x127\n" +
 	"\n" +
 	"topologies\x18\x15 \x03(\v2\x17.muster.v1.TopologyInfoR\n" +
@@ -8208,7 +9224,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05level\x18\x02 \x01(\rR\x05level\x12\x14\n" +
 	"\x05nodes\x18\x03 \x03(\tR\x05nodes\x12\x1a\n" +
 	"\bswitches\x18\x04 \x03(\tR\bswitches\"\r\n" +
-	"\vPingRequest\"\xae\x01\n" +
+	"\vPingRequest\"\xe3\x01\n" +
 	"\tPingReply\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
 	"\x04role\x18\x02 \x01(\tR\x04role\x12\x18\n" +
@@ -8216,8 +9232,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\x03now\x18\x04 \x01(\x03R\x03now\x12\x10\n" +
 	"\x03seq\x18\x05 \x01(\x04R\x03seq\x12\x18\n" +
 	"\acluster\x18\x06 \x01(\tR\acluster\x12!\n" +
-	"\fcluster_uuid\x18\a \x01(\fR\vclusterUuid\"\x14\n" +
-	"\x12ControllersRequest\"\xe5\x01\n" +
+	"\fcluster_uuid\x18\a \x01(\fR\vclusterUuid\x123\n" +
+	"\bclusters\x18\b \x03(\v2\x17.muster.v1.KnownClusterR\bclusters\"\x14\n" +
+	"\x12ControllersRequest\"\xfb\x01\n" +
 	"\x0eControllerInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -8228,19 +9245,28 @@ const file_cluster_proto_rawDesc = "" +
 	"\x03lag\x18\a \x01(\x04R\x03lag\x12\x14\n" +
 	"\x05error\x18\b \x01(\tR\x05error\x12\x1f\n" +
 	"\vclock_ahead\x18\t \x01(\x03R\n" +
-	"clockAhead\"\x7f\n" +
+	"clockAhead\x12\x14\n" +
+	"\x05knows\x18\n" +
+	" \x01(\rR\x05knows\"\x87\x02\n" +
 	"\x10ControllersReply\x12;\n" +
 	"\vcontrollers\x18\x01 \x03(\v2\x19.muster.v1.ControllerInfoR\vcontrollers\x12\x12\n" +
 	"\x04term\x18\x02 \x01(\x04R\x04term\x12\x1a\n" +
-	"\bsurvives\x18\x03 \x01(\rR\bsurvives\"\x8b\x01\n" +
+	"\bsurvives\x18\x03 \x01(\rR\bsurvives\x12%\n" +
+	"\x0eledger_version\x18\x04 \x01(\rR\rledgerVersion\x12#\n" +
+	"\rledger_newest\x18\x05 \x01(\rR\fledgerNewest\x12\x1f\n" +
+	"\vraise_waits\x18\x06 \x01(\tR\n" +
+	"raiseWaits\x12\x19\n" +
+	"\braise_at\x18\a \x01(\x03R\araiseAt\"\xae\x01\n" +
 	"\x18ChangeControllersRequest\x12\x10\n" +
 	"\x03add\x18\x01 \x01(\tR\x03add\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x16\n" +
 	"\x06remove\x18\x03 \x01(\tR\x06remove\x12\x1b\n" +
 	"\thand_over\x18\x04 \x01(\bR\bhandOver\x12\x0e\n" +
-	"\x02to\x18\x05 \x01(\tR\x02to\"0\n" +
+	"\x02to\x18\x05 \x01(\tR\x02to\x12!\n" +
+	"\fraise_ledger\x18\x06 \x01(\bR\vraiseLedger\"W\n" +
 	"\x16ChangeControllersReply\x12\x16\n" +
-	"\x06leader\x18\x01 \x01(\tR\x06leader\"\x14\n" +
+	"\x06leader\x18\x01 \x01(\tR\x06leader\x12%\n" +
+	"\x0eledger_version\x18\x02 \x01(\rR\rledgerVersion\"\x14\n" +
 	"\x12ReconfigureRequest\".\n" +
 	"\x10ReconfigureReply\x12\x1a\n" +
 	"\bwarnings\x18\x01 \x03(\tR\bwarnings\"\x11\n" +
@@ -8294,7 +9320,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x18\n" +
 	"\aexpires\x18\x03 \x01(\x03R\aexpires\"+\n" +
 	"\x15ListUserTokensRequest\x12\x12\n" +
-	"\x04user\x18\x01 \x01(\tR\x04user\"\xce\x01\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\"\xe4\x01\n" +
 	"\rUserTokenInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x10\n" +
@@ -8303,7 +9329,8 @@ const file_cluster_proto_rawDesc = "" +
 	"\aexpires\x18\x05 \x01(\x03R\aexpires\x12\x1b\n" +
 	"\tissued_by\x18\x06 \x01(\tR\bissuedBy\x12\x1b\n" +
 	"\tissued_on\x18\a \x01(\tR\bissuedOn\x12\x1b\n" +
-	"\tlast_used\x18\b \x01(\x03R\blastUsed\"Y\n" +
+	"\tlast_used\x18\b \x01(\x03R\blastUsed\x12\x14\n" +
+	"\x05login\x18\t \x01(\tR\x05login\"Y\n" +
 	"\x13ListUserTokensReply\x120\n" +
 	"\x06tokens\x18\x01 \x03(\v2\x18.muster.v1.UserTokenInfoR\x06tokens\x12\x10\n" +
 	"\x03now\x18\x02 \x01(\x03R\x03now\"W\n" +
@@ -8334,7 +9361,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\achanged\x18\x01 \x03(\tR\achanged\"N\n" +
 	"\rPolicyRequest\x12\x12\n" +
 	"\x04dump\x18\x01 \x01(\bR\x04dump\x12)\n" +
-	"\x06moment\x18\x02 \x01(\v2\x11.muster.v1.MomentR\x06moment\"\xe9\x02\n" +
+	"\x06moment\x18\x02 \x01(\v2\x11.muster.v1.MomentR\x06moment\"\x9e\x03\n" +
 	"\vPolicyReply\x12 \n" +
 	"\x03qos\x18\x01 \x03(\v2\x0e.muster.v1.QosR\x03qos\x12.\n" +
 	"\baccounts\x18\x02 \x03(\v2\x12.muster.v1.AccountR\baccounts\x12/\n" +
@@ -8344,7 +9371,14 @@ const file_cluster_proto_rawDesc = "" +
 	"\x03now\x18\x06 \x01(\x03R\x03now\x12(\n" +
 	"\x06wckeys\x18\a \x03(\v2\x10.muster.v1.WcKeyR\x06wckeys\x121\n" +
 	"\tresources\x18\b \x03(\v2\x13.muster.v1.ResourceR\tresources\x12\x12\n" +
-	"\x04dump\x18\t \x01(\tR\x04dump\"\x9e\x01\n" +
+	"\x04dump\x18\t \x01(\tR\x04dump\x123\n" +
+	"\bclusters\x18\n" +
+	" \x03(\v2\x17.muster.v1.KnownClusterR\bclusters\"b\n" +
+	"\fKnownCluster\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06socket\x18\x02 \x01(\tR\x06socket\x12\x12\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\x12\x12\n" +
+	"\x04port\x18\x04 \x01(\x03R\x04port\"\x9e\x01\n" +
 	"\x0fLimitUsageReply\x12.\n" +
 	"\x06policy\x18\x01 \x01(\v2\x16.muster.v1.PolicyReplyR\x06policy\x12.\n" +
 	"\x06shares\x18\x02 \x01(\v2\x16.muster.v1.SharesReplyR\x06shares\x12+\n" +
@@ -8449,8 +9483,14 @@ const file_cluster_proto_rawDesc = "" +
 	"\bmin_prio\x18\x1a \x01(\v2\x16.muster.v1.OptionalIntR\aminPrio\x12>\n" +
 	"\x0fguaranteed_tres\x18\x1b \x03(\v2\x15.muster.v1.NamedCountR\x0eguaranteedTres\x125\n" +
 	"\n" +
-	"over_quota\x18\x1c \x01(\v2\x16.muster.v1.OptionalIntR\toverQuota\"\r\n" +
-	"\vDiagRequest\"\xce\x06\n" +
+	"over_quota\x18\x1c \x01(\v2\x16.muster.v1.OptionalIntR\toverQuota\"!\n" +
+	"\vDiagRequest\x12\x12\n" +
+	"\x04anew\x18\x01 \x01(\bR\x04anew\"L\n" +
+	"\n" +
+	"CallFigure\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\x12\x14\n" +
+	"\x05nanos\x18\x03 \x01(\x04R\x05nanos\"\xb0\a\n" +
 	"\tDiagReply\x12\x10\n" +
 	"\x03now\x18\x01 \x01(\x03R\x03now\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12%\n" +
@@ -8483,7 +9523,9 @@ const file_cluster_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\x18 \x01(\x03R\tstartedAt\x12*\n" +
 	"\x04more\x18\x19 \x03(\v2\x16.muster.v1.ConfigEntryR\x04more\x12\x1b\n" +
-	"\tpast_from\x18\x1a \x01(\x03R\bpastFrom\"\xf4\x03\n" +
+	"\tpast_from\x18\x1a \x01(\x03R\bpastFrom\x12/\n" +
+	"\amethods\x18\x1b \x03(\v2\x15.muster.v1.CallFigureR\amethods\x12/\n" +
+	"\acallers\x18\x1c \x03(\v2\x15.muster.v1.CallFigureR\acallers\"\xf4\x03\n" +
 	"\x0fReservationInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05start\x18\x02 \x01(\x03R\x05start\x12\x10\n" +
@@ -8560,7 +9602,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x0eListHoldsReply\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12)\n" +
-	"\x05nodes\x18\x03 \x03(\v2\x13.muster.v1.HeldNodeR\x05nodes\"\xc5\x02\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x13.muster.v1.HeldNodeR\x05nodes\"\xf9\x02\n" +
 	"\bHeldNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04open\x18\x02 \x01(\bR\x04open\x12\x12\n" +
@@ -8574,15 +9616,71 @@ const file_cluster_proto_rawDesc = "" +
 	"\bfree_mem\x18\t \x01(\x03R\afreeMem\x120\n" +
 	"\tfree_gpus\x18\n" +
 	" \x03(\v2\x13.muster.v1.GpuCountR\bfreeGpus\x12,\n" +
-	"\x05holds\x18\v \x03(\v2\x16.muster.v1.ForeignHoldR\x05holds\"4\n" +
+	"\x05holds\x18\v \x03(\v2\x16.muster.v1.ForeignHoldR\x05holds\x12\x19\n" +
+	"\bpod_cpus\x18\f \x01(\x03R\apodCpus\x12\x17\n" +
+	"\apod_mem\x18\r \x01(\x03R\x06podMem\"4\n" +
 	"\bGpuCount\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\tR\x04type\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x03R\x05count\"\x13\n" +
-	"\x11WatchHoldsRequest\"b\n" +
+	"\x05count\x18\x02 \x01(\x03R\x05count\"&\n" +
+	"\x10NodeHoldsRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\">\n" +
+	"\x0eNodeHoldsReply\x12,\n" +
+	"\x05holds\x18\x01 \x03(\v2\x16.muster.v1.ForeignHoldR\x05holds\"'\n" +
+	"\x11WatchHoldsRequest\x12\x12\n" +
+	"\x04pods\x18\x01 \x01(\bR\x04pods\"\xa6\x01\n" +
 	"\x0fWatchHoldsReply\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12)\n" +
 	"\x05nodes\x18\x02 \x03(\v2\x13.muster.v1.HeldNodeR\x05nodes\x12\x12\n" +
-	"\x04gone\x18\x03 \x03(\tR\x04gone\"\x88\x02\n" +
+	"\x04gone\x18\x03 \x03(\tR\x04gone\x12%\n" +
+	"\x04jobs\x18\x04 \x03(\v2\x11.muster.v1.PodJobR\x04jobs\x12\x1b\n" +
+	"\tgone_jobs\x18\x05 \x03(\x04R\bgoneJobs\"\xbd\x02\n" +
+	"\x06PodJob\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x18\n" +
+	"\aattempt\x18\x03 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12%\n" +
+	"\x04pods\x18\x05 \x01(\v2\x11.muster.v1.PodSetR\x04pods\x12\x18\n" +
+	"\apending\x18\x06 \x01(\bR\apending\x12\x1a\n" +
+	"\bbindable\x18\a \x01(\bR\bbindable\x12\x12\n" +
+	"\x04ends\x18\b \x01(\bR\x04ends\x12\x10\n" +
+	"\x03why\x18\t \x01(\tR\x03why\x12+\n" +
+	"\x06places\x18\n" +
+	" \x03(\v2\x13.muster.v1.PodPlaceR\x06places\x12\x16\n" +
+	"\x06reason\x18\v \x01(\tR\x06reason\x12\x12\n" +
+	"\x04text\x18\f \x01(\tR\x04text\"X\n" +
+	"\bPodPlace\x12\x10\n" +
+	"\x03pod\x18\x01 \x01(\tR\x03pod\x12\x12\n" +
+	"\x04node\x18\x02 \x01(\tR\x04node\x12&\n" +
+	"\x04gpus\x18\x03 \x03(\v2\x12.muster.v1.HeldGpuR\x04gpus\"O\n" +
+	"\x11SubmitPodsRequest\x12\x12\n" +
+	"\x04user\x18\x01 \x01(\tR\x04user\x12&\n" +
+	"\x04spec\x18\x02 \x01(\v2\x12.muster.v1.JobSpecR\x04spec\"L\n" +
+	"\x0fSubmitPodsReply\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
+	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x10\n" +
+	"\x03seq\x18\x03 \x01(\x04R\x03seq\"N\n" +
+	"\x10AdmitPodsRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x10\n" +
+	"\x03pod\x18\x02 \x01(\tR\x03pod\x12\x16\n" +
+	"\x06admits\x18\x03 \x01(\tR\x06admits\"\"\n" +
+	"\x0eAdmitPodsReply\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\xa1\x01\n" +
+	"\x0fPodsOverRequest\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05epoch\x18\x03 \x01(\x04R\x05epoch\x12\x10\n" +
+	"\x03pod\x18\x04 \x01(\tR\x03pod\x12(\n" +
+	"\x05ended\x18\x05 \x01(\v2\x12.muster.v1.PodsEndR\x05ended\x12\x10\n" +
+	"\x03why\x18\x06 \x01(\tR\x03why\"\x8f\x01\n" +
+	"\aPodsEnd\x12\x18\n" +
+	"\astarted\x18\x01 \x01(\x03R\astarted\x12\x14\n" +
+	"\x05ended\x18\x02 \x01(\x03R\x05ended\x12\x1b\n" +
+	"\texit_code\x18\x03 \x01(\x05R\bexitCode\x12\x1f\n" +
+	"\vexit_signal\x18\x04 \x01(\x05R\n" +
+	"exitSignal\x12\x16\n" +
+	"\x06detail\x18\x05 \x01(\tR\x06detail\"!\n" +
+	"\rPodsOverReply\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\"\x88\x02\n" +
 	"\rEventsRequest\x12\x19\n" +
 	"\bfrom_seq\x18\x01 \x01(\x04R\afromSeq\x12\x14\n" +
 	"\x05since\x18\x02 \x01(\x03R\x05since\x12\x14\n" +
@@ -8694,7 +9792,7 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 90)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),    // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),      // 1: muster.v1.ReservationChange.Verb
@@ -8752,65 +9850,80 @@ var file_cluster_proto_goTypes = []any{
 	(*PolicyChangeReply)(nil),        // 53: muster.v1.PolicyChangeReply
 	(*PolicyRequest)(nil),            // 54: muster.v1.PolicyRequest
 	(*PolicyReply)(nil),              // 55: muster.v1.PolicyReply
-	(*LimitUsageReply)(nil),          // 56: muster.v1.LimitUsageReply
-	(*OptionalInt)(nil),              // 57: muster.v1.OptionalInt
-	(*Qos)(nil),                      // 58: muster.v1.Qos
-	(*WcKey)(nil),                    // 59: muster.v1.WcKey
-	(*Resource)(nil),                 // 60: muster.v1.Resource
-	(*Account)(nil),                  // 61: muster.v1.Account
-	(*AccountingUser)(nil),           // 62: muster.v1.AccountingUser
-	(*Association)(nil),              // 63: muster.v1.Association
-	(*DiagRequest)(nil),              // 64: muster.v1.DiagRequest
-	(*DiagReply)(nil),                // 65: muster.v1.DiagReply
-	(*ReservationInfo)(nil),          // 66: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),      // 67: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),        // 68: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),        // 69: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil),   // 70: muster.v1.ReservationChangeReply
-	(*ForeignHold)(nil),              // 71: muster.v1.ForeignHold
-	(*HeldGpu)(nil),                  // 72: muster.v1.HeldGpu
-	(*HoldNodeRequest)(nil),          // 73: muster.v1.HoldNodeRequest
-	(*HoldNodeReply)(nil),            // 74: muster.v1.HoldNodeReply
-	(*ReleaseHoldRequest)(nil),       // 75: muster.v1.ReleaseHoldRequest
-	(*ReleaseHoldReply)(nil),         // 76: muster.v1.ReleaseHoldReply
-	(*ListHoldsRequest)(nil),         // 77: muster.v1.ListHoldsRequest
-	(*ListHoldsReply)(nil),           // 78: muster.v1.ListHoldsReply
-	(*HeldNode)(nil),                 // 79: muster.v1.HeldNode
-	(*GpuCount)(nil),                 // 80: muster.v1.GpuCount
-	(*WatchHoldsRequest)(nil),        // 81: muster.v1.WatchHoldsRequest
-	(*WatchHoldsReply)(nil),          // 82: muster.v1.WatchHoldsReply
-	(*EventsRequest)(nil),            // 83: muster.v1.EventsRequest
-	(*EventsReply)(nil),              // 84: muster.v1.EventsReply
-	(*EventInfo)(nil),                // 85: muster.v1.EventInfo
-	(*EventField)(nil),               // 86: muster.v1.EventField
-	(*SupposeRequest)(nil),           // 87: muster.v1.SupposeRequest
-	(*SupposedChange)(nil),           // 88: muster.v1.SupposedChange
-	(*AddedNodes)(nil),               // 89: muster.v1.AddedNodes
-	(*SupposeReply)(nil),             // 90: muster.v1.SupposeReply
-	(*SupposedJob)(nil),              // 91: muster.v1.SupposedJob
-	(*Outlook)(nil),                  // 92: muster.v1.Outlook
-	(*Tres)(nil),                     // 93: muster.v1.Tres
-	(*GpuFault)(nil),                 // 94: muster.v1.GpuFault
-	(*Moment)(nil),                   // 95: muster.v1.Moment
-	(*SharesReply)(nil),              // 96: muster.v1.SharesReply
-	(*LimitUsage)(nil),               // 97: muster.v1.LimitUsage
-	(*NamedCount)(nil),               // 98: muster.v1.NamedCount
-	(*Count)(nil),                    // 99: muster.v1.Count
-	(*CancelRequest)(nil),            // 100: muster.v1.CancelRequest
-	(*ControlJobsRequest)(nil),       // 101: muster.v1.ControlJobsRequest
-	(*SubmitRequest)(nil),            // 102: muster.v1.SubmitRequest
-	(*Reason)(nil),                   // 103: muster.v1.Reason
+	(*KnownCluster)(nil),             // 56: muster.v1.KnownCluster
+	(*LimitUsageReply)(nil),          // 57: muster.v1.LimitUsageReply
+	(*OptionalInt)(nil),              // 58: muster.v1.OptionalInt
+	(*Qos)(nil),                      // 59: muster.v1.Qos
+	(*WcKey)(nil),                    // 60: muster.v1.WcKey
+	(*Resource)(nil),                 // 61: muster.v1.Resource
+	(*Account)(nil),                  // 62: muster.v1.Account
+	(*AccountingUser)(nil),           // 63: muster.v1.AccountingUser
+	(*Association)(nil),              // 64: muster.v1.Association
+	(*DiagRequest)(nil),              // 65: muster.v1.DiagRequest
+	(*CallFigure)(nil),               // 66: muster.v1.CallFigure
+	(*DiagReply)(nil),                // 67: muster.v1.DiagReply
+	(*ReservationInfo)(nil),          // 68: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),      // 69: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),        // 70: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),        // 71: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil),   // 72: muster.v1.ReservationChangeReply
+	(*ForeignHold)(nil),              // 73: muster.v1.ForeignHold
+	(*HeldGpu)(nil),                  // 74: muster.v1.HeldGpu
+	(*HoldNodeRequest)(nil),          // 75: muster.v1.HoldNodeRequest
+	(*HoldNodeReply)(nil),            // 76: muster.v1.HoldNodeReply
+	(*ReleaseHoldRequest)(nil),       // 77: muster.v1.ReleaseHoldRequest
+	(*ReleaseHoldReply)(nil),         // 78: muster.v1.ReleaseHoldReply
+	(*ListHoldsRequest)(nil),         // 79: muster.v1.ListHoldsRequest
+	(*ListHoldsReply)(nil),           // 80: muster.v1.ListHoldsReply
+	(*HeldNode)(nil),                 // 81: muster.v1.HeldNode
+	(*GpuCount)(nil),                 // 82: muster.v1.GpuCount
+	(*NodeHoldsRequest)(nil),         // 83: muster.v1.NodeHoldsRequest
+	(*NodeHoldsReply)(nil),           // 84: muster.v1.NodeHoldsReply
+	(*WatchHoldsRequest)(nil),        // 85: muster.v1.WatchHoldsRequest
+	(*WatchHoldsReply)(nil),          // 86: muster.v1.WatchHoldsReply
+	(*PodJob)(nil),                   // 87: muster.v1.PodJob
+	(*PodPlace)(nil),                 // 88: muster.v1.PodPlace
+	(*SubmitPodsRequest)(nil),        // 89: muster.v1.SubmitPodsRequest
+	(*SubmitPodsReply)(nil),          // 90: muster.v1.SubmitPodsReply
+	(*AdmitPodsRequest)(nil),         // 91: muster.v1.AdmitPodsRequest
+	(*AdmitPodsReply)(nil),           // 92: muster.v1.AdmitPodsReply
+	(*PodsOverRequest)(nil),          // 93: muster.v1.PodsOverRequest
+	(*PodsEnd)(nil),                  // 94: muster.v1.PodsEnd
+	(*PodsOverReply)(nil),            // 95: muster.v1.PodsOverReply
+	(*EventsRequest)(nil),            // 96: muster.v1.EventsRequest
+	(*EventsReply)(nil),              // 97: muster.v1.EventsReply
+	(*EventInfo)(nil),                // 98: muster.v1.EventInfo
+	(*EventField)(nil),               // 99: muster.v1.EventField
+	(*SupposeRequest)(nil),           // 100: muster.v1.SupposeRequest
+	(*SupposedChange)(nil),           // 101: muster.v1.SupposedChange
+	(*AddedNodes)(nil),               // 102: muster.v1.AddedNodes
+	(*SupposeReply)(nil),             // 103: muster.v1.SupposeReply
+	(*SupposedJob)(nil),              // 104: muster.v1.SupposedJob
+	(*Outlook)(nil),                  // 105: muster.v1.Outlook
+	(*Tres)(nil),                     // 106: muster.v1.Tres
+	(*GpuFault)(nil),                 // 107: muster.v1.GpuFault
+	(*Moment)(nil),                   // 108: muster.v1.Moment
+	(*SharesReply)(nil),              // 109: muster.v1.SharesReply
+	(*LimitUsage)(nil),               // 110: muster.v1.LimitUsage
+	(*NamedCount)(nil),               // 111: muster.v1.NamedCount
+	(*Count)(nil),                    // 112: muster.v1.Count
+	(*PodSet)(nil),                   // 113: muster.v1.PodSet
+	(*JobSpec)(nil),                  // 114: muster.v1.JobSpec
+	(*CancelRequest)(nil),            // 115: muster.v1.CancelRequest
+	(*ControlJobsRequest)(nil),       // 116: muster.v1.ControlJobsRequest
+	(*SubmitRequest)(nil),            // 117: muster.v1.SubmitRequest
+	(*Reason)(nil),                   // 118: muster.v1.Reason
 }
 var file_cluster_proto_depIdxs = []int32{
 	3,   // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	93,  // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	93,  // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	94,  // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	71,  // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
-	93,  // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
-	95,  // 6: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
+	106, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	106, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	107, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	73,  // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
+	106, // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	108, // 6: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
 	4,   // 7: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	95,  // 8: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
+	108, // 8: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
 	5,   // 9: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
 	16,  // 10: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
 	16,  // 11: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
@@ -8819,99 +9932,110 @@ var file_cluster_proto_depIdxs = []int32{
 	19,  // 14: muster.v1.GetConfigReply.topologies:type_name -> muster.v1.TopologyInfo
 	21,  // 15: muster.v1.TopologyInfo.switches:type_name -> muster.v1.SwitchInfo
 	20,  // 16: muster.v1.TopologyInfo.blocks:type_name -> muster.v1.BlockInfo
-	25,  // 17: muster.v1.ControllersReply.controllers:type_name -> muster.v1.ControllerInfo
-	35,  // 18: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
-	35,  // 19: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
-	40,  // 20: muster.v1.ListOrphansReply.runs:type_name -> muster.v1.OrphanRun
-	40,  // 21: muster.v1.KillOrphansReply.runs:type_name -> muster.v1.OrphanRun
-	48,  // 22: muster.v1.ListUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
-	48,  // 23: muster.v1.RevokeUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
-	0,   // 24: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	16,  // 25: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	16,  // 26: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	95,  // 27: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
-	58,  // 28: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	61,  // 29: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	62,  // 30: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	63,  // 31: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	59,  // 32: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	60,  // 33: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	55,  // 34: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
-	96,  // 35: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
-	97,  // 36: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
-	98,  // 37: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	98,  // 38: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	98,  // 39: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	98,  // 40: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	98,  // 41: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	98,  // 42: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	98,  // 43: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	98,  // 44: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	57,  // 45: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	57,  // 46: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	57,  // 47: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	57,  // 48: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	57,  // 49: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	57,  // 50: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	57,  // 51: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	98,  // 52: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	98,  // 53: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	98,  // 54: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	57,  // 55: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	57,  // 56: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	57,  // 57: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	57,  // 58: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	98,  // 59: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	98,  // 60: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	98,  // 61: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	57,  // 62: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	57,  // 63: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	98,  // 64: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	98,  // 65: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	98,  // 66: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	57,  // 67: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	57,  // 68: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	57,  // 69: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	57,  // 70: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	57,  // 71: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	98,  // 72: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	57,  // 73: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	16,  // 74: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	93,  // 75: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	99,  // 76: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	95,  // 77: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
-	66,  // 78: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,   // 79: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	16,  // 80: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	72,  // 81: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
-	71,  // 82: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
-	71,  // 83: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
-	79,  // 84: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	80,  // 85: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
-	71,  // 86: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
-	79,  // 87: muster.v1.WatchHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	85,  // 88: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
-	86,  // 89: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
-	88,  // 90: muster.v1.SupposeRequest.changes:type_name -> muster.v1.SupposedChange
-	10,  // 91: muster.v1.SupposedChange.update_node:type_name -> muster.v1.UpdateNodeRequest
-	14,  // 92: muster.v1.SupposedChange.change_nodes:type_name -> muster.v1.NodeChange
-	12,  // 93: muster.v1.SupposedChange.change_partition:type_name -> muster.v1.PartitionChange
-	52,  // 94: muster.v1.SupposedChange.change_policy:type_name -> muster.v1.PolicyChangeRequest
-	69,  // 95: muster.v1.SupposedChange.change_reservation:type_name -> muster.v1.ReservationChange
-	100, // 96: muster.v1.SupposedChange.cancel:type_name -> muster.v1.CancelRequest
-	101, // 97: muster.v1.SupposedChange.control_jobs:type_name -> muster.v1.ControlJobsRequest
-	102, // 98: muster.v1.SupposedChange.submit:type_name -> muster.v1.SubmitRequest
-	89,  // 99: muster.v1.SupposedChange.add_nodes:type_name -> muster.v1.AddedNodes
-	91,  // 100: muster.v1.SupposeReply.jobs:type_name -> muster.v1.SupposedJob
-	92,  // 101: muster.v1.SupposedJob.before:type_name -> muster.v1.Outlook
-	92,  // 102: muster.v1.SupposedJob.after:type_name -> muster.v1.Outlook
-	2,   // 103: muster.v1.Outlook.standing:type_name -> muster.v1.Outlook.Standing
-	103, // 104: muster.v1.Outlook.reason:type_name -> muster.v1.Reason
-	105, // [105:105] is the sub-list for method output_type
-	105, // [105:105] is the sub-list for method input_type
-	105, // [105:105] is the sub-list for extension type_name
-	105, // [105:105] is the sub-list for extension extendee
-	0,   // [0:105] is the sub-list for field type_name
+	56,  // 17: muster.v1.PingReply.clusters:type_name -> muster.v1.KnownCluster
+	25,  // 18: muster.v1.ControllersReply.controllers:type_name -> muster.v1.ControllerInfo
+	35,  // 19: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
+	35,  // 20: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
+	40,  // 21: muster.v1.ListOrphansReply.runs:type_name -> muster.v1.OrphanRun
+	40,  // 22: muster.v1.KillOrphansReply.runs:type_name -> muster.v1.OrphanRun
+	48,  // 23: muster.v1.ListUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
+	48,  // 24: muster.v1.RevokeUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
+	0,   // 25: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	16,  // 26: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	16,  // 27: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	108, // 28: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
+	59,  // 29: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	62,  // 30: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	63,  // 31: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	64,  // 32: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	60,  // 33: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	61,  // 34: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	56,  // 35: muster.v1.PolicyReply.clusters:type_name -> muster.v1.KnownCluster
+	55,  // 36: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
+	109, // 37: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
+	110, // 38: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
+	111, // 39: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	111, // 40: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	111, // 41: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	111, // 42: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	111, // 43: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	111, // 44: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	111, // 45: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	111, // 46: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	58,  // 47: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	58,  // 48: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	58,  // 49: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	58,  // 50: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	58,  // 51: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	58,  // 52: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	58,  // 53: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	111, // 54: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	111, // 55: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	111, // 56: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	58,  // 57: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	58,  // 58: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	58,  // 59: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	58,  // 60: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	111, // 61: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	111, // 62: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	111, // 63: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	58,  // 64: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	58,  // 65: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	111, // 66: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	111, // 67: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	111, // 68: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	58,  // 69: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	58,  // 70: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	58,  // 71: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	58,  // 72: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	58,  // 73: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	111, // 74: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	58,  // 75: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	16,  // 76: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	66,  // 77: muster.v1.DiagReply.methods:type_name -> muster.v1.CallFigure
+	66,  // 78: muster.v1.DiagReply.callers:type_name -> muster.v1.CallFigure
+	106, // 79: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	112, // 80: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	108, // 81: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
+	68,  // 82: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,   // 83: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	16,  // 84: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	74,  // 85: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
+	73,  // 86: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
+	73,  // 87: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
+	81,  // 88: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	82,  // 89: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
+	73,  // 90: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
+	73,  // 91: muster.v1.NodeHoldsReply.holds:type_name -> muster.v1.ForeignHold
+	81,  // 92: muster.v1.WatchHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	87,  // 93: muster.v1.WatchHoldsReply.jobs:type_name -> muster.v1.PodJob
+	113, // 94: muster.v1.PodJob.pods:type_name -> muster.v1.PodSet
+	88,  // 95: muster.v1.PodJob.places:type_name -> muster.v1.PodPlace
+	74,  // 96: muster.v1.PodPlace.gpus:type_name -> muster.v1.HeldGpu
+	114, // 97: muster.v1.SubmitPodsRequest.spec:type_name -> muster.v1.JobSpec
+	94,  // 98: muster.v1.PodsOverRequest.ended:type_name -> muster.v1.PodsEnd
+	98,  // 99: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
+	99,  // 100: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
+	101, // 101: muster.v1.SupposeRequest.changes:type_name -> muster.v1.SupposedChange
+	10,  // 102: muster.v1.SupposedChange.update_node:type_name -> muster.v1.UpdateNodeRequest
+	14,  // 103: muster.v1.SupposedChange.change_nodes:type_name -> muster.v1.NodeChange
+	12,  // 104: muster.v1.SupposedChange.change_partition:type_name -> muster.v1.PartitionChange
+	52,  // 105: muster.v1.SupposedChange.change_policy:type_name -> muster.v1.PolicyChangeRequest
+	71,  // 106: muster.v1.SupposedChange.change_reservation:type_name -> muster.v1.ReservationChange
+	115, // 107: muster.v1.SupposedChange.cancel:type_name -> muster.v1.CancelRequest
+	116, // 108: muster.v1.SupposedChange.control_jobs:type_name -> muster.v1.ControlJobsRequest
+	117, // 109: muster.v1.SupposedChange.submit:type_name -> muster.v1.SubmitRequest
+	102, // 110: muster.v1.SupposedChange.add_nodes:type_name -> muster.v1.AddedNodes
+	104, // 111: muster.v1.SupposeReply.jobs:type_name -> muster.v1.SupposedJob
+	105, // 112: muster.v1.SupposedJob.before:type_name -> muster.v1.Outlook
+	105, // 113: muster.v1.SupposedJob.after:type_name -> muster.v1.Outlook
+	2,   // 114: muster.v1.Outlook.standing:type_name -> muster.v1.Outlook.Standing
+	118, // 115: muster.v1.Outlook.reason:type_name -> muster.v1.Reason
+	116, // [116:116] is the sub-list for method output_type
+	116, // [116:116] is the sub-list for method input_type
+	116, // [116:116] is the sub-list for extension type_name
+	116, // [116:116] is the sub-list for extension extendee
+	0,   // [0:116] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -8923,14 +10047,14 @@ func file_cluster_proto_init() {
 	}
 	file_job_proto_init_once()
 	file_policy_proto_init_once()
-	file_cluster_proto_msgTypes[83].OneofWrappers = []any{
+	file_cluster_proto_msgTypes[96].OneofWrappers = []any{
 		(*EventField_Text)(nil),
 		(*EventField_Number)(nil),
 		(*EventField_Time)(nil),
 		(*EventField_Span)(nil),
 		(*EventField_Yes)(nil),
 	}
-	file_cluster_proto_msgTypes[85].OneofWrappers = []any{
+	file_cluster_proto_msgTypes[98].OneofWrappers = []any{
 		(*SupposedChange_UpdateNode)(nil),
 		(*SupposedChange_ChangeNodes)(nil),
 		(*SupposedChange_ChangePartition)(nil),
@@ -8947,7 +10071,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   90,
+			NumMessages:   103,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -156,7 +156,7 @@ func (x ControlJobsRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ControlJobsRequest_Verb.Descriptor instead.
 func (ControlJobsRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{41, 0}
+	return file_job_proto_rawDescGZIP(), []int{44, 0}
 }
 
 // Count is an amount of a GRES or a licence.
@@ -493,6 +493,8 @@ type JobSpec struct {
 	Append           Tri                    `protobuf:"varint,94,opt,name=append,proto3,enum=muster.v1.Tri" json:"append,omitempty"`
 	Umask            uint32                 `protobuf:"varint,95,opt,name=umask,proto3" json:"umask,omitempty"`
 	Rlimits          []*Count               `protobuf:"bytes,96,rep,name=rlimits,proto3" json:"rlimits,omitempty"`
+	LimitsAsked      bool                   `protobuf:"varint,97,opt,name=limits_asked,json=limitsAsked,proto3" json:"limits_asked,omitempty"` // --propagate chose them: they apply whatever limits the site propagates
+	Login            *LoginShell            `protobuf:"bytes,98,opt,name=login,proto3" json:"login,omitempty"`                                 // unset: the environment is that of the submission
 	Args             []string               `protobuf:"bytes,100,rep,name=args,proto3" json:"args,omitempty"`
 	Command          string                 `protobuf:"bytes,101,opt,name=command,proto3" json:"command,omitempty"`
 	SubmitLine       string                 `protobuf:"bytes,102,opt,name=submit_line,json=submitLine,proto3" json:"submit_line,omitempty"`
@@ -517,6 +519,7 @@ type JobSpec struct {
 	SampleEvery      int64                  `protobuf:"varint,163,opt,name=sample_every,json=sampleEvery,proto3" json:"sample_every,omitempty"` // ns between samples of what it uses; 0 = as configured, -1 = never
 	Container        *Container             `protobuf:"bytes,164,opt,name=container,proto3" json:"container,omitempty"`                         // of the batch script
 	Cron             string                 `protobuf:"bytes,165,opt,name=cron,proto3" json:"cron,omitempty"`                                   // the time of its line in a crontab; set by the controller
+	Pods             *PodSet                `protobuf:"bytes,166,opt,name=pods,proto3" json:"pods,omitempty"`                                   // of which it consists, where kubelets run it; only SubmitPods sets it
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache
 }
@@ -1015,6 +1018,20 @@ func (x *JobSpec) GetRlimits() []*Count {
 	return nil
 }
 
+func (x *JobSpec) GetLimitsAsked() bool {
+	if x != nil {
+		return x.LimitsAsked
+	}
+	return false
+}
+
+func (x *JobSpec) GetLogin() *LoginShell {
+	if x != nil {
+		return x.Login
+	}
+	return nil
+}
+
 func (x *JobSpec) GetArgs() []string {
 	if x != nil {
 		return x.Args
@@ -1183,6 +1200,146 @@ func (x *JobSpec) GetCron() string {
 	return ""
 }
 
+func (x *JobSpec) GetPods() *PodSet {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
+// PodSet is the pods of a job, in the order of its tasks.
+type PodSet struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Space         string                 `protobuf:"bytes,1,opt,name=space,proto3" json:"space,omitempty"` // namespace
+	Owner         string                 `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"` // what made them: Deployment/front
+	Group         string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"` // name of the gang; empty for a pod by itself
+	Pods          []*PodRef              `protobuf:"bytes,4,rep,name=pods,proto3" json:"pods,omitempty"`
+	Admits        string                 `protobuf:"bytes,5,opt,name=admits,proto3" json:"admits,omitempty"` // hostlist of the nodes that they may go to
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodSet) Reset() {
+	*x = PodSet{}
+	mi := &file_job_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodSet) ProtoMessage() {}
+
+func (x *PodSet) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodSet.ProtoReflect.Descriptor instead.
+func (*PodSet) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *PodSet) GetSpace() string {
+	if x != nil {
+		return x.Space
+	}
+	return ""
+}
+
+func (x *PodSet) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *PodSet) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *PodSet) GetPods() []*PodRef {
+	if x != nil {
+		return x.Pods
+	}
+	return nil
+}
+
+func (x *PodSet) GetAdmits() string {
+	if x != nil {
+		return x.Admits
+	}
+	return ""
+}
+
+type PodRef struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Uid           string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PodRef) Reset() {
+	*x = PodRef{}
+	mi := &file_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PodRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PodRef) ProtoMessage() {}
+
+func (x *PodRef) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PodRef.ProtoReflect.Descriptor instead.
+func (*PodRef) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PodRef) GetUid() string {
+	if x != nil {
+		return x.Uid
+	}
+	return ""
+}
+
+func (x *PodRef) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
 // Container is the file tree in which a batch script or a step runs.
 type Container struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1191,14 +1348,15 @@ type Container struct {
 	WorkDir       string                 `protobuf:"bytes,3,opt,name=work_dir,json=workDir,proto3" json:"work_dir,omitempty"` // empty = the image's
 	Home          bool                   `protobuf:"varint,4,opt,name=home,proto3" json:"home,omitempty"`                     // the user's home is seen in it
 	ReadOnly      bool                   `protobuf:"varint,5,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
-	Keep          []string               `protobuf:"bytes,6,rep,name=keep,proto3" json:"keep,omitempty"` // variables that those of the image do not replace
+	Keep          []string               `protobuf:"bytes,6,rep,name=keep,proto3" json:"keep,omitempty"`      // variables that those of the image do not replace
+	Bundle        bool                   `protobuf:"varint,7,opt,name=bundle,proto3" json:"bundle,omitempty"` // image is the folder of an OCI bundle
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_job_proto_msgTypes[5]
+	mi := &file_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1211,7 +1369,7 @@ func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[5]
+	mi := &file_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1225,7 +1383,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{5}
+	return file_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Container) GetImage() string {
@@ -1270,6 +1428,13 @@ func (x *Container) GetKeep() []string {
 	return nil
 }
 
+func (x *Container) GetBundle() bool {
+	if x != nil {
+		return x.Bundle
+	}
+	return false
+}
+
 // PinnedImage is what the name of an image meant for a job.
 type PinnedImage struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1281,7 +1446,7 @@ type PinnedImage struct {
 
 func (x *PinnedImage) Reset() {
 	*x = PinnedImage{}
-	mi := &file_job_proto_msgTypes[6]
+	mi := &file_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1294,7 +1459,7 @@ func (*PinnedImage) ProtoMessage() {}
 
 func (x *PinnedImage) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[6]
+	mi := &file_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1473,7 @@ func (x *PinnedImage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PinnedImage.ProtoReflect.Descriptor instead.
 func (*PinnedImage) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{6}
+	return file_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *PinnedImage) GetImage() string {
@@ -1337,7 +1502,7 @@ type ContainerMount struct {
 
 func (x *ContainerMount) Reset() {
 	*x = ContainerMount{}
-	mi := &file_job_proto_msgTypes[7]
+	mi := &file_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1515,7 @@ func (*ContainerMount) ProtoMessage() {}
 
 func (x *ContainerMount) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[7]
+	mi := &file_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1529,7 @@ func (x *ContainerMount) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContainerMount.ProtoReflect.Descriptor instead.
 func (*ContainerMount) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{7}
+	return file_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ContainerMount) GetSource() string {
@@ -1399,7 +1564,7 @@ type Blob struct {
 
 func (x *Blob) Reset() {
 	*x = Blob{}
-	mi := &file_job_proto_msgTypes[8]
+	mi := &file_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1412,7 +1577,7 @@ func (*Blob) ProtoMessage() {}
 
 func (x *Blob) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[8]
+	mi := &file_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1591,7 @@ func (x *Blob) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Blob.ProtoReflect.Descriptor instead.
 func (*Blob) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{8}
+	return file_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Blob) GetData() []byte {
@@ -1462,7 +1627,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_job_proto_msgTypes[9]
+	mi := &file_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1640,7 @@ func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[9]
+	mi := &file_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1489,7 +1654,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{9}
+	return file_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SubmitRequest) GetSpec() *JobSpec {
@@ -1565,7 +1730,7 @@ type SubmitReply struct {
 
 func (x *SubmitReply) Reset() {
 	*x = SubmitReply{}
-	mi := &file_job_proto_msgTypes[10]
+	mi := &file_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1743,7 @@ func (*SubmitReply) ProtoMessage() {}
 
 func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[10]
+	mi := &file_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1592,7 +1757,7 @@ func (x *SubmitReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubmitReply.ProtoReflect.Descriptor instead.
 func (*SubmitReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{10}
+	return file_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubmitReply) GetUid() uint64 {
@@ -1658,6 +1823,61 @@ func (x *SubmitReply) GetPlannedCpus() uint32 {
 	return 0
 }
 
+// LoginShell is --get-user-env: how a node reads the login environment of a user.
+type LoginShell struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Timeout       int64                  `protobuf:"varint,1,opt,name=timeout,proto3" json:"timeout,omitempty"` // nanoseconds; 0 = as the site says
+	Plain         bool                   `protobuf:"varint,2,opt,name=plain,proto3" json:"plain,omitempty"`     // without the login files
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LoginShell) Reset() {
+	*x = LoginShell{}
+	mi := &file_job_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LoginShell) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LoginShell) ProtoMessage() {}
+
+func (x *LoginShell) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LoginShell.ProtoReflect.Descriptor instead.
+func (*LoginShell) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *LoginShell) GetTimeout() int64 {
+	if x != nil {
+		return x.Timeout
+	}
+	return 0
+}
+
+func (x *LoginShell) GetPlain() bool {
+	if x != nil {
+		return x.Plain
+	}
+	return false
+}
+
 // TypedCommand is an sbatch as it was typed, from a program that carries words
 // and does not understand them.
 type TypedCommand struct {
@@ -1671,13 +1891,14 @@ type TypedCommand struct {
 	ScriptArg     []byte                 `protobuf:"bytes,7,opt,name=script_arg,json=scriptArg,proto3" json:"script_arg,omitempty"`    // the argument that was read as the script's name
 	ScriptPath    []byte                 `protobuf:"bytes,8,opt,name=script_path,json=scriptPath,proto3" json:"script_path,omitempty"` // where it was found; empty: there is no script
 	Script        []byte                 `protobuf:"bytes,9,opt,name=script,proto3" json:"script,omitempty"`
+	Nice          int32                  `protobuf:"varint,10,opt,name=nice,proto3" json:"nice,omitempty"` // of the command's process
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TypedCommand) Reset() {
 	*x = TypedCommand{}
-	mi := &file_job_proto_msgTypes[11]
+	mi := &file_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1690,7 +1911,7 @@ func (*TypedCommand) ProtoMessage() {}
 
 func (x *TypedCommand) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[11]
+	mi := &file_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1925,7 @@ func (x *TypedCommand) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TypedCommand.ProtoReflect.Descriptor instead.
 func (*TypedCommand) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{11}
+	return file_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *TypedCommand) GetArgs() []byte {
@@ -1770,6 +1991,13 @@ func (x *TypedCommand) GetScript() []byte {
 	return nil
 }
 
+func (x *TypedCommand) GetNice() int32 {
+	if x != nil {
+		return x.Nice
+	}
+	return 0
+}
+
 // TypedAnswer is what the command prints and how it ends.
 type TypedAnswer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1783,7 +2011,7 @@ type TypedAnswer struct {
 
 func (x *TypedAnswer) Reset() {
 	*x = TypedAnswer{}
-	mi := &file_job_proto_msgTypes[12]
+	mi := &file_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1796,7 +2024,7 @@ func (*TypedAnswer) ProtoMessage() {}
 
 func (x *TypedAnswer) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[12]
+	mi := &file_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1810,7 +2038,7 @@ func (x *TypedAnswer) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TypedAnswer.ProtoReflect.Descriptor instead.
 func (*TypedAnswer) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{12}
+	return file_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TypedAnswer) GetHome() bool {
@@ -1855,7 +2083,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +2096,7 @@ func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[13]
+	mi := &file_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +2110,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{13}
+	return file_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Error) GetCode() int32 {
@@ -1937,7 +2165,7 @@ type Reason struct {
 
 func (x *Reason) Reset() {
 	*x = Reason{}
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1950,7 +2178,7 @@ func (*Reason) ProtoMessage() {}
 
 func (x *Reason) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[14]
+	mi := &file_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2192,7 @@ func (x *Reason) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reason.ProtoReflect.Descriptor instead.
 func (*Reason) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{14}
+	return file_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Reason) GetCode() string {
@@ -2041,7 +2269,7 @@ type GpuRef struct {
 
 func (x *GpuRef) Reset() {
 	*x = GpuRef{}
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2054,7 +2282,7 @@ func (*GpuRef) ProtoMessage() {}
 
 func (x *GpuRef) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[15]
+	mi := &file_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2068,7 +2296,7 @@ func (x *GpuRef) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuRef.ProtoReflect.Descriptor instead.
 func (*GpuRef) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{15}
+	return file_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GpuRef) GetUuid() string {
@@ -2107,7 +2335,7 @@ type GpuShare struct {
 
 func (x *GpuShare) Reset() {
 	*x = GpuShare{}
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2120,7 +2348,7 @@ func (*GpuShare) ProtoMessage() {}
 
 func (x *GpuShare) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[16]
+	mi := &file_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2134,7 +2362,7 @@ func (x *GpuShare) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuShare.ProtoReflect.Descriptor instead.
 func (*GpuShare) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{16}
+	return file_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GpuShare) GetUuid() string {
@@ -2196,7 +2424,7 @@ type NodeAlloc struct {
 
 func (x *NodeAlloc) Reset() {
 	*x = NodeAlloc{}
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2209,7 +2437,7 @@ func (*NodeAlloc) ProtoMessage() {}
 
 func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[17]
+	mi := &file_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2451,7 @@ func (x *NodeAlloc) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeAlloc.ProtoReflect.Descriptor instead.
 func (*NodeAlloc) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{17}
+	return file_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodeAlloc) GetName() string {
@@ -2291,77 +2519,78 @@ func (x *NodeAlloc) GetShares() []*GpuShare {
 
 // JobInfo is a job as squeue and scontrol show it.
 type JobInfo struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Uid             uint64                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
-	JobId           uint32                 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
-	ArrayJobId      uint32                 `protobuf:"varint,3,opt,name=array_job_id,json=arrayJobId,proto3" json:"array_job_id,omitempty"` // 0 = no array
-	ArrayTask       int64                  `protobuf:"varint,4,opt,name=array_task,json=arrayTask,proto3" json:"array_task,omitempty"`      // -1 = not a single task
-	ArrayTasks      []*TaskRange           `protobuf:"bytes,5,rep,name=array_tasks,json=arrayTasks,proto3" json:"array_tasks,omitempty"`    // of a record that stands for several
-	ArrayThrottle   uint32                 `protobuf:"varint,6,opt,name=array_throttle,json=arrayThrottle,proto3" json:"array_throttle,omitempty"`
-	Spec            *JobSpec               `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`
-	UserId          uint32                 `protobuf:"varint,8,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	User            string                 `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
-	GroupId         uint32                 `protobuf:"varint,10,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
-	Group           string                 `protobuf:"bytes,11,opt,name=group,proto3" json:"group,omitempty"`
-	State           uint32                 `protobuf:"varint,20,opt,name=state,proto3" json:"state,omitempty"` // spec.JobState
-	Completing      bool                   `protobuf:"varint,21,opt,name=completing,proto3" json:"completing,omitempty"`
-	Requeued        bool                   `protobuf:"varint,22,opt,name=requeued,proto3" json:"requeued,omitempty"` // pending again, earlier attempt's nodes were cleaned
-	Reason          *Reason                `protobuf:"bytes,23,opt,name=reason,proto3" json:"reason,omitempty"`
-	Hold            uint32                 `protobuf:"varint,24,opt,name=hold,proto3" json:"hold,omitempty"`
-	Attempt         uint32                 `protobuf:"varint,25,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	Restarts        uint32                 `protobuf:"varint,26,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	Priority        uint32                 `protobuf:"varint,27,opt,name=priority,proto3" json:"priority,omitempty"`
-	Dependency      string                 `protobuf:"bytes,28,opt,name=dependency,proto3" json:"dependency,omitempty"` // unresolved terms as squeue %E shows them
-	Submit          int64                  `protobuf:"varint,30,opt,name=submit,proto3" json:"submit,omitempty"`
-	Eligible        int64                  `protobuf:"varint,31,opt,name=eligible,proto3" json:"eligible,omitempty"`
-	Start           int64                  `protobuf:"varint,32,opt,name=start,proto3" json:"start,omitempty"`
-	End             int64                  `protobuf:"varint,33,opt,name=end,proto3" json:"end,omitempty"`                              // of a running job: start + limit
-	TimeLimit       int64                  `protobuf:"varint,34,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"` // nanoseconds in force; -1 = UNLIMITED
-	PlannedStart    int64                  `protobuf:"varint,35,opt,name=planned_start,json=plannedStart,proto3" json:"planned_start,omitempty"`
-	PlannedNodes    string                 `protobuf:"bytes,36,opt,name=planned_nodes,json=plannedNodes,proto3" json:"planned_nodes,omitempty"` // hostlist
-	PlannedEstimate bool                   `protobuf:"varint,37,opt,name=planned_estimate,json=plannedEstimate,proto3" json:"planned_estimate,omitempty"`
-	PreemptedAt     int64                  `protobuf:"varint,38,opt,name=preempted_at,json=preemptedAt,proto3" json:"preempted_at,omitempty"`
-	LastSchedEval   int64                  `protobuf:"varint,39,opt,name=last_sched_eval,json=lastSchedEval,proto3" json:"last_sched_eval,omitempty"`
-	Partition       string                 `protobuf:"bytes,40,opt,name=partition,proto3" json:"partition,omitempty"` // where it runs, or all it asked for, comma separated
-	Nodes           string                 `protobuf:"bytes,41,opt,name=nodes,proto3" json:"nodes,omitempty"`         // hostlist of the allocation
-	BatchHost       string                 `protobuf:"bytes,42,opt,name=batch_host,json=batchHost,proto3" json:"batch_host,omitempty"`
-	NumNodes        uint32                 `protobuf:"varint,43,opt,name=num_nodes,json=numNodes,proto3" json:"num_nodes,omitempty"`
-	NumCpus         uint32                 `protobuf:"varint,44,opt,name=num_cpus,json=numCpus,proto3" json:"num_cpus,omitempty"`
-	NumTasks        uint32                 `protobuf:"varint,45,opt,name=num_tasks,json=numTasks,proto3" json:"num_tasks,omitempty"`
-	ReqTres         *Tres                  `protobuf:"bytes,46,opt,name=req_tres,json=reqTres,proto3" json:"req_tres,omitempty"`
-	AllocTres       *Tres                  `protobuf:"bytes,47,opt,name=alloc_tres,json=allocTres,proto3" json:"alloc_tres,omitempty"`
-	Allocation      []*NodeAlloc           `protobuf:"bytes,48,rep,name=allocation,proto3" json:"allocation,omitempty"`
-	Backfilled      bool                   `protobuf:"varint,49,opt,name=backfilled,proto3" json:"backfilled,omitempty"`
-	ExitCode        int32                  `protobuf:"varint,50,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	ExitSignal      int32                  `protobuf:"varint,51,opt,name=exit_signal,json=exitSignal,proto3" json:"exit_signal,omitempty"`
-	DerivedCode     int32                  `protobuf:"varint,52,opt,name=derived_code,json=derivedCode,proto3" json:"derived_code,omitempty"`
-	DerivedSignal   int32                  `protobuf:"varint,53,opt,name=derived_signal,json=derivedSignal,proto3" json:"derived_signal,omitempty"`
-	EndedBy         uint32                 `protobuf:"varint,54,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
-	Stdout          string                 `protobuf:"bytes,55,opt,name=stdout,proto3" json:"stdout,omitempty"` // with patterns expanded
-	Stderr          string                 `protobuf:"bytes,56,opt,name=stderr,proto3" json:"stderr,omitempty"`
-	Stdin           string                 `protobuf:"bytes,57,opt,name=stdin,proto3" json:"stdin,omitempty"`
-	Changed         uint64                 `protobuf:"varint,58,opt,name=changed,proto3" json:"changed,omitempty"` // sequence number of its last event
-	Steps           []*StepInfo            `protobuf:"bytes,59,rep,name=steps,proto3" json:"steps,omitempty"`
-	Paused          int64                  `protobuf:"varint,90,opt,name=paused,proto3" json:"paused,omitempty"`                              // how long the attempt was suspended before, nanoseconds
-	SuspendedAt     int64                  `protobuf:"varint,91,opt,name=suspended_at,json=suspendedAt,proto3" json:"suspended_at,omitempty"` // since when it is; 0 = it is not
-	HetJobId        uint32                 `protobuf:"varint,130,opt,name=het_job_id,json=hetJobId,proto3" json:"het_job_id,omitempty"`       // of the leader of its heterogeneous job; 0 = it is of none
-	HetOffset       uint32                 `protobuf:"varint,131,opt,name=het_offset,json=hetOffset,proto3" json:"het_offset,omitempty"`      // 0 = the leader
-	HetSize         uint32                 `protobuf:"varint,132,opt,name=het_size,json=hetSize,proto3" json:"het_size,omitempty"`            // components
-	Configuring     bool                   `protobuf:"varint,140,opt,name=configuring,proto3" json:"configuring,omitempty"`                   // it waits for its nodes to boot
-	Booting         string                 `protobuf:"bytes,141,opt,name=booting,proto3" json:"booting,omitempty"`                            // those that are not up, folded
-	BootBy          int64                  `protobuf:"varint,142,opt,name=boot_by,json=bootBy,proto3" json:"boot_by,omitempty"`               // when they are given up, if known
-	Stopped         bool                   `protobuf:"varint,150,opt,name=stopped,proto3" json:"stopped,omitempty"`                           // its processes got SIGSTOP and no SIGCONT since
-	Notice          string                 `protobuf:"bytes,152,opt,name=notice,proto3" json:"notice,omitempty"`                              // WatchJob: a line of scontrol notify, not part of the record
-	Failure         string                 `protobuf:"bytes,151,opt,name=failure,proto3" json:"failure,omitempty"`                            // why its batch script could not run, in the node's words
-	Images          []*PinnedImage         `protobuf:"bytes,153,rep,name=images,proto3" json:"images,omitempty"`                              // what the names of its images meant when it first ran in them
-	Qos             string                 `protobuf:"bytes,133,opt,name=qos,proto3" json:"qos,omitempty"`                                    // in which it runs, or all that it may run in with commas
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Uid              uint64                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
+	JobId            uint32                 `protobuf:"varint,2,opt,name=job_id,json=jobId,proto3" json:"job_id,omitempty"`
+	ArrayJobId       uint32                 `protobuf:"varint,3,opt,name=array_job_id,json=arrayJobId,proto3" json:"array_job_id,omitempty"` // 0 = no array
+	ArrayTask        int64                  `protobuf:"varint,4,opt,name=array_task,json=arrayTask,proto3" json:"array_task,omitempty"`      // -1 = not a single task
+	ArrayTasks       []*TaskRange           `protobuf:"bytes,5,rep,name=array_tasks,json=arrayTasks,proto3" json:"array_tasks,omitempty"`    // of a record that stands for several
+	ArrayThrottle    uint32                 `protobuf:"varint,6,opt,name=array_throttle,json=arrayThrottle,proto3" json:"array_throttle,omitempty"`
+	Spec             *JobSpec               `protobuf:"bytes,7,opt,name=spec,proto3" json:"spec,omitempty"`
+	UserId           uint32                 `protobuf:"varint,8,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
+	User             string                 `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
+	GroupId          uint32                 `protobuf:"varint,10,opt,name=group_id,json=groupId,proto3" json:"group_id,omitempty"`
+	Group            string                 `protobuf:"bytes,11,opt,name=group,proto3" json:"group,omitempty"`
+	State            uint32                 `protobuf:"varint,20,opt,name=state,proto3" json:"state,omitempty"` // spec.JobState
+	Completing       bool                   `protobuf:"varint,21,opt,name=completing,proto3" json:"completing,omitempty"`
+	Requeued         bool                   `protobuf:"varint,22,opt,name=requeued,proto3" json:"requeued,omitempty"` // pending again, earlier attempt's nodes were cleaned
+	Reason           *Reason                `protobuf:"bytes,23,opt,name=reason,proto3" json:"reason,omitempty"`
+	Hold             uint32                 `protobuf:"varint,24,opt,name=hold,proto3" json:"hold,omitempty"`
+	Attempt          uint32                 `protobuf:"varint,25,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Restarts         uint32                 `protobuf:"varint,26,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Priority         uint32                 `protobuf:"varint,27,opt,name=priority,proto3" json:"priority,omitempty"`
+	Dependency       string                 `protobuf:"bytes,28,opt,name=dependency,proto3" json:"dependency,omitempty"` // unresolved terms as squeue %E shows them
+	Submit           int64                  `protobuf:"varint,30,opt,name=submit,proto3" json:"submit,omitempty"`
+	Eligible         int64                  `protobuf:"varint,31,opt,name=eligible,proto3" json:"eligible,omitempty"`
+	Start            int64                  `protobuf:"varint,32,opt,name=start,proto3" json:"start,omitempty"`
+	End              int64                  `protobuf:"varint,33,opt,name=end,proto3" json:"end,omitempty"`                              // of a running job: start + limit
+	TimeLimit        int64                  `protobuf:"varint,34,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"` // nanoseconds in force; -1 = UNLIMITED
+	PlannedStart     int64                  `protobuf:"varint,35,opt,name=planned_start,json=plannedStart,proto3" json:"planned_start,omitempty"`
+	PlannedNodes     string                 `protobuf:"bytes,36,opt,name=planned_nodes,json=plannedNodes,proto3" json:"planned_nodes,omitempty"` // hostlist
+	PlannedEstimate  bool                   `protobuf:"varint,37,opt,name=planned_estimate,json=plannedEstimate,proto3" json:"planned_estimate,omitempty"`
+	PreemptedAt      int64                  `protobuf:"varint,38,opt,name=preempted_at,json=preemptedAt,proto3" json:"preempted_at,omitempty"`
+	LastSchedEval    int64                  `protobuf:"varint,39,opt,name=last_sched_eval,json=lastSchedEval,proto3" json:"last_sched_eval,omitempty"`
+	Partition        string                 `protobuf:"bytes,40,opt,name=partition,proto3" json:"partition,omitempty"` // where it runs, or all it asked for, comma separated
+	Nodes            string                 `protobuf:"bytes,41,opt,name=nodes,proto3" json:"nodes,omitempty"`         // hostlist of the allocation
+	BatchHost        string                 `protobuf:"bytes,42,opt,name=batch_host,json=batchHost,proto3" json:"batch_host,omitempty"`
+	NumNodes         uint32                 `protobuf:"varint,43,opt,name=num_nodes,json=numNodes,proto3" json:"num_nodes,omitempty"`
+	NumCpus          uint32                 `protobuf:"varint,44,opt,name=num_cpus,json=numCpus,proto3" json:"num_cpus,omitempty"`
+	NumTasks         uint32                 `protobuf:"varint,45,opt,name=num_tasks,json=numTasks,proto3" json:"num_tasks,omitempty"`
+	ReqTres          *Tres                  `protobuf:"bytes,46,opt,name=req_tres,json=reqTres,proto3" json:"req_tres,omitempty"`
+	AllocTres        *Tres                  `protobuf:"bytes,47,opt,name=alloc_tres,json=allocTres,proto3" json:"alloc_tres,omitempty"`
+	Allocation       []*NodeAlloc           `protobuf:"bytes,48,rep,name=allocation,proto3" json:"allocation,omitempty"`
+	Backfilled       bool                   `protobuf:"varint,49,opt,name=backfilled,proto3" json:"backfilled,omitempty"`
+	ExitCode         int32                  `protobuf:"varint,50,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	ExitSignal       int32                  `protobuf:"varint,51,opt,name=exit_signal,json=exitSignal,proto3" json:"exit_signal,omitempty"`
+	DerivedCode      int32                  `protobuf:"varint,52,opt,name=derived_code,json=derivedCode,proto3" json:"derived_code,omitempty"`
+	DerivedSignal    int32                  `protobuf:"varint,53,opt,name=derived_signal,json=derivedSignal,proto3" json:"derived_signal,omitempty"`
+	EndedBy          uint32                 `protobuf:"varint,54,opt,name=ended_by,json=endedBy,proto3" json:"ended_by,omitempty"`
+	Stdout           string                 `protobuf:"bytes,55,opt,name=stdout,proto3" json:"stdout,omitempty"` // with patterns expanded
+	Stderr           string                 `protobuf:"bytes,56,opt,name=stderr,proto3" json:"stderr,omitempty"`
+	Stdin            string                 `protobuf:"bytes,57,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	Changed          uint64                 `protobuf:"varint,58,opt,name=changed,proto3" json:"changed,omitempty"` // sequence number of its last event
+	Steps            []*StepInfo            `protobuf:"bytes,59,rep,name=steps,proto3" json:"steps,omitempty"`
+	Paused           int64                  `protobuf:"varint,90,opt,name=paused,proto3" json:"paused,omitempty"`                                                  // how long the attempt was suspended before, nanoseconds
+	SuspendedAt      int64                  `protobuf:"varint,91,opt,name=suspended_at,json=suspendedAt,proto3" json:"suspended_at,omitempty"`                     // since when it is; 0 = it is not
+	HetJobId         uint32                 `protobuf:"varint,130,opt,name=het_job_id,json=hetJobId,proto3" json:"het_job_id,omitempty"`                           // of the leader of its heterogeneous job; 0 = it is of none
+	HetOffset        uint32                 `protobuf:"varint,131,opt,name=het_offset,json=hetOffset,proto3" json:"het_offset,omitempty"`                          // 0 = the leader
+	HetSize          uint32                 `protobuf:"varint,132,opt,name=het_size,json=hetSize,proto3" json:"het_size,omitempty"`                                // components
+	Configuring      bool                   `protobuf:"varint,140,opt,name=configuring,proto3" json:"configuring,omitempty"`                                       // it waits for its nodes to boot
+	Booting          string                 `protobuf:"bytes,141,opt,name=booting,proto3" json:"booting,omitempty"`                                                // those that are not up, folded
+	BootBy           int64                  `protobuf:"varint,142,opt,name=boot_by,json=bootBy,proto3" json:"boot_by,omitempty"`                                   // when they are given up, if known
+	Stopped          bool                   `protobuf:"varint,150,opt,name=stopped,proto3" json:"stopped,omitempty"`                                               // its processes got SIGSTOP and no SIGCONT since
+	Notice           string                 `protobuf:"bytes,152,opt,name=notice,proto3" json:"notice,omitempty"`                                                  // WatchJob: a line of scontrol notify, not part of the record
+	Failure          string                 `protobuf:"bytes,151,opt,name=failure,proto3" json:"failure,omitempty"`                                                // why its batch script could not run, in the node's words
+	Images           []*PinnedImage         `protobuf:"bytes,153,rep,name=images,proto3" json:"images,omitempty"`                                                  // what the names of its images meant when it first ran in them
+	DefaultMemPerCpu int64                  `protobuf:"varint,154,opt,name=default_mem_per_cpu,json=defaultMemPerCpu,proto3" json:"default_mem_per_cpu,omitempty"` // MiB that it has by its partition's or the cluster's default; 0 = it requested memory, or there is none
+	Qos              string                 `protobuf:"bytes,133,opt,name=qos,proto3" json:"qos,omitempty"`                                                        // in which it runs, or all that it may run in with commas
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *JobInfo) Reset() {
 	*x = JobInfo{}
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2374,7 +2603,7 @@ func (*JobInfo) ProtoMessage() {}
 
 func (x *JobInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[18]
+	mi := &file_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2617,7 @@ func (x *JobInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobInfo.ProtoReflect.Descriptor instead.
 func (*JobInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{18}
+	return file_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *JobInfo) GetUid() uint64 {
@@ -2825,6 +3054,13 @@ func (x *JobInfo) GetImages() []*PinnedImage {
 	return nil
 }
 
+func (x *JobInfo) GetDefaultMemPerCpu() int64 {
+	if x != nil {
+		return x.DefaultMemPerCpu
+	}
+	return 0
+}
+
 func (x *JobInfo) GetQos() string {
 	if x != nil {
 		return x.Qos
@@ -2854,7 +3090,7 @@ type StepInfo struct {
 
 func (x *StepInfo) Reset() {
 	*x = StepInfo{}
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2867,7 +3103,7 @@ func (*StepInfo) ProtoMessage() {}
 
 func (x *StepInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[19]
+	mi := &file_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2881,7 +3117,7 @@ func (x *StepInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepInfo.ProtoReflect.Descriptor instead.
 func (*StepInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{19}
+	return file_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *StepInfo) GetStepId() int32 {
@@ -3002,7 +3238,7 @@ type JobFilter struct {
 
 func (x *JobFilter) Reset() {
 	*x = JobFilter{}
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3015,7 +3251,7 @@ func (*JobFilter) ProtoMessage() {}
 
 func (x *JobFilter) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[20]
+	mi := &file_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3029,7 +3265,7 @@ func (x *JobFilter) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobFilter.ProtoReflect.Descriptor instead.
 func (*JobFilter) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{20}
+	return file_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *JobFilter) GetJobs() []string {
@@ -3121,7 +3357,7 @@ type Moment struct {
 
 func (x *Moment) Reset() {
 	*x = Moment{}
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3134,7 +3370,7 @@ func (*Moment) ProtoMessage() {}
 
 func (x *Moment) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[21]
+	mi := &file_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3148,7 +3384,7 @@ func (x *Moment) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Moment.ProtoReflect.Descriptor instead.
 func (*Moment) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{21}
+	return file_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Moment) GetAt() int64 {
@@ -3176,7 +3412,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3189,7 +3425,7 @@ func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[22]
+	mi := &file_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3203,7 +3439,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{22}
+	return file_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListJobsRequest) GetFilter() *JobFilter {
@@ -3239,7 +3475,7 @@ type ListJobsReply struct {
 
 func (x *ListJobsReply) Reset() {
 	*x = ListJobsReply{}
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3252,7 +3488,7 @@ func (*ListJobsReply) ProtoMessage() {}
 
 func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[23]
+	mi := &file_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3502,7 @@ func (x *ListJobsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListJobsReply.ProtoReflect.Descriptor instead.
 func (*ListJobsReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{23}
+	return file_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListJobsReply) GetJobs() []*JobInfo {
@@ -3312,7 +3548,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3325,7 +3561,7 @@ func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[24]
+	mi := &file_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3339,7 +3575,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{24}
+	return file_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CancelRequest) GetFilter() *JobFilter {
@@ -3406,7 +3642,7 @@ type CrontabLine struct {
 
 func (x *CrontabLine) Reset() {
 	*x = CrontabLine{}
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3419,7 +3655,7 @@ func (*CrontabLine) ProtoMessage() {}
 
 func (x *CrontabLine) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[25]
+	mi := &file_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3433,7 +3669,7 @@ func (x *CrontabLine) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CrontabLine.ProtoReflect.Descriptor instead.
 func (*CrontabLine) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{25}
+	return file_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CrontabLine) GetWhen() string {
@@ -3490,7 +3726,7 @@ type PutCrontabRequest struct {
 
 func (x *PutCrontabRequest) Reset() {
 	*x = PutCrontabRequest{}
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3503,7 +3739,7 @@ func (*PutCrontabRequest) ProtoMessage() {}
 
 func (x *PutCrontabRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[26]
+	mi := &file_job_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3517,7 +3753,7 @@ func (x *PutCrontabRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PutCrontabRequest.ProtoReflect.Descriptor instead.
 func (*PutCrontabRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{26}
+	return file_job_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *PutCrontabRequest) GetUser() string {
@@ -3550,7 +3786,7 @@ type PutCrontabReply struct {
 
 func (x *PutCrontabReply) Reset() {
 	*x = PutCrontabReply{}
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3799,7 @@ func (*PutCrontabReply) ProtoMessage() {}
 
 func (x *PutCrontabReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[27]
+	mi := &file_job_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3577,7 +3813,7 @@ func (x *PutCrontabReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PutCrontabReply.ProtoReflect.Descriptor instead.
 func (*PutCrontabReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{27}
+	return file_job_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *PutCrontabReply) GetJobIds() []uint32 {
@@ -3595,7 +3831,7 @@ type GetCliFilterRequest struct {
 
 func (x *GetCliFilterRequest) Reset() {
 	*x = GetCliFilterRequest{}
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3608,7 +3844,7 @@ func (*GetCliFilterRequest) ProtoMessage() {}
 
 func (x *GetCliFilterRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[28]
+	mi := &file_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3622,7 +3858,7 @@ func (x *GetCliFilterRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCliFilterRequest.ProtoReflect.Descriptor instead.
 func (*GetCliFilterRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{28}
+	return file_job_proto_rawDescGZIP(), []int{31}
 }
 
 // GetCliFilterReply is the site's cli_filter.lua; empty where there is none.
@@ -3636,7 +3872,7 @@ type GetCliFilterReply struct {
 
 func (x *GetCliFilterReply) Reset() {
 	*x = GetCliFilterReply{}
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3885,7 @@ func (*GetCliFilterReply) ProtoMessage() {}
 
 func (x *GetCliFilterReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[29]
+	mi := &file_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +3899,7 @@ func (x *GetCliFilterReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCliFilterReply.ProtoReflect.Descriptor instead.
 func (*GetCliFilterReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{29}
+	return file_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetCliFilterReply) GetPath() string {
@@ -3689,7 +3925,7 @@ type GetCrontabRequest struct {
 
 func (x *GetCrontabRequest) Reset() {
 	*x = GetCrontabRequest{}
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3702,7 +3938,7 @@ func (*GetCrontabRequest) ProtoMessage() {}
 
 func (x *GetCrontabRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[30]
+	mi := &file_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3716,7 +3952,7 @@ func (x *GetCrontabRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCrontabRequest.ProtoReflect.Descriptor instead.
 func (*GetCrontabRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{30}
+	return file_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetCrontabRequest) GetUser() string {
@@ -3736,7 +3972,7 @@ type GetCrontabReply struct {
 
 func (x *GetCrontabReply) Reset() {
 	*x = GetCrontabReply{}
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +3985,7 @@ func (*GetCrontabReply) ProtoMessage() {}
 
 func (x *GetCrontabReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[31]
+	mi := &file_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3763,7 +3999,7 @@ func (x *GetCrontabReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetCrontabReply.ProtoReflect.Descriptor instead.
 func (*GetCrontabReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{31}
+	return file_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetCrontabReply) GetUser() string {
@@ -3798,7 +4034,7 @@ type TriggerInfo struct {
 
 func (x *TriggerInfo) Reset() {
 	*x = TriggerInfo{}
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3811,7 +4047,7 @@ func (*TriggerInfo) ProtoMessage() {}
 
 func (x *TriggerInfo) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[32]
+	mi := &file_job_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3825,7 +4061,7 @@ func (x *TriggerInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TriggerInfo.ProtoReflect.Descriptor instead.
 func (*TriggerInfo) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{32}
+	return file_job_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *TriggerInfo) GetId() uint32 {
@@ -3900,7 +4136,7 @@ type SetTriggersRequest struct {
 
 func (x *SetTriggersRequest) Reset() {
 	*x = SetTriggersRequest{}
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3913,7 +4149,7 @@ func (*SetTriggersRequest) ProtoMessage() {}
 
 func (x *SetTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[33]
+	mi := &file_job_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3927,7 +4163,7 @@ func (x *SetTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SetTriggersRequest.ProtoReflect.Descriptor instead.
 func (*SetTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{33}
+	return file_job_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetTriggersRequest) GetTriggers() []*TriggerInfo {
@@ -3946,7 +4182,7 @@ type SetTriggersReply struct {
 
 func (x *SetTriggersReply) Reset() {
 	*x = SetTriggersReply{}
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3959,7 +4195,7 @@ func (*SetTriggersReply) ProtoMessage() {}
 
 func (x *SetTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[34]
+	mi := &file_job_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3973,7 +4209,7 @@ func (x *SetTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SetTriggersReply.ProtoReflect.Descriptor instead.
 func (*SetTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{34}
+	return file_job_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetTriggersReply) GetIds() []uint32 {
@@ -3991,7 +4227,7 @@ type ListTriggersRequest struct {
 
 func (x *ListTriggersRequest) Reset() {
 	*x = ListTriggersRequest{}
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4240,7 @@ func (*ListTriggersRequest) ProtoMessage() {}
 
 func (x *ListTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[35]
+	mi := &file_job_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4018,7 +4254,7 @@ func (x *ListTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListTriggersRequest.ProtoReflect.Descriptor instead.
 func (*ListTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{35}
+	return file_job_proto_rawDescGZIP(), []int{38}
 }
 
 type ListTriggersReply struct {
@@ -4030,7 +4266,7 @@ type ListTriggersReply struct {
 
 func (x *ListTriggersReply) Reset() {
 	*x = ListTriggersReply{}
-	mi := &file_job_proto_msgTypes[36]
+	mi := &file_job_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4043,7 +4279,7 @@ func (*ListTriggersReply) ProtoMessage() {}
 
 func (x *ListTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[36]
+	mi := &file_job_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4057,7 +4293,7 @@ func (x *ListTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListTriggersReply.ProtoReflect.Descriptor instead.
 func (*ListTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{36}
+	return file_job_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListTriggersReply) GetTriggers() []*TriggerInfo {
@@ -4076,7 +4312,7 @@ type ClearTriggersRequest struct {
 
 func (x *ClearTriggersRequest) Reset() {
 	*x = ClearTriggersRequest{}
-	mi := &file_job_proto_msgTypes[37]
+	mi := &file_job_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4089,7 +4325,7 @@ func (*ClearTriggersRequest) ProtoMessage() {}
 
 func (x *ClearTriggersRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[37]
+	mi := &file_job_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4103,7 +4339,7 @@ func (x *ClearTriggersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ClearTriggersRequest.ProtoReflect.Descriptor instead.
 func (*ClearTriggersRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{37}
+	return file_job_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ClearTriggersRequest) GetIds() []uint32 {
@@ -4121,7 +4357,7 @@ type ClearTriggersReply struct {
 
 func (x *ClearTriggersReply) Reset() {
 	*x = ClearTriggersReply{}
-	mi := &file_job_proto_msgTypes[38]
+	mi := &file_job_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4134,7 +4370,7 @@ func (*ClearTriggersReply) ProtoMessage() {}
 
 func (x *ClearTriggersReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[38]
+	mi := &file_job_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4384,7 @@ func (x *ClearTriggersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ClearTriggersReply.ProtoReflect.Descriptor instead.
 func (*ClearTriggersReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{38}
+	return file_job_proto_rawDescGZIP(), []int{41}
 }
 
 type JobResult struct {
@@ -4163,7 +4399,7 @@ type JobResult struct {
 
 func (x *JobResult) Reset() {
 	*x = JobResult{}
-	mi := &file_job_proto_msgTypes[39]
+	mi := &file_job_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4176,7 +4412,7 @@ func (*JobResult) ProtoMessage() {}
 
 func (x *JobResult) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[39]
+	mi := &file_job_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4426,7 @@ func (x *JobResult) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResult.ProtoReflect.Descriptor instead.
 func (*JobResult) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{39}
+	return file_job_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *JobResult) GetJob() string {
@@ -4230,7 +4466,7 @@ type JobResults struct {
 
 func (x *JobResults) Reset() {
 	*x = JobResults{}
-	mi := &file_job_proto_msgTypes[40]
+	mi := &file_job_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4243,7 +4479,7 @@ func (*JobResults) ProtoMessage() {}
 
 func (x *JobResults) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[40]
+	mi := &file_job_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4257,7 +4493,7 @@ func (x *JobResults) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobResults.ProtoReflect.Descriptor instead.
 func (*JobResults) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{40}
+	return file_job_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *JobResults) GetResults() []*JobResult {
@@ -4282,7 +4518,7 @@ type ControlJobsRequest struct {
 
 func (x *ControlJobsRequest) Reset() {
 	*x = ControlJobsRequest{}
-	mi := &file_job_proto_msgTypes[41]
+	mi := &file_job_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4295,7 +4531,7 @@ func (*ControlJobsRequest) ProtoMessage() {}
 
 func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[41]
+	mi := &file_job_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4545,7 @@ func (x *ControlJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControlJobsRequest.ProtoReflect.Descriptor instead.
 func (*ControlJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{41}
+	return file_job_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ControlJobsRequest) GetVerb() ControlJobsRequest_Verb {
@@ -4371,7 +4607,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_job_proto_msgTypes[42]
+	mi := &file_job_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4384,7 +4620,7 @@ func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[42]
+	mi := &file_job_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4398,7 +4634,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{42}
+	return file_job_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *WhyRequest) GetJob() string {
@@ -4439,7 +4675,7 @@ type GpuFault struct {
 
 func (x *GpuFault) Reset() {
 	*x = GpuFault{}
-	mi := &file_job_proto_msgTypes[43]
+	mi := &file_job_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4452,7 +4688,7 @@ func (*GpuFault) ProtoMessage() {}
 
 func (x *GpuFault) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[43]
+	mi := &file_job_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4466,7 +4702,7 @@ func (x *GpuFault) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuFault.ProtoReflect.Descriptor instead.
 func (*GpuFault) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{43}
+	return file_job_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *GpuFault) GetUuid() string {
@@ -4594,7 +4830,7 @@ type WhyReply struct {
 
 func (x *WhyReply) Reset() {
 	*x = WhyReply{}
-	mi := &file_job_proto_msgTypes[44]
+	mi := &file_job_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4607,7 +4843,7 @@ func (*WhyReply) ProtoMessage() {}
 
 func (x *WhyReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[44]
+	mi := &file_job_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4621,7 +4857,7 @@ func (x *WhyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WhyReply.ProtoReflect.Descriptor instead.
 func (*WhyReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{44}
+	return file_job_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *WhyReply) GetJob() *JobInfo {
@@ -4758,7 +4994,7 @@ type RunPrediction struct {
 
 func (x *RunPrediction) Reset() {
 	*x = RunPrediction{}
-	mi := &file_job_proto_msgTypes[45]
+	mi := &file_job_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4771,7 +5007,7 @@ func (*RunPrediction) ProtoMessage() {}
 
 func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[45]
+	mi := &file_job_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4785,7 +5021,7 @@ func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunPrediction.ProtoReflect.Descriptor instead.
 func (*RunPrediction) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{45}
+	return file_job_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *RunPrediction) GetLength() int64 {
@@ -4838,7 +5074,7 @@ type WaitedHold struct {
 
 func (x *WaitedHold) Reset() {
 	*x = WaitedHold{}
-	mi := &file_job_proto_msgTypes[46]
+	mi := &file_job_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4851,7 +5087,7 @@ func (*WaitedHold) ProtoMessage() {}
 
 func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[46]
+	mi := &file_job_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4865,7 +5101,7 @@ func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WaitedHold.ProtoReflect.Descriptor instead.
 func (*WaitedHold) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{46}
+	return file_job_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WaitedHold) GetNode() string {
@@ -4924,7 +5160,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[47]
+	mi := &file_job_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4937,7 +5173,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[47]
+	mi := &file_job_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5187,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{47}
+	return file_job_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -5001,7 +5237,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[48]
+	mi := &file_job_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5014,7 +5250,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[48]
+	mi := &file_job_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5028,7 +5264,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{48}
+	return file_job_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Advice) GetChange() string {
@@ -5064,7 +5300,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[49]
+	mi := &file_job_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5313,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[49]
+	mi := &file_job_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5091,7 +5327,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{49}
+	return file_job_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -5134,7 +5370,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[50]
+	mi := &file_job_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5147,7 +5383,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[50]
+	mi := &file_job_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5161,7 +5397,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{50}
+	return file_job_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -5205,7 +5441,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_job_proto_msgTypes[51]
+	mi := &file_job_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5218,7 +5454,7 @@ func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[51]
+	mi := &file_job_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5232,7 +5468,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{51}
+	return file_job_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ReadOutputRequest) GetJob() string {
@@ -5277,7 +5513,7 @@ type ReadOutputReply struct {
 
 func (x *ReadOutputReply) Reset() {
 	*x = ReadOutputReply{}
-	mi := &file_job_proto_msgTypes[52]
+	mi := &file_job_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5290,7 +5526,7 @@ func (*ReadOutputReply) ProtoMessage() {}
 
 func (x *ReadOutputReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[52]
+	mi := &file_job_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5304,7 +5540,7 @@ func (x *ReadOutputReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadOutputReply.ProtoReflect.Descriptor instead.
 func (*ReadOutputReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{52}
+	return file_job_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReadOutputReply) GetData() []byte {
@@ -5349,6 +5585,139 @@ func (x *ReadOutputReply) GetOver() bool {
 	return false
 }
 
+// NoteJobsRequest changes what is said of jobs; what is absent stays as it is.
+type NoteJobsRequest struct {
+	state           protoimpl.MessageState `protogen:"open.v1"`
+	Uids            []uint64               `protobuf:"varint,1,rep,packed,name=uids,proto3" json:"uids,omitempty"`
+	Comment         *string                `protobuf:"bytes,2,opt,name=comment,proto3,oneof" json:"comment,omitempty"`
+	AdminComment    *string                `protobuf:"bytes,3,opt,name=admin_comment,json=adminComment,proto3,oneof" json:"admin_comment,omitempty"` // operators only, as the next two
+	SystemComment   *string                `protobuf:"bytes,4,opt,name=system_comment,json=systemComment,proto3,oneof" json:"system_comment,omitempty"`
+	Extra           *string                `protobuf:"bytes,5,opt,name=extra,proto3,oneof" json:"extra,omitempty"`
+	DerivedExitCode *uint32                `protobuf:"varint,6,opt,name=derived_exit_code,json=derivedExitCode,proto3,oneof" json:"derived_exit_code,omitempty"` // of jobs that are over
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *NoteJobsRequest) Reset() {
+	*x = NoteJobsRequest{}
+	mi := &file_job_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteJobsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteJobsRequest) ProtoMessage() {}
+
+func (x *NoteJobsRequest) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteJobsRequest.ProtoReflect.Descriptor instead.
+func (*NoteJobsRequest) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *NoteJobsRequest) GetUids() []uint64 {
+	if x != nil {
+		return x.Uids
+	}
+	return nil
+}
+
+func (x *NoteJobsRequest) GetComment() string {
+	if x != nil && x.Comment != nil {
+		return *x.Comment
+	}
+	return ""
+}
+
+func (x *NoteJobsRequest) GetAdminComment() string {
+	if x != nil && x.AdminComment != nil {
+		return *x.AdminComment
+	}
+	return ""
+}
+
+func (x *NoteJobsRequest) GetSystemComment() string {
+	if x != nil && x.SystemComment != nil {
+		return *x.SystemComment
+	}
+	return ""
+}
+
+func (x *NoteJobsRequest) GetExtra() string {
+	if x != nil && x.Extra != nil {
+		return *x.Extra
+	}
+	return ""
+}
+
+func (x *NoteJobsRequest) GetDerivedExitCode() uint32 {
+	if x != nil && x.DerivedExitCode != nil {
+		return *x.DerivedExitCode
+	}
+	return 0
+}
+
+type NoteJobsReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NoteJobsReply) Reset() {
+	*x = NoteJobsReply{}
+	mi := &file_job_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NoteJobsReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NoteJobsReply) ProtoMessage() {}
+
+func (x *NoteJobsReply) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NoteJobsReply.ProtoReflect.Descriptor instead.
+func (*NoteJobsReply) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *NoteJobsReply) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 var File_job_proto protoreflect.FileDescriptor
 
 const file_job_proto_rawDesc = "" +
@@ -5372,7 +5741,7 @@ const file_job_proto_rawDesc = "" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\x03R\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\x03R\x04last\x12\x12\n" +
-	"\x04step\x18\x03 \x01(\x03R\x04step\"\xc7\x16\n" +
+	"\x04step\x18\x03 \x01(\x03R\x04step\"\xbf\x17\n" +
 	"\aJobSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aaccount\x18\x02 \x01(\tR\aaccount\x12\x10\n" +
@@ -5455,7 +5824,9 @@ const file_job_proto_rawDesc = "" +
 	"\x06stderr\x18] \x01(\tR\x06stderr\x12&\n" +
 	"\x06append\x18^ \x01(\x0e2\x0e.muster.v1.TriR\x06append\x12\x14\n" +
 	"\x05umask\x18_ \x01(\rR\x05umask\x12*\n" +
-	"\arlimits\x18` \x03(\v2\x10.muster.v1.CountR\arlimits\x12\x12\n" +
+	"\arlimits\x18` \x03(\v2\x10.muster.v1.CountR\arlimits\x12!\n" +
+	"\flimits_asked\x18a \x01(\bR\vlimitsAsked\x12+\n" +
+	"\x05login\x18b \x01(\v2\x15.muster.v1.LoginShellR\x05login\x12\x12\n" +
 	"\x04args\x18d \x03(\tR\x04args\x12\x18\n" +
 	"\acommand\x18e \x01(\tR\acommand\x12\x1f\n" +
 	"\vsubmit_line\x18f \x01(\tR\n" +
@@ -5485,14 +5856,25 @@ const file_job_proto_rawDesc = "" +
 	"\x0esystem_comment\x18\xa2\x01 \x01(\tR\rsystemComment\x12\"\n" +
 	"\fsample_every\x18\xa3\x01 \x01(\x03R\vsampleEvery\x123\n" +
 	"\tcontainer\x18\xa4\x01 \x01(\v2\x14.muster.v1.ContainerR\tcontainer\x12\x13\n" +
-	"\x04cron\x18\xa5\x01 \x01(\tR\x04cron\"\xb4\x01\n" +
+	"\x04cron\x18\xa5\x01 \x01(\tR\x04cron\x12&\n" +
+	"\x04pods\x18\xa6\x01 \x01(\v2\x11.muster.v1.PodSetR\x04pods\"\x89\x01\n" +
+	"\x06PodSet\x12\x14\n" +
+	"\x05space\x18\x01 \x01(\tR\x05space\x12\x14\n" +
+	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
+	"\x05group\x18\x03 \x01(\tR\x05group\x12%\n" +
+	"\x04pods\x18\x04 \x03(\v2\x11.muster.v1.PodRefR\x04pods\x12\x16\n" +
+	"\x06admits\x18\x05 \x01(\tR\x06admits\".\n" +
+	"\x06PodRef\x12\x10\n" +
+	"\x03uid\x18\x01 \x01(\tR\x03uid\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\"\xcc\x01\n" +
 	"\tContainer\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x121\n" +
 	"\x06mounts\x18\x02 \x03(\v2\x19.muster.v1.ContainerMountR\x06mounts\x12\x19\n" +
 	"\bwork_dir\x18\x03 \x01(\tR\aworkDir\x12\x12\n" +
 	"\x04home\x18\x04 \x01(\bR\x04home\x12\x1b\n" +
 	"\tread_only\x18\x05 \x01(\bR\breadOnly\x12\x12\n" +
-	"\x04keep\x18\x06 \x03(\tR\x04keep\";\n" +
+	"\x04keep\x18\x06 \x03(\tR\x04keep\x12\x16\n" +
+	"\x06bundle\x18\a \x01(\bR\x06bundle\";\n" +
 	"\vPinnedImage\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\tR\x05image\x12\x16\n" +
 	"\x06digest\x18\x02 \x01(\tR\x06digest\"]\n" +
@@ -5521,7 +5903,11 @@ const file_job_proto_rawDesc = "" +
 	"\rplanned_start\x18\x06 \x01(\x03R\fplannedStart\x12#\n" +
 	"\rplanned_nodes\x18\a \x01(\tR\fplannedNodes\x12+\n" +
 	"\x11planned_partition\x18\b \x01(\tR\x10plannedPartition\x12!\n" +
-	"\fplanned_cpus\x18\t \x01(\rR\vplannedCpus\"\x84\x02\n" +
+	"\fplanned_cpus\x18\t \x01(\rR\vplannedCpus\"<\n" +
+	"\n" +
+	"LoginShell\x12\x18\n" +
+	"\atimeout\x18\x01 \x01(\x03R\atimeout\x12\x14\n" +
+	"\x05plain\x18\x02 \x01(\bR\x05plain\"\x98\x02\n" +
 	"\fTypedCommand\x12\x12\n" +
 	"\x04args\x18\x01 \x01(\fR\x04args\x12 \n" +
 	"\venvironment\x18\x02 \x01(\fR\venvironment\x12\x10\n" +
@@ -5533,7 +5919,9 @@ const file_job_proto_rawDesc = "" +
 	"script_arg\x18\a \x01(\fR\tscriptArg\x12\x1f\n" +
 	"\vscript_path\x18\b \x01(\fR\n" +
 	"scriptPath\x12\x16\n" +
-	"\x06script\x18\t \x01(\fR\x06script\"Y\n" +
+	"\x06script\x18\t \x01(\fR\x06script\x12\x12\n" +
+	"\x04nice\x18\n" +
+	" \x01(\x05R\x04nice\"Y\n" +
 	"\vTypedAnswer\x12\x12\n" +
 	"\x04home\x18\x01 \x01(\bR\x04home\x12\x12\n" +
 	"\x04exit\x18\x02 \x01(\rR\x04exit\x12\x10\n" +
@@ -5575,7 +5963,7 @@ const file_job_proto_rawDesc = "" +
 	"\x05tasks\x18\x06 \x01(\rR\x05tasks\x12\x12\n" +
 	"\x04done\x18\a \x01(\bR\x04done\x12\x18\n" +
 	"\aleaving\x18\t \x01(\bR\aleaving\x12+\n" +
-	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\x9e\x0f\n" +
+	"\x06shares\x18\b \x03(\v2\x13.muster.v1.GpuShareR\x06shares\"\xce\x0f\n" +
 	"\aJobInfo\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12 \n" +
@@ -5656,7 +6044,8 @@ const file_job_proto_rawDesc = "" +
 	"\astopped\x18\x96\x01 \x01(\bR\astopped\x12\x17\n" +
 	"\x06notice\x18\x98\x01 \x01(\tR\x06notice\x12\x19\n" +
 	"\afailure\x18\x97\x01 \x01(\tR\afailure\x12/\n" +
-	"\x06images\x18\x99\x01 \x03(\v2\x16.muster.v1.PinnedImageR\x06images\x12\x11\n" +
+	"\x06images\x18\x99\x01 \x03(\v2\x16.muster.v1.PinnedImageR\x06images\x12.\n" +
+	"\x13default_mem_per_cpu\x18\x9a\x01 \x01(\x03R\x10defaultMemPerCpu\x12\x11\n" +
 	"\x03qos\x18\x85\x01 \x01(\tR\x03qos\"\xf5\x02\n" +
 	"\bStepInfo\x12\x17\n" +
 	"\astep_id\x18\x01 \x01(\x05R\x06stepId\x12\x12\n" +
@@ -5883,7 +6272,22 @@ const file_job_proto_rawDesc = "" +
 	"\x04size\x18\x03 \x01(\x03R\x04size\x12\x12\n" +
 	"\x04path\x18\x04 \x01(\tR\x04path\x12\x12\n" +
 	"\x04node\x18\x05 \x01(\tR\x04node\x12\x12\n" +
-	"\x04over\x18\x06 \x01(\bR\x04over*-\n" +
+	"\x04over\x18\x06 \x01(\bR\x04over\"\xb7\x02\n" +
+	"\x0fNoteJobsRequest\x12\x12\n" +
+	"\x04uids\x18\x01 \x03(\x04R\x04uids\x12\x1d\n" +
+	"\acomment\x18\x02 \x01(\tH\x00R\acomment\x88\x01\x01\x12(\n" +
+	"\radmin_comment\x18\x03 \x01(\tH\x01R\fadminComment\x88\x01\x01\x12*\n" +
+	"\x0esystem_comment\x18\x04 \x01(\tH\x02R\rsystemComment\x88\x01\x01\x12\x19\n" +
+	"\x05extra\x18\x05 \x01(\tH\x03R\x05extra\x88\x01\x01\x12/\n" +
+	"\x11derived_exit_code\x18\x06 \x01(\rH\x04R\x0fderivedExitCode\x88\x01\x01B\n" +
+	"\n" +
+	"\b_commentB\x10\n" +
+	"\x0e_admin_commentB\x11\n" +
+	"\x0f_system_commentB\b\n" +
+	"\x06_extraB\x14\n" +
+	"\x12_derived_exit_code\"!\n" +
+	"\rNoteJobsReply\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq*-\n" +
 	"\x03Tri\x12\r\n" +
 	"\tTRI_UNSET\x10\x00\x12\n" +
 	"\n" +
@@ -5903,7 +6307,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 54)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -5912,55 +6316,60 @@ var file_job_proto_goTypes = []any{
 	(*NamedCount)(nil),           // 4: muster.v1.NamedCount
 	(*TaskRange)(nil),            // 5: muster.v1.TaskRange
 	(*JobSpec)(nil),              // 6: muster.v1.JobSpec
-	(*Container)(nil),            // 7: muster.v1.Container
-	(*PinnedImage)(nil),          // 8: muster.v1.PinnedImage
-	(*ContainerMount)(nil),       // 9: muster.v1.ContainerMount
-	(*Blob)(nil),                 // 10: muster.v1.Blob
-	(*SubmitRequest)(nil),        // 11: muster.v1.SubmitRequest
-	(*SubmitReply)(nil),          // 12: muster.v1.SubmitReply
-	(*TypedCommand)(nil),         // 13: muster.v1.TypedCommand
-	(*TypedAnswer)(nil),          // 14: muster.v1.TypedAnswer
-	(*Error)(nil),                // 15: muster.v1.Error
-	(*Reason)(nil),               // 16: muster.v1.Reason
-	(*GpuRef)(nil),               // 17: muster.v1.GpuRef
-	(*GpuShare)(nil),             // 18: muster.v1.GpuShare
-	(*NodeAlloc)(nil),            // 19: muster.v1.NodeAlloc
-	(*JobInfo)(nil),              // 20: muster.v1.JobInfo
-	(*StepInfo)(nil),             // 21: muster.v1.StepInfo
-	(*JobFilter)(nil),            // 22: muster.v1.JobFilter
-	(*Moment)(nil),               // 23: muster.v1.Moment
-	(*ListJobsRequest)(nil),      // 24: muster.v1.ListJobsRequest
-	(*ListJobsReply)(nil),        // 25: muster.v1.ListJobsReply
-	(*CancelRequest)(nil),        // 26: muster.v1.CancelRequest
-	(*CrontabLine)(nil),          // 27: muster.v1.CrontabLine
-	(*PutCrontabRequest)(nil),    // 28: muster.v1.PutCrontabRequest
-	(*PutCrontabReply)(nil),      // 29: muster.v1.PutCrontabReply
-	(*GetCliFilterRequest)(nil),  // 30: muster.v1.GetCliFilterRequest
-	(*GetCliFilterReply)(nil),    // 31: muster.v1.GetCliFilterReply
-	(*GetCrontabRequest)(nil),    // 32: muster.v1.GetCrontabRequest
-	(*GetCrontabReply)(nil),      // 33: muster.v1.GetCrontabReply
-	(*TriggerInfo)(nil),          // 34: muster.v1.TriggerInfo
-	(*SetTriggersRequest)(nil),   // 35: muster.v1.SetTriggersRequest
-	(*SetTriggersReply)(nil),     // 36: muster.v1.SetTriggersReply
-	(*ListTriggersRequest)(nil),  // 37: muster.v1.ListTriggersRequest
-	(*ListTriggersReply)(nil),    // 38: muster.v1.ListTriggersReply
-	(*ClearTriggersRequest)(nil), // 39: muster.v1.ClearTriggersRequest
-	(*ClearTriggersReply)(nil),   // 40: muster.v1.ClearTriggersReply
-	(*JobResult)(nil),            // 41: muster.v1.JobResult
-	(*JobResults)(nil),           // 42: muster.v1.JobResults
-	(*ControlJobsRequest)(nil),   // 43: muster.v1.ControlJobsRequest
-	(*WhyRequest)(nil),           // 44: muster.v1.WhyRequest
-	(*GpuFault)(nil),             // 45: muster.v1.GpuFault
-	(*WhyReply)(nil),             // 46: muster.v1.WhyReply
-	(*RunPrediction)(nil),        // 47: muster.v1.RunPrediction
-	(*WaitedHold)(nil),           // 48: muster.v1.WaitedHold
-	(*NodeVerdict)(nil),          // 49: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 50: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 51: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 52: muster.v1.WatchJobRequest
-	(*ReadOutputRequest)(nil),    // 53: muster.v1.ReadOutputRequest
-	(*ReadOutputReply)(nil),      // 54: muster.v1.ReadOutputReply
-	nil,                          // 55: muster.v1.ControlJobsRequest.ChangesEntry
+	(*PodSet)(nil),               // 7: muster.v1.PodSet
+	(*PodRef)(nil),               // 8: muster.v1.PodRef
+	(*Container)(nil),            // 9: muster.v1.Container
+	(*PinnedImage)(nil),          // 10: muster.v1.PinnedImage
+	(*ContainerMount)(nil),       // 11: muster.v1.ContainerMount
+	(*Blob)(nil),                 // 12: muster.v1.Blob
+	(*SubmitRequest)(nil),        // 13: muster.v1.SubmitRequest
+	(*SubmitReply)(nil),          // 14: muster.v1.SubmitReply
+	(*LoginShell)(nil),           // 15: muster.v1.LoginShell
+	(*TypedCommand)(nil),         // 16: muster.v1.TypedCommand
+	(*TypedAnswer)(nil),          // 17: muster.v1.TypedAnswer
+	(*Error)(nil),                // 18: muster.v1.Error
+	(*Reason)(nil),               // 19: muster.v1.Reason
+	(*GpuRef)(nil),               // 20: muster.v1.GpuRef
+	(*GpuShare)(nil),             // 21: muster.v1.GpuShare
+	(*NodeAlloc)(nil),            // 22: muster.v1.NodeAlloc
+	(*JobInfo)(nil),              // 23: muster.v1.JobInfo
+	(*StepInfo)(nil),             // 24: muster.v1.StepInfo
+	(*JobFilter)(nil),            // 25: muster.v1.JobFilter
+	(*Moment)(nil),               // 26: muster.v1.Moment
+	(*ListJobsRequest)(nil),      // 27: muster.v1.ListJobsRequest
+	(*ListJobsReply)(nil),        // 28: muster.v1.ListJobsReply
+	(*CancelRequest)(nil),        // 29: muster.v1.CancelRequest
+	(*CrontabLine)(nil),          // 30: muster.v1.CrontabLine
+	(*PutCrontabRequest)(nil),    // 31: muster.v1.PutCrontabRequest
+	(*PutCrontabReply)(nil),      // 32: muster.v1.PutCrontabReply
+	(*GetCliFilterRequest)(nil),  // 33: muster.v1.GetCliFilterRequest
+	(*GetCliFilterReply)(nil),    // 34: muster.v1.GetCliFilterReply
+	(*GetCrontabRequest)(nil),    // 35: muster.v1.GetCrontabRequest
+	(*GetCrontabReply)(nil),      // 36: muster.v1.GetCrontabReply
+	(*TriggerInfo)(nil),          // 37: muster.v1.TriggerInfo
+	(*SetTriggersRequest)(nil),   // 38: muster.v1.SetTriggersRequest
+	(*SetTriggersReply)(nil),     // 39: muster.v1.SetTriggersReply
+	(*ListTriggersRequest)(nil),  // 40: muster.v1.ListTriggersRequest
+	(*ListTriggersReply)(nil),    // 41: muster.v1.ListTriggersReply
+	(*ClearTriggersRequest)(nil), // 42: muster.v1.ClearTriggersRequest
+	(*ClearTriggersReply)(nil),   // 43: muster.v1.ClearTriggersReply
+	(*JobResult)(nil),            // 44: muster.v1.JobResult
+	(*JobResults)(nil),           // 45: muster.v1.JobResults
+	(*ControlJobsRequest)(nil),   // 46: muster.v1.ControlJobsRequest
+	(*WhyRequest)(nil),           // 47: muster.v1.WhyRequest
+	(*GpuFault)(nil),             // 48: muster.v1.GpuFault
+	(*WhyReply)(nil),             // 49: muster.v1.WhyReply
+	(*RunPrediction)(nil),        // 50: muster.v1.RunPrediction
+	(*WaitedHold)(nil),           // 51: muster.v1.WaitedHold
+	(*NodeVerdict)(nil),          // 52: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 53: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 54: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 55: muster.v1.WatchJobRequest
+	(*ReadOutputRequest)(nil),    // 56: muster.v1.ReadOutputRequest
+	(*ReadOutputReply)(nil),      // 57: muster.v1.ReadOutputReply
+	(*NoteJobsRequest)(nil),      // 58: muster.v1.NoteJobsRequest
+	(*NoteJobsReply)(nil),        // 59: muster.v1.NoteJobsReply
+	nil,                          // 60: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -5974,55 +6383,58 @@ var file_job_proto_depIdxs = []int32{
 	0,  // 8: muster.v1.JobSpec.kill_on_invalid_dep:type_name -> muster.v1.Tri
 	0,  // 9: muster.v1.JobSpec.append:type_name -> muster.v1.Tri
 	2,  // 10: muster.v1.JobSpec.rlimits:type_name -> muster.v1.Count
-	7,  // 11: muster.v1.JobSpec.container:type_name -> muster.v1.Container
-	9,  // 12: muster.v1.Container.mounts:type_name -> muster.v1.ContainerMount
-	6,  // 13: muster.v1.SubmitRequest.spec:type_name -> muster.v1.JobSpec
-	10, // 14: muster.v1.SubmitRequest.script:type_name -> muster.v1.Blob
-	10, // 15: muster.v1.SubmitRequest.environment:type_name -> muster.v1.Blob
-	6,  // 16: muster.v1.SubmitRequest.rest:type_name -> muster.v1.JobSpec
-	15, // 17: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
-	2,  // 18: muster.v1.TypedCommand.rlimits:type_name -> muster.v1.Count
-	16, // 19: muster.v1.Error.reason:type_name -> muster.v1.Reason
-	17, // 20: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
-	2,  // 21: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
-	18, // 22: muster.v1.NodeAlloc.shares:type_name -> muster.v1.GpuShare
-	5,  // 23: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
-	6,  // 24: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
-	16, // 25: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
-	3,  // 26: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
-	3,  // 27: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
-	19, // 28: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
-	21, // 29: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
-	8,  // 30: muster.v1.JobInfo.images:type_name -> muster.v1.PinnedImage
-	3,  // 31: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
-	22, // 32: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
-	23, // 33: muster.v1.ListJobsRequest.moment:type_name -> muster.v1.Moment
-	20, // 34: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
-	22, // 35: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
-	6,  // 36: muster.v1.CrontabLine.spec:type_name -> muster.v1.JobSpec
-	27, // 37: muster.v1.PutCrontabRequest.lines:type_name -> muster.v1.CrontabLine
-	34, // 38: muster.v1.SetTriggersRequest.triggers:type_name -> muster.v1.TriggerInfo
-	34, // 39: muster.v1.ListTriggersReply.triggers:type_name -> muster.v1.TriggerInfo
-	15, // 40: muster.v1.JobResult.error:type_name -> muster.v1.Error
-	41, // 41: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
-	1,  // 42: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	55, // 43: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
-	23, // 44: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
-	20, // 45: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
-	16, // 46: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	49, // 47: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
-	20, // 48: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	50, // 49: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	51, // 50: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
-	45, // 51: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	47, // 52: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
-	48, // 53: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
-	16, // 54: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	55, // [55:55] is the sub-list for method output_type
-	55, // [55:55] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	15, // 11: muster.v1.JobSpec.login:type_name -> muster.v1.LoginShell
+	9,  // 12: muster.v1.JobSpec.container:type_name -> muster.v1.Container
+	7,  // 13: muster.v1.JobSpec.pods:type_name -> muster.v1.PodSet
+	8,  // 14: muster.v1.PodSet.pods:type_name -> muster.v1.PodRef
+	11, // 15: muster.v1.Container.mounts:type_name -> muster.v1.ContainerMount
+	6,  // 16: muster.v1.SubmitRequest.spec:type_name -> muster.v1.JobSpec
+	12, // 17: muster.v1.SubmitRequest.script:type_name -> muster.v1.Blob
+	12, // 18: muster.v1.SubmitRequest.environment:type_name -> muster.v1.Blob
+	6,  // 19: muster.v1.SubmitRequest.rest:type_name -> muster.v1.JobSpec
+	18, // 20: muster.v1.SubmitReply.error:type_name -> muster.v1.Error
+	2,  // 21: muster.v1.TypedCommand.rlimits:type_name -> muster.v1.Count
+	19, // 22: muster.v1.Error.reason:type_name -> muster.v1.Reason
+	20, // 23: muster.v1.NodeAlloc.gpus:type_name -> muster.v1.GpuRef
+	2,  // 24: muster.v1.NodeAlloc.gres:type_name -> muster.v1.Count
+	21, // 25: muster.v1.NodeAlloc.shares:type_name -> muster.v1.GpuShare
+	5,  // 26: muster.v1.JobInfo.array_tasks:type_name -> muster.v1.TaskRange
+	6,  // 27: muster.v1.JobInfo.spec:type_name -> muster.v1.JobSpec
+	19, // 28: muster.v1.JobInfo.reason:type_name -> muster.v1.Reason
+	3,  // 29: muster.v1.JobInfo.req_tres:type_name -> muster.v1.Tres
+	3,  // 30: muster.v1.JobInfo.alloc_tres:type_name -> muster.v1.Tres
+	22, // 31: muster.v1.JobInfo.allocation:type_name -> muster.v1.NodeAlloc
+	24, // 32: muster.v1.JobInfo.steps:type_name -> muster.v1.StepInfo
+	10, // 33: muster.v1.JobInfo.images:type_name -> muster.v1.PinnedImage
+	3,  // 34: muster.v1.StepInfo.tres:type_name -> muster.v1.Tres
+	25, // 35: muster.v1.ListJobsRequest.filter:type_name -> muster.v1.JobFilter
+	26, // 36: muster.v1.ListJobsRequest.moment:type_name -> muster.v1.Moment
+	23, // 37: muster.v1.ListJobsReply.jobs:type_name -> muster.v1.JobInfo
+	25, // 38: muster.v1.CancelRequest.filter:type_name -> muster.v1.JobFilter
+	6,  // 39: muster.v1.CrontabLine.spec:type_name -> muster.v1.JobSpec
+	30, // 40: muster.v1.PutCrontabRequest.lines:type_name -> muster.v1.CrontabLine
+	37, // 41: muster.v1.SetTriggersRequest.triggers:type_name -> muster.v1.TriggerInfo
+	37, // 42: muster.v1.ListTriggersReply.triggers:type_name -> muster.v1.TriggerInfo
+	18, // 43: muster.v1.JobResult.error:type_name -> muster.v1.Error
+	44, // 44: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
+	1,  // 45: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
+	60, // 46: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	26, // 47: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
+	23, // 48: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
+	19, // 49: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
+	52, // 50: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	23, // 51: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
+	53, // 52: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	54, // 53: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	48, // 54: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
+	50, // 55: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
+	51, // 56: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
+	19, // 57: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	58, // [58:58] is the sub-list for method output_type
+	58, // [58:58] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -6032,14 +6444,15 @@ func file_job_proto_init() {
 	if File_job_proto != nil {
 		return
 	}
-	file_job_proto_msgTypes[41].OneofWrappers = []any{}
+	file_job_proto_msgTypes[44].OneofWrappers = []any{}
+	file_job_proto_msgTypes[56].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   54,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

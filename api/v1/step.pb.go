@@ -48,7 +48,7 @@ type StepSpec struct {
 	Nodes        string                 `protobuf:"bytes,23,opt,name=nodes,proto3" json:"nodes,omitempty"`                  // hostlist: these at least
 	Exclude      string                 `protobuf:"bytes,24,opt,name=exclude,proto3" json:"exclude,omitempty"`
 	Relative     uint32                 `protobuf:"varint,25,opt,name=relative,proto3" json:"relative,omitempty"`        // --relative, plus one; 0 = not given
-	Distribution string                 `protobuf:"bytes,26,opt,name=distribution,proto3" json:"distribution,omitempty"` // block, cyclic or plane=N over the nodes
+	Distribution string                 `protobuf:"bytes,26,opt,name=distribution,proto3" json:"distribution,omitempty"` // as asked: over nodes (block, cyclic, plane=N, arbitrary), sockets and cores
 	Overcommit   bool                   `protobuf:"varint,27,opt,name=overcommit,proto3" json:"overcommit,omitempty"`
 	TimeLimit    int64                  `protobuf:"varint,28,opt,name=time_limit,json=timeLimit,proto3" json:"time_limit,omitempty"` // nanoseconds; 0 = the job's
 	External     bool                   `protobuf:"varint,29,opt,name=external,proto3" json:"external,omitempty"`                    // --external-launcher: overlaps everything, holds nothing
@@ -68,14 +68,16 @@ type StepSpec struct {
 	Programs      []*TaskProgram `protobuf:"bytes,51,rep,name=programs,proto3" json:"programs,omitempty"`                                     // --multi-prog
 	CpuBind       string         `protobuf:"bytes,52,opt,name=cpu_bind,json=cpuBind,proto3" json:"cpu_bind,omitempty"`                        // as written, once checked: none, cores, threads, rank, …
 	GpuBind       string         `protobuf:"bytes,53,opt,name=gpu_bind,json=gpuBind,proto3" json:"gpu_bind,omitempty"`                        // as written
-	Mpi           string         `protobuf:"bytes,54,opt,name=mpi,proto3" json:"mpi,omitempty"`                                               // none or pmi2; empty = pmi2, which costs nothing who does not use it
+	Mpi           string         `protobuf:"bytes,54,opt,name=mpi,proto3" json:"mpi,omitempty"`                                               // none, pmi2, pmix or pmix_vN; empty = as MpiDefault says, else pmi2, which costs nothing who does not use it
 	KillOnBadExit bool           `protobuf:"varint,55,opt,name=kill_on_bad_exit,json=killOnBadExit,proto3" json:"kill_on_bad_exit,omitempty"` // -K: the first task that fails ends the step
 	Wait          int32          `protobuf:"zigzag32,56,opt,name=wait,proto3" json:"wait,omitempty"`                                          // -W: seconds between the first and the last end of tasks; 0 = as the site says, -1 = any
 	KeepOnBadExit bool           `protobuf:"varint,58,opt,name=keep_on_bad_exit,json=keepOnBadExit,proto3" json:"keep_on_bad_exit,omitempty"` // -K0, whatever the site says
 	Cast          *Cast          `protobuf:"bytes,60,opt,name=cast,proto3" json:"cast,omitempty"`                                             // the tasks write a file that comes as input
 	PreserveEnv   bool           `protobuf:"varint,61,opt,name=preserve_env,json=preserveEnv,proto3" json:"preserve_env,omitempty"`           // -E: SLURM_NTASKS and its like as srun has them
 	Container     *Container     `protobuf:"bytes,62,opt,name=container,proto3" json:"container,omitempty"`
-	World         *StepWorld     `protobuf:"bytes,57,opt,name=world,proto3" json:"world,omitempty"` // in orders: of a step in several components of a heterogeneous job
+	TaskNodes     []string       `protobuf:"bytes,63,rep,name=task_nodes,json=taskNodes,proto3" json:"task_nodes,omitempty"`        // of the distribution arbitrary: the node of each task, by rank
+	LimitsAsked   bool           `protobuf:"varint,64,opt,name=limits_asked,json=limitsAsked,proto3" json:"limits_asked,omitempty"` // --propagate chose the limits: they apply whatever limits the site propagates
+	World         *StepWorld     `protobuf:"bytes,57,opt,name=world,proto3" json:"world,omitempty"`                                 // in orders: of a step in several components of a heterogeneous job
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -432,6 +434,20 @@ func (x *StepSpec) GetContainer() *Container {
 		return x.Container
 	}
 	return nil
+}
+
+func (x *StepSpec) GetTaskNodes() []string {
+	if x != nil {
+		return x.TaskNodes
+	}
+	return nil
+}
+
+func (x *StepSpec) GetLimitsAsked() bool {
+	if x != nil {
+		return x.LimitsAsked
+	}
+	return false
 }
 
 func (x *StepSpec) GetWorld() *StepWorld {
@@ -1593,6 +1609,7 @@ type StepLaunch struct {
 	LaunchHost    string                 `protobuf:"bytes,9,opt,name=launch_host,json=launchHost,proto3" json:"launch_host,omitempty"`         // where srun runs
 	LaunchUid     uint32                 `protobuf:"varint,10,opt,name=launch_uid,json=launchUid,proto3" json:"launch_uid,omitempty"`
 	Peers         []*StepNode            `protobuf:"bytes,11,rep,name=peers,proto3" json:"peers,omitempty"`    // all nodes of the step, for PMI
+	Secret        []byte                 `protobuf:"bytes,13,opt,name=secret,proto3" json:"secret,omitempty"`  // the same on all nodes of the step, and known to nobody else
 	Shared        bool                   `protobuf:"varint,12,opt,name=shared,proto3" json:"shared,omitempty"` // it overlaps: its CPUs and devices are not its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1707,6 +1724,13 @@ func (x *StepLaunch) GetPeers() []*StepNode {
 	return nil
 }
 
+func (x *StepLaunch) GetSecret() []byte {
+	if x != nil {
+		return x.Secret
+	}
+	return nil
+}
+
 func (x *StepLaunch) GetShared() bool {
 	if x != nil {
 		return x.Shared
@@ -1719,7 +1743,7 @@ var File_step_proto protoreflect.FileDescriptor
 const file_step_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\xaf\v\n" +
+	"step.proto\x12\tmuster.v1\x1a\tjob.proto\"\xf1\v\n" +
 	"\bStepSpec\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x19\n" +
@@ -1776,7 +1800,10 @@ const file_step_proto_rawDesc = "" +
 	"\x10keep_on_bad_exit\x18: \x01(\bR\rkeepOnBadExit\x12#\n" +
 	"\x04cast\x18< \x01(\v2\x0f.muster.v1.CastR\x04cast\x12!\n" +
 	"\fpreserve_env\x18= \x01(\bR\vpreserveEnv\x122\n" +
-	"\tcontainer\x18> \x01(\v2\x14.muster.v1.ContainerR\tcontainer\x12*\n" +
+	"\tcontainer\x18> \x01(\v2\x14.muster.v1.ContainerR\tcontainer\x12\x1d\n" +
+	"\n" +
+	"task_nodes\x18? \x03(\tR\ttaskNodes\x12!\n" +
+	"\flimits_asked\x18@ \x01(\bR\vlimitsAsked\x12*\n" +
 	"\x05world\x189 \x01(\v2\x14.muster.v1.StepWorldR\x05world\"t\n" +
 	"\x04Cast\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x12\n" +
@@ -1859,7 +1886,7 @@ const file_step_proto_rawDesc = "" +
 	"\texit_code\x18\x02 \x01(\x05R\bexitCode\x12\x1f\n" +
 	"\vexit_signal\x18\x03 \x01(\x05R\n" +
 	"exitSignal\"\r\n" +
-	"\vEndJobReply\"\x86\x03\n" +
+	"\vEndJobReply\"\x9e\x03\n" +
 	"\n" +
 	"StepLaunch\x12'\n" +
 	"\x04spec\x18\x01 \x01(\v2\x13.muster.v1.StepSpecR\x04spec\x12(\n" +
@@ -1877,6 +1904,7 @@ const file_step_proto_rawDesc = "" +
 	"launch_uid\x18\n" +
 	" \x01(\rR\tlaunchUid\x12)\n" +
 	"\x05peers\x18\v \x03(\v2\x13.muster.v1.StepNodeR\x05peers\x12\x16\n" +
+	"\x06secret\x18\r \x01(\fR\x06secret\x12\x16\n" +
 	"\x06shared\x18\f \x01(\bR\x06sharedB*Z(github.com/musterhpc/muster/api/v1;apiv1b\x06proto3"
 
 var (

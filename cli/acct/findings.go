@@ -1,12 +1,13 @@
 package acct
 
 import (
-	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/cli/tree"
 )
@@ -17,8 +18,9 @@ func Findings() *tool.Command {
 		Summary: "list what wastes most of the cluster, with the line that would fix it",
 		Usage:   []string{"[OPTIONS]"},
 		About: `A finding is a change that somebody could make, and what it would have saved in the window: GPUs held
-without work, programs that fail in their first minute again and again, runs that reached a limit, nodes that are
-drained or slower than their peers, CPUs and memory that no program used. Job names are taken without their numbers, so
+without work, programs that fail in their first minute again and again, runs that reached a limit, nodes of a run that
+waited for another, nodes and GPUs that are drained or slower than their peers under the same programs, CPUs and memory
+that no program used. Job names are taken without their numbers, so
 that train-1 and train-2 are the same work. What would save most is first: by money where cost.prices are set, at the
 price at the window's end, otherwise by GPU time.
 
@@ -28,6 +30,10 @@ its runs.
 
 The findings of the window before are followed up. "done" means that the wasted share is at most half of what it was.
 "saved" is the waste that was avoided since then, reckoned for what was held in this window.
+
+Runs that are unlike the earlier runs of the same user, job name and size are listed apart: they are a question, not a
+saving. Compared are GPU and CPU utilisation, memory, reading, writing and run time with at least eight runs that completed
+in the 28 days before the window.
 
 muster report findings prints the same, also as HTML, as CSV and by mail; reports.mail in muster.yaml sends it on a
 schedule.`,
@@ -82,15 +88,14 @@ func (r *reporting) reportFindings(user string) error {
 	r.page.title = "Findings, " + r.span()
 	r.page.parts = append(r.page.parts, findingsPart(list))
 	advice := part{heading: "What to do"}
-	for i, row := range list.GetRows() {
-		text := func(name string) string { return cellOf(list, row, name).GetText() }
-		line := fmt.Sprintf("#%d: %s", i+1, text("advice"))
-		if change := text("change"); change != "" {
-			line = fmt.Sprintf("#%d: %s  (%s)", i+1, change, text("advice"))
+	for i, row := range render.ReportRows(list) {
+		line := fmt.Sprintf("#%d: %s", i+1, row.Text("advice"))
+		if change := row.Text("change"); change != "" {
+			line = fmt.Sprintf("#%d: %s  (%s)", i+1, change, row.Text("advice"))
 		}
 		advice.list = append(advice.list, line)
 		if r.Opts.On("sql") {
-			advice.list = append(advice.list, text("evidence"))
+			advice.list = append(advice.list, row.Text("evidence"))
 		}
 	}
 	if len(advice.list) > 0 {
@@ -107,6 +112,15 @@ func (r *reporting) reportFindings(user string) error {
 	}
 	r.tree = append(r.tree, tree.Member{Key: "followed", Value: reportTree(followed)})
 
+	unlike, err := r.runReport("findings unlike", "", nil)
+	if err != nil {
+		return err
+	}
+	if len(unlike.GetRows()) > 0 {
+		r.page.parts = append(r.page.parts, r.unlikeParts(unlike)...)
+	}
+	r.tree = append(r.tree, tree.Member{Key: "unlike", Value: reportTree(unlike)})
+
 	if len(r.query.GetUsers())+len(r.query.GetAccounts()) > 0 {
 		return nil // the ladder is of the whole cluster
 	}
@@ -119,14 +133,16 @@ func (r *reporting) reportFindings(user string) error {
 		head:    []string{"Step", "What", "All", "In findings", "Rest"},
 		texts:   2,
 	}
-	for _, row := range sum.GetRows() {
-		n := func(name string) int64 { return cellOf(sum, row, name).GetInt() }
-		if n("gpu_us") == 0 {
+	for _, row := range render.ReportRows(sum) {
+		if row.Number("gpu_us") == 0 {
 			continue
 		}
 		p.rows = append(p.rows, []string{
-			cellOf(sum, row, "step").GetText(), cellOf(sum, row, "what").GetText(),
-			hoursText(n("gpu_us")), hoursText(n("found_us")), hoursText(n("rest_us")),
+			row.Text("step"),
+			row.Text("what"),
+			row.Hours("gpu_us"),
+			row.Hours("found_us"),
+			row.Hours("rest_us"),
 		})
 	}
 	if len(p.rows) > 0 {
@@ -134,36 +150,6 @@ func (r *reporting) reportFindings(user string) error {
 	}
 	r.tree = append(r.tree, tree.Member{Key: "ladder", Value: reportTree(sum)})
 	return nil
-}
-
-// cellOf is a row's cell by the name of its column.
-func cellOf(rep *apiv1.ReportReply, row *apiv1.ReportRow, name string) *apiv1.Cell {
-	for i, column := range rep.GetColumns() {
-		if column.GetName() == name {
-			return row.GetCells()[i]
-		}
-	}
-	return nil
-}
-
-// hoursText writes microseconds of a resource as hours of it.
-func hoursText(us int64) string { return fmt.Sprintf("%.2f", float64(us)/3.6e9) }
-
-// moneyText writes an amount of money, or - without prices.
-func moneyText(cell *apiv1.Cell) string {
-	if cell.GetNull() {
-		return "-"
-	}
-	return fmt.Sprintf("%.2f", cell.GetFloat())
-}
-
-// about says whose a finding is and about which work or node.
-func about(rep *apiv1.ReportReply, row *apiv1.ReportRow) (who, what string) {
-	text := func(name string) string { return cellOf(rep, row, name).GetText() }
-	if node := text("node"); node != "" {
-		return "-", "node " + node
-	}
-	return text("user") + " (" + text("account") + ")", cmp.Or(text("job_name"), "(no name)")
 }
 
 func findingsPart(rep *apiv1.ReportReply) part {
@@ -181,13 +167,18 @@ func findingsPart(rep *apiv1.ReportReply) part {
 		texts: 4,
 		none:  "Nothing was found.",
 	}
-	for i, row := range rep.GetRows() {
-		n := func(name string) int64 { return cellOf(rep, row, name).GetInt() }
-		who, what := about(rep, row)
+	for i, row := range render.ReportRows(rep) {
+		who, what := row.Whose()
 		p.rows = append(p.rows, []string{
-			fmt.Sprint(i + 1), cellOf(rep, row, "kind").GetText(), who, what, fmt.Sprint(n("runs")),
-			moneyText(cellOf(rep, row, "value")),
-			hoursText(n("gpu_us")), hoursText(n("cpu_us")), hoursText(n("mem_mib_us") / 1024),
+			fmt.Sprint(i + 1),
+			row.Text("kind"),
+			who,
+			what,
+			fmt.Sprint(row.Number("runs")),
+			row.Money("value"),
+			row.Hours("gpu_us"),
+			row.Hours("cpu_us"),
+			row.MemoryHours("mem_mib_us"),
 		})
 	}
 	return p
@@ -199,19 +190,52 @@ func followedPart(rep *apiv1.ReportReply) part {
 		head:    []string{"Kind", "User (account)", "Work", "Progress", "Resource", "Before", "Now", "Saved", "Value"},
 		texts:   5,
 	}
-	for _, row := range rep.GetRows() {
-		text := func(name string) string { return cellOf(rep, row, name).GetText() }
-		n := func(name string) int64 { return cellOf(rep, row, name).GetInt() }
-		scale := int64(1)
-		if text("resource") == "memory" {
-			scale = 1024
-		}
-		who, what := about(rep, row)
+	for _, row := range render.ReportRows(rep) {
+		who, what := row.Whose()
 		p.rows = append(p.rows, []string{
-			text("kind"), who, what, text("progress"), text("resource"),
-			hoursText(n("before_us") / scale), hoursText(n("now_us") / scale),
-			hoursText(n("saved_us") / scale), moneyText(cellOf(rep, row, "saved_value")),
+			row.Text("kind"),
+			who,
+			what,
+			row.Text("progress"),
+			row.Text("resource"),
+			row.FollowedHours("before_us"),
+			row.FollowedHours("now_us"),
+			row.FollowedHours("saved_us"),
+			row.Money("saved_value"),
 		})
 	}
 	return p
+}
+
+// unlikeParts lists runs that are unlike their user's earlier ones.
+func (r *reporting) unlikeParts(rep *apiv1.ReportReply) []part {
+	p := part{
+		heading: "Runs unlike earlier runs of the same user, job name and size",
+		head:    []string{"Job", "User (account)", "Work", "State", "What", "Now", "Usual", "Range", "Runs", "GPU-hours"},
+		texts:   5,
+	}
+	var evidence []string
+	for _, row := range render.ReportRows(rep) {
+		who, what := row.Whose()
+		p.rows = append(p.rows, []string{
+			row.RunText(),
+			who,
+			what,
+			row.Text("state"),
+			row.Text("measure"),
+			row.Measure("value"),
+			row.Measure("median"),
+			row.Measure("first_quartile") + " to " + row.Measure("third_quartile"),
+			fmt.Sprint(row.Number("earlier_runs")),
+			row.Hours("held_us"),
+		})
+		line := row.Text("evidence")
+		if r.Opts.On("sql") && !slices.Contains(evidence, line) {
+			evidence = append(evidence, line)
+		}
+	}
+	if len(evidence) == 0 {
+		return []part{p}
+	}
+	return []part{p, {heading: "The earlier runs", list: evidence}}
 }

@@ -472,7 +472,7 @@ func (r *reporting) reportWaste() error {
 	below := 0.5
 	if text := r.Opts.Text("memory-below"); text != "" {
 		v, err := strconv.ParseFloat(strings.TrimSuffix(text, "%"), 64)
-		if err != nil || v <= 0 || v > 100 {
+		if err != nil || !(v > 0 && v <= 100) {
 			return r.Errorf("--memory-below=%s: expected a percentage, such as 50%%", text)
 		}
 		below = v / 100

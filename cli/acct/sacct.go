@@ -2,6 +2,7 @@ package acct
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -33,14 +34,17 @@ const (
 
 //muster:table the options of sacct
 func Sacct() *tool.Command {
-	const noFederation = "Muster has no federation"
+	const noFederation = tool.NoFederation
 	return &tool.Command{
 		Name: "sacct", Slurm: true, Mixed: true,
 		Summary: "show jobs from the accounting store",
 		Usage:   []string{"[OPTIONS]"},
 		About: `The window defaults to jobs since midnight; with -j, to all time; with -s, to jobs in the state
 now. Without -u and -a, the jobs of this user are shown (for root and with -j, of all users). With -D, a
-requeued job has one row per attempt.`,
+requeued job has one row per attempt.
+
+While the accounting store does not answer, sacct says so within some seconds and shows what the controller knows by itself:
+jobs that wait or run, and those that ended a short while ago. It then ends with 0 only if all jobs named with -j were found.`,
 		More: func() string {
 			var names []string
 			for _, f := range acctFields() {
@@ -51,13 +55,13 @@ requeued job has one row per attempt.`,
 		Options: []opt.Option{
 			{Long: "accounts", Short: "A", Arg: "<account_list>", Help: "only jobs of these accounts"},
 			{Long: "array", Help: "show each pending array task on its own line"},
-			{Long: "allclusters", Short: "L", Help: "show this cluster; imported ones are selected with -M", Always: noFederation},
+			{Long: "allclusters", Short: "L", Help: "show this cluster and all that it knows (sacctmgr list cluster)"},
 			{Long: "allocations", Short: "X", Help: "show jobs without their steps"},
 			{Long: "allusers", Short: "a", Help: "show jobs of all users"},
 			{Long: "associations", Short: "x", Arg: "<assoc_list>", Help: "only jobs of these associations, by number"},
 			{Long: "batch-script", Short: "B", Help: "print the batch script of each job of -j"},
 			{Long: "brief", Short: "b", Help: "show JobID, State and ExitCode only"},
-			{Long: "clusters", Short: "M", Arg: "<cluster_list>", Env: "SLURM_CLUSTERS", Help: "clusters to show, one after the other: this one and imported ones"},
+			{Long: "clusters", Short: "M", Arg: "<cluster_list>", Env: "SLURM_CLUSTERS", Help: "clusters to show, one after the other: this one, those that it knows (all), and imported ones"},
 			{Long: "completion", Short: "c", Help: "ignored: there is no job completion file, the accounting store has every job"},
 			{Long: "constraints", Short: "C", Arg: "<constraint_list>", Help: "only jobs with one of these constraints"},
 			{Long: "delimiter", Arg: "<characters>", Help: "field separator for -p and -P"},
@@ -145,10 +149,9 @@ func runSacct(call *tool.Call) error {
 		return err
 	}
 	if call.Opts.On("batch-script") || call.Opts.On("env-vars") {
-		if err := call.CheckClusters(); err != nil { // what was imported has no scripts
-			return err
-		}
-		return acctScripts(call, ask.req.GetJobs())
+		return call.EachCluster(func(call *tool.Call) error { // what was imported has no scripts
+			return acctScripts(call, ask.req.GetJobs())
+		})
 	}
 	if !render.WantsDocument(call) && len(ask.keep) == 0 {
 		ask.req.Fields = acctNeeds(fields)
@@ -169,12 +172,15 @@ func acctPrint(call *tool.Call, ask *acctAsk, fields []acctColumn) error {
 	style := render.TableStyle(call)
 	var kept []*apiv1.AcctRow
 	var buf []byte
-	first, behind := true, uint64(0)
-	clusters := call.Opts.List("clusters")
-	if len(clusters) < 2 {
-		clusters = []string{call.PastCluster()}
-	} else if render.WantsDocument(call) {
-		return call.Errorf("--json and --yaml are about one cluster: ask for %s one by one", strings.Join(clusters, ", "))
+	first := true
+	answered := false // by the cluster that is asked
+	behind := uint64(0)
+	if call.Opts.On("allclusters") {
+		call.Opts.Put("clusters", "all", true, opt.FromCommand)
+	}
+	sources, err := call.PastClusters()
+	if err != nil {
+		return err
 	}
 	if !render.WantsDocument(call) &&
 		slices.ContainsFunc(
@@ -188,6 +194,7 @@ func acctPrint(call *tool.Call, ask *acctAsk, fields []acctColumn) error {
 		}
 	}
 	each := func(rep *apiv1.AcctReply) error {
+		answered = true
 		view.cluster, behind = rep.GetCluster(), rep.GetBehind()
 		rows := ask.filterRows(rep.GetRows(), call.Opts.On("array"))
 		if render.WantsDocument(call) {
@@ -198,18 +205,43 @@ func acctPrint(call *tool.Call, ask *acctAsk, fields []acctColumn) error {
 		first = false
 		return call.WriteOut(buf)
 	}
-	for _, ask.req.Cluster = range clusters {
-		if err := fetch.AccountingRows(call, ask.req, each); err != nil {
+	jobs := tree.List{}
+	code := 0
+	for _, source := range sources {
+		ask.req.Cluster = source.PastCluster()
+		answered = false
+		behind = 0
+		kept = nil
+		err := fetch.AccountingRows(source, ask.req, each)
+		if err != nil && storeIsAway(err) && !answered && ask.ledgerCanTell() {
+			err = ledgerRows(source, ask, err, each)
+		}
+		if err == nil {
+			fetch.WarnBehind(source, behind)
+		}
+		jobs = append(jobs, acctTree(view, kept)...)
+		if source != call {
+			err = errors.Join(err, call.EndCluster(source))
+		}
+		if err != nil && len(sources) == 1 {
+			return err
+		}
+		if err != nil {
+			code = call.ReportCluster(source, err)
+		}
+	}
+	if render.WantsDocument(call) {
+		err := render.Answer(
+			call,
+			"openapi_slurmdbd_jobs_resp",
+			tree.Member{Key: "jobs", Value: jobs},
+		)
+		if err != nil {
 			return err
 		}
 	}
-	fetch.WarnBehind(call, behind)
-	if render.WantsDocument(call) {
-		return render.Answer(
-			call,
-			"openapi_slurmdbd_jobs_resp",
-			tree.Member{Key: "jobs", Value: acctTree(view, kept)},
-		)
+	if code != 0 {
+		return tool.ExitCode(code)
 	}
 	return nil
 }

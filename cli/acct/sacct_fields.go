@@ -151,11 +151,17 @@ func usageTRES(view *acctView, usage *apiv1.Usage) string {
 		parts = append(parts, "energy="+energy(usage))
 	}
 	parts = append(parts, "fs/disk="+tool.Itoa(usage.GetReadBytes()))
+	if n, ok := counted(usage, spec.CounterLustreRead); ok {
+		parts = append(parts, "fs/lustre="+tool.Itoa(n))
+	}
 	for _, gpu := range usage.GetGpus() {
 		if gpu.GetHas() {
 			parts = append(parts, gpuUsage(usage)...)
 			break
 		}
+	}
+	if n, ok := counted(usage, spec.CounterFabricIn); ok {
+		parts = append(parts, "ic/ofed="+tool.Itoa(n))
 	}
 	if usage.GetHasRss() {
 		parts = append(parts, "mem="+view.formatBytes(usage.GetPeakRss()))
@@ -165,6 +171,96 @@ func usageTRES(view *acctView, usage *apiv1.Usage) string {
 		parts = append(parts, "vmem="+text)
 	}
 	return strings.Join(parts, ",")
+}
+
+// counted gives a counter of what was used; ok is false where it was not counted.
+func counted(usage *apiv1.Usage, counter spec.Counter) (n int64, ok bool) {
+	for _, value := range usage.GetCounters() {
+		if value.GetCounter() == uint32(counter) {
+			return value.GetN(), true
+		}
+	}
+	return 0, false
+}
+
+// writtenTRES is a vector of what a step wrote and sent.
+func writtenTRES(_ *acctView, usage *apiv1.Usage) string {
+	text := "fs/disk=" + tool.Itoa(usage.GetWriteBytes())
+	if n, ok := counted(usage, spec.CounterLustreWrite); ok {
+		text += ",fs/lustre=" + tool.Itoa(n)
+	}
+	if n, ok := counted(usage, spec.CounterFabricOut); ok {
+		text += ",ic/ofed=" + tool.Itoa(n)
+	}
+	return text
+}
+
+// taskSpread is how one kind of use lay on the tasks of a row; nil where that is not
+// known: of scripts, and of what older releases stored.
+func taskSpread(r *apiv1.AcctRow, kind spec.TaskKind) *apiv1.TaskSpread {
+	for _, spread := range r.GetUsage().GetTasks() {
+		if spread.GetKind() == uint32(kind) {
+			return spread
+		}
+	}
+	return nil
+}
+
+// ofTask shows a figure of a step's tasks or, where they are not known, another.
+func ofTask(
+	kind spec.TaskKind,
+	show func(view *acctView, spread *apiv1.TaskSpread) string,
+	otherwise func(*acctView, *apiv1.AcctRow) string,
+) func(*acctView, *apiv1.AcctRow) string {
+	return func(view *acctView, r *apiv1.AcctRow) string {
+		if spread := taskSpread(r, kind); spread != nil {
+			return show(view, spread)
+		}
+		return otherwise(view, r)
+	}
+}
+
+// taskColumns are the columns about one kind of use of the tasks: the most and the
+// least with their nodes and ranks, and the mean.
+type taskColumns struct {
+	max, maxNode, maxTask func(*acctView, *apiv1.AcctRow) string
+	min, minNode, minTask func(*acctView, *apiv1.AcctRow) string
+	mean                  func(*acctView, *apiv1.AcctRow) string
+}
+
+func columnsOfTasks(
+	kind spec.TaskKind,
+	text func(view *acctView, n int64) string,
+	whole, onNode, task func(*acctView, *apiv1.AcctRow) string,
+) taskColumns {
+	figure := func(get func(*apiv1.TaskSpread) int64) func(*acctView, *apiv1.AcctRow) string {
+		return ofTask(
+			kind,
+			func(view *acctView, t *apiv1.TaskSpread) string { return text(view, get(t)) },
+			whole,
+		)
+	}
+	node := func(get func(*apiv1.TaskSpread) string) func(*acctView, *apiv1.AcctRow) string {
+		return ofTask(kind, func(_ *acctView, t *apiv1.TaskSpread) string { return get(t) }, onNode)
+	}
+	rank := func(get func(*apiv1.TaskSpread) uint32) func(*acctView, *apiv1.AcctRow) string {
+		return ofTask(
+			kind,
+			func(_ *acctView, t *apiv1.TaskSpread) string { return tool.Itoa(get(t)) },
+			task,
+		)
+	}
+	return taskColumns{
+		max:     figure((*apiv1.TaskSpread).GetMax),
+		maxNode: node((*apiv1.TaskSpread).GetMaxNode),
+		maxTask: rank((*apiv1.TaskSpread).GetMaxRank),
+		min:     figure((*apiv1.TaskSpread).GetMin),
+		minNode: node((*apiv1.TaskSpread).GetMinNode),
+		minTask: rank((*apiv1.TaskSpread).GetMinRank),
+		mean: figure(func(t *apiv1.TaskSpread) int64 {
+			return t.GetSum() / max(t.GetTasks(), 1)
+		}),
+	}
 }
 
 // formatVirtual is the largest address space; empty where nobody looked.
@@ -263,20 +359,32 @@ func acctFields() []acctField {
 		}
 		return "Unknown"
 	})
-	wrote := usedColumn(func(_ *acctView, u *apiv1.Usage) string { return "fs/disk=" + tool.Itoa(u.GetWriteBytes()) })
+	wrote := usedColumn(writtenTRES)
+	const micros = 1_000_000 // of a second
+	cpus := columnsOfTasks(spec.TaskCPU, func(_ *acctView, n int64) string { return format.Duration(n / micros) }, cpu, onNode, task)
+	memory := columnsOfTasks(spec.TaskRSS, (*acctView).formatBytes, rss, onNode, task)
+	reads := columnsOfTasks(spec.TaskRead, func(_ *acctView, n int64) string { return formatDisk(n) }, read, onNode, task)
+	writes := columnsOfTasks(spec.TaskWrite, func(_ *acctView, n int64) string { return formatDisk(n) }, written, onNode, task)
+	faults := columnsOfTasks(spec.TaskPages, func(_ *acctView, n int64) string { return tool.Itoa(n) }, pages, onNode, task)
 	wroteAt := func(where func(*acctView, *R) string) func(*acctView, *R) string {
 		return func(view *acctView, r *R) string {
-			if at := where(view, r); at != "" {
-				return "fs/disk=" + at
+			at := where(view, r)
+			if at == "" {
+				return ""
 			}
-			return ""
+			var parts []string
+			for part := range strings.SplitSeq(writtenTRES(view, r.GetUsage()), ",") {
+				name, _, _ := strings.Cut(part, "=")
+				parts = append(parts, name+"="+at)
+			}
+			return strings.Join(parts, ",")
 		}
 	}
 	return []acctField{
 		{"Account", 10, row((*R).GetAccount)}, {"AdminComment", 15, jobOnly((*R).GetAdminComment)},
 		{"AllocCPUS", 10, row(func(r *R) string { return tool.Itoa(allocCPUs(r)) })}, {"AllocNodes", 10, row(func(r *R) string { return tool.Itoa(allocNodes(r)) })},
 		{"AllocTRES", 10, func(v *acctView, r *R) string { return v.formatTRES(r.GetAllocTres()) }}, {"AssocID", 7, row(func(r *R) string { return numberOrNothing(r.GetAssocId()) })},
-		{"AveCPU", 10, cpu}, {"AveCPUFreq", 10, usedColumn(func(v *acctView, u *apiv1.Usage) string { return formatFrequency(v, u.GetCpuKhz()) })}, {"AveDiskRead", 14, read}, {"AveDiskWrite", 14, written}, {"AvePages", 10, pages}, {"AveRSS", 10, rss}, {"AveVMSize", 10, vm},
+		{"AveCPU", 10, cpus.mean}, {"AveCPUFreq", 10, usedColumn(func(v *acctView, u *apiv1.Usage) string { return formatFrequency(v, u.GetCpuKhz()) })}, {"AveDiskRead", 14, reads.mean}, {"AveDiskWrite", 14, writes.mean}, {"AvePages", 10, faults.mean}, {"AveRSS", 10, memory.mean}, {"AveVMSize", 10, vm},
 		{"BlockID", 16, empty}, {"Cluster", 10, func(v *acctView, _ *R) string { return v.cluster }}, {"Comment", 14, jobOnly((*R).GetComment)}, {"Constraints", 19, jobOnly((*R).GetConstraint)},
 		{"ConsumedEnergy", 14, usedColumn(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })}, {"ConsumedEnergyRaw", 17, usedColumn(func(_ *acctView, u *apiv1.Usage) string { return energy(u) })},
 		{"Container", 19, row((*R).GetContainer)}, {"CPUTime", 10, row(func(r *R) string { return format.Duration(r.GetElapsed() / tool.Second * allocCPUs(r)) })},
@@ -302,9 +410,10 @@ func acctFields() []acctField {
 			}
 			return ""
 		}},
-		{"Licenses", 10, jobOnly((*R).GetLicenses)}, {"MaxDiskRead", 12, read}, {"MaxDiskReadNode", 15, onNode}, {"MaxDiskReadTask", 15, task}, {"MaxDiskWrite", 12, written}, {"MaxDiskWriteNode", 16, onNode},
-		{"MaxDiskWriteTask", 16, task}, {"MaxPages", 8, pages}, {"MaxPagesNode", 12, onNode}, {"MaxPagesTask", 14, task}, {"MaxRSS", 10, rss}, {"MaxRSSNode", 10, onNode}, {"MaxRSSTask", 10, task},
-		{"MaxVMSize", 10, vm}, {"MaxVMSizeNode", 14, vmAt(onNode)}, {"MaxVMSizeTask", 14, vmAt(task)}, {"McsLabel", 12, jobOnly((*R).GetMcsLabel)}, {"MinCPU", 10, cpu}, {"MinCPUNode", 10, onNode}, {"MinCPUTask", 10, task},
+		{"Licenses", 10, jobOnly((*R).GetLicenses)}, {"MaxDiskRead", 12, reads.max}, {"MaxDiskReadNode", 15, reads.maxNode}, {"MaxDiskReadTask", 15, reads.maxTask}, {"MaxDiskWrite", 12, writes.max}, {"MaxDiskWriteNode", 16, writes.maxNode},
+		{"MaxDiskWriteTask", 16, writes.maxTask}, {"MaxPages", 8, faults.max}, {"MaxPagesNode", 12, faults.maxNode}, {"MaxPagesTask", 14, faults.maxTask},
+		{"MaxRSS", 10, memory.max}, {"MaxRSSNode", 10, memory.maxNode}, {"MaxRSSTask", 10, memory.maxTask},
+		{"MaxVMSize", 10, vm}, {"MaxVMSizeNode", 14, vmAt(onNode)}, {"MaxVMSizeTask", 14, vmAt(task)}, {"McsLabel", 12, jobOnly((*R).GetMcsLabel)}, {"MinCPU", 10, cpus.min}, {"MinCPUNode", 10, cpus.minNode}, {"MinCPUTask", 10, cpus.minTask},
 		{"NCPUS", 10, row(func(r *R) string { return tool.Itoa(allocCPUs(r)) })}, {"NNodes", 8, row(func(r *R) string { return tool.Itoa(allocNodes(r)) })},
 		{"NodeList", 15, row(func(r *R) string { return cmp.Or(r.GetNodeList(), "None assigned") })}, {"NTasks", 8, func(_ *acctView, r *R) string {
 			if isStep(r) {

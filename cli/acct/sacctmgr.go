@@ -2,14 +2,19 @@ package acct
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
 )
 
 //muster:table the options and verbs of sacctmgr
@@ -32,8 +37,9 @@ all others and gives back before them. As long as any account is guaranteed some
 
 Without -i, changes require confirmation; without a terminal, changes are made but nothing is deleted.`,
 		Verbs: []tool.Verb{
-			{Name: "add", Args: "ENTITY NAMES KEY=VALUE...", Help: "add accounts, users or QOS, or set the cluster's name"},
+			{Name: "add", Args: "ENTITY NAMES KEY=VALUE...", Help: "add accounts, users or QOS, or make another cluster known to -M (socket=PATH: where its commands are taken on login hosts; /run/muster/NAME/muster.sock without it)"},
 			{Name: "modify", Args: "ENTITY [NAMES] [where ...] set KEY=VALUE...", Help: "change them"},
+			{Name: "modify", Args: "job where jobid=|user=|account=|starttime=|endtime=... set Comment=|AdminComment=|SystemComment=|Extra=|DerivedExitCode=", Help: "change what is said of jobs, also after their end; their owners may change the comment and the exit code for some minutes (MinJobAge)"},
 			{Name: "delete", Args: "ENTITY NAMES [where ...]", Help: "delete them"},
 			{Name: "dump", Args: "[CLUSTER] [file=PATH]", Help: "write all entities to a file (default: CLUSTER.cfg)"},
 			{Name: "load", Args: "PATH [clean]", Help: "load a file; with clean, remove entries that it does not contain"},
@@ -59,6 +65,7 @@ Without -i, changes require confirmation; without a terminal, changes are made b
 			{Line: "sacctmgr add user alice account=research_lab defaultaccount=research_lab", What: "lets alice use it"},
 			{Line: "sacctmgr add qos gpu_priority MaxTRESPerUser=cpu=256,gres/gpu=8 MaxWallDurationPerJob=48:00:00 Priority=100", What: "adds a QOS with limits"},
 			{Line: "sacctmgr modify user alice set qos+=gpu_priority", What: "lets alice use it too"},
+			{Line: "sacctmgr add cluster north socket=/run/muster/north/muster.sock", What: "makes another cluster known to -M"},
 			{Line: "sacctmgr show assoc tree format=account,user,share,qos", What: "shows the tree"},
 		},
 		Entities: func() []string {
@@ -84,7 +91,7 @@ func entities() [][]string {
 		{
 			"configuration",
 			"config",
-		}, {"coordinator", "coordinators"}, {"event", "events"}, {"federation", "federations"}, {"problem", "problems"}, {"qos"},
+		}, {"coordinator", "coordinators"}, {"event", "events"}, {"job", "jobs"}, {"federation", "federations"}, {"problem", "problems"}, {"qos"},
 		{
 			"reservation",
 			"reservations",
@@ -211,6 +218,9 @@ func changePolicy(call *tool.Call, verb string, args []string) error {
 		return tool.Fail(1, "No valid entity in "+verb+" command", entityHelp())
 	}
 	what := findEntity(args[0])
+	if what == "job" && verb == "modify" {
+		return modifyJobs(call, args[1:])
+	}
 	if !slices.Contains(
 		[]string{
 			"account",
@@ -260,22 +270,55 @@ func changePolicy(call *tool.Call, verb string, args []string) error {
 	case verb == "modify" && len(req.GetSet()) == 0:
 		return tool.Fail(1, " You didn't give me anything to set")
 	}
-	return commitPolicy(call, verb, req)
+	return commitPolicy(call, verb, ofUsersInAccounts(req), what)
+}
+
+// ofUsersInAccounts turns a change of accounts where a user is named into one of that
+// user's associations in them, which is what Slurm makes of it.
+func ofUsersInAccounts(req *apiv1.PolicyChangeRequest) *apiv1.PolicyChangeRequest {
+	if req.GetEntity() != "account" || req.GetVerb() != apiv1.PolicyChangeRequest_MODIFY {
+		return req
+	}
+	out := &apiv1.PolicyChangeRequest{Verb: req.GetVerb(), Entity: "user", Set: req.GetSet()}
+	for _, entry := range req.GetWhere() {
+		if key := entry.GetKey(); key == "user" || key == "users" {
+			out.Names = append(out.Names, tool.SplitList(entry.GetValue())...)
+		} else {
+			out.Where = append(out.Where, entry)
+		}
+	}
+	if len(out.GetNames()) == 0 {
+		return req
+	}
+	if len(req.GetNames()) > 0 {
+		out.Where = append(out.Where, &apiv1.ConfigEntry{
+			Key:   "account",
+			Value: strings.Join(req.GetNames(), ","),
+		})
+	}
+	return out
 }
 
 func entityHelp() string {
 	return "Input line must include \"Account\", \"Association\", \"Cluster\", \"Coordinator\", \"QOS\", \"Resource\", \"User\", or \"WCKey\""
 }
 
-// commitPolicy says what will happen, asks, and does it.
-func commitPolicy(call *tool.Call, verb string, req *apiv1.PolicyChangeRequest) error {
+// commitPolicy says what changes, and changes it; typed is the entity that the user named.
+// Without --immediate it says so and asks first; with it, what is said comes after the change, so
+// that a refused one is not announced.
+func commitPolicy(
+	call *tool.Call,
+	verb string,
+	req *apiv1.PolicyChangeRequest,
+	typed string,
+) error {
 	nothing := map[string]string{"add": " Nothing new added.", "modify": " Nothing modified", "delete": " Nothing deleted"}[verb]
+	var have apiv1.PolicyReply
+	if err := call.RPC(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &have); err != nil {
+		return err
+	}
 	if verb != "add" && len(req.GetNames()) > 0 &&
 		slices.Contains([]string{"account", "cluster", "qos", "user"}, req.GetEntity()) {
-		var have apiv1.PolicyReply
-		if err := call.RPC(tool.MethodGetPolicy, &apiv1.PolicyRequest{}, &have); err != nil {
-			return err
-		}
 		req.Names = slices.DeleteFunc(
 			req.GetNames(),
 			func(n string) bool { return !exists(&have, req.GetEntity(), n) },
@@ -284,31 +327,113 @@ func commitPolicy(call *tool.Call, verb string, req *apiv1.PolicyChangeRequest) 
 			return nothingChanged(call, nothing)
 		}
 	}
-	if err := sayChange(call, verb, req); err != nil {
+	if err := refuseDefaultAccount(req, &have); err != nil {
 		return err
 	}
+	text, known := announce(req, &have)
+	switch {
+	case known && text == "" && !addsMore(req):
+		return nothingChanged(call, nothing)
+	case text == "":
+		text = describeChange(verb, req)
+	}
+	text = strings.Replace(text, "Modified user associations", "Modified "+typed+" associations", 1)
+	if call.Opts.On("quiet") {
+		text = ""
+	}
 	if !call.Opts.On("immediate") {
+		if err := call.WriteOut([]byte(text)); err != nil {
+			return err
+		}
+		text = ""
 		if ok, err := confirmChange(call, verb); err != nil || !ok {
 			return err
 		}
 	}
 	var rep apiv1.PolicyChangeReply
 	if err := call.RPC(tool.MethodChangePolicy, req, &rep); err != nil {
-		refusal := tool.ExplainError(err)
-		if bad, ok := badQOSName(refusal.Detail); ok {
-			return tool.Fail(1, "sacctmgr: error: "+refusal.Detail, "sacctmgr: error: "+
-				refusal.Detail, " Unknown option: "+optionNaming(req, bad))
-		}
-		if refusal.Detail != "" {
-			return tool.Fail(1, "sacctmgr: error: "+refusal.Detail)
-		}
-		return tool.Fail(1, append(refusal.Preamble("sacctmgr"), "sacctmgr: error: "+
-			refusal.Text)...)
+		return explainPolicy(req, err)
 	}
 	if len(rep.GetChanged()) == 0 {
 		return nothingChanged(call, nothing)
 	}
-	return nil
+	return call.WriteOut([]byte(text))
+}
+
+// refuseDefaultAccount refuses a default account that a user has no association with, naming all
+// such users, before anything is changed.
+func refuseDefaultAccount(req *apiv1.PolicyChangeRequest, have *apiv1.PolicyReply) error {
+	if req.GetEntity() != "user" || req.GetVerb() != apiv1.PolicyChangeRequest_MODIFY {
+		return nil
+	}
+	c := &change{req: req, have: have}
+	account := c.value("defaultaccount")
+	if account == "" {
+		return nil
+	}
+	lines := []string{fmt.Sprintf(
+		" Can't modify because these users aren't associated with new default account '%s'...",
+		account,
+	)}
+	for _, user := range c.users() {
+		if len(c.associations(user, account)) == 0 {
+			lines = append(lines, fmt.Sprintf("  U = %s C = %s", user, have.GetCluster()))
+		}
+	}
+	if len(lines) == 1 {
+		return nil
+	}
+	return tool.Fail(1, lines...)
+}
+
+// explainPolicy words the refusal of a change as sacctmgr does.
+func explainPolicy(req *apiv1.PolicyChangeRequest, err error) error {
+	refusal := tool.ExplainError(err)
+	if bad, ok := badQOSName(refusal.Detail); ok {
+		return tool.Fail(1, "sacctmgr: error: "+refusal.Detail, "sacctmgr: error: "+
+			refusal.Detail, " Unknown option: "+optionNaming(req, bad))
+	}
+	if key, ok := unknownWord(refusal.Detail, "unknown option "); ok {
+		return tool.Fail(1, unknownOption(req, key)...)
+	}
+	if key, ok := unknownWord(refusal.Detail, "unknown condition "); ok {
+		return tool.Fail(1, " Unknown condition: "+asTyped(req.GetWhere(), key),
+			" Use keyword 'set' to modify value", "sacctmgr: error: "+refusal.Detail)
+	}
+	if refusal.Code == spec.CodeDefaultAccount {
+		return tool.Fail(1, "sacctmgr: error: "+refusal.Text+": "+refusal.Detail)
+	}
+	if refusal.Detail != "" {
+		return tool.Fail(1, "sacctmgr: error: "+refusal.Detail)
+	}
+	return tool.Fail(1, append(refusal.Preamble("sacctmgr"), "sacctmgr: error: "+
+		refusal.Text)...)
+}
+
+// unknownOption says that something cannot be set.
+func unknownOption(req *apiv1.PolicyChangeRequest, key string) []string {
+	lines := []string{" Unknown option: " + asTyped(req.GetSet(), key)}
+	if req.GetVerb() == apiv1.PolicyChangeRequest_MODIFY {
+		lines = append(lines, " Use keyword 'where' to modify condition")
+	}
+	return lines
+}
+
+// unknownWord is the key that a refusal says is not known.
+func unknownWord(detail, before string) (string, bool) {
+	_, rest, found := strings.Cut(detail, before)
+	key, _, _ := strings.Cut(rest, " of ")
+	return key, found && key != ""
+}
+
+// asTyped is a key with the value that was given for it.
+func asTyped(entries []*apiv1.ConfigEntry, key string) string {
+	for _, entry := range entries {
+		if strings.EqualFold(entry.GetKey(), key) {
+			return entry.GetKey() + "=" + entry.GetValue()
+		}
+	}
+	return key
 }
 
 // badQOSName is the QOS that a refusal says does not exist.
@@ -356,14 +481,14 @@ func exists(policy *apiv1.PolicyReply, what, name string) bool {
 			func(q *apiv1.Qos) bool { return q.GetName() == name },
 		)
 	}
-	return policy.GetCluster() == name
+	return policy.GetCluster() == name || slices.ContainsFunc(
+		policy.GetClusters(),
+		func(c *apiv1.KnownCluster) bool { return c.GetName() == name },
+	)
 }
 
-// sayChange prints what is about to happen.
-func sayChange(call *tool.Call, verb string, req *apiv1.PolicyChangeRequest) error {
-	if call.Opts.On("quiet") {
-		return nil
-	}
+// describeChange says what is about to happen to what has no words of its own.
+func describeChange(verb string, req *apiv1.PolicyChangeRequest) string {
 	title := map[string]string{"account": "Account(s)", "user": "User(s)", "qos": "QOS(s)", "cluster": "Cluster(s)",
 		"association": "Association(s)", "coordinator": "Coordinator(s)", "wckey": "WCKey(s)", "resource": "Resource(s)"}[req.GetEntity()]
 	lead := map[string]string{"add": " Adding ", "modify": " Modifying ", "delete": " Deleting "}[verb]
@@ -388,30 +513,58 @@ func sayChange(call *tool.Call, verb string, req *apiv1.PolicyChangeRequest) err
 			}
 		}
 	}
-	return call.WriteOut([]byte(b.String()))
+	return b.String()
 }
+
+// decideWithin is how long somebody may think about a change.
+const decideWithin = 30 * time.Second
 
 // confirmChange asks whether to go on. Where nobody can answer, a change is made,
 // but nothing is deleted.
 func confirmChange(call *tool.Call, verb string) (bool, error) {
-	if err := call.WriteOut([]byte("Would you like to commit changes? (N/y): ")); err != nil {
+	question := fmt.Sprintf("Would you like to commit changes? (You have %d seconds to decide)\n(N/y): ",
+		decideWithin/time.Second)
+	if err := call.WriteOut([]byte(question)); err != nil {
 		return false, err
 	}
 	if err := call.Out.Flush(); err != nil {
 		return false, err
 	}
-	line, err := bufio.NewReader(call.Stdin).ReadString('\n')
+	line, err := readWithin(call.Ctx, call.Stdin, decideWithin)
+	if err := call.WriteOut([]byte("\n")); err != nil {
+		return false, err
+	}
 	switch answer := strings.ToLower(strings.TrimSpace(line)); {
 	case answer == "y" || answer == "yes":
 		return true, nil
-	case answer == "" && err != nil && !call.Terminal(call.Stdin) && verb != "delete":
-		return true, call.WriteOut([]byte("\n"))
-	case answer == "" && err != nil && !call.Terminal(call.Stdin):
+	case answer == "" && errors.Is(err, io.EOF) && !call.Terminal(call.Stdin) && verb != "delete":
+		return true, nil
+	case answer == "" && errors.Is(err, io.EOF) && !call.Terminal(call.Stdin):
 		return false, tool.Fail(
 			1,
-			"",
 			"sacctmgr: error: nobody answers: nothing was deleted; use -i",
 		)
 	}
 	return false, call.WriteOut([]byte(" Changes Discarded\n"))
+}
+
+// readWithin reads a line, or fails when nobody has written one in time.
+func readWithin(ctx context.Context, in io.Reader, wait time.Duration) (string, error) {
+	type answer struct {
+		line string
+		err  error
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	said := make(chan answer, 1)
+	go func() { // ends with the line, or with the program, whose end follows
+		line, err := bufio.NewReader(in).ReadString('\n')
+		said <- answer{line, err}
+	}()
+	select {
+	case got := <-said:
+		return got.line, got.err
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
 }

@@ -24,7 +24,7 @@ func showPolicy(call *tool.Call, args []string) error {
 	}
 	words := readWords(what, args[1:], false)
 	switch what {
-	case "coordinator":
+	case "coordinator", "job":
 		return badListEntity()
 	case "configuration":
 		if call.API == nil {

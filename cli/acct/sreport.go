@@ -18,7 +18,7 @@ import (
 )
 
 func Sreport() *tool.Command {
-	const noFederation = "Muster has no federation"
+	const noFederation = tool.NoFederation
 	return &tool.Command{
 		Name: "sreport", Slurm: true, Mixed: true,
 		Summary: "report usage from the accounting store",

@@ -5,6 +5,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
 )
 
@@ -139,6 +140,37 @@ func formatVector(
 	}
 }
 
+func (k *measured) sum() func(*acctView, *liveStep) string {
+	return k.column(func(v *acctView, _ *liveStep, p spread) string { return k.text(v, k.total(p)) })
+}
+
+// sstatEnergy is the energy of the nodes' parts that the step had and of its GPUs, in
+// joules.
+func sstatEnergy() *measured {
+	return &measured{
+		name: "energy",
+		get: func(m *apiv1.Measurement) (int64, bool) {
+			sum, known := m.GetUsage().GetEnergyMj(), m.GetUsage().GetHasEnergy()
+			for _, gpu := range m.GetUsage().GetGpus() {
+				if gpu.GetHas() && gpu.GetEnergyMj() > 0 {
+					sum, known = sum+gpu.GetEnergyMj(), true
+				}
+			}
+			return sum / 1000, known
+		},
+		text: func(_ *acctView, n int64) string { return tool.Itoa(n) },
+	}
+}
+
+// sstatCounter is a counter that only some nodes have.
+func sstatCounter(name string, counter spec.Counter) *measured {
+	return &measured{
+		name: name,
+		get:  func(m *apiv1.Measurement) (int64, bool) { return counted(m.GetUsage(), counter) },
+		text: func(v *acctView, n int64) string { return v.formatBytes(n) },
+	}
+}
+
 // The kinds.
 func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock *measured) {
 	bytes := func(v *acctView, n int64) string { return v.formatBytes(n) }
@@ -210,7 +242,11 @@ func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock 
 //muster:table one row for each column
 func sstatFields() []sstatField {
 	cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock := sstatKinds()
-	in, out := []*measured{cpu, disk, gpuMem, gpuUtil, mem, pages, vmem}, []*measured{written}
+	power := sstatEnergy()
+	lustreIn, lustreOut := sstatCounter("fs/lustre", spec.CounterLustreRead), sstatCounter("fs/lustre", spec.CounterLustreWrite)
+	fabricIn, fabricOut := sstatCounter("ic/ofed", spec.CounterFabricIn), sstatCounter("ic/ofed", spec.CounterFabricOut)
+	in := []*measured{cpu, power, disk, lustreIn, gpuMem, gpuUtil, fabricIn, mem, pages, vmem}
+	out := []*measured{written, lustreOut, fabricOut}
 	empty := func(*acctView, *liveStep) string { return "" }
 	most := func(k *measured, v *acctView, _ *liveStep, p spread) string { return k.text(v, p.most) }
 	least := func(k *measured, v *acctView, _ *liveStep, p spread) string { return k.text(v, p.least) }
@@ -223,7 +259,7 @@ func sstatFields() []sstatField {
 	return []sstatField{
 		{"AllocTRES", 10, func(v *acctView, s *liveStep) string { return v.formatTRES(s.alloc) }}, {"AveCPU", 10, cpu.average()}, {"AveCPUFreq", 10, clock.average()},
 		{"AveDiskRead", 12, disk.average()}, {"AveDiskWrite", 12, written.average()}, {"AvePages", 10, pages.average()}, {"AveRSS", 10, mem.average()}, {"AveVMSize", 10, vmem.average()},
-		{"ConsumedEnergy", 14, empty}, {"ConsumedEnergyRaw", 17, empty}, {"JobID", -12, func(_ *acctView, s *liveStep) string { return s.id }},
+		{"ConsumedEnergy", 14, power.sum()}, {"ConsumedEnergyRaw", 17, power.sum()}, {"JobID", -12, func(_ *acctView, s *liveStep) string { return s.id }},
 		{"MaxDiskRead", 12, disk.max()}, {"MaxDiskReadNode", 15, disk.maxNode()}, {"MaxDiskReadTask", 15, disk.maxTask()},
 		{"MaxDiskWrite", 12, written.max()}, {"MaxDiskWriteNode", 16, written.maxNode()}, {"MaxDiskWriteTask", 16, written.maxTask()},
 		{"MaxPages", 8, pages.max()}, {"MaxPagesNode", 12, pages.maxNode()}, {"MaxPagesTask", 14, pages.maxTask()},

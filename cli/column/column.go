@@ -18,6 +18,7 @@ type Token struct {
 	Width  int    // 0 = as wide as its text
 	Right  bool   // padded on the left
 	Suffix string // literal text behind it
+	Whole  bool   // a text that is too long is not cut
 }
 
 // Default widths.
@@ -109,7 +110,7 @@ func width(s string) (n int, rest string, err error) {
 // else padded, then the suffix.
 func (t Token) Append(b []byte, text string) []byte {
 	text = plain.Cell(text)
-	if t.Width == 0 {
+	if t.Width == 0 || t.Whole && utf8.RuneCountInString(text) > t.Width {
 		return append(append(b, text...), t.Suffix...)
 	}
 	text, pad := Cut(text, t.Width)

@@ -9,7 +9,7 @@ import (
 
 func TestLetters(t *testing.T) {
 	before, got, err := Letters("%.18i %.9P|%j^^^%20N%R.")
-	want := []Token{{"i", 18, true, " "}, {"P", 9, true, "|"}, {"j", 0, false, "^^^"}, {"N", 20, false, ""}, {"R", 0, false, "."}}
+	want := []Token{{"i", 18, true, " ", false}, {"P", 9, true, "|", false}, {"j", 0, false, "^^^", false}, {"N", 20, false, "", false}, {"R", 0, false, ".", false}}
 	if err != nil || before != "" || !reflect.DeepEqual(got, want) {
 		t.Fatalf("%q %+v %v", before, got, err)
 	}
@@ -28,8 +28,8 @@ func TestLetters(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	got, err := Names("JobID,Name:14,Reason:.24,Account:\x1f,NodeList:0 ,CPUs:5|")
-	want := []Token{{"JobID", 20, false, ""}, {"Name", 14, false, ""}, {"Reason", 24, true, ""}, {"Account", 0, false, "\x1f"},
-		{"NodeList", 0, false, " "}, {"CPUs", 5, false, "|"}}
+	want := []Token{{"JobID", 20, false, "", false}, {"Name", 14, false, "", false}, {"Reason", 24, true, "", false}, {"Account", 0, false, "\x1f", false},
+		{"NodeList", 0, false, " ", false}, {"CPUs", 5, false, "|", false}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Fatalf("%+v %v", got, err)
 	}
@@ -105,4 +105,14 @@ func FuzzFormats(f *testing.F) {
 			t.Fatalf("%q: %d columns", names, len(tokens))
 		}
 	})
+}
+
+// TestWhole: a token that is not cut grows with its text, and is padded as the others.
+func TestWhole(t *testing.T) {
+	token := Token{Width: 9, Right: true, Whole: true}
+	for text, want := range map[string]string{"1-02:04:00": "1-02:04:00", "5:00": "     5:00"} {
+		if got := string(token.Append(nil, text)); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
 }

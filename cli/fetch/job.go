@@ -5,13 +5,13 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/tool"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
 // ControllerGone tells that the controller is being restarted, or is not there.
 func ControllerGone(err error) bool {
-	var st *status.Error
+	var st *rpcstatus.Error
 	var gone *tool.Unreachable
 	if errors.As(err, &gone) {
 		return true
@@ -20,7 +20,7 @@ func ControllerGone(err error) bool {
 	case spec.CodeStopping, spec.CodeNotLeader, spec.CodeOutcomeUnknown:
 		return true
 	}
-	return errors.As(err, &st) && st.Number == 0 && st.Wire == status.Unavailable
+	return errors.As(err, &st) && st.Number == 0 && st.Wire == rpcstatus.Unavailable
 }
 
 // JobOfRow is what an explanation needs of a job, out of its accounting row.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
-	"github.com/musterhpc/muster/spec/format"
 )
 
 // pastCommands are the commands that can be asked about a moment of the past.
@@ -90,29 +88,23 @@ func runAt(call *tool.Call) error {
 	}
 }
 
-// parseMoment reads #1234, or a time as sacct reads it.
+// parseMoment reads the operand TIME or #EVENT.
 func parseMoment(call *tool.Call, text string) (*apiv1.Moment, error) {
-	if number, ok := strings.CutPrefix(text, "#"); ok {
-		seq, err := strconv.ParseUint(number, 10, 64)
-		if err != nil || seq == 0 {
-			return nil, call.Errorf("%s: expected #N, the number of an event", text)
-		}
-		return &apiv1.Moment{Seq: seq}, nil
+	moment, err := call.ParseMoment(text)
+	switch {
+	case err == nil:
+		return moment, nil
+	case strings.HasPrefix(text, "#"):
+		return nil, call.Errorf("%v", err)
 	}
-	sec, err := format.ParseTime(
-		text,
-		format.Moment{Now: call.Now().Unix(), Loc: call.Loc, Past: true},
-	)
-	if err != nil {
-		return nil, tool.Fail(1, tool.BadTimeText(text))
-	}
-	return &apiv1.Moment{At: max(sec*tool.Second, 1)}, nil
+	return nil, tool.Fail(1, err.Error())
 }
 
 // pastEnv is the world as a command sees it at a moment: its requests are about that
 // moment, and its clock runs from there.
 func pastEnv(env *tool.Env, moment *apiv1.Moment) *tool.Env {
 	out, now := *env, int64(0)
+	out.Outward = false
 	out.Dial = func(ctx context.Context) (tool.Conn, error) {
 		conn, err := env.Dial(ctx)
 		if err != nil {

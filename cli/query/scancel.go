@@ -32,7 +32,7 @@ or has ended.`,
 			{Long: "account", Short: "A", Arg: "<account>", Env: "SCANCEL_ACCOUNT", Help: "only jobs of this account"},
 			{Long: "admin-comment", Arg: "<comment>", Help: "comment of an administrator on the jobs that are ended"},
 			{Long: "batch", Short: "b", Env: "SCANCEL_BATCH", Help: "signal the batch script only"},
-			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name"},
+			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "clusters in which jobs are cancelled; all = every known one"},
 			{Long: "cron", Short: "c", Env: "SCANCEL_CRON", Help: "also end jobs of a crontab where ScronParameters=explicit_scancel asks for it"},
 			{Long: "ctld", Env: "SCANCEL_CTLD", Help: "deliver the signal through the controller", Always: "it always does"},
 			{Long: "full", Short: "f", Env: "SCANCEL_FULL", Help: "signal the batch script and all its steps"},
@@ -46,7 +46,7 @@ or has ended.`,
 			{Long: "qos", Short: "q", Arg: "<qos>", Env: "SCANCEL_QOS", Help: "only jobs of this QOS"},
 			{Long: "quiet", Short: "Q", Help: "print nothing, not even errors"},
 			{Long: "reservation", Short: "R", Arg: "<reservation_name>", Help: "only jobs that ask for this reservation"},
-			{Long: "sibling", Arg: "<cluster_name>", Refused: "Muster has no federation"},
+			{Long: "sibling", Arg: "<cluster_name>", Refused: tool.NoFederation},
 			{Long: "signal", Short: "s", Arg: "<signal_name>", Help: "signal to send instead of cancelling the job: KILL, SIGUSR1, 10"},
 			{Long: "state", Short: "t", Arg: "<job_state_name>", Env: "SCANCEL_STATE", Help: "only jobs in this state: PENDING, RUNNING, SUSPENDED"},
 			{Long: "user", Short: "u", Arg: "<user_name>", Env: "SCANCEL_USER", Help: "only jobs of this user"},
@@ -85,9 +85,14 @@ func runScancel(call *tool.Call) error {
 		}
 		req.Signal = int32(n)
 	}
-	if err := call.CheckClusters(); err != nil {
-		return err
-	}
+	return call.EachCluster(func(call *tool.Call) error {
+		own := proto.CloneOf(req) // the choice of jobs is each cluster's
+		return cancelIn(call, own, steps)
+	})
+}
+
+// cancelIn cancels or signals in one cluster.
+func cancelIn(call *tool.Call, req *apiv1.CancelRequest, steps []string) error {
 	failed := endSteps(call, steps, req.GetSignal())
 	if len(steps) > 0 && len(req.GetFilter().GetJobs()) == 0 {
 		return failed

@@ -17,7 +17,6 @@ import (
 
 //muster:table the options and verbs of scontrol
 func Scontrol() *tool.Command {
-	const noFederation = "Muster has no federation"
 	return &tool.Command{
 		Name: "scontrol", Slurm: true, Mixed: true,
 		Summary: "show details of the cluster and change jobs, nodes and partitions",
@@ -81,16 +80,16 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 		},
 		Options: []opt.Option{
 			{Long: "all", Short: "a", Env: "SCONTROL_ALL", Help: "include hidden partitions"},
-			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name"},
+			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "cluster to ask or to change; one at a time"},
 			{Long: "details", Short: "d", Help: "show more details"},
-			{Long: "federation", Env: "SCONTROL_FEDERATION", Help: "include the other clusters of the federation", Always: noFederation},
+			{Long: "federation", Env: "SCONTROL_FEDERATION", Help: "include the other clusters of the federation", Always: tool.NoFederation},
 			{Long: "future", Short: "F", Env: "SCONTROL_FUTURE", Help: "include nodes in state FUTURE"},
 			{Long: "hide", Help: "do not show hidden partitions (default without --all)"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON (show job, node, partition, licenses, assoc_mgr; ping)"},
-			{Long: "local", Env: "SCONTROL_LOCAL", Help: "query this cluster", Always: noFederation},
+			{Long: "local", Env: "SCONTROL_LOCAL", Help: "query this cluster", Always: tool.NoFederation},
 			{Long: "oneliner", Short: "o", Help: "print each record on one line"},
 			{Long: "quiet", Short: "Q", Help: "suppress warnings"},
-			{Long: "sibling", Env: "SCONTROL_SIBLING", Help: "include the copies of jobs on other clusters", Always: noFederation},
+			{Long: "sibling", Env: "SCONTROL_SIBLING", Help: "include the copies of jobs on other clusters", Always: tool.NoFederation},
 			{Long: "uid", Short: "u", Arg: "<uid>", Refused: "the requesting user is known from the connection"},
 			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML (wherever --json is supported)"},
 		},
@@ -137,12 +136,12 @@ func scontrolCommand(call *tool.Call) error {
 		}
 		return tool.Fail(1, "invalid keyword: "+call.Operands[0])
 	}
-	if name != "show" {
-		if err := call.CheckClusters(); err != nil {
-			return err
-		}
+	if name == "show" {
+		return verb(call, name, call.Operands[1:])
 	}
-	return verb(call, name, call.Operands[1:])
+	return call.OneCluster(func(call *tool.Call) error {
+		return verb(call, name, call.Operands[1:])
+	})
 }
 
 //muster:table one case for each verb
@@ -212,14 +211,6 @@ func verb(call *tool.Call, name string, args []string) error {
 		return tool.PrintVersion(call)
 	}
 	return call.WriteOut([]byte(tool.HelpText(call.Command)))
-}
-
-// withCluster checks -M before a question.
-func withCluster(call *tool.Call, f func() error) error {
-	if err := call.CheckClusters(); err != nil {
-		return err
-	}
-	return f()
 }
 
 // pickWord finds the word that begins with what was typed, at least three letters

@@ -9,6 +9,8 @@ import (
 	"syscall"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
@@ -156,6 +158,7 @@ var updateEntities = []string{
 	"nodename",
 	"partitionname",
 	"frontendname",
+	"jobname",
 }
 
 // entityOf finds what update changes: a key of updateEntities, or another name of one.
@@ -172,7 +175,7 @@ func entityOf(list []setting) (entity, name string, rest []setting) {
 			key := strings.ToLower(s.key)
 			if alias, ok := aliases[key]; ok {
 				key = alias
-			} else if len(key) >= 4 {
+			} else if len(key) >= 4 || key == "res" {
 				key = pickWord([]string{wanted}, key)
 			}
 			if key == wanted {
@@ -185,6 +188,9 @@ func entityOf(list []setting) (entity, name string, rest []setting) {
 
 // updateEntity changes jobs, a step, nodes, a partition or a reservation.
 func updateEntity(call *tool.Call, args []string) error {
+	if len(args) == 0 {
+		return tool.Fail(1, "too few arguments for update keyword")
+	}
 	list, err := readSettings(args)
 	if err != nil {
 		return err
@@ -207,12 +213,40 @@ func updateEntity(call *tool.Call, args []string) error {
 		return updateStep(call, name, rest)
 	case "frontendname":
 		return call.Errorf("Muster has no front-end nodes")
+	case "jobname":
+		return updateJobsNamed(call, name, rest)
 	}
 	return tool.Fail(
 		1,
 		"No valid entity in update command",
 		"Input line must include \"NodeName\", \"PartitionName\", \"ReservationName\" or \"JobId\"",
 	)
+}
+
+// updateJobsNamed changes the jobs of a name: those of the caller, or with UserID= of another user.
+func updateJobsNamed(call *tool.Call, name string, rest []setting) error {
+	user := tool.Itoa(call.UID)
+	for i, s := range rest {
+		if len(s.key) >= 4 && pickWord([]string{"userid"}, strings.ToLower(s.key)) != "" {
+			user = s.value
+			rest = slices.Delete(slices.Clone(rest), i, i+1)
+			break
+		}
+	}
+	filter := &apiv1.JobFilter{Names: []string{name}, Users: []string{user}}
+	var found apiv1.ListJobsReply
+	if err := fetch.Jobs(call, &apiv1.ListJobsRequest{Filter: filter}, &found); err != nil {
+		return fetch.JobsError(err)
+	}
+	if len(found.GetJobs()) == 0 {
+		return tool.Fail(1, "scontrol: error: user "+user+" has no job with the name "+name)
+	}
+	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
+	var ids []string
+	for _, job := range found.GetJobs() {
+		ids = append(ids, view.ID(render.JobRow{JobInfo: job, Task: -1}))
+	}
+	return updateJob(call, strings.Join(ids, ","), rest)
 }
 
 // jobMoments are the keys of a job whose values are instants. They are sent in

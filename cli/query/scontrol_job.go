@@ -12,6 +12,7 @@ import (
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // showJobs is scontrol show job.
@@ -129,7 +130,7 @@ func jobRecord(view *render.JobView, row render.JobRow, details bool) *render.Re
 	if job.GetBatchHost() != "" {
 		rec.Line("BatchHost=" + job.GetBatchHost())
 	}
-	rec.Line("NumNodes="+tool.Itoa(job.GetNumNodes()), "NumCPUs="+tool.Itoa(job.GetNumCpus()), "NumTasks="+tool.Itoa(job.GetNumTasks()), "CPUs/Task="+tool.Itoa(max(s.GetCpusPerTask(), 1)),
+	rec.Line("NumNodes="+nodeRange(row), "NumCPUs="+tool.Itoa(job.GetNumCpus()), "NumTasks="+tool.Itoa(job.GetNumTasks()), "CPUs/Task="+tool.Itoa(max(s.GetCpusPerTask(), 1)),
 		"ReqB:S:C:T=0:0:*:"+render.StarIfZero(s.GetThreadsPerCore()))
 	rec.Line("ReqTRES=" + cmp.Or(render.TRESText(job.GetReqTres()), render.Null))
 	rec.Line("AllocTRES=" + cmp.Or(render.TRESText(job.GetAllocTres()), render.Null))
@@ -185,10 +186,31 @@ func allocationLines(rec *render.Record, job *apiv1.JobInfo) {
 		}
 		rec.Line("JOB_GRES=" + strings.Join(parts, ","))
 	}
-	for _, n := range job.GetAllocation() {
-		rec.Line("  Nodes="+n.GetName(), "CPU_IDs="+spec.Bitset(n.GetCpus()).Ranges(), "Mem="+
-			tool.Itoa(n.GetMem()), "GRES="+render.GresOfNode(n))
+	for _, group := range alikeNodes(job.GetAllocation()) {
+		rec.Line("  Nodes="+hostlist.Fold(group.names), group.text)
 	}
+}
+
+// nodeGroup are nodes that follow each other and on which a job has the same.
+type nodeGroup struct {
+	names []string
+	text  string // what it has on each
+}
+
+// alikeNodes groups the nodes of a job as scontrol does, so that a job on a thousand nodes is not
+// a thousand lines.
+func alikeNodes(nodes []*apiv1.NodeAlloc) []nodeGroup {
+	var out []nodeGroup
+	for _, node := range nodes {
+		text := "CPU_IDs=" + spec.Bitset(node.GetCpus()).Ranges() +
+			" Mem=" + tool.Itoa(node.GetMem()) + " GRES=" + render.GresOfNode(node)
+		if last := len(out) - 1; last >= 0 && out[last].text == text {
+			out[last].names = append(out[last].names, node.GetName())
+			continue
+		}
+		out = append(out, nodeGroup{names: []string{node.GetName()}, text: text})
+	}
+	return out
 }
 
 // showSteps is scontrol show step.
@@ -239,4 +261,15 @@ func showSteps(call *tool.Call, name string) error {
 		return tool.Fail(1, "Job step "+job+" not found")
 	}
 	return tool.Fail(1, "Job step "+job+"."+step+" not found")
+}
+
+// nodeRange is the number of nodes; of a job that waits from how many to how many it takes, if
+// it says so.
+func nodeRange(row render.JobRow) string {
+	least := row.GetNumNodes()
+	most := cmp.Or(row.GetSpec().GetMaxNodes(), row.GetSpec().GetMinNodes())
+	if !row.Pending() || most == 0 {
+		return tool.Itoa(least)
+	}
+	return tool.Itoa(min(least, most)) + "-" + tool.Itoa(most)
 }

@@ -2,6 +2,7 @@ package query
 
 import (
 	"cmp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -159,6 +160,9 @@ func changeReservation(call *tool.Call, verb apiv1.ReservationChange_Verb, args 
 		}
 		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: val})
 	}
+	if what := missingOfReservation(req); what != "" {
+		return tool.Fail(1, "scontrol: error: "+what+"  No reservation created.")
+	}
 	var rep apiv1.ReservationChangeReply
 	if err := call.RPC(tool.MethodReserve, req, &rep); err != nil {
 		r := tool.ExplainError(err)
@@ -175,6 +179,39 @@ func changeReservation(call *tool.Call, verb apiv1.ReservationChange_Verb, args 
 	return nil
 }
 
+// missingOfReservation says what a new reservation lacks, in Slurm's words and order; empty = it
+// lacks nothing. A partition alone is all of its nodes. Programs that use the API may leave the
+// times out, as Slurm's slurmctld lets them: the command asks for them, because a reservation that
+// lasts a year for want of a word blocks the nodes of everybody.
+func missingOfReservation(req *apiv1.ReservationChange) string {
+	if req.GetVerb() != apiv1.ReservationChange_CREATE {
+		return ""
+	}
+	given := map[string]bool{}
+	for _, entry := range req.GetSet() {
+		given[strings.ToLower(strings.TrimRight(entry.GetKey(), "+-"))] = entry.GetValue() != ""
+	}
+	has := func(keys ...string) bool {
+		return slices.ContainsFunc(keys, func(key string) bool { return given[key] })
+	}
+	switch {
+	case !has("starttime"):
+		return "A start time must be given."
+	case !has("endtime", "duration"):
+		return "An end time or duration must be given."
+	}
+	if !has("nodes", "nodecnt", "nodecount", "corecnt", "corecount", "tres", "trespernode", "licenses") {
+		if !has("partitionname", "partition") {
+			return "CoreCnt, Nodes, NodeCnt, TRES or Licenses must be specified."
+		}
+		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: "nodes", Value: "ALL"})
+	}
+	if !has("users", "accounts", "groups", "qos", "allowedpartitions", "allowedpartition") {
+		return "Either Users/Groups and/or Accounts must be specified."
+	}
+	return ""
+}
+
 // showReservations is scontrol show reservation.
 func showReservations(call *tool.Call, name string) error {
 	rep, err := fetch.Reservations(call)
@@ -184,7 +221,7 @@ func showReservations(call *tool.Call, name string) error {
 	if render.WantsDocument(call) {
 		return reservationsDocument(call, rep, name)
 	}
-	if len(rep.GetReservations()) == 0 {
+	if len(rep.GetReservations()) == 0 && name == "" {
 		return call.WriteOut([]byte("No reservations in the system\n"))
 	}
 	found := false

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"strings"
@@ -92,7 +93,9 @@ func showEntity(call *tool.Call, args []string) error {
 	case found.local:
 		return found.run(call, name, args[1:])
 	}
-	return withCluster(call, func() error { return found.run(call, name, args[1:]) })
+	return call.OneCluster(func(call *tool.Call) error {
+		return found.run(call, name, args[1:])
+	})
 }
 
 // showDaemons prints Slurm's names of the daemons that this host should run: the
@@ -150,6 +153,9 @@ func showAliases(call *tool.Call, host string) error {
 	return call.WriteOut([]byte(strings.Join(names, " ") + "\n"))
 }
 
+// agentPort is where the agent of a node listens that slurm.conf gives no Port.
+const agentPort = 6818
+
 // nodeAddresses is scontrol getaddrs: name, address and port of each node.
 func nodeAddresses(call *tool.Call, args []string) error {
 	if len(args) != 1 {
@@ -165,7 +171,7 @@ func nodeAddresses(call *tool.Call, args []string) error {
 		if address == "" {
 			address = node.GetName()
 		}
-		fmt.Fprintf(&b, "%s: %s:%d\n", node.GetName(), address, node.GetPort())
+		fmt.Fprintf(&b, "%s: %s:%d\n", node.GetName(), address, cmp.Or(node.GetPort(), agentPort))
 	}
 	return call.WriteOut([]byte(b.String()))
 }

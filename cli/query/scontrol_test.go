@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // TestMainEntries: keys of nodes and partitions are not keys of the cluster,
@@ -35,6 +36,8 @@ func TestUpdateSettings(t *testing.T) {
 		{[]string{"nodename=ALL", "State=drain", `reason="two words"`}, "nodename", "ALL", []setting{{"State", "drain"}, {"reason", "two words"}}},
 		{[]string{"reservationname=r", "partitionname=p"}, "reservationname", "r", []setting{{"partitionname", "p"}}},
 		{[]string{"Partition=p", "State=UP"}, "partitionname", "p", []setting{{"State", "UP"}}},
+		{[]string{"JobName=train", "TimeLimit=5"}, "jobname", "train", []setting{{"TimeLimit", "5"}}},
+		{[]string{"JobName=train", "JobId=3"}, "jobid", "3", []setting{{"JobName", "train"}}},
 		{[]string{"StepId=3.0", "TimeLimit=5"}, "stepid", "3.0", []setting{{"TimeLimit", "5"}}},
 	} {
 		list, err := readSettings(c.args)
@@ -64,5 +67,25 @@ func TestShownEntities(t *testing.T) {
 		if found := findShown(bad); found != nil {
 			t.Errorf("%q is found as %s", bad, found.names[0])
 		}
+	}
+}
+
+// TestAlikeNodes: nodes with the same share of a job are one line, others keep their order.
+func TestAlikeNodes(t *testing.T) {
+	nodes := []*apiv1.NodeAlloc{
+		{Name: "n1", Cpus: []uint64{1}, Mem: 500}, {Name: "n2", Cpus: []uint64{1}, Mem: 500},
+		{Name: "n3", Cpus: []uint64{3}, Mem: 1000}, {Name: "n4", Cpus: []uint64{1}, Mem: 500},
+	}
+	var got []string
+	for _, group := range alikeNodes(nodes) {
+		got = append(got, hostlist.Fold(group.names)+" "+group.text)
+	}
+	want := []string{
+		"n[1-2] CPU_IDs=0 Mem=500 GRES=",
+		"n3 CPU_IDs=0-1 Mem=1000 GRES=",
+		"n4 CPU_IDs=0 Mem=500 GRES=",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

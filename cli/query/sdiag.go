@@ -20,7 +20,10 @@ func Sdiag() *tool.Command {
 		Summary: "show statistics of the controller",
 		Usage:   []string{"[OPTIONS]"},
 		About: `Labels are those of Slurm where the value means the same. Statistics of what Muster does not have
-(agent threads, RPC statistics) are omitted rather than printed as zero.`,
+(threads and queues of agents, pending RPCs) are omitted rather than printed as zero.
+
+Calls are counted by method and by user since the controller started or was asked to --reset. Methods that do what a message
+type of Slurm does have its name and number, others their own name and 0. Calls that are answered by a stream are not counted.`,
 		Options: []opt.Option{
 			{Long: "all", Short: "a", Help: "show everything", Always: "it always is"},
 			{
@@ -29,7 +32,7 @@ func Sdiag() *tool.Command {
 				Short: "M",
 				Arg:   "<string>",
 				Env:   "SLURM_CLUSTERS",
-				Help:  "fail unless this is the cluster's name",
+				Help:  "cluster to ask",
 			},
 			{
 				Long:  "json",
@@ -39,26 +42,10 @@ func Sdiag() *tool.Command {
 				Help:  "print JSON",
 			},
 			{Long: "no-trunc", Help: "do not truncate names", Always: "none is cut"},
-			{
-				Long:    "reset",
-				Short:   "r",
-				Refused: "statistics come from the ledger and cannot be reset",
-			},
-			{
-				Long:    "sort-by-id",
-				Short:   "i",
-				Refused: "statistics by message type are not collected",
-			},
-			{
-				Long:    "sort-by-time",
-				Short:   "t",
-				Refused: "statistics by message type are not collected",
-			},
-			{
-				Long:    "sort-by-time2",
-				Short:   "T",
-				Refused: "statistics by message type are not collected",
-			},
+			{Long: "reset", Short: "r", Help: "count from now on (operators)"},
+			{Long: "sort-by-id", Short: "i", Help: "sort calls by message type and user id"},
+			{Long: "sort-by-time", Short: "t", Help: "sort calls by total time"},
+			{Long: "sort-by-time2", Short: "T", Help: "sort calls by mean time"},
 			{
 				Long:  "yaml",
 				Arg:   "<data_parser>",
@@ -77,24 +64,32 @@ func Sdiag() *tool.Command {
 			if call.Opts.On("cluster") {
 				call.Opts.Put("clusters", call.Opts.Text("cluster"), true, opt.FromCommand)
 			}
-			if err := call.CheckClusters(); err != nil {
-				return err
-			}
-			var rep apiv1.DiagReply
-			if err := call.RPC(tool.MethodDiag, &apiv1.DiagRequest{}, &rep); err != nil {
-				r := tool.ExplainError(err)
-				return tool.Fail(1, append(r.Preamble("sdiag"), "slurm_get_statistics: "+r.Text)...)
-			}
-			if render.WantsDocument(call) {
-				return render.Answer(
-					call,
-					"openapi_diag_resp",
-					tree.Member{Key: "statistics", Value: diagTree(&rep)},
-				)
-			}
-			return call.WriteOut([]byte(diagText(&rep, call.Loc)))
+			return call.OneCluster(showStatistics)
 		},
 	}
+}
+
+func showStatistics(call *tool.Call) error {
+	var rep apiv1.DiagReply
+	if err := call.RPC(tool.MethodDiag, &apiv1.DiagRequest{Anew: call.Opts.On("reset")}, &rep); err != nil {
+		r := tool.ExplainError(err)
+		return tool.Fail(1, append(r.Preamble("sdiag"), "slurm_get_statistics: "+r.Text)...)
+	}
+	if call.Opts.On("reset") {
+		return call.WriteOut([]byte("Reset scheduling statistics\n"))
+	}
+	methods := methodFigures(rep.GetMethods())
+	callers := callerFigures(call, rep.GetCallers())
+	sortFigures(call, methods)
+	sortFigures(call, callers)
+	if render.WantsDocument(call) {
+		return render.Answer(
+			call,
+			"openapi_diag_resp",
+			tree.Member{Key: "statistics", Value: append(diagTree(&rep), figureTrees(methods, callers)...)},
+		)
+	}
+	return call.WriteOut([]byte(diagText(&rep, call.Loc) + figuresText(methods, callers)))
 }
 
 func micros(ns int64) int64 { return ns / int64(spec.Microsecond) }

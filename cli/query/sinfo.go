@@ -67,7 +67,6 @@ const (
 
 //muster:table the options of sinfo
 func Sinfo() *tool.Command {
-	const noFederation = "Muster has no federation"
 	return &tool.Command{
 		Name: "sinfo", Slurm: true, Mixed: true,
 		Summary: "show the partitions and nodes",
@@ -89,10 +88,10 @@ powered down, ~ powered down, # being powered up.`,
 		},
 		Options: []opt.Option{
 			{Long: "all", Short: "a", Env: "SINFO_ALL", Help: "include hidden partitions"},
-			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name, and print it first"},
+			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "clusters to show, one after the other, each below its name; all = every known one"},
 			{Long: "dead", Short: "d", Help: "only nodes that do not respond"},
 			{Long: "exact", Short: "e", Help: "group nodes on one line only if their amounts are equal"},
-			{Long: "federation", Env: "SINFO_FEDERATION", Help: "include the other clusters of the federation", Always: noFederation},
+			{Long: "federation", Env: "SINFO_FEDERATION", Help: "include the other clusters of the federation", Always: tool.NoFederation},
 			{Long: "future", Short: "F", Env: "SCONTROL_FUTURE", Help: "include nodes in state FUTURE"},
 			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SINFO_FORMAT", Help: "columns to show, by letter"},
 			{Long: "Format", Short: "O", Arg: "<output_format>", Help: "columns to show, by name"},
@@ -100,7 +99,7 @@ powered down, ~ powered down, # being powered up.`,
 			{Long: "iterate", Short: "i", Arg: "<seconds>", Help: "refresh interval in seconds"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
 			{Long: "list-reasons", Short: "R", Help: "show why nodes are unavailable, who set it and when"},
-			{Long: "local", Env: "SINFO_LOCAL", Help: "show this cluster", Always: noFederation},
+			{Long: "local", Env: "SINFO_LOCAL", Help: "show this cluster", Always: tool.NoFederation},
 			{Long: "long", Short: "l", Help: "show more columns"},
 			{Long: "noconvert", Help: "print amounts in the unit in which they are stored", Always: "sinfo prints MiB"},
 			{Long: "Node", Short: "N", Help: "show one line per node and partition"},
@@ -143,15 +142,11 @@ func runSinfo(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := call.CheckClusters(); err != nil {
-		return err
-	}
-	if call.Opts.On("clusters") && !render.WantsDocument(call) {
-		if err := call.WriteOut([]byte("CLUSTER: " + call.Opts.List("clusters")[0] + "\n")); err != nil {
-			return err
-		}
-	}
-	return call.Repeat(func() error { return sinfoOnce(call, query) })
+	return call.Repeat(func() error {
+		return call.EachHeaded(render.WantsDocument(call), func(call *tool.Call) error {
+			return sinfoOnce(call, query)
+		})
+	})
 }
 
 func sinfoQuery(call *tool.Call) (*nodeQuery, error) {
@@ -311,7 +306,7 @@ func sinfoOnce(call *tool.Call, query *nodeQuery) error {
 	)
 	view := &render.NodeView{
 		Clock:   render.NewClock(call.Env),
-		Cluster: call.Opts.Text("clusters"),
+		Cluster: call.NamedCluster(),
 		UID:     tool.LookupUID,
 	}
 	view.Now = nodes.GetNow()

@@ -21,7 +21,6 @@ const (
 
 //muster:table the options of sprio
 func Sprio() *tool.Command {
-	const noFederation = "Muster has no federation"
 	return &tool.Command{
 		Name: "sprio", Slurm: true,
 		Summary: "show the components of the priority of pending jobs",
@@ -30,16 +29,16 @@ func Sprio() *tool.Command {
 its partitions, with the weighted components of its priority; components with weight 0 are omitted. The sum
 is truncated to a whole number, the components are rounded.`,
 		Options: []opt.Option{
-			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "show this cluster only"},
-			{Long: "federation", Env: "SPRIO_FEDERATION", Help: "include the other clusters of the federation", Always: noFederation},
+			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "clusters to show, one after the other, each below its name; all = every known one"},
+			{Long: "federation", Env: "SPRIO_FEDERATION", Help: "include the other clusters of the federation", Always: tool.NoFederation},
 			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SPRIO_FORMAT", Help: "columns to show, as %[.][width]letter"},
 			{Long: "jobs", Short: "j", Arg: "<job_id_list>", Help: "only these jobs"},
-			{Long: "local", Env: "SPRIO_LOCAL", Help: "show this cluster only", Always: noFederation},
+			{Long: "local", Env: "SPRIO_LOCAL", Help: "show this cluster only", Always: tool.NoFederation},
 			{Long: "long", Short: "l", Help: "show all columns"},
 			{Long: "noheader", Short: "h", Help: "omit the header"},
 			{Long: "norm", Short: "n", Help: "show normalized factors without weights"},
 			{Long: "partition", Short: "p", Arg: "<partition_list>", Help: "only these partitions"},
-			{Long: "sibling", Env: "SPRIO_SIBLING", Help: "include the copies of jobs on other clusters", Always: noFederation},
+			{Long: "sibling", Env: "SPRIO_SIBLING", Help: "include the copies of jobs on other clusters", Always: tool.NoFederation},
 			{Long: "sort", Short: "S", Arg: "<sort_list>", Help: "sort by these letters of -o; - before a letter reverses its order"},
 			{Long: "user", Also: "users", Short: "u", Arg: "<user_list>", Help: "only jobs of these users"},
 			{Long: "weights", Short: "w", Help: "show the priority weights"},
@@ -143,10 +142,9 @@ func joinFactors(
 	return strings.Join(parts, ",")
 }
 
-func runSprio(call *tool.Call) error {
-	if err := call.CheckClusters(); err != nil {
-		return err
-	}
+func runSprio(call *tool.Call) error { return call.EachHeaded(false, showPriorities) }
+
+func showPriorities(call *tool.Call) error {
 	var rep apiv1.PrioritiesReply
 	if err := call.RPC(tool.MethodPriorities, &apiv1.PrioritiesRequest{}, &rep); err != nil {
 		return err
@@ -209,7 +207,11 @@ func sprioFormat(call *tool.Call, weights *apiv1.PriorityWeights) string {
 	}{{"a", weights.GetAge()}, {"b", weights.GetAssoc()}, {"f", weights.GetFairShare()}, {"j", weights.GetJobSize()}, {"p", weights.GetPartition()}, {"q", weights.GetQos()}}
 	var out string
 	if call.Opts.On("norm") {
-		out = "%.15i %9r %10y"
+		out = "%.15i %9r "
+		if call.Opts.On("user") {
+			out += "%.8u "
+		}
+		out += "%10y"
 		for _, p := range parts {
 			if p.weight != 0 {
 				out += " %10" + p.letter
@@ -220,8 +222,11 @@ func sprioFormat(call *tool.Call, weights *apiv1.PriorityWeights) string {
 		}
 		return out
 	}
-	out = "%.15i %9r %.10Y"
-	out += " %.10S"
+	out = "%.15i %9r "
+	if call.Opts.On("user") {
+		out += "%.8u "
+	}
+	out += "%.10Y %.10S"
 	for _, p := range parts {
 		if p.weight != 0 {
 			out += " %.10" + strings.ToUpper(p.letter)

@@ -26,7 +26,6 @@ const (
 
 //muster:table the options of squeue
 func Squeue() *tool.Command {
-	const noFederation = "Muster has no federation"
 	return &tool.Command{
 		Name: "squeue", Slurm: true, Mixed: true,
 		Summary: "show pending and running jobs",
@@ -40,9 +39,9 @@ descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffi
 			{Long: "account", Also: "accounts", Short: "A", Arg: "<account_list>", Env: "SQUEUE_ACCOUNT", Help: "only jobs of these accounts"},
 			{Long: "all", Short: "a", Env: "SQUEUE_ALL", Help: "include jobs in hidden partitions", Always: "they are shown unless --hide is given"},
 			{Long: "array", Short: "r", Env: "SQUEUE_ARRAY", Help: "show each pending array task on its own line"},
-			{Long: "clusters", Short: "M", Arg: "<cluster_name>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name, and print it first"},
+			{Long: "clusters", Short: "M", Arg: "<cluster_name>", Env: "SLURM_CLUSTERS", Help: "clusters to show, one after the other, each below its name; all = every known one"},
 			{Long: "expand-patterns", Help: "expand the patterns (%j, %A, ...) in file names"},
-			{Long: "federation", Env: "SQUEUE_FEDERATION", Help: "include the other clusters of the federation", Always: noFederation},
+			{Long: "federation", Env: "SQUEUE_FEDERATION", Help: "include the other clusters of the federation", Always: tool.NoFederation},
 			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SQUEUE_FORMAT", Help: "columns to show, by letter"},
 			{Long: "Format", Short: "O", Arg: "<output_format>", Env: "SQUEUE_FORMAT2", Help: "columns to show, by name"},
 			{Long: "helpformat", Help: "list the letters and names of columns"},
@@ -52,7 +51,7 @@ descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffi
 			{Long: "jobs", Short: "j", Arg: "<job_id_list>", Maybe: true, Help: "only these jobs: 12,36_4,36_[5-9]"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
 			{Long: "licenses", Short: "L", Arg: "<license_list>", Env: "SQUEUE_LICENSES", Help: "only jobs that ask for these licences"},
-			{Long: "local", Env: "SQUEUE_LOCAL", Help: "show this cluster's jobs", Always: noFederation},
+			{Long: "local", Env: "SQUEUE_LOCAL", Help: "show this cluster's jobs", Always: tool.NoFederation},
 			{Long: "long", Short: "l", Help: "show more columns"},
 			{Long: "me", Help: "only jobs of this user"},
 			{Long: "name", Short: "n", Arg: "<name_list>", Env: "SQUEUE_NAMES", Help: "only jobs of these names"},
@@ -67,7 +66,7 @@ descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffi
 			{Long: "reservation", Short: "R", Arg: "<reservation_list>", Help: "only jobs in these reservations"},
 			{Long: "running-over", Arg: "<time>", Help: "only jobs that have run for longer"},
 			{Long: "running-under", Arg: "<time>", Help: "only jobs that have run for less"},
-			{Long: "sibling", Env: "SQUEUE_SIBLING", Help: "include the copies of jobs on other clusters", Always: noFederation},
+			{Long: "sibling", Env: "SQUEUE_SIBLING", Help: "include the copies of jobs on other clusters", Always: tool.NoFederation},
 			{Long: "sort", Short: "S", Arg: "<sort_list>", Env: "SQUEUE_SORT", Help: "sort by these letters of -o; - before a letter reverses its order: P,t,-p"},
 			{Long: "start", Help: "pending jobs with their planned start and nodes"},
 			{Long: "states", Short: "t", Arg: "<state_list>", Env: "SQUEUE_STATES", Help: "only jobs in these states: PD,R,CG or all"},
@@ -127,22 +126,11 @@ func runSqueue(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := call.CheckClusters(); err != nil {
-		return err
-	}
-	if call.Opts.On("clusters") && !query.structured {
-		if err := call.WriteOut([]byte("CLUSTER: " + call.Opts.List("clusters")[0] + "\n")); err != nil {
-			return err
-		}
-	}
-	if call.Opts.On("hide") && !call.Opts.On("all") {
-		hide, err := hidesPartitions(call)
-		if err != nil {
-			return err
-		}
-		query.keep = append(query.keep, hide)
-	}
-	return call.Repeat(func() error { return squeueOnce(call, query) })
+	return call.Repeat(func() error {
+		return call.EachHeaded(query.structured, func(call *tool.Call) error {
+			return squeueOnce(call, query)
+		})
+	})
 }
 
 // hidesPartitions keeps the jobs that are in a partition which is not hidden.
@@ -433,6 +421,15 @@ func canonicalName(fields []jobField, name string) string {
 }
 
 func squeueOnce(call *tool.Call, query *jobQuery) error {
+	if call.Opts.On("hide") && !call.Opts.On("all") {
+		hide, err := hidesPartitions(call)
+		if err != nil {
+			return err
+		}
+		visible := *query
+		visible.keep = append(slices.Clip(query.keep), hide)
+		query = &visible
+	}
 	var rep apiv1.ListJobsReply
 	if err := fetch.Jobs(call, query.req, &rep); err != nil {
 		return fetch.JobsError(err)
@@ -446,7 +443,7 @@ func squeueOnce(call *tool.Call, query *jobQuery) error {
 		Env:       call.Env,
 		Noconvert: call.Opts.On("noconvert"),
 		Expand:    call.Opts.On("expand-patterns"),
-		Cluster:   call.Opts.Text("clusters"),
+		Cluster:   call.NamedCluster(),
 	}
 	view.Now = rep.GetNow()
 	rows := query.makeRows(rep.GetJobs(), view.Now)
@@ -571,9 +568,14 @@ func (q *jobQuery) text(rows []render.JobRow, view *render.JobView) []byte {
 	for _, row := range rows {
 		b = append(b, q.before...)
 		for i, t := range q.columns {
+			t.Whole = isSpan(t.Field)
 			b = t.Append(b, fields[i].text(view, row))
 		}
 		b = append(b, '\n')
 	}
 	return b
 }
+
+// isSpan tells the letters of time limit, time used and time left: Slurm cuts their heads
+// and not their values, of which a part would be another time.
+func isSpan(letter string) bool { return letter == "l" || letter == "M" || letter == "L" }

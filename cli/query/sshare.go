@@ -25,7 +25,7 @@ that ended since. Without -a or -u, only your own associations are shown.`,
 		Options: []opt.Option{
 			{Long: "accounts", Short: "A", Arg: "<account>", Help: "restrict to these accounts and their users"},
 			{Long: "all", Short: "a", Help: "show all users"},
-			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "show this cluster only"},
+			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "clusters to show, one after the other; all = every known one"},
 			{Long: "format", Short: "o", Arg: "<output_format>", Help: "columns to show: Account,User,RawShares and so on"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
 			{Long: "long", Short: "l", Help: "show more columns"},
@@ -114,10 +114,9 @@ func runMinutes(list []*apiv1.NamedCount) string {
 	return strings.Join(parts, ",")
 }
 
-func runSshare(call *tool.Call) error {
-	if err := call.CheckClusters(); err != nil {
-		return err
-	}
+func runSshare(call *tool.Call) error { return call.EachCluster(showShares) }
+
+func showShares(call *tool.Call) error {
 	var rep apiv1.SharesReply
 	if err := call.RPC(tool.MethodShares, &apiv1.SharesRequest{}, &rep); err != nil {
 		return err

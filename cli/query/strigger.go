@@ -80,7 +80,7 @@ Administrators set triggers; all users do with SlurmctldParameters=allow_user_tr
 			{Long: "program", Short: "p", Arg: "<path>", Help: "program with its arguments, by its absolute path"},
 			{Long: "user", Arg: "<user_name>", Help: "triggers of this user, for --get and --clear"},
 			{Long: "flags", Arg: "<type>", Help: "PERM keeps the trigger after it has run"},
-			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "fail unless this is the cluster's name"},
+			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "cluster to ask"},
 			{Long: "noheader", Short: "N", Help: "print no header"},
 			{Long: "quiet", Short: "Q", Help: "print no errors"},
 			{Long: "verbose", Short: "v", Help: "print the numbers of triggers that are set or cleared"},
@@ -120,9 +120,10 @@ func doTriggers(call *tool.Call) error {
 	if len(call.Operands) > 0 {
 		return call.Errorf("unexpected argument %q", call.Operands[0])
 	}
-	if err := call.CheckClusters(); err != nil {
-		return err
-	}
+	return call.OneCluster(changeTriggers)
+}
+
+func changeTriggers(call *tool.Call) error {
 	var verbs []string
 	for _, name := range [...]string{"set", "get", "clear"} {
 		if call.Opts.On(name) {

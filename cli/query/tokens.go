@@ -100,6 +100,9 @@ func printTokens(call *tool.Call, tokens []*apiv1.UserTokenInfo) error {
 		if token.GetIssuedOn() != "" {
 			by += " on " + token.GetIssuedOn()
 		}
+		if token.GetLogin() != "" {
+			by += " by " + token.GetLogin()
+		}
 		rows = append(rows, []string{
 			token.GetId(),
 			token.GetUser(),
@@ -124,6 +127,7 @@ func tokenTree(tokens []*apiv1.UserTokenInfo) tree.Object {
 			{Key: "expiry_time", Value: token.GetExpires() / int64(time.Second)},
 			{Key: "issued_by", Value: token.GetIssuedBy()},
 			{Key: "issued_on", Value: token.GetIssuedOn()},
+			{Key: "login", Value: token.GetLogin()},
 			{Key: "last_use_time", Value: token.GetLastUsed() / int64(time.Second)},
 		})
 	}

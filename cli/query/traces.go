@@ -7,6 +7,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
+	lives "github.com/musterhpc/muster/internal/traces"
 )
 
 // Traces is the command muster traces.
@@ -79,10 +80,10 @@ func runTraces(call *tool.Call) error {
 		return err
 	}
 	defer call.EndWhenUnread()()
-	traces := newJobTraces(since)
+	traces := lives.NewBuilder(since, 0)
 	write := func(call *tool.Call, e *apiv1.EventInfo) error {
-		traces.add(e)
-		return writeTraces(call, traces.take())
+		traces.Add(e)
+		return writeTraces(call, traces.Take())
 	}
 	if req.GetFollow() {
 		return followEvents(call, req, write)
@@ -94,7 +95,7 @@ func runTraces(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	return writeTraces(call, traces.rest())
+	return writeTraces(call, traces.Rest())
 }
 
 // tracesRequest reads the options: what to ask for, and since when jobs have ended that
@@ -114,9 +115,9 @@ func tracesRequest(call *tool.Call) (*apiv1.EventsRequest, int64, error) {
 	return req, since, nil
 }
 
-func writeTraces(call *tool.Call, jobs []*jobTrace) error {
+func writeTraces(call *tool.Call, jobs []*lives.Trace) error {
 	for _, job := range jobs {
-		line, err := json.Marshal(job.otlp())
+		line, err := json.Marshal(otlpOf(job))
 		if err != nil {
 			return err
 		}
@@ -165,6 +166,7 @@ type otlpSpan struct {
 	End        string          `json:"endTimeUnixNano"`
 	Attributes []otlpAttribute `json:"attributes,omitempty"`
 	Events     []otlpEvent     `json:"events,omitempty"`
+	Dropped    int64           `json:"droppedEventsCount,omitempty"`
 	Status     otlpStatus      `json:"status"`
 }
 
@@ -196,47 +198,48 @@ const (
 	otlpStatusError  = 2
 )
 
-// otlp is the trace as a request to a collector.
-func (j *jobTrace) otlp() otlpRequest {
-	spans := []otlpSpan{j.root.otlp(j.id)}
-	for _, s := range j.spans {
-		spans = append(spans, s.otlp(j.id))
+// otlpOf is a trace as a request to a collector.
+func otlpOf(job *lives.Trace) otlpRequest {
+	var spans []otlpSpan
+	for _, s := range job.Spans() {
+		spans = append(spans, otlpSpanOf(job.ID, s))
 	}
 	return otlpRequest{ResourceSpans: []otlpResourceSpans{{
-		Resource:   otlpResource{Attributes: otlpAttributes([]spanFact{{"service.name", "muster"}})},
-		ScopeSpans: []otlpScopeSpans{{Scope: otlpScope{Name: "muster.ledger"}, Spans: spans}},
+		Resource:   otlpResource{Attributes: otlpAttributes([]lives.Fact{{Key: "service.name", Value: lives.Service}})},
+		ScopeSpans: []otlpScopeSpans{{Scope: otlpScope{Name: lives.Scope}, Spans: spans}},
 	}}}
 }
 
-func (s *span) otlp(trace string) otlpSpan {
+func otlpSpanOf(trace string, s *lives.Span) otlpSpan {
 	out := otlpSpan{
 		TraceID:    trace,
-		SpanID:     s.id,
-		Parent:     s.parent,
-		Name:       s.name,
+		SpanID:     s.ID,
+		Parent:     s.Parent,
+		Name:       s.Name,
 		Kind:       otlpKindInternal,
-		Start:      strconv.FormatInt(s.start, 10),
-		End:        strconv.FormatInt(s.end, 10),
-		Attributes: otlpAttributes(s.facts),
+		Start:      strconv.FormatInt(s.Start, 10),
+		End:        strconv.FormatInt(s.End, 10),
+		Attributes: otlpAttributes(s.Facts),
+		Dropped:    s.Dropped,
 	}
-	for _, e := range s.events {
+	for _, e := range s.Events {
 		out.Events = append(out.Events, otlpEvent{
-			Time:       strconv.FormatInt(e.at, 10),
-			Name:       e.name,
-			Attributes: otlpAttributes(e.facts),
+			Time:       strconv.FormatInt(e.At, 10),
+			Name:       e.Name,
+			Attributes: otlpAttributes(e.Facts),
 		})
 	}
-	if s.failed != "" {
-		out.Status = otlpStatus{Code: otlpStatusError, Message: s.failed}
+	if s.Failed != "" {
+		out.Status = otlpStatus{Code: otlpStatusError, Message: s.Failed}
 	}
 	return out
 }
 
-func otlpAttributes(facts []spanFact) []otlpAttribute {
+func otlpAttributes(facts []lives.Fact) []otlpAttribute {
 	var out []otlpAttribute
 	for _, f := range facts {
 		var v otlpValue
-		switch x := f.value.(type) {
+		switch x := f.Value.(type) {
 		case string:
 			v.Text = &x
 		case int64:
@@ -245,7 +248,7 @@ func otlpAttributes(facts []spanFact) []otlpAttribute {
 		case bool:
 			v.Yes = &x
 		}
-		out = append(out, otlpAttribute{f.key, v})
+		out = append(out, otlpAttribute{f.Key, v})
 	}
 	return out
 }

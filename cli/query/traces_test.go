@@ -2,10 +2,10 @@ package query
 
 import (
 	"reflect"
-	"strconv"
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	lives "github.com/musterhpc/muster/internal/traces"
 )
 
 // aLife is a job that waits, runs twice and fails, with a step in each run.
@@ -42,52 +42,14 @@ func aLife() []*apiv1.EventInfo {
 	return out
 }
 
-// TestTraceOfALife: the spans of a job have the times of its events, and a trace is told
-// of when the last node has been given back.
-func TestTraceOfALife(t *testing.T) {
-	traces := newJobTraces(0)
-	for i, e := range aLife() {
-		traces.add(e)
-		if got := len(traces.ready); (got == 1) != (i == len(aLife())-1) {
-			t.Fatalf("after event %d %d traces are told of", i+1, got)
-		}
-	}
-	job := traces.take()[0]
-	got := map[string][2]int64{}
-	for _, s := range append([]*span{job.root}, job.spans...) {
-		got[s.name+" from "+strconv.FormatInt(s.start, 10)] = [2]int64{s.start, s.end}
-		if s != job.root && (s.start < job.root.start || s.end > job.root.end) {
-			t.Errorf("%s from %d to %d is outside of the job's %d to %d", s.name, s.start, s.end, job.root.start, job.root.end)
-		}
-	}
-	want := map[string][2]int64{
-		"job from 100":      {100, 1400},
-		"wait from 100":     {100, 300},
-		"run from 300":      {300, 600},
-		"prolog from 300":   {300, 400},
-		"step from 500":     {500, 600},
-		"release from 600":  {600, 800},
-		"wait from 600":     {600, 900},
-		"run from 900":      {900, 1200},
-		"step from 1000":    {1000, 1100},
-		"release from 1200": {1200, 1400},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("spans are %v, want %v", got, want)
-	}
-	if job.root.failed != "FAILED" || job.spans[1].failed != "NODE_FAIL" {
-		t.Errorf("the job failed by %q and its first run by %q", job.root.failed, job.spans[1].failed)
-	}
-}
-
 // TestTraceIsAFunction: the same events give the same trace, and every id is one's own.
 func TestTraceIsAFunction(t *testing.T) {
 	read := func() otlpRequest {
-		traces := newJobTraces(0)
+		traces := lives.NewBuilder(0, 0)
 		for _, e := range aLife() {
-			traces.add(e)
+			traces.Add(e)
 		}
-		return traces.take()[0].otlp()
+		return otlpOf(traces.Take()[0])
 	}
 	once := read()
 	if !reflect.DeepEqual(once, read()) {

@@ -149,11 +149,11 @@ func PerNode(job *apiv1.JobInfo) string {
 	return NotAvailable
 }
 
-// MinMemory is the memory asked for: by node, CPU or GPU.
+// MinMemory is the memory asked for, or had by default: by node, CPU or GPU.
 func (v *JobView) MinMemory(job *apiv1.JobInfo) string {
 	s := job.GetSpec()
 	n := s.GetMemPerNode()
-	for _, m := range [...]int64{s.GetMemPerCpu(), s.GetMemPerGpu()} {
+	for _, m := range [...]int64{s.GetMemPerCpu(), s.GetMemPerGpu(), job.GetDefaultMemPerCpu()} {
 		if m != 0 {
 			n = m
 		}

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"slices"
 	"sort"
 	"strings"
@@ -39,12 +40,13 @@ type PolicyRow struct {
 	account *apiv1.Account
 	QOS     *apiv1.Qos
 	Assoc   *apiv1.Association
-	QOSList []string // in force for the association
-	depth   int      // in the tree
-	parent  string   // the name of the account above the association's
-	lineage string   // the way to the association: /ml/0-alice/
-	More    []string // the cells of an entity of few columns
-	host    string   // of the controller
+	QOSList []string            // in force for the association
+	depth   int                 // in the tree
+	parent  string              // the name of the account above the association's
+	lineage string              // the way to the association: /ml/0-alice/
+	More    []string            // the cells of an entity of few columns
+	other   *apiv1.KnownCluster // of a cluster that is not this one
+	host    string              // of the controller
 	port    string
 	TRES    [3]string
 }
@@ -179,7 +181,9 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 		rows, fields, more = s.extended(rows, own)
 		return rows, fields, append(more, coords)
 	case "qos":
-		for _, q := range policy.GetQos() {
+		byID := slices.Clone(policy.GetQos())
+		slices.SortFunc(byID, func(a, b *apiv1.Qos) int { return cmp.Compare(a.GetId(), b.GetId()) })
+		for _, q := range byID {
 			if s.Named(q.GetName()) {
 				rows = append(rows, &PolicyRow{cluster: policy.GetCluster(), QOS: q})
 			}
@@ -201,12 +205,26 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 				},
 			)
 		}
+		for _, other := range policy.GetClusters() {
+			if s.Named(other.GetName()) {
+				rows = append(rows, otherCluster(other))
+			}
+		}
 		return rows, clusterFields(), hiddenClusterFields(s)
 	case "tres":
 		return s.TRESRows(), TRESFields(), nil
 	}
 	rows, fields = s.smallRows(what)
 	return rows, fields, nil
+}
+
+// otherCluster is the row of a cluster that is not this one: its limits are its own.
+func otherCluster(other *apiv1.KnownCluster) *PolicyRow {
+	port := ""
+	if other.GetPort() != 0 {
+		port = tool.Itoa(other.GetPort())
+	}
+	return &PolicyRow{cluster: other.GetName(), other: other, host: other.GetHost(), port: port}
 }
 
 // extended adds the columns of associations where they are shown, else offers

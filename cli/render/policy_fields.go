@@ -98,22 +98,31 @@ func furtherAssocFields(s *PolicyView) []PolicyField {
 
 // hiddenClusterFields are the columns that say what the cluster is made of.
 func hiddenClusterFields(s *PolicyView) []PolicyField {
+	ofThis := func(text func() string) func(*PolicyRow) string {
+		return func(r *PolicyRow) string {
+			if r.other != nil {
+				return ""
+			}
+			return text()
+		}
+	}
 	return []PolicyField{
-		{"NodeCount", 9, nil, func(*PolicyRow) string { return tool.Itoa(len(s.Nodes)) }},
-		{"Cluster Nodes", 20, []string{"nodenames"}, func(*PolicyRow) string {
+		{"Socket", 32, nil, func(r *PolicyRow) string { return r.other.GetSocket() }},
+		{"NodeCount", 9, nil, ofThis(func() string { return tool.Itoa(len(s.Nodes)) })},
+		{"Cluster Nodes", 20, []string{"nodenames"}, ofThis(func() string {
 			names := make([]string, len(s.Nodes))
 			for i, n := range s.Nodes {
 				names[i] = n.GetName()
 			}
 			return hostlist.FoldSorted(names)
-		}},
-		{"TRES", 20, nil, func(*PolicyRow) string {
+		})},
+		{"TRES", 20, nil, ofThis(func() string {
 			var all spec.TRES
 			for _, n := range s.Nodes {
 				all = all.Add(ToTRES(n.GetCfgTres()))
 			}
 			return all.String()
-		}},
+		})},
 	}
 }
 

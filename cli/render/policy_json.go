@@ -348,6 +348,18 @@ func (s *PolicyView) ClusterTree() tree.Object {
 	}
 }
 
+// otherClusterTree is a cluster that is not this one.
+func otherClusterTree(other *apiv1.KnownCluster) tree.Object {
+	return tree.Object{
+		{
+			Key:   "controller",
+			Value: tree.Object{{Key: "host", Value: other.GetHost()}, {Key: "port", Value: other.GetPort()}},
+		},
+		{Key: "name", Value: other.GetName()},
+		{Key: "associations", Value: tree.Object{{Key: "root", Value: tree.Object{}}}},
+	}
+}
+
 // WCKeyTree is one wckey.
 func (s *PolicyView) WCKeyTree(k *apiv1.WcKey) tree.Object {
 	return tree.Object{
@@ -417,6 +429,11 @@ func (s *PolicyView) Documents(what string) (members []tree.Member, schema strin
 		"clusters": func() (out tree.List) {
 			if s.Named(s.Policy.GetCluster()) {
 				out = append(out, s.ClusterTree())
+			}
+			for _, other := range s.Policy.GetClusters() {
+				if s.Named(other.GetName()) {
+					out = append(out, otherClusterTree(other))
+				}
 			}
 			return out
 		},

@@ -20,7 +20,7 @@ func (v *JobView) RequestLines(rec *Record, row JobRow) {
 	}
 	memory := "MinMemoryNode=" + v.MinMemory(job)
 	switch {
-	case spec.GetMemPerCpu() > 0:
+	case spec.GetMemPerCpu() > 0, job.GetDefaultMemPerCpu() > 0:
 		memory = "MinMemoryCPU=" + v.MinMemory(job)
 	case spec.GetMemPerGpu() > 0:
 		memory = "MinMemoryNode=0"
@@ -46,6 +46,11 @@ func (v *JobView) RequestLines(rec *Record, row JobRow) {
 		if t.text != "" {
 			rec.Line(t.key + t.text)
 		}
+	}
+	if pods := spec.GetPods(); pods != nil {
+		rec.Line("Pods=" + PodNames(pods))
+		rec.Line("PodOwner="+cmp.Or(pods.GetOwner(), Null), "PodGroup="+cmp.Or(pods.GetGroup(), Null))
+		rec.Line("AdmittedBy=" + cmp.Or(pods.GetAdmits(), Null))
 	}
 	rec.Line("StdErr=" + v.stderrOf(job))
 	rec.Line("StdIn=" + v.Stdin(job))
@@ -79,6 +84,15 @@ func (v *JobView) RequestLines(rec *Record, row JobRow) {
 		mail = "MailUser=" + cmp.Or(spec.GetMailUser(), job.GetUser()) + " MailType=" + strings.Join(spec.GetMailTypes(), ",")
 	}
 	rec.Line(mail)
+}
+
+// PodNames are the pods of a job, NAMESPACE/NAME with commas.
+func PodNames(pods *apiv1.PodSet) string {
+	var names []string
+	for _, pod := range pods.GetPods() {
+		names = append(names, pods.GetSpace()+"/"+pod.GetName())
+	}
+	return strings.Join(names, ",")
 }
 
 // stderrOf is where the standard error goes, which is to the output if nothing

@@ -237,3 +237,18 @@ func formatQuantity(tres string, n int64) string {
 	}
 	return strings.TrimSpace(fmt.Sprintf("%d %s", n, tres))
 }
+
+// MeasureText writes an amount of one of the units that findings compare runs by.
+func MeasureText(n float64, unit string) string {
+	switch unit {
+	case "ratio":
+		return strconv.FormatFloat(100*n, 'f', 1, 64) + " %"
+	case "bytes":
+		return GiB(int64(n))
+	case "bytes/s":
+		return strconv.FormatFloat(n/(1<<20), 'f', 1, 64) + " MiB/s"
+	case "seconds":
+		return format.Duration(int64(n + 0.5))
+	}
+	return strconv.FormatFloat(n, 'f', 2, 64)
+}

@@ -258,7 +258,7 @@ func (v *WhyView) startLines(rep *apiv1.WhyReply) []string {
 	default:
 		out = append(out, unplanned(rep))
 	}
-	if promised := rep.GetPromisedStart(); promised != 0 && at > promised {
+	if promised := rep.GetPromisedStart(); promised != 0 && at-promised >= tool.Second {
 		out = append(out, "first promised for "+v.Time(promised)+", which it has missed by "+
 			Span(at-promised))
 	}
@@ -364,6 +364,10 @@ func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
 			until = "planned for " + v.when(b.GetPlannedStart())
 		case state == spec.Pending:
 			until = "waits: " + Reason(b)
+		case b.GetCompleting() && b.GetPreemptedAt() != 0:
+			until = "preempted, ends within its grace time"
+		case b.GetCompleting():
+			until = "is ending"
 		case b.GetEnd() != 0:
 			until = "until " + v.when(b.GetEnd())
 		}
@@ -426,9 +430,26 @@ func splitTable(table [][]string) []string {
 func (v *WhyView) nodeLines(rep *apiv1.WhyReply) []string {
 	var table [][]string
 	for _, n := range rep.GetNodes() {
-		table = append(table, []string{tableRow + n.GetNodes(), nodeVerdict(n)})
+		verdict := nodeVerdict(n)
+		if n.GetWhy() == nodeFits && isTooLargeTogether(rep) {
+			verdict = "has room for a part of it"
+		}
+		table = append(table, []string{tableRow + n.GetNodes(), verdict})
 	}
 	return splitTable(table)
+}
+
+// nodeFits is the verdict about a node that may take part in the job now.
+const nodeFits = "fits"
+
+// isTooLargeTogether tells whether a job can never start because the nodes together are not
+// enough for it. Whether a node by itself may take part says nothing then.
+func isTooLargeTogether(rep *apiv1.WhyReply) bool {
+	switch spec.ReasonCode(rep.GetReason().GetCode()) {
+	case spec.ReasonPartitionConfig, spec.ReasonPartitionNodeLimit:
+		return true
+	}
+	return false
 }
 
 // isShortOfGPUs tells whether nodes lack GPUs that the configuration names.
@@ -444,7 +465,7 @@ func nodeVerdict(node *apiv1.NodeVerdict) string {
 		return what
 	}
 	switch why {
-	case "fits":
+	case nodeFits:
 		return "would fit now"
 	case "excluded":
 		return "excluded by the job"

@@ -151,6 +151,23 @@ func TestExpected(t *testing.T) {
 	}
 }
 
+// TestBlockersThatEnd: a job that is being ended is not said to be there until its time limit.
+func TestBlockersThatEnd(t *testing.T) {
+	far := int64(3*24*3600) * tool.Second
+	for want, job := range map[string]*apiv1.JobInfo{
+		"preempted, ends within its grace time": {Completing: true, PreemptedAt: 1, End: far},
+		"is ending":                             {Completing: true, End: far},
+		"until 1970-01-04T00:00:00, in 3 d":     {End: far},
+	} {
+		job.State, job.Spec = uint32(spec.Running), &apiv1.JobSpec{}
+		v := &WhyView{JobView: JobView{Clock: Clock{Loc: time.UTC}}}
+		got := strings.Join(v.blockerLines(&apiv1.WhyReply{Blockers: []*apiv1.JobInfo{job}}), "|")
+		if !strings.HasSuffix(got, want) {
+			t.Errorf("%q does not end in %q", got, want)
+		}
+	}
+}
+
 // TestMissedPromise: a firm job that is planned later than it was promised says
 // so, and by how much.
 func TestMissedPromise(t *testing.T) {
@@ -163,5 +180,22 @@ func TestMissedPromise(t *testing.T) {
 	reply.PlannedStart = 2 * hour
 	if got := strings.Join(missedView.startLines(reply), "|"); strings.Contains(got, "missed") {
 		t.Errorf("a kept promise is told as missed: %q", got)
+	}
+}
+
+// TestNodesOfATooLargeJob: a node that has room for a part of a job that can never start is not
+// said to fit now.
+func TestNodesOfATooLargeJob(t *testing.T) {
+	v := &WhyView{}
+	nodes := []*apiv1.NodeVerdict{{Nodes: "n[1-2]", Why: nodeFits}}
+	for code, want := range map[spec.ReasonCode]string{
+		spec.ReasonPartitionConfig:    "has room for a part of it",
+		spec.ReasonPartitionNodeLimit: "has room for a part of it",
+		spec.ReasonPriority:           "would fit now",
+	} {
+		rep := &apiv1.WhyReply{Reason: &apiv1.Reason{Code: string(code)}, Nodes: nodes}
+		if got := strings.Join(v.nodeLines(rep), "|"); !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", code, got, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,7 +67,7 @@ func (r *Reading) read(t *Type, path string, v any) any {
 		return n
 	case Decimal:
 		f, err := strconv.ParseFloat(plainText(v), 64)
-		if err != nil {
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
 			return r.fail(path, "expected a number, got %s", show(v))
 		}
 		return f

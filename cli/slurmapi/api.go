@@ -23,7 +23,7 @@ import (
 	"github.com/musterhpc/muster/cli/schema"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/cli/tree"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -32,13 +32,13 @@ type Host struct {
 	Version string // of this release
 	Cluster string
 	// Call and Stream make a request of the services of this process, as whoever
-	// is in the context. Their errors are *status.Error.
+	// is in the context. Their errors are *rpcstatus.Error.
 	Call   func(ctx context.Context, method string, req, resp proto.Message) error
 	Stream func(ctx context.Context, method string, req proto.Message) (tool.Receiver, error)
 	// Body reads the body of a request, within the bounds of this process.
 	Body func(w http.ResponseWriter, r *http.Request) ([]byte, error)
 	// Convert makes any error one of the API, with its HTTP status.
-	Convert func(err error) (*status.Error, int)
+	Convert func(err error) (*rpcstatus.Error, int)
 	// Caller says who asks.
 	Caller func(ctx context.Context) (user string, uid uint32)
 	Now    func() time.Time
@@ -90,16 +90,16 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	version, found, given, allowed := a.findRoute(r.Method, r.URL.Path)
 	if found == nil {
 		code := http.StatusNotFound
-		err := status.New(
-			status.Unimplemented,
+		err := rpcstatus.New(
+			rpcstatus.Unimplemented,
 			"there is nothing at %s; GET /openapi/v3 lists what there is",
 			r.URL.Path,
 		)
 		if len(allowed) > 0 {
 			w.Header().Set("Allow", strings.Join(allowed, ", "))
 			code = http.StatusMethodNotAllowed
-			err = status.New(
-				status.InvalidArgument,
+			err = rpcstatus.New(
+				rpcstatus.InvalidArgument,
 				"%s %s: use %s",
 				r.Method,
 				r.URL.Path,
@@ -201,7 +201,7 @@ func matchPath(pattern string, words []string) (map[string]string, bool) {
 func (q *request) serveInto(w http.ResponseWriter, r *http.Request, out io.Writer) error {
 	at := q.api.routes[q.path.Method+" "+q.path.Plain]
 	if at.show == nil && at.do == nil {
-		return status.New(status.Unimplemented, "%s %s: %s", q.path.Method, q.path.Path, at.refused)
+		return rpcstatus.New(rpcstatus.Unimplemented, "%s %s: %s", q.path.Method, q.path.Path, at.refused)
 	}
 	if err := q.readQuery(at.params); err != nil {
 		return err
@@ -510,7 +510,7 @@ func (q *request) failWith(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // entryOf is an error of the services, or of what carries requests to them.
-func entryOf(source string, e *status.Error) tree.Object {
+func entryOf(source string, e *rpcstatus.Error) tree.Object {
 	number := e.Number
 	if number == 0 {
 		number = int32(classNumber(e.Wire))
@@ -523,21 +523,21 @@ func entryOf(source string, e *status.Error) tree.Object {
 }
 
 // classNumber is the number of errors that have only a class.
-func classNumber(class status.Code) spec.Code {
+func classNumber(class rpcstatus.Code) spec.Code {
 	switch class {
-	case status.InvalidArgument, status.OutOfRange, status.Unimplemented:
+	case rpcstatus.InvalidArgument, rpcstatus.OutOfRange, rpcstatus.Unimplemented:
 		return spec.CodeQueryInvalid
-	case status.Unauthenticated:
+	case rpcstatus.Unauthenticated:
 		return spec.CodeAuthFailure
-	case status.PermissionDenied:
+	case rpcstatus.PermissionDenied:
 		return spec.CodeAccessDenied
-	case status.NotFound:
+	case rpcstatus.NotFound:
 		return spec.CodeNothingFound
-	case status.Unavailable:
+	case rpcstatus.Unavailable:
 		return spec.CodeUnreachable
-	case status.DeadlineExceeded:
+	case rpcstatus.DeadlineExceeded:
 		return spec.CodeSocketTimeout
-	case status.ResourceExhausted:
+	case rpcstatus.ResourceExhausted:
 		return spec.CodeBackoff
 	default:
 		return 0
@@ -570,7 +570,7 @@ func (q *request) answerError(w http.ResponseWriter, code int, list tree.List) {
 
 // Refuse answers a request that did not come as far as a path of the table: the
 // caller is not known or made too many requests, or there is no such path.
-func (a *API) Refuse(w http.ResponseWriter, r *http.Request, code int, e *status.Error) {
+func (a *API) Refuse(w http.ResponseWriter, r *http.Request, code int, e *rpcstatus.Error) {
 	by := asked{version: schema.Default, source: r.RemoteAddr}
 	by.tag, _, _ = strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	shape := schema.Of(by.version).Type("openapi_resp")

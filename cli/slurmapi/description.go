@@ -10,6 +10,7 @@ import (
 	"github.com/musterhpc/muster/cli/submit"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/cli/tree"
+	"github.com/musterhpc/muster/spec"
 )
 
 // aspect is what a field of a job's description (job_desc_msg) means to Muster.
@@ -470,14 +471,14 @@ func setTRESFreq(d *description, v any) string {
 
 func setRlimits(d *description, v any) string {
 	limits, _ := v.(schema.Values)
-	for _, l := range tool.RlimitNames() {
-		number, given := limits[strings.ToLower(l.Name)].(tree.Number)
+	for _, name := range spec.LimitNames() {
+		number, given := limits[strings.ToLower(name)].(tree.Number)
 		switch {
 		case !given:
 		case number.Infinite:
-			d.spec.Rlimits = append(d.spec.Rlimits, &apiv1.Count{Name: l.Name, N: -1})
+			d.spec.Rlimits = append(d.spec.Rlimits, &apiv1.Count{Name: name, N: -1})
 		default:
-			d.spec.Rlimits = append(d.spec.Rlimits, &apiv1.Count{Name: l.Name, N: number.N})
+			d.spec.Rlimits = append(d.spec.Rlimits, &apiv1.Count{Name: name, N: number.N})
 		}
 	}
 	return ""

@@ -23,7 +23,7 @@ import (
 	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/schema"
 	"github.com/musterhpc/muster/cli/tool"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -79,8 +79,8 @@ func TestNothingIsLost(t *testing.T) {
 func jobsHost(jobs []*apiv1.JobInfo) Host {
 	return Host{Cluster: "muster", Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		Caller: func(context.Context) (string, uint32) { return "ada", 1000 },
-		Convert: func(err error) (*status.Error, int) {
-			return status.Convert(err, status.Numbers()), http.StatusInternalServerError
+		Convert: func(err error) (*rpcstatus.Error, int) {
+			return rpcstatus.Convert(err, rpcstatus.Numbers()), http.StatusInternalServerError
 		},
 		Call: func(context.Context, string, proto.Message, proto.Message) error { return nil },
 		Stream: func(context.Context, string, proto.Message) (tool.Receiver, error) {

@@ -27,7 +27,8 @@ Behind a proxy that ends TLS, let the proxy speak to port 6820 with the cluster'
 certificate; on the socket from the kernel. X-SLURM-USER-NAME may repeat the name. Whoever has the rights of root acts with it as
 another user, except root. What a caller may do is the table of [authorization](authorization.md), as for every other way in.
 
-Tokens of the site's identity provider are accepted where tokens.jwks of [muster.yaml](muster.yaml.md) names its keys; tokens.max_lifespan
+Tokens of the site's identity provider are accepted where oidc.issuer and oidc.audience of [muster.yaml](muster.yaml.md) name it, or
+tokens.jwks its keys ([the console](console.md#signing-in) shows the settings); tokens.max_lifespan
 and tokens.disable_creation bound the tokens of scontrol token. A command that finds a token in SLURM_JWT shows it instead of the user
 who runs it, also from a login host; one that is not good is refused, and a token makes no further tokens. muster tokens lists the
 tokens that hold, with who asked for them and when they were last used, and muster tokens revoke ends one, or all of a user, at once.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/musterhpc/muster/cli/schema"
 	"github.com/musterhpc/muster/cli/tree"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // Description serves what the API looks like, OpenAPI 3, made from the table. It
@@ -16,7 +16,7 @@ type Description struct {
 }
 
 // Refuse answers as the API itself does.
-func (d Description) Refuse(w http.ResponseWriter, r *http.Request, code int, e *status.Error) {
+func (d Description) Refuse(w http.ResponseWriter, r *http.Request, code int, e *rpcstatus.Error) {
 	d.API.Refuse(w, r, code, e)
 }
 

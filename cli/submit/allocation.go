@@ -20,7 +20,7 @@ import (
 	"github.com/musterhpc/muster/cli/fetch"
 	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
 )
@@ -153,9 +153,9 @@ func (a *allocation) followJob(ctx context.Context, attended bool) error {
 		if err := s.Recv(job); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
-			var st *status.Error
+			var st *rpcstatus.Error
 			if errors.As(err, &st) && fetch.ControllerGone(err) {
-				return status.New(status.Unavailable, "the controller is being restarted")
+				return rpcstatus.New(rpcstatus.Unavailable, "the controller is being restarted")
 			}
 			return err
 		}

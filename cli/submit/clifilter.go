@@ -13,7 +13,7 @@ import (
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/luascript"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -29,9 +29,9 @@ func loadFilter(call *tool.Call) (*siteFilter, error) {
 		return nil, nil // where there is a script, the command runs where it was typed
 	}
 	rep, err := askFilter(call)
-	var refused *status.Error
+	var refused *rpcstatus.Error
 	switch {
-	case errors.As(err, &refused) && refused.Wire == status.Unimplemented:
+	case errors.As(err, &refused) && refused.Wire == rpcstatus.Unimplemented:
 		return nil, nil // an older controller
 	case err != nil:
 		return nil, submitFailed(call, err, false)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
@@ -25,8 +26,26 @@ func applyImage(x *apiv1.Container, text string) error {
 	if err != nil {
 		return fmt.Errorf("--container-image: %w", err)
 	}
+	if x.Bundle {
+		return errors.New("--container and --container-image exclude each other")
+	}
 	x.Image = image
 	return nil
+}
+
+// applyBundle takes the folder of an OCI bundle.
+func applyBundle(request *jobRequest, value opt.Value) error {
+	return containerTo(func(x *apiv1.Container, text string) error {
+		if x.Image != "" && !x.Bundle {
+			return errors.New("--container and --container-image exclude each other")
+		}
+		folder := request.absolutePath(text)
+		if strings.ContainsAny(folder, "\n\x00") {
+			return fmt.Errorf("--container: invalid path %q", text)
+		}
+		x.Image, x.Bundle = path.Clean(folder), true
+		return nil
+	})(request, value)
 }
 
 func applyMounts(x *apiv1.Container, text string) error {
@@ -53,7 +72,7 @@ func applyContainerDir(x *apiv1.Container, text string) error {
 }
 
 // errNoImage: what a container is like is said, and not which.
-var errNoImage = errors.New("options of a container need --container-image")
+var errNoImage = errors.New("options of a container need --container-image or --container")
 
 // checkContainer refuses a container without an image.
 func (r *jobRequest) checkContainer() error {

@@ -45,22 +45,33 @@ func validName(s string) bool { return s != "" && !strings.ContainsAny(s, "=\x00
 func (e *environment) inheritFrom(environ []string, all bool) {
 	for _, kv := range environ {
 		name, value, ok := strings.Cut(kv, "=")
-		if ok && validName(name) &&
-			(all || strings.HasPrefix(name, "SLURM_") || strings.HasPrefix(name, "SPANK_") || strings.HasPrefix(name, "MUSTER_JOB_")) {
+		if ok && validName(name) && (all || ownVariable(name)) {
 			e.setVariable(name, value)
 		}
 	}
 }
 
+// ownVariable tells the variables that no --export keeps back: without those that say where the
+// controller is, commands in the job would find another one, or none.
+func ownVariable(name string) bool {
+	for _, prefix := range []string{"SLURM_", "SPANK_", "MUSTER_JOB_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return name == "MUSTER_SOCKET" || name == "MUSTER_CONFIG"
+}
+
 // jobEnvironment is what the job gets of the caller's environment, by --export:
 // ALL (or nothing said) all of it; NONE the SLURM_* variables and, on the
 // node, the user's login environment; NIL the same without; else the SLURM_*
-// variables and those listed, where NAME=value sets one and ALL adds the rest.
+// variables and those listed, where NAME=value sets one. ALL in a list adds the
+// rest of the caller's; without it, the login environment adds what is missing.
 // In a list, a value that is written wins over the caller's.
-func jobEnvironment(call *tool.Call) (*environment, error) {
-	e := newEnvironment()
+func jobEnvironment(call *tool.Call) (e *environment, login bool, err error) {
+	e = newEnvironment()
 	export, given := call.Opts.Get("export")
-	login := call.Opts.On("get-user-env")
+	login = call.Opts.On("get-user-env")
 	switch {
 	case !given || strings.EqualFold(export.Text, "ALL"):
 		e.inheritFrom(call.Environ, true)
@@ -70,13 +81,15 @@ func jobEnvironment(call *tool.Call) (*environment, error) {
 	case strings.EqualFold(export.Text, "NIL"):
 		e.inheritFrom(call.Environ, false)
 	default:
-		if err := exportList(call, e, export.Text); err != nil {
-			return nil, err
+		all, err := exportList(call, e, export.Text)
+		if err != nil {
+			return nil, false, err
 		}
+		login = login || !all
 	}
 	if call.Opts.On("export-file") {
 		if err := exportFile(call, e, call.Opts.Text("export-file")); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
 	if given {
@@ -87,13 +100,24 @@ func jobEnvironment(call *tool.Call) (*environment, error) {
 	}
 	e.setVariable("SLURM_SUBMIT_DIR", call.Dir)
 	e.setVariable("SLURM_SUBMIT_HOST", call.Host)
-	return e, nil
+	e.setNice(call)
+	return e, login, nil
 }
 
-func exportList(call *tool.Call, e *environment, list string) error {
+// setNice tells the node the nice value of this process, for PropagatePrioProcess.
+func (e *environment) setNice(call *tool.Call) {
+	nice := 0
+	if call.Nice != nil {
+		nice = call.Nice()
+	}
+	e.setVariable("SLURM_PRIO_PROCESS", strconv.Itoa(nice))
+}
+
+// exportList adds what a list of --export names; all tells that ALL is one of its words.
+func exportList(call *tool.Call, e *environment, list string) (all bool, err error) {
 	words, err := exportWords(list)
 	if err != nil {
-		return tool.Fail(
+		return false, tool.Fail(
 			255,
 			fmt.Sprintf("%s: error: Invalid --export specification: %v", call.Command.Name, err),
 		)
@@ -103,9 +127,10 @@ func exportList(call *tool.Call, e *environment, list string) error {
 		name, value, sets := strings.Cut(w, "=")
 		switch {
 		case strings.EqualFold(w, "ALL"):
+			all = true
 			e.inheritFrom(call.Environ, true)
 		case !validName(name):
-			return tool.Fail(
+			return false, tool.Fail(
 				255,
 				fmt.Sprintf(
 					"%s: error: Invalid --export specification: %q has no name",
@@ -127,7 +152,7 @@ func exportList(call *tool.Call, e *environment, list string) error {
 			e.setVariable(name, value)
 		}
 	}
-	return nil
+	return all, nil
 }
 
 // exportWords splits at commas that stand in no quotes, and takes the quotes off.

@@ -479,32 +479,45 @@ func applyMemory(request *jobRequest, value opt.Value) error {
 	return nil
 }
 
-// applyPropagate names the limits that travel with the job.
+// applyPropagate chooses the limits that travel with the job; without the option
+// the site does.
 func applyPropagate(request *jobRequest, value opt.Value) error {
-	if !value.Has || strings.EqualFold(value.Text, "all") {
-		return nil // all of them is what holds without the option
+	text := "ALL"
+	if value.Has {
+		text = value.Text
 	}
-	if strings.EqualFold(value.Text, "none") {
-		request.spec.Rlimits = nil
-		return nil
+	names, err := spec.ParseLimitNames(text)
+	var bad *spec.LimitNameError
+	if errors.As(err, &bad) {
+		return tool.Fail(1,
+			fmt.Sprintf("%s: error: Bad rlimit name: %s", request.name, bad.Name),
+			fmt.Sprintf("%s: error: --propagate=%s is not valid.", request.name, text))
 	}
-	all := request.spec.Rlimits
-	request.spec.Rlimits = nil
-	for part := range strings.SplitSeq(value.Text, ",") {
-		name := strings.TrimPrefix(strings.ToUpper(part), "RLIMIT_")
-		known := false
-		for _, l := range tool.RlimitNames() {
-			known = known || l.Name == name
-		}
-		if !known {
-			return request.badOption("propagate")
-		}
-		for _, l := range all {
-			if l.GetName() == name {
-				request.spec.Rlimits = append(request.spec.Rlimits, l)
-			}
-		}
+	request.spec.LimitsAsked = true
+	request.spec.Rlimits = slices.DeleteFunc(slices.Clone(request.spec.Rlimits),
+		func(l *apiv1.Count) bool { return !slices.Contains(names, l.GetName()) })
+	return nil
+}
+
+// applyLogin reads --get-user-env=[timeout][mode].
+func applyLogin(request *jobRequest, value opt.Value) error {
+	login := &apiv1.LoginShell{}
+	digits := strings.TrimRight(value.Text, "LlSs")
+	switch mode := strings.ToUpper(value.Text[len(digits):]); mode {
+	case "", "L":
+	case "S":
+		login.Plain = true
+	default:
+		return request.badOption("get-user-env")
 	}
+	if digits != "" {
+		seconds, err := strconv.ParseUint(digits, 10, 31)
+		if err != nil {
+			return request.badOption("get-user-env")
+		}
+		login.Timeout = int64(seconds) * int64(spec.Second)
+	}
+	request.spec.Login = login
 	return nil
 }
 

@@ -27,12 +27,12 @@ func JobOptions() []jobOption {
 		return jobOption{opt.Option{Long: long, Arg: arg, Env: env, Help: help, Warn: warn}, ignoreTuning}
 	}
 	const (
-		noBB        = "Muster has no burst buffers"
-		noMemBind   = "tasks are not bound to NUMA nodes: the kernel places their memory near their CPUs"
-		noContainer = "OCI bundles are not run; name the bundle's root folder with --container-image"
-		noNamed     = "containers have no names: each script and each step has its own, which ends with it"
-		noWriting   = "the files of an image are not changed; write into --container-mounts, the home or /tmp"
-		noRemap     = "the user is the same inside and outside of the container"
+		noBB      = "Muster has no burst buffers"
+		noMemBind = "tasks are not bound to NUMA nodes: the kernel places their memory near their CPUs"
+		noID      = "containers have no names of their own: each script and each step has one, which ends with it"
+		noNamed   = "containers have no names: each script and each step has its own, which ends with it"
+		noWriting = "the files of an image are not changed; write into --container-mounts, the home or /tmp"
+		noRemap   = "the user is the same inside and outside of the container"
 	)
 	return []jobOption{
 		yes("account", "A", "<account>", "SBATCH_ACCOUNT", "charge this account", textTo(func(s *apiv1.JobSpec) *string { return &s.Account })),
@@ -44,17 +44,17 @@ func JobOptions() []jobOption {
 		yes("begin", "b", "<time>", "", "earliest start: now+1hour, 16:00, 2026-12-01T08:00", momentTo("begin", func(s *apiv1.JobSpec) *int64 { return &s.Begin })),
 		yes("chdir", "D", "<directory>", "", "working directory of the job (default: the current one)",
 			func(r *jobRequest, v opt.Value) error { r.spec.WorkDir = r.absolutePath(v.Text); return nil }),
-		no("cluster-constraint", "", "[!]<list>", "", "Muster has no federation"),
-		yes("clusters", "M", "<string>", "SBATCH_CLUSTERS SLURM_CLUSTERS", "fail unless this is the cluster's name, and print it with the job id", nil),
+		no("cluster-constraint", "", "[!]<list>", "", tool.NoFederation),
+		yes("clusters", "M", "<string>", "SBATCH_CLUSTERS SLURM_CLUSTERS", "clusters to submit to: of several, or of all known ones with all, the one that starts the job first; its name is printed with the job id", nil),
 		yes("comment", "", "<string>", "", "comment to show with the job", textTo(func(s *apiv1.JobSpec) *string { return &s.Comment })),
 		{opt.Option{Long: "consolidate-segments", Help: "place the segments in as few blocks as possible", Always: "segments are always placed in as few blocks as possible"}, nil},
 		yes("constraint", "C", "<list>", "SBATCH_CONSTRAINT", "required node features: a&b, a|b", textTo(func(s *apiv1.JobSpec) *string { return &s.Constraint })),
-		no("container", "", "<path_to_container>", "SBATCH_CONTAINER", noContainer),
+		yes("container", "", "<path_to_bundle>", "SBATCH_CONTAINER", "run in the OCI bundle in this folder, by its config.json", applyBundle),
 		yes("container-env", "", "<NAME>[,NAME...]", "", "variables of the job that those of the image do not replace",
 			containerTo(func(x *apiv1.Container, text string) error { x.Keep = tool.SplitList(text); return nil })),
 		no("container-entrypoint", "", "", "", "the command is run, and not the image's entrypoint"),
 		no("container-entrypoint-log", "", "", "", "the command is run, and not the image's entrypoint"),
-		no("container-id", "", "<container_id>", "SBATCH_CONTAINER_ID", noContainer),
+		no("container-id", "", "<container_id>", "SBATCH_CONTAINER_ID", noID),
 		yes("container-image", "", "[REGISTRY#]IMAGE[:TAG]|<folder>", "", "run in the files of this image: of a registry, or a folder with a file tree", containerTo(applyImage)),
 		no("container-image-save", "", "<path>", "", noWriting),
 		yes("container-mount-home", "", "", "", "show the home directory in the container", containerTo(func(x *apiv1.Container, _ string) error { x.Home = true; return nil })),
@@ -77,7 +77,7 @@ func JobOptions() []jobOption {
 		yes("deadline", "", "<time>", "", "cancel the job if it cannot end by this time", momentTo("deadline", func(s *apiv1.JobSpec) *int64 { return &s.Deadline })),
 		{opt.Option{Long: "delay-boot", Arg: "<minutes>", Env: "SBATCH_DELAY_BOOT", Help: "time to wait for nodes that have the features without a reboot", Always: "nodes are never rebooted to change their features"}, nil},
 		yes("dependency", "d", "<dependency_list>", "", "defer the start until other jobs reach a state: afterok:12:13,singleton", applyDependency),
-		yes("distribution", "m", "{*|block|cyclic|plane=<size>}[:<sockets>[:<cores>]][,{Pack|NoPack}]", "SBATCH_DISTRIBUTION", "distribution of the tasks of steps over nodes; what is said of sockets and cores is passed on as $SLURM_DISTRIBUTION", applyDistribution),
+		yes("distribution", "m", "{*|block|cyclic|arbitrary|plane=<size>}[:<sockets>[:<cores>]][,{Pack|NoPack}]", "SBATCH_DISTRIBUTION", "distribution of the tasks of steps over nodes; what is said of sockets and cores is passed on as $SLURM_DISTRIBUTION", applyDistribution),
 		yes("error", "e", "<filename_pattern>", "SBATCH_ERROR", "file for standard error (default: same as standard output)", textTo(func(s *apiv1.JobSpec) *string { return &s.Stderr })),
 		yes("exclude", "x", "<node_name_list>", "", "exclude these nodes", applyHosts("exclude", func(s *apiv1.JobSpec) *string { return &s.Exclude })),
 		maybe("exclusive", "", "user|mcs|topo", "SBATCH_EXCLUSIVE", "do not share nodes with other jobs, with jobs of other users (user) or of other MCS labels (mcs), or do not share topology blocks (topo)", applyExclusive),
@@ -85,7 +85,7 @@ func JobOptions() []jobOption {
 		yes("export-file", "", "<filename>|<fd>", "", "file or descriptor with further variables, NAME=value, each ending with a NUL", nil),
 		yes("extra", "", "<string>", "", "arbitrary text to store with the job", textTo(func(s *apiv1.JobSpec) *string { return &s.Extra })),
 		yes("extra-node-info", "B", "<sockets>[:cores[:threads]]", "", "as --sockets-per-node, --cores-per-socket and --threads-per-core; * = any", applyNodeInfo),
-		maybe("get-user-env", "", "<timeout>[mode]", "SBATCH_GET_USER_ENV", "set SLURM_GET_USER_ENV=1 for the job; the login files are not read", nil),
+		maybe("get-user-env", "", "<timeout>[mode]", "SBATCH_GET_USER_ENV", "read the login environment of the user on the node, for at most this many seconds; mode L: with the login files (default), S: without", applyLogin),
 		no("gid", "", "<group>", "", "the job has the groups of the submitting user; use newgrp or sg before sbatch"),
 		yes("gpu-bind", "", "[verbose,]<type>", "SBATCH_GPU_BIND", "GPUs of each task that muster gpu-bind starts: closest, single:N, per_task:N, map_gpu:list, mask_gpu:list, none", applyGPUBind),
 		yes("gpu-freq", "", "[<type>=]<value>", "SBATCH_GPU_FREQ", "clock frequency of the GPUs: low, medium, high, highm1 or MHz; memory=… for their memory; verbose prints what was set", applyGPUFreq),

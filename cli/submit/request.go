@@ -38,6 +38,9 @@ func applyOptions(call *tool.Call, jobSpec *apiv1.JobSpec, final *opt.Values) er
 	if err := request.memoryOptions(); err != nil {
 		return err
 	}
+	if err := request.placeByHostFile(); err != nil {
+		return err
+	}
 	if err := request.checkContainer(); err != nil {
 		return err
 	}
@@ -158,14 +161,17 @@ func testOnly(call *tool.Call, list []component, filter *siteFilter) error {
 	if err != nil {
 		return err
 	}
-	var rep apiv1.SubmitReply
-	if err := call.RPC(tool.MethodSubmit, &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], TestOnly: true}, &rep); err != nil {
-		return submitFailed(call, err, true)
-	}
-	if !call.Opts.On("quiet") {
-		sayTested(call, &rep)
-	}
-	return nil
+	req := &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:], TestOnly: true}
+	return inEarliest(call, req, func(call *tool.Call) error {
+		var rep apiv1.SubmitReply
+		if err := call.RPC(tool.MethodSubmit, req, &rep); err != nil {
+			return submitFailed(call, err, true)
+		}
+		if !call.Opts.On("quiet") {
+			sayTested(call, &rep)
+		}
+		return nil
+	})
 }
 
 // liveJob is the job of an srun or salloc: without a script, and over with it.

@@ -6,12 +6,14 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path"
 	"slices"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
@@ -64,6 +66,7 @@ options starts the next component of a heterogeneous job.`,
 //muster:table one row for each option
 func sallocOptions() []opt.Option {
 	return []opt.Option{
+		{Long: "container", Arg: "<path_to_bundle>", Env: "SALLOC_CONTAINER", Help: "run the steps in the OCI bundle in this folder: it is the --container of each srun in the allocation"},
 		{Long: "bell", Env: "SALLOC_BELL", Help: "ring the terminal bell when the nodes are allocated"},
 		{Long: "error", Short: "e", Arg: "<filename_pattern>", Refused: "the command runs on this host: use shell redirection"},
 		{Long: "export", Arg: "<variables>", Refused: "the command runs on this host with the environment of this shell"},
@@ -82,9 +85,6 @@ func sallocOptions() []opt.Option {
 
 func runSalloc(call *tool.Call) error {
 	warnOf(call, sallocOptions())
-	if err := call.CheckClusters(); err != nil {
-		return err
-	}
 	list, err := splitComponents(call)
 	if err != nil {
 		return err
@@ -117,6 +117,19 @@ func runSalloc(call *tool.Call) error {
 		return err
 	}
 	specs[0].Attended = !call.Opts.On("no-shell")
+	req := &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:]}
+	return inEarliest(call, req, func(call *tool.Call) error {
+		return allocateAndRun(call, specs, sig, filter)
+	})
+}
+
+// allocateAndRun gets the allocation and runs the command in it.
+func allocateAndRun(
+	call *tool.Call,
+	specs []*apiv1.JobSpec,
+	sig syscall.Signal,
+	filter *siteFilter,
+) error {
 	a, err := allocateJob(call, specs)
 	if err != nil {
 		return err
@@ -232,6 +245,9 @@ func allocationEnv(call *tool.Call, a *allocation) []string {
 		if !strings.HasPrefix(name, "SLURM_") || name == "SLURM_CONF" {
 			e.setVariable(name, value)
 		}
+	}
+	if folder := call.Opts.Text("container"); folder != "" {
+		e.setVariable("SRUN_CONTAINER", path.Clean((&jobRequest{env: call.Env}).absolutePath(folder)))
 	}
 	of, shared := a.hostVariables()
 	for _, kv := range append(of[0], shared...) {

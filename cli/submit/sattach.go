@@ -12,8 +12,8 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
-	"github.com/musterhpc/muster/internal/transport/stepclient"
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/stepclient"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -116,16 +116,17 @@ func stepLayout(made *apiv1.StepCreated) string {
 func attachStep(call *tool.Call, made *apiv1.StepCreated) error {
 	run := &stepRun{c: call, opts: call.Opts, created: made, running: map[uint32]string{}}
 	cfg, tasks := run.stepNodes()
-	out, err := newStepOutput(call, opt.New(), &plan.FileFacts{}, tasks)
-	if err != nil {
+	out := newStepOutput(call, opt.New(), tasks)
+	if err := out.addPart(call, opt.New(), &plan.FileFacts{}, 0); err != nil {
 		return err
 	}
+	sinks := &out.parts[0].sinks
 	out.label = call.Opts.On("label")
 	to := spec.InputAll
 	for _, f := range []struct {
 		long string
 		set  func(rank int64)
-	}{{"output-filter", func(n int64) { out.sinks[0].only = n }}, {"error-filter", func(n int64) { out.sinks[1].only = n }}, {"input-filter", func(n int64) { to = int32(n) }}} {
+	}{{"output-filter", func(n int64) { sinks[0].only = n }}, {"error-filter", func(n int64) { sinks[1].only = n }}, {"input-filter", func(n int64) { to = int32(n) }}} {
 		value, ok := call.Opts.Get(f.long)
 		if !ok {
 			continue
@@ -166,7 +167,7 @@ func attachStep(call *tool.Call, made *apiv1.StepCreated) error {
 			}
 		}
 	}()
-	err = run.client.Run(call.Ctx)
+	err := run.client.Run(call.Ctx)
 	if cerr := out.close(); err == nil {
 		err = cerr
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/luascript"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -93,9 +93,6 @@ func runSbatch(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := call.CheckClusters(); err != nil {
-		return err
-	}
 	if call.Opts.On("verbose") {
 		printOptions(call)
 	}
@@ -107,6 +104,11 @@ func runSbatch(call *tool.Call) error {
 		TestOnly:    call.Opts.On("test-only"),
 		Request:     call.RequestNumber(),
 	}
+	return inEarliest(call, req, func(call *tool.Call) error { return submitBatch(call, req, filter) })
+}
+
+// submitBatch submits in the cluster of a call.
+func submitBatch(call *tool.Call, req *apiv1.SubmitRequest, filter *siteFilter) error {
 	var rep apiv1.SubmitReply
 	if err := call.RPC(tool.MethodSubmit, req, &rep); err != nil {
 		return submitFailed(call, err, req.GetTestOnly())
@@ -122,15 +124,12 @@ func runSbatch(call *tool.Call) error {
 	if err := announceJob(call, rep.GetJobId()); err != nil || !call.Opts.On("wait") {
 		return err
 	}
-	return waitForJob(call, &rep, len(sub.spec.GetArray()) > 0)
+	return waitForJob(call, &rep, len(req.GetSpec().GetArray()) > 0)
 }
 
 // announceJob prints the job's number.
 func announceJob(call *tool.Call, id uint32) error {
-	cluster := ""
-	if call.Opts.On("clusters") {
-		cluster = call.Opts.List("clusters")[0]
-	}
+	cluster := call.NamedCluster()
 	var err error
 	switch {
 	case call.Opts.On("parsable") && cluster != "":
@@ -217,11 +216,37 @@ func newSubmission(call *tool.Call, filter *siteFilter) (*submission, error) {
 	if wrap && !first.On("wrap") {
 		first.Put("wrap", "", true, opt.FromCommand)
 	}
-	env, err := jobEnvironment(call)
+	env, login, err := jobEnvironment(call)
 	if err != nil {
 		return nil, err
 	}
+	if login {
+		if err := readLogin(call, specs); err != nil {
+			return nil, err
+		}
+	}
 	return &submission{spec: specs[0], rest: specs[1:], script: script, env: env.encodeEnv()}, nil
+}
+
+// readLogin has the node read the login environment for the batch script. In a
+// container the environment is that of the image, so that --get-user-env is refused;
+// with --export there the script has what is exported.
+func readLogin(call *tool.Call, list []*apiv1.JobSpec) error {
+	for _, jobSpec := range list {
+		switch {
+		case jobSpec.GetContainer() == nil:
+			if jobSpec.Login == nil {
+				jobSpec.Login = &apiv1.LoginShell{}
+			}
+		case call.Opts.On("get-user-env"):
+			return tool.Fail(1, call.Command.Name+
+				": error: --get-user-env reads the login files of the node, which a container does not have: "+
+				"leave one of the two out")
+		default:
+			jobSpec.Login = nil
+		}
+	}
+	return nil
 }
 
 // hetGroups are the words of the command line for each component of a
@@ -444,7 +469,7 @@ func watchJob(call *tool.Call, req *apiv1.WatchJobRequest) (*apiv1.JobInfo, erro
 		case errors.Is(err, io.EOF) && last != nil:
 			return last, nil
 		case errors.Is(err, io.EOF):
-			return nil, status.New(status.Unavailable, "the controller ended the stream")
+			return nil, rpcstatus.New(rpcstatus.Unavailable, "the controller ended the stream")
 		case err != nil:
 			return nil, err
 		}

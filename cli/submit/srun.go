@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
 )
@@ -42,6 +43,19 @@ func srunAlone(call *tool.Call, list []component, filter *siteFilter) error {
 		step.PerStep = nil // it has what the job has
 		asks[i] = stepAsk{step: step, opts: part.Opts}
 	}
+	req := &apiv1.SubmitRequest{Spec: specs[0], Rest: specs[1:]}
+	return inEarliest(call, req, func(call *tool.Call) error {
+		return allocateAndStep(call, specs, asks, filter)
+	})
+}
+
+// allocateAndStep gets the allocation of a job and runs its only step.
+func allocateAndStep(
+	call *tool.Call,
+	specs []*apiv1.JobSpec,
+	asks []stepAsk,
+	filter *siteFilter,
+) error {
 	a, err := allocateJob(call, specs)
 	if err != nil {
 		return err
@@ -190,7 +204,7 @@ func stepOptions() []opt.Option {
 		compressOption("SLURM_COMPRESS"),
 		{Long: "cpu-bind", Arg: "[verbose,]<type>", Env: "SLURM_CPU_BIND", Help: "binding of tasks to CPUs: cores, threads, rank, map_cpu:list, mask_cpu:list, none"},
 		{Long: "disable-status", Short: "X", Env: "SLURM_DISABLE_STATUS", Help: "forward the first Ctrl-C to the tasks"},
-		{Long: "distribution", Short: "m", Arg: "{*|block|cyclic|plane=<size>}[:<sockets>[:<cores>]][,{Pack|NoPack}]", Env: "SLURM_DISTRIBUTION", Help: "distribution of tasks over nodes; what is said of sockets and cores is not followed"},
+		{Long: "distribution", Short: "m", Arg: "{*|block|cyclic|arbitrary|plane=<size>}[:<sockets>[:<cores>]][,{Pack|NoPack}]", Env: "SLURM_DISTRIBUTION", Help: "distribution of tasks over nodes; what is said of sockets and cores is not followed"},
 		{Long: "epilog", Arg: "<executable>", Env: "SLURM_EPILOG", Help: "program that srun runs on this host when the step has ended; none disables"},
 		{Long: "error", Short: "e", Arg: "<filename_pattern>", Env: "SLURM_STDERRMODE SRUN_ERROR", Help: "destination of the tasks' standard error, as for --output"},
 		{Long: "exact", Env: "SLURM_EXACT", Help: "allocate only the CPUs that the tasks request (default: all CPUs of the job on the step's nodes)"},
@@ -203,7 +217,7 @@ func stepOptions() []opt.Option {
 		{Long: "jobid", Arg: "<jobid>", Help: "run the step in this existing job"},
 		{Long: "kill-on-bad-exit", Short: "K", Arg: "0|1", Maybe: true, Env: "SLURM_KILL_BAD_EXIT", Help: "end the step when a task exits with a nonzero code"},
 		{Long: "label", Short: "l", Env: "SLURM_LABELIO", Help: "prefix each line with the task number"},
-		{Long: "mpi", Arg: "<mpi_type>", Env: "SLURM_MPI_TYPE", Help: "MPI interface: pmi2 (default; includes PMI-1), none; list prints them. For PMIx, use mpirun in the allocation"},
+		{Long: "mpi", Arg: "<mpi_type>", Env: "SLURM_MPI_TYPE", Help: "MPI interface: pmi2 (includes PMI-1; default unless MpiDefault says otherwise), pmix (Open MPI), pmix_vN for one version of its library, none; list prints them"},
 		{Long: "msg-timeout", Arg: "<seconds>", Help: "time to wait for an answer of the nodes", Always: "srun waits as long as the nodes need"},
 		{Long: "multi-prog", Env: "SLURM_MULTI_PROG", Help: "the command is a configuration file that lists the program of each task"},
 		{Long: "no-allocate", Short: "Z", Refused: "everything that runs on a node requires an allocation"},
@@ -232,7 +246,7 @@ func stepOptions() []opt.Option {
 
 func runSrun(call *tool.Call) error {
 	if call.Opts.Text("mpi") == "list" {
-		return tool.Fail(0, "MPI plugin types are...", "\tnone", "\tpmi2")
+		return listMPI(call.Stdout)
 	}
 	warnOf(call, stepOptions())
 	list, err := splitComponents(call)
@@ -241,9 +255,6 @@ func runSrun(call *tool.Call) error {
 	}
 	if len(list[len(list)-1].args) == 0 {
 		return tool.Fail(1, "srun: fatal: No command given to execute.")
-	}
-	if err := call.CheckClusters(); err != nil {
-		return err
 	}
 	filter, err := loadFilter(call)
 	if err != nil {
@@ -256,7 +267,12 @@ func runSrun(call *tool.Call) error {
 	if job == "" {
 		return srunAlone(call, list, filter)
 	}
-	return srunWithin(call, job, list, filter)
+	if value, ok := call.Opts.Get("clusters"); !ok || value.From != opt.FromCommand {
+		return srunWithin(call, job, list, filter) // the job is in the cluster of its node
+	}
+	return call.OneCluster(func(call *tool.Call) error {
+		return srunWithin(call, job, list, filter)
+	})
 }
 
 // stepJob is the job in which a step is to start; empty where srun makes a job.

@@ -20,7 +20,7 @@ import (
 // of the other variables, those of sizes are the job's business.
 var jobSays = []string{
 	"ntasks", "nodes", "ntasks-per-node", "cpus-per-task", "overcommit", "export", "chdir",
-	"gpu-bind", "gpus-per-task", "tres-per-task", "ntasks-per-gpu", "open-mode",
+	"gpu-bind", "gpus-per-task", "tres-per-task", "ntasks-per-gpu", "open-mode", "container",
 }
 
 // within keeps of the options what was typed, those of steps, and what a job
@@ -112,6 +112,10 @@ func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1
 		PreserveEnv: opts.On("preserve-env"),
 	}
 	s.Container = jobSpec.GetContainer()
+	if jobSpec.GetLimitsAsked() {
+		s.LimitsAsked = true
+		s.Rlimits = jobSpec.GetRlimits()
+	}
 	if jobSpec.GetTimeLimit() > 0 {
 		s.TimeLimit = jobSpec.GetTimeLimit()
 	}
@@ -146,6 +150,9 @@ func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1
 			}
 		}
 	}
+	if err := placeTasks(call, s); err != nil {
+		return nil, err
+	}
 	s.TaskProlog, s.TaskEpilog = program(
 		call,
 		opts.Text("task-prolog"),
@@ -179,14 +186,13 @@ func readRelative(call *tool.Call, s *apiv1.StepSpec, text string) error {
 }
 
 func readMPI(call *tool.Call, s *apiv1.StepSpec, text string) error {
-	switch text {
-	case "none", "pmi2":
+	if text == spec.MPINone || text == spec.MPIPMI2 || spec.IsPMIx(text) {
 		s.Mpi = text
 		return nil
 	}
 	return call.Errorf(
-		"--mpi=%s is not supported in this release: use --mpi=pmi2, or mpirun in the allocation, which starts its daemons by srun",
-		text,
+		"--mpi=%s is not supported: there is %s, %s, pmix and pmix_vN; programs of other MPIs are started by mpirun in the allocation",
+		text, spec.MPINone, spec.MPIPMI2,
 	)
 }
 
@@ -343,7 +349,7 @@ func stepEnvironment(
 	case strings.EqualFold(text, "NONE") || strings.EqualFold(text, "NIL"):
 		e.inheritFrom(call.Environ, false)
 	default:
-		if err := exportList(call, e, text); err != nil {
+		if _, err := exportList(call, e, text); err != nil {
 			return nil, err
 		}
 	}
@@ -354,9 +360,14 @@ func stepEnvironment(
 	if s.GetCpusPerTask() > 0 {
 		e.setVariable("SLURM_CPUS_PER_TASK", tool.Itoa(s.GetCpusPerTask()))
 	}
-	if s.GetDistribution() != "" {
-		e.setVariable("SLURM_DISTRIBUTION", s.GetDistribution())
+	if way, plane, _ := strings.Cut(s.GetDistribution(), "="); way != "" {
+		e.setVariable("SLURM_DISTRIBUTION", way)
+		if plane != "" {
+			e.setVariable("SLURM_DIST_PLANESIZE", plane)
+		}
 	}
+	e.setVariable("SLURM_UMASK", fmt.Sprintf("%04o", s.GetUmask()))
+	e.setNice(call)
 	return e.encodeEnv(), nil
 }
 

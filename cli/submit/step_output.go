@@ -2,8 +2,10 @@ package submit
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"slices"
@@ -28,12 +30,19 @@ type stepOutput struct {
 	mu     sync.Mutex // of what follows
 	closed bool
 	active atomic.Int64 // when a piece was last shown, in nanoseconds; writing while one is
-	sinks  [2]sink      // of standard output and error
+	parts  []outputPart // by their first ranks; a step in one job is one part
+	files  map[string]*os.File
 	raw    bool
 	label  bool
 	digits int
 	held   map[taskStream][]byte
 	now    func() time.Time
+}
+
+// outputPart is where the tasks of one component write: srun a : -o file b.
+type outputPart struct {
+	first uint32  // rank
+	sinks [2]sink // of standard output and error
 }
 
 // taskStream is one output of one task.
@@ -46,25 +55,29 @@ type taskStream struct {
 type sink struct {
 	to   io.Writer
 	only int64 // the rank whose output is shown; -1 = all
-	file *os.File
 }
 
-// newStepOutput opens the files that srun itself writes. Of two options that
-// name one file it is opened once.
-func newStepOutput(
-	call *tool.Call,
-	opts *opt.Values,
-	facts *plan.FileFacts,
-	tasks uint32,
-) (*stepOutput, error) {
-	output := &stepOutput{
+// newStepOutput is an output of so many tasks, without parts.
+func newStepOutput(call *tool.Call, opts *opt.Values, tasks uint32) *stepOutput {
+	return &stepOutput{
 		label:  opts.On("label") && !opts.On("pty"),
 		raw:    opts.On("unbuffered") || opts.On("pty"),
 		digits: len(strconv.Itoa(int(max(tasks, 1) - 1))),
 		held:   map[taskStream][]byte{},
+		files:  map[string]*os.File{},
 		now:    call.Now,
 	}
-	output.sinks = [2]sink{{to: call.Stdout, only: -1}, {to: call.Stderr, only: -1}}
+}
+
+// addPart opens the files that srun itself writes for a component, whose tasks begin
+// with a rank. A file that two options name is opened once.
+func (o *stepOutput) addPart(
+	call *tool.Call,
+	opts *opt.Values,
+	facts *plan.FileFacts,
+	first uint32,
+) error {
+	sinks := [2]sink{{to: call.Stdout, only: -1}, {to: call.Stderr, only: -1}}
 	names := [2]string{opts.Text("output"), opts.Text("error")}
 	for i, mode := range names {
 		switch {
@@ -72,30 +85,38 @@ func newStepOutput(
 			continue
 		case !isFile(mode):
 			n, _ := strconv.ParseInt(mode, 10, 64)
-			output.sinks[i].only = n
+			sinks[i].only = n
 			continue
 		case i == 1 && mode == names[0]:
-			output.sinks[1] = sink{to: output.sinks[0].to, only: -1}
+			sinks[1] = sink{to: sinks[0].to, only: -1}
+			continue
+		}
+		path := program(call, plan.ExpandFile(mode, facts))
+		if f := o.files[path]; f != nil {
+			sinks[i] = sink{to: f, only: -1}
 			continue
 		}
 		flags := os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 		if opts.Text("open-mode") == "append" || opts.Text("open-mode") == "a" {
 			flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND
 		}
-		f, err := os.OpenFile(program(call, plan.ExpandFile(mode, facts)), flags, 0o666)
+		f, err := os.OpenFile(path, flags, 0o666)
 		if err != nil {
-			return nil, call.Errorf(
+			return call.Errorf(
 				"Could not open %s file: %v",
 				[2]string{"stdout", "stderr"}[i],
 				err,
 			)
 		}
-		output.sinks[i] = sink{to: f, only: -1, file: f}
+		sinks[i] = sink{to: f, only: -1}
+		o.files[path] = f
 	}
 	if names[1] == "" && isFile(names[0]) { // one file for both
-		output.sinks[1] = sink{to: output.sinks[0].to, only: -1}
+		sinks[1] = sink{to: sinks[0].to, only: -1}
 	}
-	return output, nil
+	o.parts = append(o.parts, outputPart{first, sinks})
+	slices.SortFunc(o.parts, func(a, b outputPart) int { return cmp.Compare(a.first, b.first) })
+	return nil
 }
 
 // writing in stepOutput.active: a piece is being shown.
@@ -122,7 +143,13 @@ func (o *stepOutput) writeTask(rank uint32, fd uint8, data []byte) error {
 
 // take is write for who has the lock.
 func (o *stepOutput) take(rank uint32, fd uint8, data []byte) error {
-	s := &o.sinks[max(min(fd, 2), 1)-1]
+	part := &o.parts[0]
+	for i := range o.parts {
+		if o.parts[i].first <= rank {
+			part = &o.parts[i]
+		}
+	}
+	s := &part.sinks[max(min(fd, 2), 1)-1]
 	if s.only >= 0 && int64(rank) != s.only {
 		return nil
 	}
@@ -204,10 +231,8 @@ func (o *stepOutput) close() error {
 	for _, k := range keys {
 		keep(o.take(k.rank, k.fd, nil))
 	}
-	for _, s := range o.sinks {
-		if s.file != nil {
-			keep(s.file.Close())
-		}
+	for _, path := range slices.Sorted(maps.Keys(o.files)) {
+		keep(o.files[path].Close())
 	}
 	return first
 }

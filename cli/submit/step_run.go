@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -19,10 +20,10 @@ import (
 	"github.com/musterhpc/muster/cli/fetch"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
-	"github.com/musterhpc/muster/internal/transport/status"
-	"github.com/musterhpc/muster/internal/transport/stepclient"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/plan/stepio"
+	"github.com/musterhpc/muster/nodeagent/stepclient"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -37,7 +38,8 @@ const (
 // stepRun is a step as its srun sees it.
 type stepRun struct {
 	c    *tool.Call
-	opts *opt.Values
+	opts *opt.Values   // of the first part
+	rest []*opt.Values // of the other parts
 	req  *apiv1.RunStepRequest
 	// filter is the site's script that hears of the step; nil: there is none.
 	filter *siteFilter
@@ -73,6 +75,18 @@ func runStep(call *tool.Call, asks []stepAsk, filter *siteFilter, own bool) (int
 		Ticket: newTicket(),
 		Host:   call.Host,
 	}
+	for _, ask := range asks[1:] { // the tasks of all components are one world
+		switch first := asks[0].step.GetMpi(); ask.step.GetMpi() {
+		case "":
+			ask.step.Mpi = first
+		case first:
+		default:
+			return 0, call.Errorf(
+				"--mpi=%s differs from --mpi=%s of the first component: all tasks of a step have one interface",
+				ask.step.GetMpi(), first,
+			)
+		}
+	}
 	for i, ask := range asks {
 		env, err := stepEnvironment(call, ask.step, ask.opts, ask.vars)
 		if err != nil {
@@ -85,6 +99,9 @@ func runStep(call *tool.Call, asks []stepAsk, filter *siteFilter, own bool) (int
 		}
 	}
 	run := &stepRun{c: call, opts: opts, req: req, filter: filter, running: map[uint32]string{}}
+	for _, ask := range asks[1:] {
+		run.rest = append(run.rest, ask.opts)
+	}
 	if value, ok := opts.Get("immediate"); ok &&
 		!own { // in a job of its own it is the job that must start at once
 		req.Immediate = value.Text == ""
@@ -336,7 +353,7 @@ func (r *stepRun) follow(
 	for {
 		news := &apiv1.StepNews{}
 		if err := s.Recv(news); errors.Is(err, io.EOF) {
-			return over, status.New(status.Unavailable, "the controller ended the stream")
+			return over, rpcstatus.New(rpcstatus.Unavailable, "the controller ended the stream")
 		} else if err != nil {
 			return over, err
 		}
@@ -395,12 +412,24 @@ func (r *stepRun) beginStep(
 		facts.ArrayTask = n.GetJob().GetArrayTask()
 	}
 	cfg, tasks := r.stepNodes()
-	r.out, err = newStepOutput(r.c, r.opts, facts, tasks)
-	if err != nil {
-		return func() {}, err
+	r.out = newStepOutput(r.c, r.opts, tasks)
+	for i, part := range partsOf(n) {
+		opts, own := r.opts, *facts
+		if i > 0 {
+			opts, own.JobID = r.rest[i-1], uint64(part.GetJobId())
+		}
+		if err := r.out.addPart(r.c, opts, &own, firstRank(part)); err != nil {
+			return func() {}, err
+		}
 	}
 	cfg.Output = r.out.writeTask
 	cfg.Exit = func(node string, x plan.TaskExit) { tell(func(r *stepRun) { r.noteTaskExit(node, x) }) }
+	cfg.Aborted = func(string) {
+		tell(func(r *stepRun) {
+			r.sayExits()
+			r.terminateStep()
+		})
+	}
 	cfg.Notice = func(_, text string) { fmt.Fprintln(r.c.Stderr, strings.TrimRight(text, "\n")) }
 	cfg.Ended = func(node string, end plan.FrameEnd, err error) {
 		if end.Error != "" {
@@ -418,6 +447,17 @@ func (r *stepRun) beginStep(
 	}
 	r.passInput(ctx, facts)
 	return restore, nil
+}
+
+// firstRank is the smallest rank of a part.
+func firstRank(part *apiv1.StepCreated) uint32 {
+	first := uint32(math.MaxUint32)
+	for _, node := range part.GetNodes() {
+		for _, rank := range node.GetRanks() {
+			first = min(first, rank)
+		}
+	}
+	return first
 }
 
 // stepNodes are where the step's tasks are, and how many there are.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,8 +16,8 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
-	"github.com/musterhpc/muster/internal/transport/stepclient"
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/stepclient"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -78,7 +79,8 @@ func TestStepOutput(t *testing.T) {
 			var out, errOut bytes.Buffer
 			c := stepCall(t, &out, &errOut)
 			c.Dir = dir
-			o, err := newStepOutput(c, tc.opts, &plan.FileFacts{JobID: 7, Step: 2}, 12)
+			o := newStepOutput(c, tc.opts, 12)
+			err := o.addPart(c, tc.opts, &plan.FileFacts{JobID: 7, Step: 2}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,6 +101,39 @@ func TestStepOutput(t *testing.T) {
 				t.Errorf("out %q, want %q; err %q, want %q; file %q, want %q", out.String(), tc.out, errOut.String(), tc.err, log, tc.log)
 			}
 		})
+	}
+}
+
+// TestPartsWriteToTheirOwn: the tasks of each component of srun a : -o file b write where
+// the options of theirs say, and a file that two of them name is opened once.
+func TestPartsWriteToTheirOwn(t *testing.T) {
+	var out, errOut bytes.Buffer
+	c := stepCall(t, &out, &errOut)
+	c.Dir = t.TempDir()
+	o := newStepOutput(c, values(), 4)
+	for i, opts := range []*opt.Values{values("output=both-%j"), values(), values("output=both-7")} {
+		first := []uint32{2, 0, 3}[i] // the components need not come by their ranks
+		if err := o.addPart(c, opts, &plan.FileFacts{JobID: 7}, first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for rank := range uint32(4) {
+		for fd := range uint8(2) {
+			if err := o.writeTask(rank, fd+1, fmt.Appendf(nil, "%d.%d\n", rank, fd+1)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := o.close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(filepath.Join(c.Dir, "both-7"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := [3]string{out.String(), errOut.String(), string(file)}
+	if want := [3]string{"0.1\n1.1\n", "0.2\n1.2\n", "2.1\n2.2\n3.1\n3.2\n"}; got != want {
+		t.Errorf("output, errors and the file are %q, want %q", got, want)
 	}
 }
 
@@ -176,7 +211,8 @@ func TestEndOfAStep(t *testing.T) {
 			c := stepCall(t, &out, &errOut)
 			r := &stepRun{c: c, opts: values(), req: &apiv1.RunStepRequest{}, created: &apiv1.StepCreated{JobId: 7}, running: map[uint32]string{0: "n1"}, told: tc.told}
 			var err error
-			if r.out, err = newStepOutput(c, r.opts, &plan.FileFacts{}, 1); err != nil {
+			r.out = newStepOutput(c, r.opts, 1)
+			if err = r.out.addPart(c, r.opts, &plan.FileFacts{}, 0); err != nil {
 				t.Fatal(err)
 			}
 			events, news := make(chan stepEvent, 2), make(chan error, 1)
@@ -196,7 +232,7 @@ func TestEndOfAStep(t *testing.T) {
 	}
 	out, in := io.Pipe()
 	now := time.Unix(1000, 0)
-	o := &stepOutput{sinks: [2]sink{{to: in, only: -1}}, raw: true, now: func() time.Time { return now }}
+	o := &stepOutput{parts: []outputPart{{sinks: [2]sink{{to: in, only: -1}}}}, raw: true, now: func() time.Time { return now }}
 	wrote := make(chan error, 1)
 	go func() { wrote <- o.writeTask(0, 1, []byte("words")) }()
 	if _, err := out.Read(make([]byte, 1)); err != nil || !o.isBusy(now.Add(time.Hour), time.Second) {
@@ -236,6 +272,43 @@ func TestComponents(t *testing.T) {
 		}
 		if err != nil || strings.Join(got, "|") != want {
 			t.Errorf("%s: %q (%v), want %q", line, got, err, want)
+		}
+	}
+}
+
+// TestStepLimits: the limits that --propagate chooses are those of the tasks.
+func TestStepLimits(t *testing.T) {
+	sent := []*apiv1.Count{{Name: "CORE"}, {Name: "NOFILE", N: 700}}
+	for option, want := range map[string]struct {
+		names []string
+		asked bool
+	}{
+		"":                {[]string{"CORE", "NOFILE"}, false},
+		"propagate":       {[]string{"CORE", "NOFILE"}, true},
+		"propagate=CORE":  {[]string{"CORE"}, true},
+		"propagate=NONE":  {nil, true},
+		"propagate=STACK": {nil, true},
+	} {
+		call := stepCall(t, io.Discard, io.Discard)
+		call.Rlimits = func() []*apiv1.Count { return sent }
+		call.Operands = []string{"hostname"}
+		if option != "" {
+			call.Opts = values(option)
+		}
+		job, err := liveJob(call, call.Operands)
+		if err != nil {
+			t.Fatal(err)
+		}
+		step, err := makeStep(call, job, call.Opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, limit := range step.GetRlimits() {
+			names = append(names, limit.GetName())
+		}
+		if !slices.Equal(names, want.names) || step.GetLimitsAsked() != want.asked {
+			t.Errorf("%q: %v, %v, want %v, %v", option, names, step.GetLimitsAsked(), want.names, want.asked)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // ignoreTuning is an option that only tunes how fast a job runs: the job is accepted, and
@@ -90,13 +91,21 @@ func applyDistribution(request *jobRequest, value opt.Value) error {
 
 // parseDistribution reads --distribution and returns it as steps store it: the way
 // over nodes, and behind colons the ways over sockets and cores, which the node does
-// not follow. Pack and NoPack only tune how few nodes are used.
+// not follow. A * is what holds without it: block over nodes and cyclic over sockets,
+// and over cores what holds over sockets. Pack and NoPack only tune how few nodes are
+// used, and are passed on.
 func parseDistribution(text, planeSize string) (string, error) {
-	levels, _, _ := strings.Cut(strings.ToLower(text), ",")
-	list := strings.Split(levels, ":")
-	if list[0] == "pack" || list[0] == "nopack" {
-		return "", nil
+	levels, pack, packs := strings.Cut(strings.ToLower(text), ",")
+	if levels == "pack" || levels == "nopack" {
+		levels, pack, packs = "block", levels, true
 	}
+	if packs && pack != "pack" && pack != "nopack" {
+		return "", fmt.Errorf("Invalid --distribution specification: %s", text)
+	}
+	if packs {
+		pack = "," + pack
+	}
+	list := strings.Split(levels, ":")
 	if len(list) > 3 {
 		return "", fmt.Errorf("Invalid --distribution specification: %s", text)
 	}
@@ -105,25 +114,109 @@ func parseDistribution(text, planeSize string) (string, error) {
 			return "", fmt.Errorf("Invalid --distribution specification: %s", text)
 		}
 	}
+	if len(list) > 1 && list[1] == "*" {
+		list[1] = "cyclic"
+	}
+	if len(list) > 2 && list[2] == "*" {
+		list[2] = list[1]
+	}
 	switch nodes := list[0]; {
 	case nodes == "*" || nodes == "unknown":
-		if len(list) == 1 {
-			return "", nil
-		}
 		list[0] = "block"
-	case nodes == "block" || nodes == "cyclic":
+	case nodes == "block" || nodes == "cyclic" || nodes == arbitrary:
 	case nodes == "plane":
 		return readPlane("plane="+planeSize, text)
 	case strings.HasPrefix(nodes, "plane="):
 		return readPlane(nodes, text)
-	case nodes == "arbitrary":
-		return "", fmt.Errorf(
-			"--distribution=arbitrary is not supported in this release: name the nodes with -w",
-		)
 	default:
 		return "", fmt.Errorf("Invalid --distribution specification: %s", text)
 	}
-	return strings.Join(list, ":"), nil
+	return strings.Join(list, ":") + pack, nil
+}
+
+// arbitrary is the distribution that a host file spells out, task by task.
+const arbitrary = "arbitrary"
+
+// hostFileVariable names the host file of the distribution arbitrary.
+const hostFileVariable = "SLURM_HOSTFILE"
+
+// isArbitrary tells that a distribution is spelled out by a host file.
+func isArbitrary(distribution string) bool {
+	return (&spec.StepSpec{Distribution: distribution}).DealOverNodes() == arbitrary
+}
+
+// placeByHostFile lets the host file of -m arbitrary say which nodes the job needs and,
+// unless -n does, how many tasks it has.
+func (r *jobRequest) placeByHostFile() error {
+	if !isArbitrary(r.spec.GetDistribution()) {
+		return nil
+	}
+	hosts, err := r.hostFile()
+	if err != nil || len(hosts) == 0 {
+		return err
+	}
+	if r.spec.GetTasks() == 0 {
+		r.spec.Tasks = uint32(len(hosts))
+	}
+	hosts = hosts[:min(len(hosts), int(r.spec.GetTasks()))]
+	names := distinct(hosts)
+	r.spec.Nodes = strings.Join(names, ",")
+	if r.spec.GetMinNodes() == 0 {
+		r.spec.MinNodes, r.spec.MaxNodes = uint32(len(names)), uint32(len(names))
+	}
+	return nil
+}
+
+// hostFile reads the nodes of the tasks, by rank: one or several to a line, and node*3
+// for three of them. Without a file there are none.
+func (r *jobRequest) hostFile() ([]string, error) {
+	path := r.env.Getenv(hostFileVariable)
+	if path == "" {
+		return nil, nil
+	}
+	data, err := tool.ReadFile(r.absolutePath(path), 1<<20)
+	if err != nil {
+		return nil, tool.Fail(255, fmt.Sprintf("%s: error: %s: %v", r.name, hostFileVariable, err))
+	}
+	bad := func(line string) error {
+		return tool.Fail(255, fmt.Sprintf("%s: error: %s: %q is not a list of nodes, or names too many",
+			r.name, hostFileVariable, line))
+	}
+	var out []string
+	for line := range strings.Lines(string(data)) {
+		line, _, _ = strings.Cut(line, "#")
+		for _, word := range strings.Fields(line) {
+			word, times, repeated := strings.Cut(word, "*")
+			n := uint64(1)
+			if repeated {
+				n, err = strconv.ParseUint(times, 10, 16)
+			}
+			names, badList := hostlist.Expand(word)
+			if err != nil || badList != nil || n == 0 || len(out)+len(names)*int(n) > maxHostFile {
+				return nil, bad(strings.TrimSpace(line))
+			}
+			for _, name := range names {
+				for range n {
+					out = append(out, name)
+				}
+			}
+		}
+	}
+	return out, nil
+}
+
+// maxHostFile is how many tasks a host file can place.
+const maxHostFile = 1 << 16
+
+// distinct leaves out what has come before.
+func distinct(list []string) []string {
+	var out []string
+	for _, s := range list {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 func readPlane(plane, text string) (string, error) {
@@ -140,5 +233,39 @@ func readDistribution(call *tool.Call, s *apiv1.StepSpec, text string) error {
 		return call.Errorf("%v", err)
 	}
 	s.Distribution = distribution
+	return nil
+}
+
+// placeTasks puts the tasks of a step where the host file of -m arbitrary says.
+func placeTasks(call *tool.Call, s *apiv1.StepSpec) error {
+	if !isArbitrary(s.GetDistribution()) {
+		return nil
+	}
+	request := &jobRequest{name: call.Command.Name, env: call.Env}
+	hosts, err := request.hostFile()
+	if err != nil {
+		return err
+	}
+	if len(hosts) == 0 && s.GetNodes() == "" {
+		return call.Errorf("--distribution=arbitrary needs a host file in $%s, or nodes in --nodelist", hostFileVariable)
+	}
+	if len(hosts) == 0 {
+		if hosts, err = hostlist.Expand(s.GetNodes()); err != nil {
+			return call.Errorf("Invalid --nodelist specification: %v", err)
+		}
+	}
+	if s.GetTasks() == 0 {
+		s.Tasks = uint32(len(hosts))
+	}
+	if int(s.GetTasks()) > len(hosts) {
+		return call.Errorf(
+			"--distribution=arbitrary: %d tasks are asked for, and $%s or --nodelist places %d",
+			s.GetTasks(), hostFileVariable, len(hosts),
+		)
+	}
+	s.TaskNodes = hosts[:s.GetTasks()]
+	names := distinct(s.TaskNodes)
+	s.Nodes, s.TasksPerNode = strings.Join(names, ","), 0
+	s.MinNodes, s.MaxNodes = uint32(len(names)), uint32(len(names))
 	return nil
 }

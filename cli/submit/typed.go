@@ -14,7 +14,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // This file runs sbatch in the controller, for a caller that carries what was
@@ -29,7 +29,7 @@ type TypedHost struct {
 	Zone    string // this process's setting of the clock zone, TZ=NAME; empty where TZ is not set
 	// Filtered tells that the site has a cli_filter.lua, which runs in the user's own command.
 	Filtered bool
-	// Submit hands the job in, as the user who called; its errors are *status.Error.
+	// Submit hands the job in, as the user who called; its errors are *rpcstatus.Error.
 	Submit func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error)
 }
 
@@ -69,7 +69,7 @@ func Typed(ctx context.Context, in *apiv1.TypedCommand, host TypedHost) *apiv1.T
 		), Host: string(in.GetHost()), Version: host.Version, Loc: time.Local, Now: time.Now,
 		Dial:     func(context.Context) (tool.Conn, error) { return typedConn{t}, nil },
 		Terminal: func(any) bool { return false }, Pause: tool.Pause, UserName: tool.UserName, FullName: tool.FullName, Beside: tool.Beside,
-		Rlimits: in.GetRlimits, Umask: in.GetUmask, Relay: t,
+		Rlimits: in.GetRlimits, Umask: in.GetUmask, Nice: func() int { return int(in.GetNice()) }, Relay: t,
 	}
 	code := tool.RunCommand(env, Sbatch(), env.Args[1:])
 	if t.home {
@@ -134,6 +134,9 @@ var typedZoned = [...]string{"begin", "deadline", "test-only"}
 // StaysHome tells that these options must be acted on where they were typed.
 func (t *typed) StaysHome(o *opt.Values) bool {
 	t.home = slices.ContainsFunc(typedHome[:], o.On)
+	if v, ok := o.Get("distribution"); ok {
+		t.home = t.home || strings.HasPrefix(strings.ToLower(v.Text), arbitrary) // it reads the host file
+	}
 	if ZoneSetting(splitAtNUL(t.in.GetEnvironment())) != t.host.Zone {
 		t.home = t.home || slices.ContainsFunc(typedZoned[:], o.On)
 	}
@@ -179,8 +182,8 @@ func (c typedConn) Start(context.Context, string, proto.Message) (tool.Pending, 
 
 // Stream implements Conn.
 func (c typedConn) Stream(context.Context, string, proto.Message) (tool.Receiver, error) {
-	return nil, status.New(
-		status.Unimplemented,
+	return nil, rpcstatus.New(
+		rpcstatus.Unimplemented,
 		"a command that was typed elsewhere has no streams",
 	)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/transport/framed/serve"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -40,9 +40,9 @@ func (d *doors) submit(_ context.Context, req *apiv1.SubmitRequest) (*apiv1.Subm
 	d.jobs = append(d.jobs, req)
 	switch req.GetSpec().GetName() {
 	case "toobig":
-		return nil, status.Convert(&spec.Error{Kind: spec.CodeNodeConfigUnavailable, Prefix: "Memory specification can not be satisfied", Detail: "16 GPUs"}, status.Numbers())
+		return nil, rpcstatus.Convert(&spec.Error{Kind: spec.CodeNodeConfigUnavailable, Prefix: "Memory specification can not be satisfied", Detail: "16 GPUs"}, rpcstatus.Numbers())
 	case "broken":
-		return nil, status.New(status.Internal, "it broke")
+		return nil, rpcstatus.New(rpcstatus.Internal, "it broke")
 	}
 	rep := &apiv1.SubmitReply{JobId: 7, Uid: 8, Message: d.messages}
 	if req.GetTestOnly() {
@@ -65,7 +65,7 @@ func (d *doors) handle(ctx context.Context, call *serve.Call) error {
 	d.mu.Unlock()
 	switch {
 	case hangs:
-		return status.New(status.Internal, "a panic")
+		return rpcstatus.New(rpcstatus.Internal, "a panic")
 	case call.Method == "/muster.v1.Shell/Sbatch" && !old:
 		var in apiv1.TypedCommand
 		if err := proto.Unmarshal(call.Payload, &in); err != nil {
@@ -90,7 +90,7 @@ func (d *doors) handle(ctx context.Context, call *serve.Call) error {
 	case call.Method == tool.MethodPing:
 		rep = &apiv1.PingReply{Cluster: "lab"}
 	default:
-		return status.New(status.Unimplemented, "no %s here", call.Method)
+		return rpcstatus.New(rpcstatus.Unimplemented, "no %s here", call.Method)
 	}
 	return call.ReplyWith(func(b []byte) ([]byte, error) { return proto.MarshalOptions{}.MarshalAppend(b, rep) })
 }
@@ -141,7 +141,7 @@ func (s *small) file(name, text string) {
 
 func (s *small) listen() {
 	s.t.Helper()
-	srv, err := serve.New(serve.Config{Handler: s.handle, Errors: status.Numbers(), Authenticate: func(_ context.Context, c net.Conn) (net.Conn, identity.Identity, error) {
+	srv, err := serve.New(serve.Config{Handler: s.handle, Errors: rpcstatus.Numbers(), Authenticate: func(_ context.Context, c net.Conn) (net.Conn, identity.Identity, error) {
 		return c, identity.Identity{}, nil
 	}})
 	if err != nil {

@@ -127,6 +127,7 @@ func collectCommand(
 	kept := &keeper{}
 	var printed, said bytes.Buffer
 	world := *env
+	world.Outward = false // a supposition is about this cluster
 	world.Args = words
 	world.Stdin = strings.NewReader("")
 	world.Stdout = &printed

@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
 // TestPatiently: what is refused by the limit of calls is repeated with growing
 // waits, anything else is not, and not for ever.
 func TestPatiently(t *testing.T) {
-	backoff := status.Convert(spec.Refuse(spec.CodeBackoff, ""), status.Numbers())
+	backoff := rpcstatus.Convert(spec.Refuse(spec.CodeBackoff, ""), rpcstatus.Numbers())
 	now := time.Unix(1_800_000_000, 0)
 	var waits []time.Duration
 	c := &Call{Env: &Env{Now: func() time.Time { return now }, Pause: func(_ context.Context, d time.Duration) {

@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
-	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/plain"
 	"github.com/musterhpc/muster/spec"
@@ -28,8 +27,12 @@ type Call struct {
 	Operands []string // what is left of the command line
 	Out      *bufio.Writer
 	Conn     Conn
-	Past     Conn // to accounting, where it runs in a process of its own
-	trace    bool // -v: say on stderr what was asked
+	Past     Conn   // to accounting, where it runs in a process of its own
+	trace    bool   // -v: say on stderr what was asked
+	named    string // the cluster that -M named and this call asks
+	lent     bool   // Conn is that of the call that this one was made from, which ends it
+	lentPast bool   // the same of Past
+	imported string // the same, where this cluster's accounting has imported it
 	screen   *plain.Writer
 }
 
@@ -290,26 +293,12 @@ func (c *Call) RPCAll(list ...Request) error {
 	return nil
 }
 
-// CheckClusters lets -M name this cluster, and no other. all is allowed too.
-func (c *Call) CheckClusters() error {
-	if !c.Opts.On("clusters") {
-		return nil
-	}
-	var ping apiv1.PingReply
-	if err := c.RPC(MethodPing, &apiv1.PingRequest{}, &ping); err != nil {
-		return err
-	}
-	for _, name := range c.Opts.List("clusters") {
-		if name != ping.GetCluster() && !strings.EqualFold(name, "all") {
-			return c.Errorf("No cluster '%s' known by database.", name)
-		}
-	}
-	return nil
-}
-
 // PastCluster is the cluster whose past -M asks about: this one, or one that
 // was imported. Accounting knows which there are, and refuses several at once.
 func (c *Call) PastCluster() string {
+	if c.named != "" {
+		return c.imported
+	}
 	if text := c.Opts.Text("clusters"); !strings.EqualFold(text, "all") {
 		return text
 	}

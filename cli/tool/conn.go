@@ -13,13 +13,13 @@ import (
 
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/framed/client"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
 // Conn is a connection to the controller.
 type Conn interface {
-	// Call makes one call; errors of the server and of the way there are *status.Error.
+	// Call makes one call; errors of the server and of the way there are *rpcstatus.Error.
 	Call(ctx context.Context, method string, req, resp proto.Message) error
 	// Start sends a request without waiting, so that several can be on their way.
 	Start(ctx context.Context, method string, req proto.Message) (Pending, error)
@@ -53,6 +53,7 @@ const (
 	MethodClearTriggers   = "/muster.v1.Cluster/ClearTriggers"
 	MethodCancel          = "/muster.v1.Cluster/Cancel"
 	MethodControlJobs     = "/muster.v1.Cluster/ControlJobs"
+	MethodNoteJobs        = "/muster.v1.Cluster/NoteJobs"
 	MethodWhy             = "/muster.v1.Cluster/Why"
 	MethodSuppose         = "/muster.v1.Cluster/Suppose"
 	MethodListNodes       = "/muster.v1.Cluster/ListNodes"
@@ -116,6 +117,11 @@ const (
 
 	dialPatience = 10 * time.Second
 	callPatience = 60 * time.Second
+
+	// Accounting that is stopped is given up within five seconds, since the controller may know
+	// what is asked for. Working, it answers a ping at once, however long a question takes.
+	accountingQuiet = 1500 * time.Millisecond
+	accountingPing  = 2500 * time.Millisecond
 )
 
 // framedConn is the framed protocol's client as a Conn.
@@ -135,17 +141,30 @@ func (c framedConn) Stream(
 
 // DialController connects to the controller of this host.
 func (e *Env) DialController(ctx context.Context) (Conn, error) {
-	if server := e.Getenv("MUSTER_SERVER"); server != "" {
-		return nil, fmt.Errorf(
-			"MUSTER_SERVER=%s is set, but commands reach the controller through the socket of this host: unset it and run muster-agent --login here, or name a socket in MUSTER_SOCKET",
-			server,
-		)
-	}
+	server := e.Getenv("MUSTER_SERVER")
 	path, _, err := e.Sockets()
 	if err != nil {
 		return nil, err
 	}
-	return e.dialSocket(ctx, path)
+	_, missing := os.Stat(path)
+	if server != "" || missing != nil && e.Getenv("MUSTER_SOCKET") == "" {
+		if site := e.mungeSite(); site.on && len(site.controllers) > 0 {
+			ctx, cancel := context.WithTimeout(ctx, dialPatience)
+			defer cancel()
+			return e.dialMunge(ctx, site)
+		}
+	}
+	if server != "" {
+		return nil, fmt.Errorf(
+			"MUSTER_SERVER=%s is set, but commands reach the controller through the socket of this host: unset it and run muster-agent --login here, or name a socket in MUSTER_SOCKET; where slurm.conf says AuthType=auth/munge, they go there with a credential of MUNGE",
+			server,
+		)
+	}
+	conn, err := e.dialSocket(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return framedConn{conn}, nil
 }
 
 // DialAccounting connects to accounting, if that has a socket of its own.
@@ -157,11 +176,30 @@ func (e *Env) DialAccounting(ctx context.Context) (Conn, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil //nolint:nilerr // no socket: it is part of the controller
 	}
-	return e.dialSocket(ctx, path)
+	conn, err := e.dialSocket(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return framedConn{conn.Watched(client.Watch{
+		Quiet:  accountingQuiet,
+		Ping:   accountingPing,
+		Silent: silentAccounting,
+	})}, nil
+}
+
+// silentAccounting says that accounting is away, as accounting says it of its store.
+func silentAccounting(after time.Duration) error {
+	return spec.Refuse(
+		spec.CodeDatabaseUnreachable,
+		fmt.Sprintf(
+			"accounting accepts connections but has not answered for %s: its process may be stopped",
+			after,
+		),
+	)
 }
 
 // dialSocket connects to a socket of this host, and shows the token of SLURM_JWT there.
-func (e *Env) dialSocket(ctx context.Context, path string) (Conn, error) {
+func (e *Env) dialSocket(ctx context.Context, path string) (*client.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialPatience)
 	defer cancel()
 	c, err := client.Dial(ctx, client.Unix(path))
@@ -171,7 +209,7 @@ func (e *Env) dialSocket(ctx context.Context, path string) (Conn, error) {
 	if token := e.Getenv(TokenVariable); token != "" {
 		c = c.With(framed.Pair{Key: framed.HeaderToken, Value: token})
 	}
-	return framedConn{c}, nil
+	return c, nil
 }
 
 // requestNumber is a random number other than 0, which means none.
@@ -187,8 +225,9 @@ func (e *Env) RequestNumber() uint64 {
 
 // Unreachable tells that no controller answers.
 type Unreachable struct {
-	socket string
-	err    error
+	socket  string
+	cluster string // that -M named; empty = this one
+	err     error
 }
 
 // Error is one line with the cure.
@@ -199,6 +238,12 @@ func (u *Unreachable) Error() string {
 		why = "nobody answers on it"
 	case denied(u.socket):
 		why = "this user may not open it"
+	}
+	if u.cluster != "" {
+		return fmt.Sprintf(
+			"cluster %s: %s: %s at %s; start its controller or, on a host without one, its login agent (muster-agent --login), or correct the path with sacctmgr modify cluster %s set socket=PATH",
+			u.cluster, spec.CodeUnreachable, why, u.socket, u.cluster,
+		)
 	}
 	return fmt.Sprintf(
 		"%s: %s at %s; start the controller (muster up, or its service), on another machine its agent (muster-agent --login), or name the socket in MUSTER_SOCKET",
@@ -299,7 +344,7 @@ type Refusal struct {
 func ExplainError(err error) Refusal {
 	var (
 		gone *Unreachable
-		st   *status.Error
+		st   *rpcstatus.Error
 		own  *spec.Error
 	)
 	switch {
@@ -313,9 +358,9 @@ func ExplainError(err error) Refusal {
 		outcome, _ := st.Detail(framed.DetailOutcome)
 		out.Lost = outcome == framed.OutcomeUnknown
 		switch st.Wire {
-		case status.DeadlineExceeded:
+		case rpcstatus.DeadlineExceeded:
 			out.Code, out.Text = spec.CodeSocketTimeout, spec.CodeSocketTimeout.String()
-		case status.Unavailable:
+		case rpcstatus.Unavailable:
 			out.Code, out.Text = spec.CodeUnreachable, spec.CodeUnreachable.String()+": "+st.Message
 		}
 		return out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"os/exec"
 	"os/user"
 	"strconv"
 	"strings"
@@ -48,6 +49,7 @@ type Env struct {
 	Metrics func(ctx context.Context, addr string) (string, error)
 	Rlimits func() []*apiv1.Count // soft limits of this process, -1 = unlimited
 	Umask   func() uint32
+	Nice    func() int // the nice value of this process; nil = 0
 	// Number makes the number by which the controllers know one submission, should
 	// its answer be lost and the way there send it again; nil = it has none.
 	Number func() uint64
@@ -55,6 +57,10 @@ type Env struct {
 	// API is set where a command runs in the controller to answer a program over
 	// REST: its documents are written on one line, and say who asked what.
 	API *API
+
+	// Outward: -M may lead to other clusters, by the sockets that they have on this host. It is
+	// unset where a command runs in the controller, at a moment of the past or as a supposition.
+	Outward bool
 
 	// Relay is set where a command runs in the controller for a caller that
 	// typed it on another machine or in another process; nil = it was typed here.
@@ -96,9 +102,9 @@ func OS(version string) *Env {
 	env := &Env{
 		Args: os.Args, Environ: os.Environ(), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		UID: uint32(os.Getuid()), Version: version, Loc: time.Local,
-		Now: time.Now, Pause: Pause, Beside: Beside, UserName: UserName, UserID: LookupUID, FullName: FullName, Rlimits: rlimits, Umask: umask, Number: requestNumber,
+		Now: time.Now, Pause: Pause, Beside: Beside, UserName: UserName, UserID: LookupUID, FullName: FullName, Rlimits: rlimits, Umask: umask, Nice: niceValue, Number: requestNumber,
 		Exec: syscall.Exec, CPUs: ownCPUs,
-		Terminal: terminal,
+		Terminal: terminal, Outward: true,
 	}
 	env.Dir = workDir()
 	if host, err := os.Hostname(); err == nil {
@@ -174,39 +180,53 @@ func umask() uint32 {
 	return uint32(old)
 }
 
-// rlimit is a limit of a process that jobs can inherit.
-type rlimit struct {
-	Name string // Slurm's name for it
-	id   int    // its number for getrlimit
-}
-
-// RlimitNames are the limits that Slurm propagates.
-func RlimitNames() []rlimit {
-	return []rlimit{
-		{"AS", unix.RLIMIT_AS},
-		{"CORE", unix.RLIMIT_CORE},
-		{"CPU", unix.RLIMIT_CPU},
-		{"DATA", unix.RLIMIT_DATA},
-		{"FSIZE", unix.RLIMIT_FSIZE},
-		{"MEMLOCK", unix.RLIMIT_MEMLOCK},
-		{"NOFILE", unix.RLIMIT_NOFILE},
-		{"NPROC", unix.RLIMIT_NPROC},
-		{"RSS", unix.RLIMIT_RSS},
-		{"STACK", unix.RLIMIT_STACK},
+// niceValue is the nice value of this process. The system call counts from 40 down
+// to 1, because a negative answer is an error.
+func niceValue() int {
+	raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		return 0
 	}
+	return 20 - raw
 }
 
+// rlimits are the soft limits of this process that jobs can inherit.
 func rlimits() []*apiv1.Count {
 	var out []*apiv1.Count
-	for _, l := range RlimitNames() {
+	for _, l := range spec.ResourceLimits() {
 		var r unix.Rlimit
-		if unix.Getrlimit(l.id, &r) != nil {
+		if unix.Getrlimit(int(l.Number), &r) != nil {
 			continue
+		}
+		if l.Number == unix.RLIMIT_NOFILE {
+			r.Cur = startedOpenFiles(r)
 		}
 		out = append(out, &apiv1.Count{Name: l.Name, N: int64(r.Cur)}) // RLIM_INFINITY becomes -1
 	}
 	return out
 }
+
+// startedOpenFiles is the soft limit of open files with which this process was started. The Go
+// runtime raises its own to the hard limit now, and tells nobody what it was. A program that
+// the standard library starts gets the original back, so one is asked.
+func startedOpenFiles(now unix.Rlimit) uint64 {
+	out, err := exec.Command("/bin/sh", "-c", "ulimit -Sn").Output()
+	if err != nil {
+		return min(now.Cur, usualOpenFiles)
+	}
+	text := strings.TrimSpace(string(out))
+	if text == "unlimited" {
+		return unix.RLIM_INFINITY
+	}
+	soft, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return min(now.Cur, usualOpenFiles)
+	}
+	return soft
+}
+
+// usualOpenFiles is the soft limit of open files that Linux starts its first process with.
+const usualOpenFiles = 1024
 
 func terminal(stream any) bool {
 	f, ok := stream.(*os.File)

@@ -151,6 +151,8 @@ func HelpText(command *Command) string {
 
 func CommonVariables() []Variable {
 	return []Variable{
+		{"MUSTER_CA", "the cluster's authority on a host without an agent (AuthType=auth/munge); else " + defaultAuthority},
+		{"MUSTER_SERVER", "controllers as host:port,host:port, reached with a credential of MUNGE; else those of slurm.conf"},
 		{"MUSTER_SOCKET", "the controller's socket; else muster.yaml's, else " + DefaultSocket},
 		{"MUSTER_CONFIG", "where muster.yaml is; else " + DefaultConfig},
 		{TokenVariable, "a token of scontrol token: the command is then that user's"},

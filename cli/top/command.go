@@ -20,7 +20,7 @@ import (
 func Top() *tool.Command {
 	return &tool.Command{
 		Name: "top", Summary: "show the queue, nodes and GPUs on a full screen that updates itself", Usage: []string{"[OPTIONS] [FILTER...]"},
-		About: `The screen is read again when the cluster has changed, at most once in the interval. ? lists the keys: / filters, s sorts, Enter opens a job with the figures of its GPUs over time, w explains why it waits, c cancels it after a question. A filter is words, or keys such as user:alice, state:pending, reason:priority and is:held; docs/console.md lists them.`,
+		About: `The screen is read again when the cluster has changed, at most once in the interval. ? lists the keys: / filters, s sorts, Enter opens a job with the figures of its GPUs over time, w explains why it waits, c cancels it after a question. [ and ] go back and forward in time, t to a moment, n to the present. A filter is words, or keys such as user:alice, state:pending, reason:priority and is:held; docs/console.md lists them.`,
 		Mixed: true,
 		Options: []opt.Option{
 			{
@@ -58,7 +58,7 @@ func run(call *tool.Call) error {
 	m.mine, m.filter = call.Opts.On("me"), strings.Join(call.Operands, " ")
 	s := &session{call: call, model: m, every: time.Duration(every) * time.Second}
 	// What cannot be read at all is an error before the screen is taken.
-	first := s.readLists()
+	first := s.readLists(true)
 	if first.err != nil {
 		return first.err
 	}
@@ -82,11 +82,12 @@ type session struct {
 
 // lists are what was read.
 type lists struct {
-	same  bool // nothing has happened since the last ones
-	jobs  *apiv1.ListJobsReply
-	nodes *apiv1.ListNodesReply
-	name  string
-	err   error
+	same   bool // nothing has happened since the last ones
+	moment *apiv1.Moment
+	jobs   *apiv1.ListJobsReply
+	nodes  *apiv1.ListNodesReply
+	name   string
+	err    error
 }
 
 // told is a text to show.
@@ -111,21 +112,24 @@ func (s *session) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		s.model.width, s.model.height = max(msg.Width, 20), max(msg.Height, 6)
 	case tea.KeyMsg:
-		return s, s.do(s.model.handleKey(msg.String()))
+		return s, s.press(msg)
 	case tick:
-		if s.model.paused {
-			return s, s.wait()
+		if s.model.paused || s.model.wanted != nil {
+			return s, s.wait() // the past stays as it is
 		}
-		return s, tea.Batch(s.read(), s.wait())
+		return s, tea.Batch(s.read(false), s.wait())
 	case lists:
 		s.take(msg)
+		if s.model.wanted != s.model.moment && s.model.wanted != msg.moment {
+			return s, s.read(false) // keys have asked for another moment meanwhile
+		}
 	case told:
 		if msg.detail != nil {
 			s.model.detail = msg.detail
 		}
 		s.model.message = msg.message
 		if msg.again {
-			return s, s.read()
+			return s, s.read(false)
 		}
 	}
 	return s, nil
@@ -134,39 +138,90 @@ func (s *session) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 // View implements tea.Model.
 func (s *session) View() string { return s.model.drawScreen() }
 
+// press takes a message of keys. Several keys that arrive together, as of a key that is held
+// down, are one message with all of their runes. Pasted text is text, never keys.
+func (s *session) press(msg tea.KeyMsg) tea.Cmd {
+	if msg.Paste && !s.model.typing && !s.model.dating {
+		return nil
+	}
+	if msg.Type != tea.KeyRunes || msg.Alt {
+		return s.do(s.model.handleKey(msg.String()))
+	}
+	var all []tea.Cmd
+	for _, r := range msg.Runes {
+		all = append(all, s.do(s.model.handleKey(string(r))))
+	}
+	return tea.Batch(all...)
+}
+
 // do carries out what a key asked for.
 func (s *session) do(e effect) tea.Cmd {
 	switch {
 	case e.quit:
 		return tea.Quit
+	case e.travel:
+		s.model.message = "reading…"
+		return s.read(true)
 	case e.fetch:
-		s.at = time.Time{}
-		return s.read()
+		return s.read(true)
 	case e.open != "":
-		return func() tea.Msg { return s.open(e.open) }
+		moment := s.model.moment
+		return func() tea.Msg { return s.open(e.open, moment) }
 	case e.why != "":
-		return func() tea.Msg { return s.why(e.why) }
+		moment := s.model.moment
+		return func() tea.Msg { return s.why(e.why, moment) }
 	case e.verb != "":
 		return func() tea.Msg { return s.change(e) }
 	}
 	return nil
 }
 
-// read reads the lists unless that is being done.
-func (s *session) read() tea.Cmd {
+// read reads the lists unless that is being done. Anew does so even where nothing has
+// happened, as does the way back from the past.
+func (s *session) read(anew bool) tea.Cmd {
 	if s.reading {
 		return nil
 	}
 	s.reading = true
-	return func() tea.Msg { return s.readLists() }
+	moment := s.model.wanted
+	anew = anew || s.model.moment != nil
+	return func() tea.Msg {
+		if moment != nil {
+			return s.readPast(moment)
+		}
+		return s.readLists(anew)
+	}
+}
+
+// readPast reads the lists of a moment.
+func (s *session) readPast(moment *apiv1.Moment) lists {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := lists{moment: moment, name: s.model.cluster}
+	out.jobs, out.nodes, out.err = s.fetchLists(moment)
+	return out
+}
+
+// fetchLists asks for jobs and nodes; without a moment for those of now.
+func (s *session) fetchLists(
+	moment *apiv1.Moment,
+) (*apiv1.ListJobsReply, *apiv1.ListNodesReply, error) {
+	jobs := &apiv1.ListJobsReply{}
+	ask := &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}, Moment: moment}
+	if err := fetch.Jobs(s.call, ask, jobs); err != nil {
+		return nil, nil, err
+	}
+	nodes := &apiv1.ListNodesReply{}
+	err := s.call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{Moment: moment}, nodes)
+	return jobs, nodes, err
 }
 
 // oldest is how old lists may become where nothing happens: times go on.
 const oldest = 10 * time.Second
 
-// readLists asks first whether anything has happened: an idle cluster costs a
-// ping.
-func (s *session) readLists() lists {
+// readLists asks first whether anything has happened, unless they are read anew: an idle
+// cluster costs a ping.
+func (s *session) readLists(anew bool) lists {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var ping apiv1.PingReply
@@ -176,23 +231,11 @@ func (s *session) readLists() lists {
 		}
 		return lists{err: err}
 	}
-	if ping.GetSeq() == s.seq && time.Since(s.at) < oldest {
+	if !anew && ping.GetSeq() == s.seq && time.Since(s.at) < oldest {
 		return lists{same: true}
 	}
-	out := lists{
-		jobs:  &apiv1.ListJobsReply{},
-		nodes: &apiv1.ListNodesReply{},
-		name:  ping.GetCluster(),
-	}
-	out.err = fetch.Jobs(
-		s.call,
-		&apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{AllStates: true}},
-		out.jobs,
-	)
-	if out.err != nil {
-		return out
-	}
-	out.err = s.call.RPC(tool.MethodListNodes, &apiv1.ListNodesRequest{}, out.nodes)
+	out := lists{name: ping.GetCluster()}
+	out.jobs, out.nodes, out.err = s.fetchLists(nil)
 	if out.err == nil {
 		s.seq, s.at = out.jobs.GetSeq(), time.Now()
 	}
@@ -202,13 +245,25 @@ func (s *session) readLists() lists {
 // take shows what was read.
 func (s *session) take(l lists) {
 	s.reading = false
+	if l.err != nil && l.moment != nil {
+		// The screen stays at the moment that it shows.
+		if s.model.wanted == l.moment {
+			s.model.wanted = s.model.moment
+		}
+		s.model.message = refusal(l.err).message
+		return
+	}
 	if l.err != nil {
 		s.model.fault = tool.ExplainError(l.err).Text
 		return
 	}
 	s.model.fault = ""
+	if l.moment != nil || s.model.moment != nil {
+		s.model.message = ""
+	}
 	if !l.same {
 		s.model.jobs, s.model.nodes, s.model.cluster = l.jobs, l.nodes, l.name
+		s.model.moment = l.moment
 	}
 }
 
@@ -218,11 +273,11 @@ func refusal(err error) told {
 	return told{message: cmp.Or(r.Detail, r.Text)}
 }
 
-func (s *session) why(id string) told {
+func (s *session) why(id string, moment *apiv1.Moment) told {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var reply apiv1.WhyReply
-	if err := s.call.RPC(tool.MethodWhy, &apiv1.WhyRequest{Job: id}, &reply); err != nil {
+	if err := s.call.RPC(tool.MethodWhy, &apiv1.WhyRequest{Job: id, Moment: moment}, &reply); err != nil {
 		return refusal(err)
 	}
 	return told{detail: s.model.whyText(id, &reply)}
@@ -230,11 +285,11 @@ func (s *session) why(id string) told {
 
 // open reads one job. That accounting does not answer takes the charts away and
 // nothing else.
-func (s *session) open(id string) told {
+func (s *session) open(id string, moment *apiv1.Moment) told {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var jobs apiv1.ListJobsReply
-	if err := s.call.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true}, &jobs); err != nil {
+	if err := s.call.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}, Detail: true, Moment: moment}, &jobs); err != nil {
 		return refusal(err)
 	}
 	if len(jobs.GetJobs()) == 0 {
@@ -242,7 +297,7 @@ func (s *session) open(id string) told {
 	}
 	job := jobs.GetJobs()[0]
 	history, out := &apiv1.GpuHistoryReply{}, told{}
-	if job.GetStart() != 0 && spec.JobState(job.GetState()) != spec.Pending &&
+	if moment == nil && job.GetStart() != 0 && spec.JobState(job.GetState()) != spec.Pending &&
 		render.GPUs(job) > 0 {
 		if err := s.call.RPC(tool.MethodAcctGPUHistory, &apiv1.GpuHistoryQuery{Job: id, Points: s.model.chartPoints()}, history); err != nil {
 			out = refusal(err)

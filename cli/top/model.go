@@ -29,6 +29,7 @@ type effect struct {
 	why    string // a job
 	verb   string // cancel, hold, release or requeue …
 	target string // … this job
+	travel bool   // to the moment that is wanted
 }
 
 // model is the state of the screen.
@@ -42,13 +43,17 @@ type model struct {
 
 	jobs  *apiv1.ListJobsReply
 	nodes *apiv1.ListNodesReply
-	fault string // why the lists are old; empty = they are not
+	// moment is that of the lists, and wanted the one that keys ask for; nil is the present.
+	moment, wanted *apiv1.Moment
+	fault          string // why the lists are old; empty = they are not
 
 	page     page
 	cursor   map[page]int
 	first    map[page]int // row at the top
 	filter   string
 	typing   bool
+	dating   bool   // a moment is being typed
+	date     string // what was typed of it
 	mine     bool
 	column   map[page]int
 	reversed map[page]bool
@@ -278,6 +283,8 @@ func (m *model) handleKey(k string) effect {
 		return effect{}
 	case m.typing:
 		return m.typed(k)
+	case m.dating:
+		return m.typeDate(k)
 	case m.help:
 		m.help = false
 		return effect{}
@@ -294,23 +301,97 @@ func (m *model) typed(k string) effect {
 		m.typing = false
 	case "esc":
 		m.typing, m.filter = false, ""
-	case "backspace":
-		runes := []rune(m.filter)
-		m.filter = string(runes[:max(len(runes)-1, 0)])
-	case "ctrl+u":
-		m.filter = ""
 	default:
-		if len([]rune(k)) == 1 {
-			m.filter += k
-		}
+		m.filter = edit(m.filter, k)
 	}
 	m.cursor[m.page], m.first[m.page] = 0, 0
 	return effect{}
 }
 
+// edit is a text that is being typed, after one more key.
+func edit(text, k string) string {
+	switch {
+	case k == "backspace":
+		runes := []rune(text)
+		return string(runes[:max(len(runes)-1, 0)])
+	case k == "ctrl+u":
+		return ""
+	case len([]rune(k)) == 1:
+		return text + k
+	}
+	return text
+}
+
+// typeDate edits the moment, and goes there with Enter.
+func (m *model) typeDate(k string) effect {
+	switch k {
+	case "enter":
+		m.dating = false
+		text := strings.TrimSpace(m.date)
+		if text == "" {
+			return effect{}
+		}
+		moment, err := m.env.ParseMoment(text)
+		if err != nil {
+			m.message = err.Error()
+			return effect{}
+		}
+		return m.travelTo(moment)
+	case "esc":
+		m.dating = false
+	default:
+		m.date = edit(m.date, k)
+	}
+	return effect{}
+}
+
+// travelTo asks for the lists of a moment; one that is not over is the present.
+func (m *model) travelTo(moment *apiv1.Moment) effect {
+	if moment.GetAt() >= m.env.Now().UnixNano() {
+		moment = nil
+	}
+	if moment == nil && m.wanted == nil && m.moment == nil {
+		m.message = "this is the present"
+		return effect{}
+	}
+	m.wanted = moment
+	return effect{travel: true}
+}
+
+// stepOf is how far a key goes in time; 0 if it does not.
+func stepOf(k string) spec.Span {
+	switch k {
+	case "[":
+		return -spec.Minute
+	case "]":
+		return spec.Minute
+	case "{":
+		return -spec.Hour
+	case "}":
+		return spec.Hour
+	}
+	return 0
+}
+
+// step goes on from the moment that is wanted: several keys in a row add up, whether or not
+// the lists have come.
+func (m *model) step(by spec.Span) effect {
+	from := m.jobs.GetNow()
+	switch {
+	case m.wanted.GetAt() != 0:
+		from = m.wanted.GetAt()
+	case m.wanted == nil:
+		from = m.env.Now().UnixNano()
+	}
+	return m.travelTo(&apiv1.Moment{At: max(from+int64(by), 1)})
+}
+
 func (m *model) listKey(k string) effect {
 	if m.moveKey(k) {
 		return effect{}
+	}
+	if by := stepOf(k); by != 0 {
+		return m.step(by)
 	}
 	id, job := m.chosen()
 	switch k {
@@ -336,6 +417,10 @@ func (m *model) listKey(k string) effect {
 		m.reversed[m.page] = !m.reversed[m.page]
 	case "p":
 		m.paused = !m.paused
+	case "t":
+		m.dating, m.date = true, ""
+	case "n":
+		return m.travelTo(nil)
 	case "r":
 		return effect{fetch: true}
 	case "?":
@@ -365,9 +450,14 @@ func (m *model) openNode() {
 	}
 }
 
+// pastStays answers who wants to change something that is over.
+const pastStays = "the past cannot be changed: n goes to the present"
+
 // ask asks before something is changed.
 func (m *model) ask(k, id string, job *apiv1.JobInfo) {
 	switch {
+	case m.moment != nil:
+		m.message = pastStays
 	case id == "" || job == nil:
 		m.message = "no job is chosen"
 	case k == "c":
@@ -431,7 +521,11 @@ func (m *model) detailKey(k string) effect {
 		}
 		return effect{open: d.job}
 	case "c":
-		m.asking = effect{verb: "cancel", target: d.job}
+		if m.moment != nil {
+			m.message = pastStays
+		} else {
+			m.asking = effect{verb: "cancel", target: d.job}
+		}
 	}
 	return effect{}
 }

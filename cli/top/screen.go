@@ -104,13 +104,9 @@ func (m *model) summary() string {
 			out++
 		}
 	}
-	at := ""
-	if now := m.jobs.GetNow(); now != 0 {
-		at = time.Unix(0, now).In(m.env.Loc).Format("15:04:05")
-	}
 	parts := []string{
 		m.paintText(bold, safeText(m.cluster)),
-		at,
+		m.clockText(),
 		m.paintText(green, fmt.Sprint(running)) +
 			" running",
 		m.paintText(yellow, fmt.Sprint(pending)) + " pending",
@@ -128,6 +124,21 @@ func (m *model) summary() string {
 		parts = append(parts, m.paintText(yellow, "paused"))
 	}
 	return ansi.Truncate(strings.Join(parts, "  "), m.width, "…")
+}
+
+// clockText is the time of what is shown; of the past with its day.
+func (m *model) clockText() string {
+	if m.jobs.GetNow() == 0 {
+		return ""
+	}
+	now := time.Unix(0, m.jobs.GetNow()).In(m.env.Loc)
+	switch seq := m.moment.GetSeq(); {
+	case m.moment == nil:
+		return now.Format(time.TimeOnly)
+	case seq != 0:
+		return m.paintText(yellow, fmt.Sprintf("PAST #%d %s", seq, now.Format(time.DateTime)))
+	}
+	return m.paintText(yellow, "PAST "+now.Format(time.DateTime))
 }
 
 // drawMeter draws a part of a whole.
@@ -188,11 +199,24 @@ func (m *model) foot() string {
 			m.width,
 			"…",
 		)
+	case m.dating:
+		return ansi.Truncate(
+			m.paintText(cyan, "go to (09:30, now-1hour, #event): "+safeText(m.date)+"_"),
+			m.width,
+			"…",
+		)
 	case m.message != "":
 		return ansi.Truncate(m.paintText(cyan, safeText(m.message)), m.width, "…")
 	case m.detail != nil:
 		return ansi.Truncate(
 			m.paintText(dim, "esc back  j/k scroll  w why  c cancel  r again"),
+			m.width,
+			"…",
+		)
+	}
+	if m.moment != nil {
+		return ansi.Truncate(
+			m.paintText(dim, "[ ] a minute  { } an hour  t go to  n the present  enter open  w why  ? keys"),
 			m.width,
 			"…",
 		)
@@ -220,7 +244,9 @@ func helpLines() []string {
 		"", "  1 2 3 tab     queue, nodes, GPUs", "  j k, arrows   move; pgup pgdn g G too", "  /             filter: words, user:alice, state:pending, reason:…, -key:… for not",
 		"  esc           end the filter", "  u             only your jobs", "  s S           next order, reverse it",
 		"  enter         open a job; of a node, its GPUs", "  w             why a job waits, and what would help", "  c             cancel a job, after a question",
-		"  h             hold a job that waits, or release it", "  p             pause", "  r             read again", "  q             quit", "",
+		"  h             hold a job that waits, or release it", "  p             pause", "  r             read again",
+		"  [ ] { }       a minute or an hour back or forward in time", "  t n           go to a moment; to the present",
+		"  q             quit", "",
 		"  Any key ends this help.",
 	}
 }

@@ -67,7 +67,7 @@ func TestScreens(t *testing.T) {
 			var asked []string
 			for _, k := range strings.Fields(d.Input) {
 				if e := m.handleKey(k); e != (effect{}) {
-					asked = append(asked, fmt.Sprintf("asks: %+v\n", e))
+					asked = append(asked, fmt.Sprintf("asks: %+v%s\n", e, wantedText(m)))
 				}
 			}
 			return strings.Join(asked, "") + m.drawScreen() + "\n"
@@ -81,11 +81,33 @@ func TestScreens(t *testing.T) {
 			util, power := 50.0, 400.0
 			history := &apiv1.GpuHistoryReply{Gpus: []*apiv1.GpuHistory{{Node: "node1", Points: []*apiv1.GpuPoint{{At: 0, Util: &util, Power: &power}, {At: 2, Util: &util, Power: &power}}}}}
 			m.detail = m.jobText("1", m.jobs.GetJobs()[0], testNow, history)
+		case "past": // the lists of a moment have come
+			m.moment = m.wanted
+			if d.HasArg("at") {
+				var ago string
+				d.ScanArgs(t, "at", &ago)
+				by, err := time.ParseDuration(ago)
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.jobs.Now += int64(by)
+			}
 		default:
 			t.Fatalf("unknown command %s", d.Cmd)
 		}
 		return m.drawScreen() + "\n"
 	})
+}
+
+// wantedText is the moment that is wanted, as people read it.
+func wantedText(m *model) string {
+	switch {
+	case m.wanted.GetSeq() != 0:
+		return fmt.Sprintf(" event %d", m.wanted.GetSeq())
+	case m.wanted != nil:
+		return " " + time.Unix(0, m.wanted.GetAt()).UTC().Format(time.DateTime)
+	}
+	return ""
 }
 
 // TestNoLineIsTooLong: whatever the size, the screen has as many lines as the

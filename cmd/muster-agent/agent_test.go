@@ -6,15 +6,18 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/spec"
 )
@@ -450,5 +453,86 @@ func TestTroublesDoNotStopTheNode(t *testing.T) {
 	l.order(l.job(key(1), "#!/bin/sh\nexit 4\n"))
 	if got := exitOf(l.ended(key(1))); got != "4:0" {
 		t.Errorf("ended %s", got)
+	}
+}
+
+// TestEnergyOfACPUJob: a meter that the node has, here a program in ipmitool's place,
+// gives a job without GPUs its energy, in its report and in the metrics.
+func TestEnergyOfACPUJob(t *testing.T) {
+	l := newLab(t)
+	tool := filepath.Join(l.dir, "ipmitool")
+	if err := os.WriteFile(tool, []byte("#!/bin/sh\necho '    Instantaneous power reading:   640 Watts'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	yaml := musterYAML + "energy:\n  source: ipmi\n  ipmitool: " + tool + "\n  interval: 1s\n  idle_watts: 500\n"
+	if err := os.WriteFile(filepath.Join(l.dir, "muster.yaml"), []byte(yaml), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.up()
+	open := l.gate("gate")
+	l.order(l.job(key(1), "#!/bin/sh\nread x < gate\n"))
+	value := func(name string) string {
+		m := regexp.MustCompile(`(?m)^` + name + `\{[^}]*\} ([0-9.]+)$`).FindStringSubmatch(l.get("/metrics"))
+		if m == nil {
+			return ""
+		}
+		return m[1]
+	}
+	for value("muster_job_energy_joules_total") == "" {
+		time.Sleep(20 * time.Millisecond)
+	}
+	// Its four simulated GPUs use some of the 640 W.
+	watts, err := strconv.ParseFloat(value("muster_node_power_watts"), 64)
+	if err != nil || watts <= 0 || watts >= 640 {
+		t.Errorf("the node uses %v W without its GPUs, %v", watts, err)
+	}
+	open()
+	if u := l.ended(key(1)).GetUsage(); !u.GetHasEnergy() || u.GetEnergyMj() <= 0 {
+		t.Errorf("%v", u)
+	}
+}
+
+// TestCountersOfAJob: the real shepherd and the kernel's programs: a job's bytes over
+// loopback, its faults and switches are in its report, though its group is gone, and
+// what a neighbour sends is not. One of 50 ms has them as exactly as others.
+func TestCountersOfAJob(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root")
+	}
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("needs python3")
+	}
+	l := newLab(t)
+	l.up()
+	if strings.Contains(l.log.String(), "bytes over the network are not counted") {
+		t.Skip("this kernel counts no bytes by control group")
+	}
+	const send = `#!/bin/sh
+exec python3 -c '
+import socket
+s=socket.create_server(("127.0.0.1",0)); c=socket.create_connection(s.getsockname()); d,_=s.accept()
+for _ in range(100):
+  c.sendall(b"x"*10000); n=0
+  while n<10000: n+=len(d.recv(65536))'
+`
+	l.order(l.job(key(1), send), l.job(key(2), "#!/bin/sh\n:\n"))
+	counters := func(k plan.RunKey) spec.CounterValues {
+		return wire.ToCounters(l.ended(k).GetUsage().GetCounters())
+	}
+	busy, idle := counters(key(1)), counters(key(2))
+	loop, ok := busy.Get(spec.CounterNetLoopback)
+	if !ok || loop < 1_000_000 || loop > 1_200_000 {
+		t.Errorf("%d bytes over loopback, %v: %v", loop, ok, busy)
+	}
+	if out, ok := busy.Get(spec.CounterNetOut); !ok || out != 0 {
+		t.Errorf("%d bytes over the network, %v", out, ok)
+	}
+	if loop, ok := idle.Get(spec.CounterNetLoopback); !ok || loop != 0 {
+		t.Errorf("the neighbour: %d, %v", loop, ok)
+	}
+	for _, each := range []spec.Counter{spec.CounterMinFaults, spec.CounterVolSwitches} {
+		if n, ok := idle.Get(each); !ok || n <= 0 {
+			t.Errorf("%s of the short job: %d, %v", spec.Counters()[each-1].Name, n, ok)
+		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/controllers"
 	"github.com/musterhpc/muster/nodeagent/enrolment"
@@ -29,7 +28,7 @@ type authority struct {
 // serveTLS brings the controller up on TCP and gives its address.
 func (l *lab) serveTLS(a *authority) string {
 	l.t.Helper()
-	source, err := mtls.Load(a.dir)
+	source, err := pki.LoadSource(a.dir)
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -110,7 +109,7 @@ func TestEnrolment(t *testing.T) {
 		return &apiv1.EnrolReply{Certificate: issued.CertPEM, Ca: a.ca.CertPEM()}, err
 	}
 	dir := pki.Dir(filepath.Join(l.opts.StateDir, "tls"))
-	source, err := mtls.Load(dir)
+	source, err := pki.LoadSource(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,6 @@ import (
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/controllers"
 	"github.com/musterhpc/muster/nodeagent/daemon"
@@ -91,6 +90,7 @@ func serveAgent(ctx context.Context, o settings.Options, errOut io.Writer) error
 	a.startShipping(ctx, &wg)
 	defer a.steps.Close()
 	a.steps.Serve(ctx, &wg)
+	a.openPods(ctl).Serve(ctx, &wg)
 	a.gateHere(addresses, source).ServeCommands(ctx, &wg)
 	return a.run(ctx)
 }
@@ -142,7 +142,7 @@ func assembleAgent(
 	s *settings.Settings,
 	ctl daemon.Controller,
 	addresses []string,
-	source *mtls.Source,
+	source *pki.Source,
 	log *slog.Logger,
 ) (*assembled, error) {
 	a := &assembled{s: s, log: log, keeper: &machine.Shepherd{Base: s.SpaceBase()}}
@@ -235,6 +235,8 @@ func assembleAgent(
 		Reread:  a.rereader(source, scripts),
 		Outputs: machine.OutputReader{Files: readas.New()},
 	}
+	deps.Meter = a.openMeter(&cfg, sys.Now())
+	a.openCounters(&cfg, &deps)
 	if os.Geteuid() == 0 {
 		deps.Images, err = a.openImages()
 		if err != nil {
@@ -254,6 +256,60 @@ func assembleAgent(
 	a.agent = daemon.New(cfg, deps)
 	a.steps.SetAgent(a.agent)
 	return a, nil
+}
+
+// openMeter finds what measures the node's energy, and tells the agent how often it
+// is read; nil where nothing does.
+func (a *assembled) openMeter(cfg *daemon.Config, now spec.Instant) daemon.Meter {
+	meter, err := machine.ChooseMeter(a.s, "/sys", now)
+	if err != nil {
+		a.noteWeakness(err)
+		return nil
+	}
+	if meter == nil {
+		return nil
+	}
+	every, gap := a.s.MeterTimes(meter.IsSlow())
+	if every == 0 {
+		return nil
+	}
+	if every > gap {
+		a.noteWeakness(fmt.Errorf(
+			"%w: %s would be read every %v, and counters may wrap around in %v: choose a shorter telemetry.interval",
+			machine.ErrEnergy,
+			meter.Name(),
+			time.Duration(every),
+			time.Duration(gap),
+		))
+		return nil
+	}
+	cfg.EnergyEvery = every
+	cfg.EnergyGap = gap
+	cfg.IdleMilliWatts = a.s.Config.Energy.IdleWatts * 1000
+	cfg.EnergySource = meter.Name()
+	a.log.Info("the node's energy is measured", "source", meter.Name())
+	return meter
+}
+
+// openCounters tells the agent what counts the network and the node.
+func (a *assembled) openCounters(cfg *daemon.Config, deps *daemon.Deps) {
+	gather := &a.s.Cluster.File.Agent.Gather
+	if os.Geteuid() == 0 && gather.NetworkEvery != spec.Infinite {
+		deps.Network = &machine.Network{}
+	}
+	counters := &machine.Counters{
+		Source: host.This("/tmp"),
+		Options: host.CounterOptions{
+			NoFabric:      gather.NoInterconnect || gather.NetworkEvery == spec.Infinite,
+			NoFilesystems: gather.NoFilesystem || gather.FilesystemEvery == spec.Infinite,
+			Port:          a.s.Cluster.Gather.OFEDPort,
+		},
+	}
+	if gather.Sysfs {
+		counters.Options.Interfaces = a.s.Cluster.Gather.Interfaces
+	}
+	deps.Counters = counters
+	cfg.CountEvery = a.s.CountEvery()
 }
 
 // checkShepherd finds what would keep the shepherd from starting.

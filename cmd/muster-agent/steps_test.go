@@ -20,11 +20,10 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/transport/credential"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
-	"github.com/musterhpc/muster/internal/transport/stepclient"
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/stepclient"
 	"github.com/musterhpc/muster/nodeagent/stepserver"
 	"github.com/musterhpc/muster/spec"
 )
@@ -336,7 +335,7 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 	k := plan.Key(6, 1, 0)
 	l.order(l.job(key(6), "#!/bin/sh\nsleep 1000\n"))
 	l.order(l.step(k, 1, "cat; echo over"))
-	source, err := mtls.Load(pki.Dir(filepath.Join(l.opts.StateDir, "tls")))
+	source, err := pki.LoadSource(pki.Dir(filepath.Join(l.opts.StateDir, "tls")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -387,7 +386,7 @@ func TestStepsOfAnotherMachine(t *testing.T) {
 
 // revocations has the controller revoke the certificate of the other machine: its
 // connection ends, and it gets no other until that holds no more.
-func (l *lab) revocations(address string, source *mtls.Source) {
+func (l *lab) revocations(address string, source *pki.Source) {
 	l.t.Helper()
 	// A client that says hello and no more stays for OpenWait.
 	cut := func() bool {

@@ -285,6 +285,7 @@ static void make_request(struct buffer *b)
 	const char *dir = work_dir();
 	mode_t mask = umask(022);
 	char *script;
+	int nice;
 
 	umask(mask);
 	script = find_script(words + 1);
@@ -301,6 +302,11 @@ static void make_request(struct buffer *b)
 	put_limits(b);
 	if (script)
 		put_script(b, script, dir);
+	nice = getpriority(PRIO_PROCESS, 0);
+	if (nice) {
+		put_number(b, 10 << 3);
+		put_number(b, (unsigned long long)(long long)nice);
+	}
 }
 
 /* The value of a key at the left margin of muster.yaml; only absolute paths without YAML's marks are read here. */

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/controller/founding"
 	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
@@ -254,3 +256,41 @@ func (a *accounting) currentLag() collector.AccountingLag {
 }
 
 func (a *accounting) currentKPIs() []kpi.Value { return a.daemon.KPIs() }
+
+// founding keeps this controller from founding a cluster where there is one.
+func (s *server) founding() *founding.Guard {
+	_, port, err := net.SplitHostPort(string(s.cfg.Listen.AgentGRPC))
+	if err != nil {
+		port = "" // agents listen nowhere
+	}
+	return &founding.Guard{
+		StateDir:  s.cfg.StateDir,
+		Cluster:   s.cluster,
+		Anew:      s.anew,
+		Blobs:     func() int { return s.blobs.Disk.Stats().Blobs },
+		AskStore:  s.askStore,
+		AgentPort: port,
+		Log:       s.log,
+	}
+}
+
+// askStore asks the store of a DSN. The embedded engine has its data in the state
+// folder, or is not there before accounting runs.
+func (s *server) askStore(
+	ctx context.Context,
+	cluster string,
+) (_ []clickhouse.KnownLedger, err error) {
+	if s.cfg.UsesEmbedded() {
+		return nil, nil
+	}
+	opts, err := s.storeOptions()
+	if err != nil {
+		return nil, err
+	}
+	store, err := clickhouse.Open(opts)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return store.LedgersOf(ctx, cluster)
+}

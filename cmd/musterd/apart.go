@@ -19,7 +19,6 @@ import (
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
@@ -52,6 +51,7 @@ func (s *server) runApart(ctx context.Context) error {
 	g := &group{ctx: ctx, errs: make(chan error, 16)}
 	defer g.wg.Wait()
 	defer cancel()
+	s.keepCertificate(g, source)
 	endpoint, err := s.newEndpoint(source)
 	if err != nil {
 		return err
@@ -106,8 +106,8 @@ func (s *server) controllerName() string {
 }
 
 // dialController makes a client of the controller; it connects when it is used.
-func (s *server) dialController() (*mtls.Source, *grpc.ClientConn, error) {
-	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+func (s *server) dialController() (*pki.Source, *grpc.ClientConn, error) {
+	source, err := pki.LoadSource(pki.Dir(s.cfg.TLS.Dir))
 	if err != nil {
 		return nil, nil, fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
 	}

@@ -14,12 +14,10 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
-	"github.com/musterhpc/muster/controller/peers"
-	"github.com/musterhpc/muster/internal/audit"
+	"github.com/musterhpc/muster/internal/audit/trail"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/rest"
-	"github.com/musterhpc/muster/internal/transport/status"
-	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // auditLine is what the test looks at of a record.
@@ -42,15 +40,15 @@ func TestAuditTrail(t *testing.T) {
 	s.cfg.Audit.File = filepath.Join(t.TempDir(), "audit.json")
 	s.limits = s.limitTable()
 	s.calls = &collector.Calls{}
-	var trail *auditTrail
+	var written *trail.Trail
 	run := func() (stop func()) {
 		var err error
-		if trail, err = openTrail(s); err != nil {
+		if written, err = trail.Open(s.trailOptions()); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(context.Background())
 		g := &group{ctx: ctx, errs: make(chan error, 4)}
-		trail.spawnExporters(g)
+		written.EachExporter(g.spawnPart)
 		return func() {
 			cancel()
 			g.wg.Wait()
@@ -89,10 +87,10 @@ func TestAuditTrail(t *testing.T) {
 	if got := wait("node-state-set", 1); got[0].User.Name != "root" || got[0].Event.Outcome != "success" {
 		t.Errorf("the drain is %+v", got[0])
 	}
-	s.trail = trail
-	gateway := rest.New(rest.Config{Errors: status.Numbers(), Unary: s.aroundUnary(), Refused: s.trail.notIdentified, Table: s.limits,
+	s.trail = written
+	gateway := rest.New(rest.Config{Errors: rpcstatus.Numbers(), Unary: s.aroundUnary(), Refused: s.trail.NotIdentified, Table: s.limits,
 		Identify: func(r *http.Request) (identity.Identity, error) {
-			return s.webIdentity(r, nil)
+			return s.callers().WebIdentity(r, nil)
 		}})
 	service.RegisterClusterServer(gateway, svc)
 	request := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/Cluster/Submit", strings.NewReader("{}"))
@@ -129,55 +127,10 @@ func TestAuditTrail(t *testing.T) {
 	if err := svc.Events(&apiv1.EventsRequest{Since: 1, Audit: true}, &eventsReader{ctx: as(t, "bob", 4002)}); err == nil {
 		t.Error("a user reads the audit trail")
 	}
-	for _, st := range trail.targetStatus() {
+	s.trail = written // of the last run
+	for _, st := range s.auditTargets() {
 		if st.Name != "file" || st.Records == 0 || st.Seconds != 0 || st.Seq != s.ctl.View().State.Seq {
 			t.Errorf("status %+v", st)
-		}
-	}
-}
-
-// TestResumeAt: a position in a history that was lost continues with the first event
-// that its target cannot have.
-func TestResumeAt(t *testing.T) {
-	st := state.New()
-	st.Seq = 100
-	st.Epochs = []state.Epoch{{Value: 7, Seq: 1}, {Value: 8, Seq: 40}, {Value: 9, Seq: 80}}
-	for _, c := range []struct {
-		pos  audit.Position
-		from uint64
-		gap  bool
-	}{
-		{audit.Position{}, 80, false}, {audit.Position{Epoch: 7, Seq: 39}, 40, false}, {audit.Position{Epoch: 9, Seq: 100}, 101, false},
-		{audit.Position{Epoch: 8, Seq: 95}, 80, true}, {audit.Position{Epoch: 5, Seq: 50}, 1, true}, {audit.Position{Epoch: 9, Seq: 120}, 101, true},
-	} {
-		if from, gap := resumeAt(st, c.pos); from != c.from || (gap != "") != c.gap {
-			t.Errorf("%+v: from %d, gap %q", c.pos, from, gap)
-		}
-	}
-}
-
-// TestPositionToKeep: a standby follows the leader's position at a receiver of both,
-// and begins a file of its own where it first saw the leader.
-func TestPositionToKeep(t *testing.T) {
-	const siem = "tls://siem:6514"
-	own := audit.Position{Epoch: 1, Seq: 5}
-	lead := audit.Position{Epoch: 2, Seq: 9}
-	none := audit.Position{}
-	for name, c := range map[string]struct {
-		own      audit.Position
-		to       string
-		leader   peers.Delivered
-		expected audit.Position
-	}{
-		"a receiver of both":              {own, siem, peers.Delivered{To: siem, Position: lead}, lead},
-		"a receiver of both, at first":    {none, siem, peers.Delivered{To: siem, Position: lead}, lead},
-		"the leader does not know either": {own, siem, peers.Delivered{To: siem, Position: none}, own},
-		"a file of this host":             {own, "", peers.Delivered{To: "", Position: lead}, own},
-		"a file of this host, at first":   {none, "", peers.Delivered{To: "", Position: lead}, lead},
-		"the leader has another receiver": {own, siem, peers.Delivered{To: "tls://other:6514", Position: lead}, own},
-	} {
-		if got := positionToKeep(c.own, c.to, c.leader); got != c.expected {
-			t.Errorf("%s: %v, expected %v", name, got, c.expected)
 		}
 	}
 }

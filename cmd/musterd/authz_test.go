@@ -37,10 +37,9 @@ import (
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/internal/transport/rest"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/test/attack/hostile"
@@ -109,7 +108,7 @@ func newWalkerWith(t *testing.T, limits limit.Config) *walker {
 	}
 	w.roots = x509.NewCertPool()
 	w.roots.AddCert(w.ca.Certificate())
-	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	source, err := pki.LoadSource(pki.Dir(s.cfg.TLS.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -254,12 +253,12 @@ func isRefusal(denied bool, text string) bool {
 }
 
 func verdictOf(err error) verdict {
-	var e *status.Error
+	var e *rpcstatus.Error
 	switch {
 	case err == nil || errors.Is(err, io.EOF):
 		return verdict{}
 	case errors.As(err, &e):
-		return verdict{isRefusal(e.Wire == status.PermissionDenied || e.Wire == status.Unauthenticated, e.Error()), e.Error()}
+		return verdict{isRefusal(e.Wire == rpcstatus.PermissionDenied || e.Wire == rpcstatus.Unauthenticated, e.Error()), e.Error()}
 	}
 	return verdict{text: err.Error()}
 }

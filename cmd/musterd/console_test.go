@@ -19,8 +19,8 @@ import (
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/scheduler/daemon"
@@ -51,13 +51,21 @@ func newConsoleServer(t *testing.T, conf ...string) *consoleServer {
 // newConsoleServerOf is one with settings of the console.
 func newConsoleServerOf(t *testing.T, web conffile.Web, conf ...string) *consoleServer {
 	t.Helper()
+	return newConsoleServerWith(t, func(s *server, _ string) { s.cfg.Web = web }, conf...)
+}
+
+// newConsoleServerWith is one that is prepared before its console is made; at is where that will
+// be.
+func newConsoleServerWith(t *testing.T, prepare func(s *server, at string), conf ...string) *consoleServer {
+	t.Helper()
 	s, stop := openServer(t, t.TempDir(), conf...)
 	t.Cleanup(stop)
 	s.calls = &collector.Calls{}
 	s.limits = limit.New(limit.Config{}, time.Now)
-	s.cfg.Web = web
+	served := httptest.NewUnstartedServer(nil)
+	prepare(s, "http://"+served.Listener.Addr().String())
 	s.cfg.Listen.Web = conffile.Addr("127.0.0.1:1")
-	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	source, err := pki.LoadSource(pki.Dir(s.cfg.TLS.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +80,8 @@ func newConsoleServerOf(t *testing.T, web conffile.Web, conf ...string) *console
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- pages.Run(ctx) }()
-	served := httptest.NewServer(pages)
+	served.Config.Handler = pages
+	served.Start()
 	c.at = served.URL
 	t.Cleanup(func() {
 		cancel()
@@ -92,6 +101,25 @@ func (c *consoleServer) token(uid uint32) string {
 		c.t.Fatal(err)
 	}
 	return text
+}
+
+// anonymous is a browser of somebody who is not signed in.
+func (c *consoleServer) anonymous() *browser {
+	c.t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return &browser{t: c.t, http: &http.Client{Jar: jar}, at: c.at}
+}
+
+// revoke ends a token, as root does by muster tokens revoke.
+func (c *consoleServer) revoke(id string) {
+	c.t.Helper()
+	ctx := identity.With(c.t.Context(), identity.Identity{Kind: identity.LocalUser, User: "root"})
+	if _, err := c.jobs.RevokeUserTokens(ctx, &apiv1.RevokeUserTokensRequest{Ids: []string{id}}); err != nil {
+		c.t.Fatal(err)
+	}
 }
 
 // browser signs a user in.

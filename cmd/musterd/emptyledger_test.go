@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,81 +10,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/musterhpc/muster/accounting/clickhouse"
-	"github.com/musterhpc/muster/accounting/tally/tallytest"
+	"github.com/musterhpc/muster/controller/founding"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/ledger/backup"
 	"github.com/musterhpc/muster/ledger/log"
-	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/ledger/store/storetest"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
 )
-
-// TestAnEmptyLedgerBesideDataIsRefused: a controller whose ledger is gone does not
-// found a cluster beside what is left of the old one, unless it is told to.
-func TestAnEmptyLedgerBesideDataIsRefused(t *testing.T) {
-	dir := t.TempDir()
-	blobs, err := store.OpenBlobs(filepath.Join(dir, "content"), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer blobs.Close()
-	s := &server{cfg: &conffile.Config{StateDir: dir}, blobs: blobs}
-	empty := state.New()
-	if err := s.refuseEmpty(empty); err != nil {
-		t.Errorf("the first start: %v", err)
-	}
-	if _, err := blobs.Put([]byte("#!/bin/sh")); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.refuseEmpty(empty); !errors.Is(err, errLedgerGone) {
-		t.Errorf("beside a script: %v", err)
-	}
-	if err := s.markCluster(tallytest.New(t, spec.AtUnix(1_790_000_000)).State); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.refuseEmpty(empty); !errors.Is(err, errLedgerGone) || !strings.Contains(err.Error(), "peer ") || !strings.Contains(err.Error(), "--new-cluster") {
-		t.Errorf("beside the mark of a cluster: %v", err)
-	}
-	s.anew = true
-	if err := s.refuseEmpty(empty); err != nil {
-		t.Errorf("with --new-cluster: %v", err)
-	}
-}
-
-// TestAClusterThatTheStoreKnowsIsNotFounded: an empty ledger does not begin where the
-// accounting store has a cluster of this name, unless it is told to; a store that does
-// not answer keeps nobody from beginning.
-func TestAClusterThatTheStoreKnowsIsNotFounded(t *testing.T) {
-	s := &server{cfg: &conffile.Config{}, cluster: &spec.Config{ClusterName: "peer"}, log: slog.New(slog.DiscardHandler)}
-	asked := ""
-	knows := func(_ context.Context, cluster string) ([]clickhouse.KnownLedger, error) {
-		asked = cluster
-		return []clickhouse.KnownLedger{{Ledger: tallytest.LedgerID, Seq: 7, At: spec.AtUnix(1_790_000_000)}}, nil
-	}
-	err := s.refuseKnown(t.Context(), state.New(), knows)
-	if !errors.Is(err, errClusterKnown) || asked != "peer" {
-		t.Fatalf("asked for %q: %v", asked, err)
-	}
-	for _, word := range []string{"2026-09-21T14:13:20Z", "muster restore", "--new-cluster"} {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("it says nothing of %s: %v", word, err)
-		}
-	}
-	if err := s.refuseKnown(t.Context(), tallytest.New(t, spec.AtUnix(1_790_000_000)).State, knows); err != nil {
-		t.Errorf("with a ledger: %v", err)
-	}
-	silent := func(context.Context, string) ([]clickhouse.KnownLedger, error) { return nil, errors.New("away") }
-	if err := s.refuseKnown(t.Context(), state.New(), silent); err != nil {
-		t.Errorf("a store that is away: %v", err)
-	}
-	s.anew = true
-	if err := s.refuseKnown(t.Context(), state.New(), knows); err != nil {
-		t.Errorf("with --new-cluster: %v", err)
-	}
-}
 
 // TestLogIsWhole: a log that ends before the archive is damaged, and is not
 // continued: job numbers would be given twice.
@@ -134,7 +67,7 @@ func TestARefusedStartLeavesRoomForARestore(t *testing.T) {
 	args := []string{"--to", to, "--config", configOf("was.yaml", was.Dir)}
 	must(backup.Command("test", args, io.Discard, os.Stderr), "backup")
 	dir := t.TempDir()
-	put(filepath.Join(dir, clusterMark), "peer\n")
+	put(filepath.Join(dir, founding.MarkName), "peer\n")
 	config := configOf("muster.yaml", dir)
 	cfg, err := conffile.Load(config)
 	if err != nil {
@@ -145,7 +78,7 @@ func TestARefusedStartLeavesRoomForARestore(t *testing.T) {
 		cluster: &spec.Config{ClusterName: "peer"},
 		log:     slog.New(slog.DiscardHandler),
 	}
-	if err := refused.openLedger(t.Context(), log.Options{}); !errors.Is(err, errLedgerGone) {
+	if err := refused.openLedger(t.Context(), log.Options{}); !errors.Is(err, founding.ErrLedgerGone) {
 		t.Fatal(err)
 	}
 	must(backup.RestoreCommand([]string{"--from", to, "--config", config}, io.Discard, os.Stderr), "restore")

@@ -16,10 +16,10 @@ import (
 	"github.com/musterhpc/muster/accounting/feed"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/local/cluster"
+	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/scheduler/daemon"
@@ -44,7 +44,7 @@ func openServer(t *testing.T, dir string, conf ...string) (s *server, stop func(
 	if err != nil {
 		t.Fatal(err)
 	}
-	s = &server{cfg: cfg, log: slog.New(slog.DiscardHandler), stop: make(chan struct{}), stopOnce: new(sync.Once)}
+	s = &server{cfg: cfg, log: slog.New(slog.DiscardHandler), stop: make(chan struct{}), stopOnce: new(sync.Once), calls: &collector.Calls{}}
 	if s.cluster, _, err = conffile.ReadCluster(cfg); err != nil {
 		t.Fatal(err)
 	}
@@ -256,7 +256,7 @@ func TestSentAwayFromAccountingApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	source, err := pki.LoadSource(pki.Dir(s.cfg.TLS.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,14 +297,14 @@ func TestTokenOfASentAway(t *testing.T) {
 		return rep.GetToken()
 	}
 	far, near := token(identity.With(t.Context(), ada)), token(l.root)
-	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	source, err := pki.LoadSource(pki.Dir(s.cfg.TLS.Dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	web := func(token string) error {
 		r := httptest.NewRequest("GET", "/v1/Cluster/Ping", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
-		_, err := s.webIdentity(r, &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now})
+		_, err := s.callers().WebIdentity(r, &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now})
 		return err
 	}
 	if err := web(far); err != nil {

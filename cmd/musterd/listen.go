@@ -17,7 +17,9 @@ import (
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/cli/submit"
 	"github.com/musterhpc/muster/collector/web"
+	"github.com/musterhpc/muster/controller/callers"
 	"github.com/musterhpc/muster/controller/forward"
+	"github.com/musterhpc/muster/controller/keys"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/console"
 	"github.com/musterhpc/muster/internal/console/firing"
@@ -26,12 +28,10 @@ import (
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/known"
 	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/scheduler/daemon"
 )
 
@@ -40,6 +40,9 @@ func (s *server) openSockets(g *group) error {
 	source, err := s.openCertificates()
 	if err != nil {
 		return err
+	}
+	if s.peers == nil { // in a group it is kept whether this controller leads or not
+		s.keepCertificate(g, source)
 	}
 	endpoint, err := s.newEndpoint(source)
 	if err != nil {
@@ -107,19 +110,26 @@ func (s *server) openSockets(g *group) error {
 }
 
 // openCertificates are this host's.
-func (s *server) openCertificates() (*mtls.Source, error) {
+func (s *server) openCertificates() (*pki.Source, error) {
 	if s.peers != nil {
 		return s.peers.Source, nil
 	}
-	source, err := mtls.Load(pki.Dir(s.cfg.TLS.Dir))
+	source, err := pki.LoadSource(pki.Dir(s.cfg.TLS.Dir))
 	if err != nil {
 		return nil, fmt.Errorf("this host's certificate in %s: %w", s.cfg.TLS.Dir, err)
 	}
 	return source, nil
 }
 
+// keepCertificate has this host's certificate renewed as long as the group of parts runs.
+func (s *server) keepCertificate(g *group, source *pki.Source) {
+	g.spawnPart("keep the certificate", func(ctx context.Context) error {
+		return keys.KeepCertificate(ctx, source, pki.Dir(s.cfg.TLS.Dir), s.log)
+	})
+}
+
 // newEndpoint is the API without its services.
-func (s *server) newEndpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
+func (s *server) newEndpoint(source *pki.Source) (*grpcx.Endpoint, error) {
 	names := userNames()
 	ch := &channel.Server{
 		TLS:     source.Server(false, channel.ALPNGRPC, framed.ALPN),
@@ -132,20 +142,21 @@ func (s *server) newEndpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
 		Now:      time.Now,
 		JobThere: s.jobThere,
 		Names:    names,
-		Token:    func(text string) (identity.Identity, error) { return s.verifyToken(text, tokens) },
+		Munge:    s.mungeDoor(),
+		Token:    func(text string) (identity.Identity, error) { return s.callers().VerifyToken(text, tokens) },
 		Vouches:  func(controller string) bool { return s.peers != nil && s.peers.IsNamed(controller) },
 	}
 	return grpcx.NewEndpoint(
 		grpcx.EndpointConfig{
 			Channel: ch,
 			Admit:   admission.Admit,
-			Refused: s.trail.notAdmitted,
-			Errors:  status.Numbers(),
+			Refused: s.trail.NotAdmitted,
+			Errors:  rpcstatus.Numbers(),
 			Table:   s.limits,
 			Log:     s.log,
 			Unary:   s.aroundUnary(),
 			Stream:  s.aroundStream(),
-			Options: []grpc.ServerOption{grpc.ForceServerCodecV2(known.New())},
+			Options: []grpc.ServerOption{grpc.ForceServerCodecV2(grpcx.NewCodec())},
 		},
 	)
 }
@@ -154,7 +165,8 @@ func (s *server) newEndpoint(source *mtls.Source) (*grpcx.Endpoint, error) {
 func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{
 		countCalls(s.calls),
-		s.trail.unaryInterceptor(),
+		s.confirmUnary,
+		s.trail.UnaryInterceptor(),
 		s.authorizationDoor().Unary(),
 		forward.RefuseTokenByToken,
 	}
@@ -162,10 +174,35 @@ func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
 
 func (s *server) aroundStream() []grpc.StreamServerInterceptor {
 	return []grpc.StreamServerInterceptor{
-		s.trail.streamInterceptor(),
+		s.confirmStream,
+		s.trail.StreamInterceptor(),
 		s.authorizationDoor().Stream(),
 		s.endWithToken,
 	}
+}
+
+// endWithToken ends a stream with the token by which it was opened.
+func (s *server) endWithToken(
+	srv any,
+	stream grpc.ServerStream,
+	_ *grpc.StreamServerInfo,
+	next grpc.StreamHandler,
+) error {
+	return callers.EndWithToken(s.callers, srv, stream, next)
+}
+
+// callers is what this process knows now of those who call.
+func (s *server) callers() callers.Callers {
+	c := callers.Callers{
+		Cluster: s.cluster.ClusterName,
+		Tokens:  s.tokens,
+		State:   s.known,
+		Role:    s.authorizationDoor().Role,
+	}
+	if s.access != nil {
+		c.NoteUse = s.access.Uses.Note
+	}
+	return c
 }
 
 // authorizationDoor is what decides who may call which method.

@@ -24,6 +24,7 @@ import (
 	"github.com/musterhpc/muster/cli/local/monitoring"
 	"github.com/musterhpc/muster/cli/local/whatif"
 	"github.com/musterhpc/muster/controller/host"
+	"github.com/musterhpc/muster/controller/sitescripts"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/luascript"
 	"github.com/musterhpc/muster/ledger/backup"
@@ -125,7 +126,7 @@ func command(args []string, out, errOut io.Writer) int {
 		&o.check,
 		"check",
 		false,
-		"read the configuration, print what is wrong with it, and exit",
+		"read the configuration and look at the files that it names, print what is wrong, and exit",
 	)
 	fs.BoolVar(
 		&o.anew,
@@ -212,7 +213,7 @@ func runRoles(ctx context.Context, o options, out io.Writer) error {
 			newLogger(cfg.Log),
 		)
 	}
-	cluster, warnings, err := readCluster(cfg)
+	cluster, warnings, err := sitescripts.ReadCluster(cfg)
 	if err != nil {
 		return err
 	}
@@ -221,6 +222,14 @@ func runRoles(ctx context.Context, o options, out io.Writer) error {
 		log.Warn("configuration", "problem", w)
 	}
 	if o.check {
+		doubts, err := cfg.Examine(o.config)
+		for _, w := range doubts {
+			log.Warn("configuration", "problem", w)
+		}
+		if err != nil {
+			return err
+		}
+		warnings = append(warnings, doubts...)
 		fmt.Fprintf(
 			out,
 			"%s: cluster %s, %d nodes, %d partitions: no errors, %d warnings\n",

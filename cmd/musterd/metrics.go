@@ -185,12 +185,15 @@ func (s *server) exportedSource(f *sampled) collector.Source {
 		Calls:      s.calls,
 		Refused:    s.countRefused,
 		Private:    s.hidesUsers(),
-		Audit:      s.trail.targetStatus,
+		Audit:      s.auditTargets,
+		Traces:     s.sentTraces,
+		Pushed:     s.pushed,
 		Accounting: func() collector.AccountingLag { return f.last.Load().lag },
 		Objectives: f.objectives,
 	}
 	if s.acct != nil {
 		src.Accounting, src.KPIs, src.Budgets = s.acct.currentLag, s.acct.currentKPIs, s.acct.daemon.Budgets
+		src.Findings = s.acct.daemon.Findings
 	}
 	return src
 }
@@ -200,10 +203,45 @@ func (s *server) metricsPages(g *group) http.Handler {
 	mux := http.NewServeMux()
 	f := newSampled(s)
 	g.spawnPart("figures for metrics", f.run)
-	collector.Mount(mux, s.exportedSource(f))
+	gather := collector.Mount(mux, s.exportedSource(f))
+	if s.cfg.Telemetry.PushesFromController() {
+		s.startPush(g, gather)
+	}
 	ok := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
 	mux.HandleFunc("GET /livez", ok)
 	mux.HandleFunc("GET /healthz", s.serveHealth)
 	mux.HandleFunc("GET /readyz", s.serveHealth)
 	return mux
+}
+
+// auditTargets are the targets of the audit trail as metrics show them.
+func (s *server) auditTargets() []collector.AuditTarget {
+	var out []collector.AuditTarget
+	for _, st := range s.trail.Statuses() {
+		out = append(out, collector.AuditTarget{
+			Name:     st.Target,
+			Seq:      st.Seq,
+			Seconds:  st.Seconds,
+			Records:  st.Records,
+			Failures: st.Failures,
+			LeftOut:  st.LeftOut,
+		})
+	}
+	return out
+}
+
+// sentTraces is how the traces of jobs get to the collector, as metrics show it.
+func (s *server) sentTraces() (collector.SentTraces, bool) {
+	if s.traces == nil {
+		return collector.SentTraces{}, false
+	}
+	st := s.traces.Status()
+	return collector.SentTraces{
+		Seq:      st.Seq,
+		Seconds:  st.Seconds,
+		Traces:   st.Traces,
+		Spans:    st.Spans,
+		Refused:  st.Refused,
+		Failures: st.Failures,
+	}, true
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
@@ -155,7 +154,7 @@ func observeAccounting(
 			return nil, err
 		}
 	}
-	certificates, err := mtls.Load(pki.Dir(cfg.TLS.Dir))
+	certificates, err := pki.LoadSource(pki.Dir(cfg.TLS.Dir))
 	if err != nil {
 		return nil, fmt.Errorf(
 			"this host's certificate in %s (muster init makes one): %w",

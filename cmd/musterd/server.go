@@ -16,28 +16,36 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/musterhpc/muster/accounting/feed"
 	"github.com/musterhpc/muster/accounting/jobcomp"
 	"github.com/musterhpc/muster/accounting/mailing"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/controller/callers"
 	"github.com/musterhpc/muster/controller/catchup"
 	"github.com/musterhpc/muster/controller/forward"
 	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/controller/keys"
 	"github.com/musterhpc/muster/controller/peers"
+	"github.com/musterhpc/muster/controller/sitescripts"
+	"github.com/musterhpc/muster/internal/audit/trail"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/console/firing"
+	"github.com/musterhpc/muster/internal/push"
+	"github.com/musterhpc/muster/internal/traces/sending"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/gate"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
-	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/oidc"
+	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/internal/transport/rest"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/internal/transport/usertoken"
 	"github.com/musterhpc/muster/ledger/backup"
 	"github.com/musterhpc/muster/ledger/event"
@@ -47,8 +55,6 @@ import (
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
-
-	"google.golang.org/grpc"
 )
 
 // server is one process with its roles.
@@ -70,6 +76,7 @@ type server struct {
 	machine  *daemon.Machine
 	codec    *event.Codec
 	tokens   *usertoken.Keys // of users over REST
+	provider *oidc.Provider  // the site's identity provider; nil = none
 	began    spec.Instant
 	config   string        // path of muster.yaml
 	stop     chan struct{} // closed when a caller ends the process
@@ -77,6 +84,7 @@ type server struct {
 	access   *keys.Access
 	firing   *firing.Alerts // what the console shows of Alertmanager; nil = none is configured
 	peers    *peers.Peers   // nil = this is the only controller
+	lead     *log.Lead      // of a group: the turn's
 	passing  *gate.Gate     // of a group: the way of this host's commands to the leader
 	local    *points        // of a group: the socket, whose connections go this way or that
 
@@ -86,8 +94,10 @@ type server struct {
 	apart    *feed.Remote // of accounting that runs apart; nil otherwise
 	jobMails *mailing.JobMails
 	jobComp  *jobcomp.Writer // nil unless JobCompType=jobcomp/filetxt
-	scripts  *jobScripts
-	trail    *auditTrail // nil unless muster.yaml says where it goes
+	scripts  *sitescripts.Scripts
+	trail    *trail.Trail                // nil unless muster.yaml says where it goes
+	traces   *sending.Sender             // nil unless muster.yaml names a collector
+	pusher   atomic.Pointer[push.Pusher] // of metrics; nil unless muster.yaml says where to
 }
 
 func (s *server) hasRole(role string) bool { return slices.Contains(s.roles, role) }
@@ -106,6 +116,7 @@ func (s *server) run(ctx context.Context) (err error) {
 		}
 	}
 	if s.hasRole(witnessRole) {
+		keys.RenewCertificate(pki.Dir(s.cfg.TLS.Dir), time.Now(), s.log)
 		return s.runWitness(ctx)
 	}
 	if !s.hasRole("controller") {
@@ -114,6 +125,7 @@ func (s *server) run(ctx context.Context) (err error) {
 	if err := backup.RefuseRestoring(s.cfg.StateDir); err != nil {
 		return err
 	}
+	keys.RenewCertificate(pki.Dir(s.cfg.TLS.Dir), time.Now(), s.log)
 	p, err := peers.Open(ctx, s.peersOptions())
 	if err != nil {
 		return err
@@ -190,7 +202,7 @@ func (s *server) serveRoles(g *group) error {
 	case <-g.ctx.Done():
 		return nil
 	}
-	if err := s.markCluster(s.ctl.View().State); err != nil {
+	if err := s.founding().MarkCluster(s.ctl.View().State); err != nil {
 		return fmt.Errorf("note which cluster the state folder belongs to: %w", err)
 	}
 	if s.acct != nil {
@@ -200,11 +212,18 @@ func (s *server) serveRoles(g *group) error {
 	g.spawnPart("rotate the keys", func(ctx context.Context) error {
 		return s.access.RotateKeys(ctx, s.cfg.TLS.RotateKeys, s.ctl.KeysChanged, s.log)
 	})
-	s.trail, err = openTrail(s)
+	s.trail, err = trail.Open(s.trailOptions())
 	if err != nil {
 		return err
 	}
-	s.trail.spawnExporters(g)
+	s.trail.EachExporter(g.spawnPart)
+	s.traces, err = sending.Open(s.trailOptions(), version)
+	if err != nil {
+		return err
+	}
+	if s.traces != nil {
+		g.spawnPart("traces of jobs", s.traces.Run)
+	}
 	if s.jobComp != nil {
 		g.spawnPart("job completion file", s.jobComp.Run)
 	}
@@ -213,9 +232,11 @@ func (s *server) serveRoles(g *group) error {
 		return err
 	}
 	if s.peers != nil {
-		s.peers.SetTrail(func() map[string]peers.Delivered { return s.trail.deliveredByTarget(s) })
+		s.peers.SetTrail(s.delivered)
 		s.peers.SetLeads(true)
-		g.spawnPart("look after the group", s.peers.TendGroup)
+		g.spawnPart("look after the group", func(ctx context.Context) error {
+			return s.peers.TendGroup(ctx, func() uint32 { return s.ctl.View().State.Version })
+		})
 	}
 	s.log.Info(
 		"the controller is ready",
@@ -259,12 +280,18 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	// A member of a group applies what it has only when a leader tells it how far
 	// that is committed. One that lost its ledger has been taken in anew by then.
 	founds := s.peers == nil || len(place.Members) > 0
-	if err := s.refuseFresh(ctx, founds); err != nil {
-		return errors.Join(err, s.archive.Close(), s.blobs.Close())
+	_, known := s.archive.Disk.Bounds()
+	if founds {
+		if err := s.founding().RefuseFresh(ctx, known > 0); err != nil {
+			return errors.Join(err, s.archive.Close(), s.blobs.Close())
+		}
 	}
 	acc, err := keys.Open(s.cfg.TLS.Dir, s.cfg.StateDir, s.cluster.ClusterName, now)
 	if err == nil {
 		err = acc.SetTokens(s.cfg.Tokens)
+	}
+	if err == nil {
+		s.provider, err = acc.SetProvider(s.cfg.OIDC)
 	}
 	if err != nil {
 		return errors.Join(err, s.archive.Close(), s.blobs.Close())
@@ -272,7 +299,6 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	s.codec, s.began, s.access, s.tokens = codec, now, acc, acc.User
 	machine := daemon.NewMachine(codec, s.archive, s.blobs)
 	s.machine = machine
-	_, known := s.archive.Disk.Bounds()
 	began := time.Now()
 	place.Dir = filepath.Join(s.cfg.StateDir, "ledger")
 	fold := store.Machine{
@@ -302,7 +328,7 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 		return fmt.Errorf("the ledger in %s: %w", s.cfg.StateDir, err)
 	}
 	if founds {
-		if err := s.refuseEmpty(machine.Applied()); err != nil {
+		if err := s.founding().RefuseEmpty(machine.Applied()); err != nil {
 			return errors.Join(err, s.closeLedger())
 		}
 	}
@@ -319,12 +345,13 @@ func (s *server) newController() error {
 	if s.peers != nil {
 		hostname = s.peers.Self.Name
 	}
-	scripts, err := newJobScripts(s.log)
+	scripts, err := sitescripts.New(s.log)
 	if err != nil {
 		return err
 	}
 	s.scripts = scripts
 	deps := daemon.Deps{
+		Calls:     s.calls,
 		Log:       store.Log{Durable: s.durable},
 		Archive:   s.archive,
 		Blobs:     s.blobs,
@@ -338,14 +365,16 @@ func (s *server) newController() error {
 		Restored:  backup.ClearRestored(s.cfg.StateDir),
 		Revoked:   s.disconnectMachine,
 		Files:     s.configFiles,
-		Reload:    func() (*spec.Config, []string, error) { return readCluster(s.cfg) },
+		Reload:    func() (*spec.Config, []string, error) { return sitescripts.ReadCluster(s.cfg) },
 		Scripts:   host.CtlScripts{User: s.cluster.SlurmUser},
 		Settings: daemon.Settings{
 			Host:       hostname,
 			Version:    version,
 			SlurmConf:  s.cfg.SlurmConf,
 			StateDir:   s.cfg.StateDir,
+			Port:       s.cfg.Listen.GRPC.Port(),
 			CheckEvery: 250,
+			RaiseAfter: s.cfg.Controller.RaiseAfter,
 			GPU:        gpuPolicy(s.cfg.GPU),
 		},
 		History:      store.ReadHistory(s.archive.Disk, s.codec),
@@ -354,7 +383,7 @@ func (s *server) newController() error {
 		UserPrograms: host.UserPrograms{},
 		JobScripts:   scripts,
 		Refused: func(ctx context.Context, call string, err error) {
-			s.trail.refused(ctx, call, err)
+			s.trail.Refused(ctx, call, err)
 		},
 		Programs: &host.PowerPrograms{Dir: s.cfg.RunDir, User: s.cluster.SlurmUser, Log: s.log},
 	}
@@ -386,6 +415,7 @@ func (s *server) newController() error {
 	}
 	if s.peers != nil {
 		deps.Group = s.peers
+		deps.ConfirmLead = s.confirmLead
 	}
 	s.ctl = daemon.New(deps, s.machine)
 	return nil
@@ -435,7 +465,7 @@ func (s *server) disconnectMachine(name, role string) {
 
 func (s *server) closeLedger() error {
 	if s.scripts != nil {
-		s.scripts.runner.Close()
+		s.scripts.Close()
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -470,7 +500,7 @@ func (s *server) jobThere(node string, attestation identity.Attestation) (gid ui
 // of those that this cluster issued, the list beside the certificates of others.
 // Accounting that runs apart is told by its controller, which an observer of a
 // Slurm has not.
-func (s *server) revokedSerial(source *mtls.Source) func(serial string) bool {
+func (s *server) revokedSerial(source *pki.Source) func(serial string) bool {
 	return func(serial string) bool {
 		if source.Revoked(serial) {
 			return true
@@ -630,12 +660,12 @@ func (s *server) eventTime(seq uint64) (spec.Instant, error) {
 func (s *server) newForwarder() http.Handler {
 	admission := &channel.Admission{Revoked: s.revokedSerial(s.peers.Source), Now: time.Now}
 	gateway := rest.New(rest.Config{
-		Errors:   status.Numbers(),
+		Errors:   rpcstatus.Numbers(),
 		Unary:    []grpc.UnaryServerInterceptor{forward.RefuseTokenByToken},
 		Table:    s.limits,
 		Version:  "v1",
 		Log:      s.log,
-		Identify: func(r *http.Request) (identity.Identity, error) { return s.webIdentity(r, admission) },
+		Identify: func(r *http.Request) (identity.Identity, error) { return s.callers().WebIdentity(r, admission) },
 	})
 	for _, desc := range []*grpc.ServiceDesc{&service.Cluster_ServiceDesc, &service.Accounting_ServiceDesc} {
 		gateway.RegisterService(forward.NewService(desc, s.passing.Forward), nil)
@@ -661,4 +691,35 @@ func (s *server) ownHealth() forward.OwnHealth {
 		out.Role = "leader"
 	}
 	return out
+}
+
+// delivered is how far this controller has come at everything that the next leader goes
+// on with.
+func (s *server) delivered() map[string]peers.Delivered {
+	out := s.trail.DeliveredByTarget()
+	if s.traces != nil {
+		if out == nil {
+			out = map[string]peers.Delivered{}
+		}
+		out[trail.Traces] = peers.Delivered{To: s.cfg.OTLP.Endpoint, Position: s.traces.Saved()}
+	}
+	return out
+}
+
+// trailOptions say what the audit trail of this controller is of.
+func (s *server) trailOptions() trail.Options {
+	return trail.Options{
+		Config:     s.cfg,
+		Cluster:    s.cluster.ClusterName,
+		Controller: s.ctl,
+		Archive:    s.archive.Disk,
+		Codec:      s.codec,
+		Log:        s.log,
+		PeerOf: func(r *http.Request) *identity.Identity {
+			if peer, ok := callers.Peer(r.Context()); ok {
+				return &peer
+			}
+			return nil
+		},
+	}
 }

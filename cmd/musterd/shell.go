@@ -6,8 +6,8 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/cli/submit"
-	"github.com/musterhpc/muster/internal/transport/grpcerr"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // shellService runs sbatch for the small program that carries what was typed.
@@ -35,7 +35,7 @@ func (s shellService) Sbatch(
 			Submit: func(ctx context.Context, req *apiv1.SubmitRequest) (*apiv1.SubmitReply, error) {
 				rep, err := s.submit(ctx, req)
 				if err != nil {
-					return nil, status.Convert(grpcerr.From(err), status.Numbers())
+					return nil, rpcstatus.Convert(grpcx.FromStatus(err), rpcstatus.Numbers())
 				}
 				return rep, nil
 			},

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/rest"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // mountSlurm serves Slurm's REST API beside the gateway's own, from the services
@@ -22,7 +22,7 @@ func (s *server) mountSlurm(gateway *rest.Gateway) {
 		Stream: func(ctx context.Context, method string, req proto.Message) (tool.Receiver, error) {
 			return gateway.Stream(ctx, method, req)
 		},
-		Convert: func(err error) (*status.Error, int) {
+		Convert: func(err error) (*rpcstatus.Error, int) {
 			e := gateway.Convert(err)
 			return e, rest.StatusOf(e)
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/controller/peers"
+	"github.com/musterhpc/muster/internal/audit/trail"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/channel"
@@ -54,6 +55,7 @@ func (s *server) runGroup(parent context.Context, p *peers.Peers) (err error) {
 	}
 	s.passing = passing
 	g.spawnPart("port of the controllers", func(context.Context) error { return p.Door.Serve() })
+	s.keepCertificate(g, p.Source)
 	g.spawnPart("local socket", func(context.Context) error { return s.local.acceptConns(s.log) })
 	g.spawnPart(
 		"pass commands on",
@@ -191,8 +193,10 @@ func (s *server) standBy(parent context.Context) error {
 		}
 		return nil
 	})
-	if s.cfg.Audit.On() {
-		g.spawnPart("copy how far the audit trail has come", s.copyDelivered)
+	if trail.Positions(s.cfg) {
+		g.spawnPart("copy how far the audit trail has come", func(ctx context.Context) error {
+			return trail.CopyDelivered(ctx, s.cfg, s.peers, s.durable, s.log)
+		})
 	}
 	g.spawnPart("follow the keys", func(ctx context.Context) error {
 		return s.access.FollowKeys(ctx, s.peers, s.log)
@@ -234,17 +238,19 @@ func awaitLead(ctx context.Context, durable *log.Durable) error {
 func (s *server) leadTurn(parent context.Context) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	over := s.durable.LeadOver()
+	lead := s.durable.PresentLead()
 	go func() {
 		select {
-		case <-over:
+		case <-lead.Over():
 			s.peers.SetLeads(false)
 			cancel(errLeadOver)
 		case <-ctx.Done():
 		}
 	}()
 	s.log.Info("this controller was elected", "term", s.durable.Term())
-	err := s.newTurn().runLeader(ctx)
+	turn := s.newTurn()
+	turn.lead = lead
+	err := turn.runLeader(ctx)
 	s.peers.SetLeads(false)
 	if parent.Err() == nil &&
 		(errors.Is(context.Cause(ctx), errLeadOver) || errors.Is(err, daemon.ErrNotLeader)) {
@@ -256,7 +262,7 @@ func (s *server) leadTurn(parent context.Context) error {
 // newTurn is a server with what every turn of leading has of its own.
 func (s *server) newTurn() *server {
 	t := &server{cfg: s.cfg, config: s.config, cluster: s.cluster, log: s.log, roles: s.roles,
-		durable: s.durable, archive: s.archive, blobs: s.blobs, machine: s.machine, codec: s.codec, access: s.access, tokens: s.tokens,
+		durable: s.durable, archive: s.archive, blobs: s.blobs, machine: s.machine, codec: s.codec, access: s.access, tokens: s.tokens, provider: s.provider,
 		began: clock.NewSystem().
 			Now(),
 		stop: s.stop, stopOnce: s.stopOnce, calls: s.calls, peers: s.peers, passing: s.passing, local: s.local}

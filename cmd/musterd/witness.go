@@ -50,6 +50,7 @@ func (s *server) runWitness(parent context.Context) (err error) {
 	defer cancel()
 	s.peers = p
 	g.spawnPart("port of the controllers", func(context.Context) error { return p.Door.Serve() })
+	s.keepCertificate(g, p.Source)
 	g.spawnPart("close the door", func(ctx context.Context) error {
 		<-ctx.Done()
 		return p.Door.Close()

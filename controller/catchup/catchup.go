@@ -18,8 +18,8 @@ import (
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/clock"
-	"github.com/musterhpc/muster/internal/transport/grpcerr"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/store"
 	"github.com/musterhpc/muster/spec"
@@ -32,6 +32,26 @@ type CatchUp struct {
 	Blobs    *store.Blobs
 	StateDir string
 	Log      *slog.Logger
+
+	dial func(ctx context.Context) (service.LedgerClient, func() error, error) // nil: dialLeader
+}
+
+// errNoLeader tells that there is nobody to ask.
+var errNoLeader = errors.New("no controller leads")
+
+// dialLeader connects to the ledger of the controller that leads.
+func (c *CatchUp) dialLeader(ctx context.Context) (service.LedgerClient, func() error, error) {
+	if c.dial != nil {
+		return c.dial(ctx)
+	}
+	conn, _, err := c.Peers.DialLeader(ctx)
+	if err == nil && conn == nil {
+		err = errNoLeader
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return service.NewLedgerClient(conn), conn.Close, nil
 }
 
 // CompleteSnapshot fetches from the leader what a snapshot that it sent names and does not
@@ -40,21 +60,27 @@ type CatchUp struct {
 // does not get a vote and cannot lead. A snapshot of its own lacks nothing.
 //
 // A controller that begins a group with a rebuilt ledger has nobody to ask, and what a leader lacks
-// is nowhere: both note such contents as lost.
+// is nowhere: both note such contents as lost. A script that was lost may be submitted again, so
+// that a leader is asked for it anew; only its own start, when perhaps nobody leads, a controller
+// does not put off for what is lost.
 func (c *CatchUp) CompleteSnapshot(ctx context.Context, st *state.State) error {
 	if c.Peers.Founds {
-		return c.noteLost(c.missingContents(st))
+		missing, _ := c.missingContents(st)
+		return c.noteLost(missing)
 	}
 	said := ""
 	for {
-		missing := c.missingContents(st)
+		missing, lost := c.missingContents(st)
 		behind := c.Archive.Disk.Stats().LastSeq < st.Seq
-		if !behind && len(missing) == 0 {
+		if !behind && len(missing)+len(lost) == 0 {
 			return nil
 		}
-		err := c.fetchMissing(ctx, st, missing)
+		err := c.fetchMissing(ctx, st, missing, lost)
 		if err == nil {
-			continue
+			return nil
+		}
+		if errors.Is(err, errNoLeader) && !behind && len(missing) == 0 {
+			return nil
 		}
 		if text := err.Error(); text != said {
 			said = text
@@ -74,60 +100,81 @@ func (c *CatchUp) CompleteSnapshot(ctx context.Context, st *state.State) error {
 	}
 }
 
-// missingContents are the contents that jobs name and this controller lacks.
-func (c *CatchUp) missingContents(st *state.State) []spec.Hash {
-	seen := c.lostContents()
-	seen[spec.Hash{}] = true
-	var out []spec.Hash
-	want := func(hash spec.Hash) {
-		if !seen[hash] && !c.Blobs.Has(hash) {
-			out = append(out, hash)
+// missingContents are the contents that jobs name and this controller lacks, and those of them
+// that a leader lacked too when it was asked.
+func (c *CatchUp) missingContents(st *state.State) (missing, lost []spec.Hash) {
+	noted := c.lostContents()
+	seen := map[spec.Hash]bool{{}: true}
+	store.EachJobContent(st, func(hash spec.Hash) {
+		switch {
+		case seen[hash] || c.Blobs.Has(hash):
+		case noted[hash]:
+			lost = append(lost, hash)
+		default:
+			missing = append(missing, hash)
 		}
 		seen[hash] = true
-	}
-	store.EachJobContent(st, want)
-	return out
+	})
+	return missing, lost
 }
 
 // fetchMissing asks the leader for history and contents.
-func (c *CatchUp) fetchMissing(ctx context.Context, st *state.State, missing []spec.Hash) error {
-	conn, _, err := c.Peers.DialLeader(ctx)
-	if err == nil && conn == nil {
-		err = errors.New("no controller leads")
-	}
+func (c *CatchUp) fetchMissing(
+	ctx context.Context,
+	st *state.State,
+	missing, lost []spec.Hash,
+) error {
+	client, done, err := c.dialLeader(ctx)
 	if err != nil {
 		return err
 	}
-	defer conn.Close()
-	client := service.NewLedgerClient(conn)
+	defer func() { _ = done() }()
 	if err := c.fetchHistory(ctx, client, st.Seq); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	for _, hash := range missing {
-		rep, err := client.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
-		if isNotFound(err) {
-			if err := c.noteLost([]spec.Hash{hash}); err != nil {
-				return err
-			}
-			continue
+		found, err := c.fetchContent(ctx, client, hash)
+		if err == nil && !found {
+			err = c.noteLost([]spec.Hash{hash})
 		}
 		if err != nil {
-			return fmt.Errorf("content %s: %w", hash, err)
+			return err
 		}
-		if got, err := c.Blobs.Put(rep.GetData()); err != nil || got != hash {
-			return errors.Join(fmt.Errorf("content %s: the leader sent %s", hash, got), err)
+	}
+	for _, hash := range lost {
+		if _, err := c.fetchContent(ctx, client, hash); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// isNotFound tells whether the leader answered that it has no such content.
-func isNotFound(err error) bool {
-	return err != nil && status.Convert(grpcerr.From(err), status.Numbers()).Wire == status.NotFound
+// fetchContent fetches one content; found is false where the leader has none.
+func (c *CatchUp) fetchContent(
+	ctx context.Context,
+	client service.LedgerClient,
+	hash spec.Hash,
+) (found bool, err error) {
+	rep, err := client.Content(ctx, &apiv1.ContentRequest{Hash: hash[:]})
+	if isNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("content %s: %w", hash, err)
+	}
+	if got, err := c.Blobs.Put(rep.GetData()); err != nil || got != hash {
+		return false, errors.Join(fmt.Errorf("content %s: the leader sent %s", hash, got), err)
+	}
+	return true, nil
 }
 
-// lostFile names the contents that the group has lost, one hash in a line: without it each
-// start would ask for them again.
+// isNotFound tells whether the leader answered that it has no such content.
+func isNotFound(err error) bool {
+	return err != nil && rpcstatus.Convert(grpcx.FromStatus(err), rpcstatus.Numbers()).Wire == rpcstatus.NotFound
+}
+
+// lostFile names the contents that the group has lost, one hash in a line: without it a
+// controller could not start where nobody leads.
 const lostFile = "lost-contents"
 
 // noteLost adds to lostFile.

@@ -14,10 +14,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/musterhpc/muster/internal/transport/framed"
-	"github.com/musterhpc/muster/internal/transport/framed/relay"
+	"github.com/musterhpc/muster/internal/transport/framed/serve"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/rest"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // Forwarder is REST on a standby: the gateway with the same services, whose calls the
@@ -41,7 +41,7 @@ func (f Forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // forwardFunc passes a call on and gives the messages of its answer to send.
-type forwardFunc func(ctx context.Context, req relay.Request, send func([]byte) error) error
+type forwardFunc func(ctx context.Context, req serve.RelayCall, send func([]byte) error) error
 
 // NewService is a service whose methods are carried out by the leader.
 func NewService(desc *grpc.ServiceDesc, forward forwardFunc) *grpc.ServiceDesc {
@@ -140,19 +140,19 @@ func (f forwarded) pass(ctx context.Context, req any, send func(proto.Message) e
 	}
 	message, ok := req.(proto.Message)
 	if !ok {
-		return status.New(status.Internal, "%T is not a protobuf message", req)
+		return rpcstatus.New(rpcstatus.Internal, "%T is not a protobuf message", req)
 	}
 	payload, err := proto.Marshal(message)
 	if err != nil {
-		return status.New(status.Internal, "the request cannot be encoded: %v", err)
+		return rpcstatus.New(rpcstatus.Internal, "the request cannot be encoded: %v", err)
 	}
 	return f.forward(
 		ctx,
-		relay.Request{Method: f.name, Payload: payload, For: asker},
+		serve.RelayCall{Method: f.name, Payload: payload, For: asker},
 		func(data []byte) error {
 			out := f.output.New().Interface()
 			if err := proto.Unmarshal(data, out); err != nil {
-				return status.New(status.Internal, "the leader's answer cannot be read: %v", err)
+				return rpcstatus.New(rpcstatus.Internal, "the leader's answer cannot be read: %v", err)
 			}
 			return send(out)
 		},
@@ -173,8 +173,8 @@ func speakFor(ctx context.Context) (framed.Pair, error) {
 	case id.IsUser() && !id.Squashed:
 		return framed.Attest(id.UID, id.GID), nil
 	}
-	return framed.Pair{}, status.New(
-		status.PermissionDenied,
+	return framed.Pair{}, rpcstatus.New(
+		rpcstatus.PermissionDenied,
 		"%s: this controller is a standby, and passes on only calls of users and administrators",
 		id,
 	)
@@ -222,6 +222,6 @@ func (h Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // Refuse implements rest.Mounted. Nobody is refused here.
-func (h Health) Refuse(w http.ResponseWriter, _ *http.Request, code int, err *status.Error) {
+func (h Health) Refuse(w http.ResponseWriter, _ *http.Request, code int, err *rpcstatus.Error) {
 	http.Error(w, err.Message, code)
 }

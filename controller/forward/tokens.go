@@ -8,7 +8,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // RefuseTokenByToken keeps a token from making another: one that leaked would never end.
@@ -19,8 +19,8 @@ func RefuseTokenByToken(
 	next grpc.UnaryHandler,
 ) (any, error) {
 	if info.FullMethod == "/muster.v1.Cluster/CreateUserToken" && identity.From(ctx).Token {
-		return nil, status.New(
-			status.PermissionDenied,
+		return nil, rpcstatus.New(
+			rpcstatus.PermissionDenied,
 			"a token makes no tokens: ask on the controller's host without SLURM_JWT, or with a certificate",
 		)
 	}

@@ -14,14 +14,18 @@ import (
 // controller that has just started little lives, so that a burst of submissions
 // would be held up by one collection after the other; here the heap may always
 // grow by some room first, as far as the machine has it.
+//
+// What the heap has once grown to stays resident: the runtime keeps the pages up to
+// the next goal. The room is therefore what a controller of few jobs needs of memory,
+// however little lives in it, and one user's expensive requests fill it in seconds.
 const (
-	mostRoom  = 1 << 30
+	maxRoom   = 256 << 20
 	partOfRAM = 16 // of the machine's memory at most one part in so many
 	leastHeap = 4 << 20
 )
 
 // heapRoom is how far the heap may grow on a machine with so much memory.
-func heapRoom(memory uint64) uint64 { return min(mostRoom, memory/partOfRAM) }
+func heapRoom(memory uint64) uint64 { return min(maxRoom, memory/partOfRAM) }
 
 // gcPercent is the setting by which a heap of which so much lives may grow by
 // the room, and never by less than Go's own setting lets it.

@@ -14,7 +14,7 @@ func TestHeapRoom(t *testing.T) {
 		memory, live uint64
 		percent      int
 	}{
-		{32 << 30, 0, 25600}, {32 << 30, 128 << 20, 800}, {32 << 30, 4 << 30, 100}, {2 << 30, 64 << 20, 200}, {64 << 20, 0, 100},
+		{32 << 30, 0, 6400}, {32 << 30, 128 << 20, 200}, {32 << 30, 4 << 30, 100}, {2 << 30, 64 << 20, 200}, {64 << 20, 0, 100},
 	} {
 		if got := gcPercent(heapRoom(c.memory), c.live); got != c.percent {
 			t.Errorf("%d of %d live: %d %%, want %d", c.live, c.memory, got, c.percent)

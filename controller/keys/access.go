@@ -156,22 +156,31 @@ func (a *Access) UserToken(
 			),
 		)
 	}
-	id, err := usertoken.NewID()
+	bearer := usertoken.Bearer{User: user, UID: uid, GID: gid, Via: identity.From(ctx).Serial}
+	return a.issue(bearer, from, until)
+}
+
+// LoginToken implements daemon.Access.
+func (a *Access) LoginToken(
+	user string,
+	uid, gid uint32,
+	from, until spec.Instant,
+) (daemon.UserToken, error) {
+	return a.issue(usertoken.Bearer{User: user, UID: uid, GID: gid}, from, until)
+}
+
+// issue makes a token with an id of its own.
+func (a *Access) issue(
+	bearer usertoken.Bearer,
+	from, until spec.Instant,
+) (daemon.UserToken, error) {
+	var err error
+	bearer.ID, err = usertoken.NewID()
 	if err != nil {
 		return daemon.UserToken{}, err
 	}
-	text, err := a.User.Issue(
-		usertoken.Bearer{
-			ID:   id,
-			User: user,
-			UID:  uid,
-			GID:  gid,
-			Via:  identity.From(ctx).Serial,
-		},
-		time.Unix(0, int64(from)),
-		time.Unix(0, int64(until)),
-	)
-	return daemon.UserToken{Text: text, ID: id, Key: a.User.Name()}, err
+	text, err := a.User.Issue(bearer, time.Unix(0, int64(from)), time.Unix(0, int64(until)))
+	return daemon.UserToken{Text: text, ID: bearer.ID, Key: a.User.Name()}, err
 }
 
 // UserTokenKey implements daemon.Access.

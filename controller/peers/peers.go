@@ -26,18 +26,18 @@ import (
 	"google.golang.org/grpc"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/controller/peers/members"
 	"github.com/musterhpc/muster/internal/audit"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
 	"github.com/musterhpc/muster/internal/transport/limit"
 	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/members"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/spec"
 )
@@ -48,7 +48,7 @@ type Peers struct {
 	Self   conffile.Controller
 	group  conffile.Group // the first controller begins a new one
 	dir    string         // state_dir
-	Source *mtls.Source
+	Source *pki.Source
 	Door   *members.Door
 	log    *slog.Logger
 
@@ -65,6 +65,9 @@ type Peers struct {
 	lacks   string       // what it waits for before it opens its ledger; empty = nothing
 	durable *log.Durable // nil before the ledger is open
 	leads   bool         // it serves, which begins a little after it was elected
+	// changing is held while the group changes, and while it agrees on a version: nobody
+	// comes in who was not asked.
+	changing sync.Mutex
 	// trail tells how far the audit trail has come while this controller leads.
 	trail func() map[string]Delivered
 }
@@ -86,14 +89,17 @@ const (
 
 // standing is how one controller is, as it says itself.
 type standing struct {
-	Name     string       `json:"name"`
-	Version  string       `json:"version"`
-	Waits    bool         `json:"waits,omitempty"` // it has no ledger
-	Leads    bool         `json:"leads,omitempty"`
-	Term     uint64       `json:"term,omitempty"`
-	Position uint64       `json:"position,omitempty"`
-	Members  []log.Member `json:"members,omitempty"`
-	Clock    int64        `json:"clock"`
+	Name     string `json:"name"`
+	Version  string `json:"version"`
+	Waits    bool   `json:"waits,omitempty"` // it has no ledger
+	Leads    bool   `json:"leads,omitempty"`
+	Term     uint64 `json:"term,omitempty"`
+	Position uint64 `json:"position,omitempty"`
+	// Knows is the version of the ledger that its release reads. Releases that do not say
+	// so know the first.
+	Knows   uint32       `json:"knows,omitempty"`
+	Members []log.Member `json:"members,omitempty"`
+	Clock   int64        `json:"clock"`
 	// Audit is how far the leader's audit trail has come, by target.
 	Audit map[string]Delivered `json:"audit,omitempty"`
 }
@@ -121,7 +127,7 @@ type Options struct {
 }
 
 // NewAsker makes peers that have no door: they only ask the others.
-func NewAsker(self conffile.Controller, who conffile.Group, source *mtls.Source) *Peers {
+func NewAsker(self conffile.Controller, who conffile.Group, source *pki.Source) *Peers {
 	return &Peers{Self: self, group: who, Source: source, log: slog.New(slog.DiscardHandler)}
 }
 
@@ -143,7 +149,7 @@ func Open(ctx context.Context, o Options) (*Peers, error) {
 		version:  o.Version,
 		NewGroup: o.NewGroup,
 	}
-	p.Source, err = mtls.Load(pki.Dir(o.Config.TLS.Dir))
+	p.Source, err = pki.LoadSource(pki.Dir(o.Config.TLS.Dir))
 	if err != nil {
 		return nil, fmt.Errorf("this host's certificate in %s: %w", o.Config.TLS.Dir, err)
 	}
@@ -210,7 +216,12 @@ func (p *Peers) currentStanding() (standing, error) {
 	waits := p.waits
 	trail := p.trail
 	p.mu.Unlock()
-	out := standing{Name: p.Self.Name, Version: p.version, Clock: time.Now().UnixNano()}
+	out := standing{
+		Name:    p.Self.Name,
+		Version: p.version,
+		Knows:   event.Version,
+		Clock:   time.Now().UnixNano(),
+	}
 	switch {
 	case durable != nil:
 		out.Leads = leads && durable.Leader().Self
@@ -231,7 +242,7 @@ func (p *Peers) currentStanding() (standing, error) {
 func (p *Peers) keys() (sharedKeys, error) {
 	out := sharedKeys{}
 	for _, name := range keyFiles {
-		data, err := keyfile.Read(filepath.Join(p.dir, name))
+		data, err := durable.ReadPrivate(filepath.Join(p.dir, name))
 		if err != nil {
 			return nil, err
 		}
@@ -559,7 +570,7 @@ func (p *Peers) FetchKeys(ctx context.Context, from conffile.Controller) error {
 		if len(keys[name]) == 0 {
 			return fmt.Errorf("controller %s did not send %s", from.Name, name)
 		}
-		if err := keyfile.Write(filepath.Join(p.dir, name), keys[name], fs.FileMode(0o600)); err != nil {
+		if err := durable.WriteFile(filepath.Join(p.dir, name), keys[name], fs.FileMode(0o600)); err != nil {
 			return err
 		}
 	}
@@ -567,39 +578,102 @@ func (p *Peers) FetchKeys(ctx context.Context, from conffile.Controller) error {
 }
 
 // TendGroup looks after the group while this controller leads: who waits is taken in,
-// who has caught up gets his vote, who has lost his ledger loses his vote first.
-func (p *Peers) TendGroup(ctx context.Context) error {
+// who has caught up gets his vote, who has lost his ledger loses his vote first. version is
+// that of the ledger now.
+func (p *Peers) TendGroup(ctx context.Context, version func() uint32) error {
 	said := map[string]string{}
 	for clock.PauseFor(ctx, TendEvery) {
-		for _, step := range nextSteps(p.durable.Group(), p.AskOthers(ctx), uint64(p.durable.LastPosition())) {
-			err := step.do(ctx, p.durable)
-			text := step.what
-			if err != nil {
-				text += ": " + err.Error()
-			}
-			if said[step.who] != text && ctx.Err() == nil {
-				said[step.who] = text
-				p.log.Info(
-					"the group of controllers changes",
-					"controller",
-					step.who,
-					"change",
-					text,
-				)
+		for who, text := range p.changeGroup(ctx, version) {
+			if said[who] != text && ctx.Err() == nil {
+				said[who] = text
+				p.log.Info("the group of controllers changes", "controller", who, "change", text)
 			}
 		}
 	}
 	return nil
 }
 
+// changeGroup makes the changes that are due, and says what became of each.
+func (p *Peers) changeGroup(ctx context.Context, version func() uint32) map[string]string {
+	list := p.AskOthers(ctx)
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	out := map[string]string{}
+	position := uint64(p.durable.LastPosition())
+	for _, step := range nextSteps(p.durable.Group(), list, position, version()) {
+		text := step.what
+		if step.do != nil {
+			if err := step.do(ctx, p.durable); err != nil {
+				text += ": " + err.Error()
+			}
+		}
+		out[step.who] = text
+	}
+	return out
+}
+
+// knownBy is the version of the ledger that a release reads by what it says of itself.
+func knownBy(st standing) uint32 { return max(st.Knows, 1) }
+
+// Agree implements daemon.Group. Members without a vote count too: they would stop at the
+// first batch that they cannot read.
+func (p *Peers) Agree(ctx context.Context, now uint32, then func(version uint32) error) error {
+	p.changing.Lock()
+	defer p.changing.Unlock()
+	version, err := agreedVersion(p.Self.Name, now, p.durable.Group(), p.AskOthers(ctx))
+	if err != nil || version <= now {
+		return err
+	}
+	return then(version)
+}
+
+// agreedVersion is the newest version of the ledger that every member knows. While that is not
+// newer than now, the error says who stands in the way of a newer one.
+func agreedVersion(
+	self string,
+	now uint32,
+	group []log.Member,
+	list []Answer,
+) (version uint32, err error) {
+	version = event.Version
+	var behind []string
+	for _, m := range group {
+		if m.ID == self {
+			continue
+		}
+		at := slices.IndexFunc(list, func(a Answer) bool { return a.Of.Name == m.ID })
+		if at < 0 {
+			return 0, spec.Refuse(spec.CodeLedgerVersion, m.ID+
+				" is in the group and slurm.conf does not name it: remove it (muster controllers remove "+m.ID+")")
+		}
+		a := list[at]
+		if a.Err != nil {
+			return 0, spec.Refuse(spec.CodeLedgerVersion, describeSilent(a)+
+				" does not answer, so nobody knows its release: start it, or remove it (muster controllers remove "+m.ID+")")
+		}
+		known := knownBy(a.Standing)
+		if known <= now && now < event.Version {
+			behind = append(behind, fmt.Sprintf("%s (release %s knows version %d)",
+				m.ID, a.Standing.Version, known))
+		}
+		version = min(version, known)
+	}
+	if len(behind) > 0 {
+		return 0, spec.Refuse(spec.CodeLedgerVersion, "upgrade "+strings.Join(behind, ", "))
+	}
+	return version, nil
+}
+
 // groupStep is one change of the group.
 type groupStep struct {
 	who, what string
-	do        func(ctx context.Context, d *log.Durable) error
+	do        func(ctx context.Context, d *log.Durable) error // nil = none, what says why
 }
 
-// nextSteps are the changes that are due, by what the controllers say.
-func nextSteps(group []log.Member, list []Answer, position uint64) []groupStep {
+// nextSteps are the changes that are due, by what the controllers say. One whose release
+// cannot read the ledger is not taken in: it would stop at once, and a group that counted on
+// its vote would survive less than it says.
+func nextSteps(group []log.Member, list []Answer, position uint64, version uint32) []groupStep {
 	var out []groupStep
 	for _, a := range list {
 		if a.Err != nil {
@@ -607,6 +681,13 @@ func nextSteps(group []log.Member, list []Answer, position uint64) []groupStep {
 		}
 		at := slices.IndexFunc(group, func(m log.Member) bool { return m.ID == a.Of.Name })
 		member := log.Member{ID: a.Of.Name, Address: a.Of.Address}
+		voting := at >= 0 && !group[at].Joining
+		if known := knownBy(a.Standing); known < version && !voting {
+			out = append(out, groupStep{who: a.Of.Name, what: fmt.Sprintf(
+				"it is not taken in: its release (%s) knows version %d of the ledger, which is at %d. Upgrade it",
+				a.Standing.Version, known, version)})
+			continue
+		}
 		switch {
 		case at < 0 && a.Standing.Waits:
 			member.Joining = true
@@ -689,6 +770,7 @@ func (p *Peers) List(ctx context.Context) *apiv1.ControllersReply {
 			info.Role = "standby"
 		}
 		if err == nil {
+			info.Knows = knownBy(st)
 			info.Lag = max(self.Position, st.Position) - st.Position
 			info.ClockAhead = st.Clock - self.Clock
 		}
@@ -718,6 +800,11 @@ func (p *Peers) List(ctx context.Context) *apiv1.ControllersReply {
 func (p *Peers) Change(ctx context.Context, req *apiv1.ChangeControllersRequest) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
+	if req.GetHandOver() {
+		return p.handOver(ctx, req.GetTo())
+	}
+	p.changing.Lock()
+	defer p.changing.Unlock()
 	var err error
 	switch {
 	case req.GetAdd() != "":
@@ -731,8 +818,6 @@ func (p *Peers) Change(ctx context.Context, req *apiv1.ChangeControllersRequest)
 				" in the group")
 		}
 		err = p.durable.Remove(ctx, req.GetRemove())
-	case req.GetHandOver():
-		return p.handOver(ctx, req.GetTo())
 	default:
 		return "", spec.Refuse(spec.CodeBadRequest, "nothing to change")
 	}
@@ -775,18 +860,42 @@ func (p *Peers) handOver(ctx context.Context, to string) (string, error) {
 	if to == "" {
 		to = p.Successor(ctx)
 	}
-	if err := p.durable.HandOver(ctx, to); err != nil {
-		return "", spec.Refuse(spec.CodeBadRequest, err.Error())
+	for {
+		err := p.durable.HandOver(ctx, to)
+		if errors.Is(err, log.ErrNoVoter) {
+			return "", spec.Refuse(spec.CodeBadRequest, err.Error())
+		}
+		// Where machines are busy, raft gives a transfer up that takes longer than an
+		// election timeout. The other may have been elected meanwhile, or is asked again.
+		if lead := p.awaitOther(ctx, err != nil); lead != "" {
+			return lead, nil
+		}
+		if err == nil {
+			return "", nil // it was given away; who has it shows soon
+		}
+		if ctx.Err() != nil {
+			return "", spec.Refuse(spec.CodeBadRequest, err.Error())
+		}
+	}
+}
+
+// awaitOther waits until another controller leads, and says which; empty = none does yet. Where
+// this one may lead on, it waits for that only a moment.
+func (p *Peers) awaitOther(ctx context.Context, mayLead bool) string {
+	if mayLead {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, TendEvery)
+		defer cancel()
 	}
 	for {
 		changed := p.durable.Changed()
 		if lead := p.durable.Leader(); lead.Known && !lead.Self {
-			return lead.ID, nil
+			return lead.ID
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			return "", nil // it was given away; who has it shows soon
+			return ""
 		}
 	}
 }

@@ -6,8 +6,9 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/musterhpc/muster/controller/peers/members"
 	"github.com/musterhpc/muster/internal/conffile"
-	"github.com/musterhpc/muster/internal/transport/members"
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/log"
 )
 
@@ -111,10 +112,10 @@ func TestNextSteps(t *testing.T) {
 	list := []Answer{said("new", standing{Waits: true}), said("lost", standing{Waits: true}), said("behind", standing{Position: 100}),
 		said("ready", standing{Position: 9990}), said("empty", standing{Waits: true}), silent("away"), said("fine", standing{Position: 3}), said("removed", standing{Position: 10000})}
 	got := map[string]string{}
-	for _, s := range nextSteps(group, list, 10000) {
+	for _, s := range nextSteps(group, list, 10000, 1) {
 		got[s.who] = s.what
 	}
-	for _, s := range nextSteps(group, []Answer{said("fetching", standing{})}, 20) {
+	for _, s := range nextSteps(group, []Answer{said("fetching", standing{})}, 20, 1) {
 		t.Errorf("a member that is still fetching: %s", s.what)
 	}
 	want := map[string]string{"new": "taken in without a vote", "lost": "it has lost its ledger and its vote", "ready": "it has caught up and votes"}
@@ -124,6 +125,60 @@ func TestNextSteps(t *testing.T) {
 	for who, what := range want {
 		if got[who] != what {
 			t.Errorf("%s: %q, want %q", who, got[who], what)
+		}
+	}
+}
+
+// TestAgreedVersion: nothing newer is written while a member does not read it, or may not.
+func TestAgreedVersion(t *testing.T) {
+	newest := event.Version
+	group := []log.Member{{ID: "a"}, {ID: "b"}, {ID: "c", Joining: true}}
+	for name, c := range map[string]struct {
+		now   uint32
+		group []log.Member
+		list  []Answer
+		want  uint32
+		bad   string
+	}{
+		"all know it":                {newest - 1, group, []Answer{said("b", standing{Knows: newest}), said("c", standing{Knows: newest})}, newest, ""},
+		"another knows even more":    {newest - 1, group, []Answer{said("b", standing{Knows: newest + 3}), said("c", standing{Knows: newest})}, newest, ""},
+		"alone":                      {newest - 1, group[:1], nil, newest, ""},
+		"one says nothing of it":     {1, group, []Answer{said("b", standing{Version: "v1"}), said("c", standing{Knows: newest})}, 0, "upgrade b (release v1 knows version 1)"},
+		"one that joins is old":      {1, group, []Answer{said("b", standing{Knows: newest}), said("c", standing{Version: "v1"})}, 0, "upgrade c (release v1 knows version 1)"},
+		"one is silent":              {newest - 1, group, []Answer{said("b", standing{Knows: newest}), silent("c")}, 0, "c (c:6817: connection refused) does not answer"},
+		"one is not in slurm.conf":   {newest - 1, group, []Answer{said("b", standing{Knows: newest})}, 0, "muster controllers remove c"},
+		"it is in force":             {newest, group, []Answer{said("b", standing{Knows: newest}), said("c", standing{Knows: newest})}, newest, ""},
+		"one outside does not count": {newest - 1, group[:2], []Answer{said("b", standing{Knows: newest}), said("c", standing{})}, newest, ""},
+	} {
+		got, err := agreedVersion("a", c.now, c.group, c.list)
+		if (err == nil) != (c.bad == "") || err != nil && !strings.Contains(err.Error(), c.bad) {
+			t.Errorf("%s: %v, want %q", name, err, c.bad)
+		}
+		if err == nil && got != c.want {
+			t.Errorf("%s: version %d, want %d", name, got, c.want)
+		}
+	}
+}
+
+// TestOlderReleasesStayOut: a controller that cannot read the ledger is not taken in, and gets no
+// vote; one that has a vote keeps it.
+func TestOlderReleasesStayOut(t *testing.T) {
+	group := []log.Member{{ID: "a"}, {ID: "joins", Joining: true}, {ID: "votes"}}
+	list := []Answer{said("new", standing{Waits: true}), said("joins", standing{Position: 10}), said("votes", standing{Position: 10})}
+	for version, want := range map[uint32]string{
+		1: "new: taken in without a vote, joins: it has caught up and votes",
+		2: "new: it is not taken in, joins: it is not taken in",
+	} {
+		var got []string
+		for _, s := range nextSteps(group, list, 10, version) {
+			what, _, _ := strings.Cut(s.what, ": its")
+			got = append(got, s.who+": "+what)
+			if (s.do == nil) != (version == 2) {
+				t.Errorf("version %d, %s: acts on %q", version, s.who, s.what)
+			}
+		}
+		if text := strings.Join(got, ", "); text != want {
+			t.Errorf("version %d: %s, want %s", version, text, want)
 		}
 	}
 }

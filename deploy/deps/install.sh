@@ -28,6 +28,7 @@ nsenter util-linux          test   the same
 protoc  protobuf-compiler   test   make generate and make check
 rsyslogd rsyslog            test   a real receiver of the audit trail
 /usr/share/doc/rsyslog-gnutls rsyslog-gnutls test the same over TLS
+munged  munge               test   a real MUNGE lets in commands of hosts without an agent
 promtool prometheus         test   the alert rules are tried in it, and the end-to-end tests run it
 amtool  prometheus-alertmanager test the same for Alertmanager
 chromium chromium           test   the screenshot of the dashboards, and make test-console
@@ -35,6 +36,8 @@ mpicc.mpich mpich           test   a real MPI program over PMI, in a step
 /usr/share/doc/libmpich-dev libmpich-dev test the same
 mpirun.openmpi openmpi-bin  test   Open MPI's own launcher in an allocation
 mpicc.openmpi libopenmpi-dev test  the same
+pkg-config pkg-config       test   finds libpmix for make build
+/usr/share/doc/libpmix-dev libpmix-dev test srun --mpi=pmix: the library of muster-pmix, which make build leaves out without it
 qemu-system-x86_64 qemu-system-x86 vm boots a machine with cgroup v2 only, for make test-vm
 /usr/share/doc/linux-image-cloud-amd64 linux-image-cloud-amd64 vm its kernel
 /usr/share/doc/busybox-static busybox-static vm its shell

@@ -340,6 +340,13 @@ func (j *judge) ofKey(name string) verdict {
 	return verdict{differs, "read, without effect: " + support.Why}
 }
 
+// optionsOfKeys says what the page cannot say for each key.
+const optionsOfKeys = `A key whose value is a list of options, as PrologFlags and SchedulerParameters have it, works for the options
+that Muster has. Every other one is reported by its name with file and line when the file is read: as a warning or a
+note where it has no effect (of PrologFlags: Contain, DeferBatch, RunInJob, X11 and others), as an error where ignoring
+it would be unsafe, or where there is no such option.
+`
+
 // section is a part of the page: the names of a kind and a command.
 type section struct {
 	title string
@@ -485,6 +492,9 @@ func (j *judge) writeSection(b *strings.Builder, s section) map[string]int {
 		}
 	}
 	fmt.Fprintf(b, "\n## %s\n", s.title)
+	if s.rows[0].kind == "key" {
+		b.WriteString("\n" + optionsOfKeys)
+	}
 	for _, status := range []string{works, missing} {
 		if list := byStatus[status]; len(list) > 0 {
 			fmt.Fprintf(

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Position is how far a target has come in the ledger.
@@ -125,7 +125,7 @@ func WritePosition(path string, pos Position) error {
 	if err != nil {
 		return err
 	}
-	return keyfile.Write(path, append(data, '\n'), 0o600)
+	return durable.WriteFile(path, append(data, '\n'), 0o600)
 }
 
 // Run writes until the context ends. A target that fails is tried again; nothing

@@ -49,6 +49,9 @@ type Config struct {
 	TLS TLS `yaml:"tls"`
 	// Tokens with which programs act as users over REST.
 	Tokens Tokens `yaml:"tokens"`
+	// The site's identity provider (OpenID Connect), whose users come in over REST and
+	// in the web console.
+	OIDC OIDC `yaml:"oidc"`
 	// The durable record of everything that happened.
 	Ledger Ledger `yaml:"ledger"`
 	// What the agents measure and export.
@@ -57,6 +60,8 @@ type Config struct {
 	Accounting Accounting `yaml:"accounting"`
 	// The audit trail: every change and every refusal as JSON lines.
 	Audit Audit `yaml:"audit"`
+	// An OpenTelemetry collector to which traces of jobs are sent (docs/opentelemetry.md).
+	OTLP OTLP `yaml:"otlp"`
 	// What use costs, in money and in carbon.
 	Cost Cost `yaml:"cost"`
 	// Service objectives: which part of what must be good. Metrics, the SLO board
@@ -68,6 +73,8 @@ type Config struct {
 	GPU GPU `yaml:"gpu"`
 	// How agents judge the health of their nodes.
 	Health Health `yaml:"health"`
+	// How agents measure the energy of their nodes.
+	Energy Energy `yaml:"energy"`
 	// Images of containers on the nodes.
 	Containers Containers `yaml:"containers"`
 	// How musterd --role observer, or observer,accounting, reads the Slurm it runs beside.
@@ -120,6 +127,10 @@ type OneController struct {
 	// take-over takes about twice this. Shorter than the pauses of the network or
 	// of a busy disk, it makes the lead change for no reason.
 	ElectionTimeout spec.Span `yaml:"election_timeout"`
+	// Time after which the ledger's version is raised by itself, counted from when all
+	// controllers run a release that knows it. Until then an upgrade can be taken
+	// back. forever leaves it to muster upgrade --raise.
+	RaiseAfter spec.Span `yaml:"raise_after"`
 }
 
 // ClickHouse is the accounting store: a server by DSN, or the embedded engine.
@@ -188,6 +199,41 @@ type Tokens struct {
 	// What aud of the issuer's tokens must hold. Empty accepts every audience:
 	// then a token that the issuer made for another program is accepted too.
 	Audience string `yaml:"audience" example:"muster"`
+}
+
+// OIDC is the site's identity provider.
+type OIDC struct {
+	// Address of the provider, exactly as iss of its tokens has it; its endpoints and
+	// keys are found by it. Empty: there is none.
+	Issuer string `yaml:"issuer" example:"https://id.example.org/realms/site"`
+	// Certificates (PEM) that may have signed the provider's. Empty: those that the
+	// system trusts.
+	CAFile string `yaml:"ca_file" kind:"path" example:"/etc/muster/idp-ca.pem"`
+	// What aud of a token must hold that is accepted over REST. Empty: tokens of the
+	// provider are not accepted over REST.
+	Audience string `yaml:"audience" example:"muster"`
+	// Name of the web console at the provider. Empty: nobody logs in to the console
+	// by the provider.
+	ClientID string `yaml:"client_id" example:"muster-console"`
+	// File of mode 0600 with the secret of that client. Empty: a public client,
+	// which proves itself by PKCE alone.
+	ClientSecretFile string `yaml:"client_secret_file" kind:"path" example:"/etc/muster/oidc.secret"`
+	// Address of the console to which the provider sends people back, as registered
+	// there: the console's, with /sign-in/return.
+	RedirectURL string `yaml:"redirect_url" example:"https://muster.example.org:8443/sign-in/return"`
+	// What the console asks for besides openid.
+	Scopes []string `yaml:"scopes" example:"[\"profile\", \"email\"]"`
+	// Claim that names the user. Empty means preferred_username. An email counts only
+	// if the provider has verified it.
+	UserClaim string `yaml:"user_claim" example:"email"`
+	// Regular expression that the whole claim must match; its one group is the user
+	// on the controllers' hosts. Empty: the claim is the user.
+	UserPattern string `yaml:"user_pattern" example:"(.+)@example\\.org"`
+	// File with a line for each user: the claim's value and the user. It is read again
+	// when it changes, and who is not in it is nobody.
+	UserMap string `yaml:"user_map" kind:"path" example:"/etc/muster/oidc-users"`
+	// How long somebody stays signed in to the console.
+	Session spec.Span `yaml:"session"`
 }
 
 // TLS is what proves identity between machines.
@@ -260,15 +306,31 @@ type Telemetry struct {
 	// Folder for the files from which a stock dcgm-exporter learns the job of a
 	// GPU (its --hpc-job-mapping-dir). Empty: none are written.
 	JobMappingDir string `yaml:"job_mapping_dir" kind:"path" example:"/run/dcgm-jobs"`
-	// Where agents send their metrics when they cannot be scraped: VictoriaMetrics'
-	// or vmagent's /api/v1/import/prometheus. Empty: nowhere.
+	// Where metrics are sent when nobody can scrape them, in the way that push_format
+	// says. Empty: nowhere.
 	PushURL string `yaml:"push_url" example:"http://vmagent:8429/api/v1/import/prometheus"`
+	// How: import is the text format by POST, which VictoriaMetrics and vmagent take at
+	// /api/v1/import/prometheus; remote_write is Prometheus' remote write, version 2.0
+	// and, where the receiver does not know it, 1.0; otlp are metrics of OpenTelemetry
+	// (grpc://, grpcs://, http:// or https://, with v1/metrics below its path).
+	PushFormat string `yaml:"push_format" enum:"import,remote_write,otlp"`
+	// Who pushes: agents, the controller that leads, or all of them.
+	PushFrom string `yaml:"push_from" enum:"agents,controller,all"`
+	// Certificates (PEM) that may have signed the receiver's, with remote_write and
+	// otlp. Empty: those that the host trusts.
+	PushCA string `yaml:"push_ca" kind:"path" example:"/etc/muster/push-ca.pem"`
 	// Time between two pushes.
 	PushInterval spec.Span `yaml:"push_interval"`
 	// File with headers of each push, one "Name: value" a line, such as
 	// Authorization. Readable by its owner only.
 	PushHeadersFile string `yaml:"push_headers_file" kind:"path" example:"/etc/muster/push.headers"`
 }
+
+// PushesFromAgents tells whether agents push.
+func (t *Telemetry) PushesFromAgents() bool { return t.PushURL != "" && t.PushFrom != "controller" }
+
+// PushesFromController tells whether the controller that leads pushes.
+func (t *Telemetry) PushesFromController() bool { return t.PushURL != "" && t.PushFrom != "agents" }
 
 // Accounting is the ingest from the ledger into ClickHouse.
 type Accounting struct {
@@ -337,6 +399,32 @@ type Audit struct {
 	// of the ledger. Refusals are written in any case.
 	Events string `yaml:"events" enum:"changes,all"`
 }
+
+// OTLP is an OpenTelemetry collector (docs/opentelemetry.md).
+type OTLP struct {
+	// Address of the collector: grpc://host:4317, grpcs://host:4317, http://host:4318 or
+	// https://host:4318; the last two have v1/traces and v1/metrics below their path.
+	// Empty: nothing is sent.
+	Endpoint string `yaml:"endpoint" example:"grpcs://collector.example.org:4317"`
+	// Send a trace of each job when it has ended and its nodes are released. The
+	// controller that leads does it.
+	Traces bool `yaml:"traces"`
+	// Certificates (PEM) that may have signed the collector's. Empty: those that this
+	// host trusts.
+	CA string `yaml:"ca" kind:"path" example:"/etc/muster/collector-ca.pem"`
+	// Certificate (PEM) that is shown to the collector. Empty: none.
+	Cert string `yaml:"cert" kind:"path" example:"/etc/muster/collector-client.pem"`
+	// Key of that certificate (PEM).
+	Key string `yaml:"key" kind:"path" example:"/etc/muster/collector-client.key"`
+	// File with a bearer token for the collector, read anew for each message. Empty:
+	// none.
+	TokenFile string `yaml:"token_file" kind:"path" example:"/etc/muster/collector.token"`
+	// How long one try to send may take.
+	Timeout spec.Span `yaml:"timeout"`
+}
+
+// SendsTraces tells whether traces of jobs are sent.
+func (o *OTLP) SendsTraces() bool { return o.Endpoint != "" && o.Traces }
 
 // On tells whether the trail is written anywhere.
 func (a *Audit) On() bool { return a.File != "" || a.Syslog != "" || a.Journald }
@@ -464,6 +552,33 @@ type Health struct {
 	Paths []string `yaml:"paths" example:"[\"/scratch\"]"`
 }
 
+// Energy is how agents measure what their nodes use, which they share out to the
+// jobs. GPUs are measured device by device, whatever is chosen here.
+type Energy struct {
+	// Where a node's energy is read: rapl (the processors and their memory), hwmon
+	// (sensors of the kernel), pm_counters (Cray), ipmi (ipmitool), redfish, none, or
+	// auto: what AcctGatherEnergyType of slurm.conf says, else the first of
+	// pm_counters, rapl and hwmon that the node has.
+	Source string `yaml:"source" enum:"auto,rapl,hwmon,pm_counters,ipmi,redfish,none"`
+	// Power of an idle node in watts, without its GPUs: it is shared by allocated
+	// CPUs, and what is above it by CPU time. 0 takes the lowest that was seen.
+	IdleWatts int64 `yaml:"idle_watts"`
+	// Time between two questions to a management controller (ipmi, redfish).
+	Interval spec.Span `yaml:"interval"`
+	// The program of ipmi.
+	Ipmitool string `yaml:"ipmitool" kind:"path"`
+	// Address of the management controller of redfish; %n stands for the node's name
+	// and %h for its host's.
+	RedfishURL string `yaml:"redfish_url" example:"https://%n-bmc"`
+	// Login there; the user needs to read sensors only.
+	RedfishUser string `yaml:"redfish_user" example:"monitor"`
+	// File on the nodes with its password.
+	RedfishPasswordFile string `yaml:"redfish_password_file" kind:"path" example:"/etc/muster/secrets/bmc-password"`
+	// File with the certificates that the controllers' are signed by. Empty: those
+	// that the node trusts.
+	RedfishCAFile string `yaml:"redfish_ca_file" kind:"path" example:"/etc/muster/bmc-ca.pem"`
+}
+
 // Containers is how agents keep images of containers and log in at registries.
 type Containers struct {
 	// Room on each node for images. Those that were used least lately are removed
@@ -525,7 +640,11 @@ func Defaults() *Config {
 			GRPC: ":6817", REST: ":6820", Metrics: ":8080",
 			AgentGRPC: ":6818", AgentMetrics: ":9400", AccountingAPI: ":6819", AccountingMetrics: ":8081",
 		},
-		Controller: OneController{ElectionTimeout: 500 * spec.Millisecond},
+		OIDC: OIDC{Scopes: []string{"profile"}, Session: 12 * spec.Hour},
+		Controller: OneController{
+			ElectionTimeout: 500 * spec.Millisecond,
+			RaiseAfter:      spec.Day,
+		},
 		ClickHouse: ClickHouse{
 			Embedded: Embedded{
 				MaxMemory:        4 * GiB,
@@ -547,6 +666,8 @@ func Defaults() *Config {
 			SamplesInterval: 10 * spec.Second,
 			Provider:        "auto",
 			PushInterval:    10 * spec.Second,
+			PushFormat:      "import",
+			PushFrom:        "agents",
 		},
 		Accounting: Accounting{
 			BatchRows:     50_000,
@@ -566,6 +687,10 @@ func Defaults() *Config {
 			SyslogFacility: "authpriv",
 			Events:         "changes",
 		},
+		OTLP: OTLP{
+			Traces:  true,
+			Timeout: 10 * spec.Second,
+		},
 		SLO: SLO{
 			Submit:     "99% within 100ms",
 			Durability: "99.99%",
@@ -582,6 +707,7 @@ func Defaults() *Config {
 			OnFault:   "report",
 		},
 		Health: Health{Interval: spec.Minute},
+		Energy: Energy{Source: "auto", Interval: 30 * spec.Second, Ipmitool: "/usr/bin/ipmitool"},
 		Observe: Observe{
 			Interval:        30 * spec.Second,
 			Timeout:         20 * spec.Second,

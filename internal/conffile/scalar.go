@@ -137,6 +137,15 @@ const off = "off"
 // Off tells whether nothing is to listen.
 func (a Addr) Off() bool { return a == "" }
 
+// Port is the port of the address; empty if nothing is to listen.
+func (a Addr) Port() string {
+	_, port, err := net.SplitHostPort(string(a))
+	if err != nil {
+		return ""
+	}
+	return port
+}
+
 // String prints what ParseAddr reads back: the bare port where there is no host.
 func (a Addr) String() string {
 	if a.Off() {

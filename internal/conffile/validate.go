@@ -1,6 +1,7 @@
 package conffile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -101,6 +102,7 @@ func (c *Config) check(v *validator) {
 	between(v, "ledger.reserve_bytes", c.Ledger.ReserveBytes, 16*MiB, 1*TiB, Size.String)
 	between(v, "ledger.snapshot_every", c.Ledger.SnapshotEvery, 1_000, 100_000_000, number)
 	between(v, "controller.election_timeout", c.Controller.ElectionTimeout, 100*spec.Millisecond, spec.Minute, formatSpan)
+	between(v, "controller.raise_after", c.Controller.RaiseAfter, spec.Second, spec.Infinite, formatSpan)
 	between(v, "ledger.retention", c.Ledger.Retention, spec.Day, spec.Infinite, formatSpan)
 	between(v, "gpu.idle_after", c.GPU.IdleAfter, 10*spec.Second, spec.Infinite, formatSpan)
 	between(v, "gpu.idle_grace", c.GPU.IdleGrace, 0, spec.Infinite, formatSpan)
@@ -110,6 +112,7 @@ func (c *Config) check(v *validator) {
 	between(v, "observe.timeout", c.Observe.Timeout, 1*spec.Second, 10*spec.Minute, formatSpan)
 	c.checkREST(v)
 	between(v, "tls.rotate_keys", c.TLS.RotateKeys, 40*spec.Day, spec.Infinite, formatSpan)
+	between(v, "oidc.session", c.OIDC.Session, 5*spec.Minute, 31*spec.Day, formatSpan)
 	between(v, "tokens.max_lifespan", c.Tokens.MaxLifespan, spec.Second, spec.Infinite, formatSpan)
 	between(v, "telemetry.interval", c.Telemetry.Interval, 1*spec.Second, spec.Hour, formatSpan)
 	between(v, "telemetry.samples_interval", c.Telemetry.SamplesInterval, spec.Second, spec.Infinite, formatSpan)
@@ -124,11 +127,7 @@ func (c *Config) check(v *validator) {
 		v.add("accounting.archive", "%q is not the path of a folder from the root on", dir)
 	}
 	between(v, "telemetry.push_interval", c.Telemetry.PushInterval, 1*spec.Second, spec.Hour, formatSpan)
-	if text := c.Telemetry.PushURL; text != "" {
-		if u, err := url.Parse(text); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-			v.add("telemetry.push_url", "%q is not the URL of a web server: such as http://vmagent:8429/api/v1/import/prometheus", text)
-		}
-	}
+	c.Telemetry.checkPush(v)
 	if text := c.Web.AlertmanagerURL; text != "" {
 		if u, err := url.Parse(text); err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
 			v.add("web.alertmanager_url", "%q is not the URL of a web server: such as http://alertmanager:9093", text)
@@ -166,6 +165,7 @@ func (c *Config) check(v *validator) {
 			v.add("health.paths", "%q is not the path of a folder from the root on", path)
 		}
 	}
+	c.Energy.check(v)
 	if size := c.Containers.CacheSize; size != 0 && size < GiB {
 		v.add("containers.cache_size", "%s is too small for an image: give at least 1GiB, or 0", size)
 	}
@@ -174,7 +174,26 @@ func (c *Config) check(v *validator) {
 	}
 	c.checkReports(v)
 	c.Audit.check(v)
+	c.OTLP.check(v)
 	v.enums(reflect.ValueOf(c).Elem(), "")
+}
+
+// check looks at how energy is measured.
+func (e *Energy) check(v *validator) {
+	between(v, "energy.interval", e.Interval, spec.Second, spec.Hour, formatSpan)
+	watts := func(n int64) string { return fmt.Sprint(n) }
+	between(v, "energy.idle_watts", e.IdleWatts, 0, 100_000, watts)
+	address := strings.NewReplacer("%n", "n", "%h", "h").Replace(e.RedfishURL)
+	u, err := url.Parse(address)
+	switch {
+	case e.RedfishURL == "" && e.Source == "redfish":
+		v.add("energy.redfish_url", "is needed where energy.source is redfish: such as https://%%n-bmc")
+	case e.RedfishURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != ""):
+		v.add("energy.redfish_url", "%q is not https://HOST", e.RedfishURL)
+	}
+	if e.Source == "redfish" && (e.RedfishUser == "") != (e.RedfishPasswordFile == "") {
+		v.add("energy.redfish_user", "and redfish_password_file: name both or neither")
+	}
 }
 
 // check looks at the places of the audit trail.
@@ -205,6 +224,91 @@ func (a *Audit) check(v *validator) {
 			a.Syslog,
 		)
 	}
+}
+
+// checkPush looks at where metrics are pushed.
+func (t *Telemetry) checkPush(v *validator) {
+	if t.PushURL == "" {
+		return
+	}
+	if t.PushFormat == "otlp" {
+		if _, err := t.PushAddress(); err != nil {
+			v.add("telemetry.push_url", "%s", err.Error())
+		}
+		return
+	}
+	u, err := url.Parse(t.PushURL)
+	isWeb := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+	example := map[string]string{"remote_write": "http://prometheus:9090/api/v1/write"}[t.PushFormat]
+	if !isWeb {
+		v.add("telemetry.push_url", "%q is not the URL of a web server: such as %s", t.PushURL, cmp.Or(example, "http://vmagent:8429/api/v1/import/prometheus"))
+	}
+	if t.PushFormat == "import" && t.PushesFromController() {
+		v.add("telemetry.push_from", "the controller does not push in the format import: write push_format: remote_write or otlp")
+	}
+}
+
+// PushAddress is where metrics are pushed.
+func (t *Telemetry) PushAddress() (*url.URL, error) {
+	if t.PushFormat == "otlp" {
+		collector := OTLP{Endpoint: t.PushURL}
+		return collector.Address()
+	}
+	return url.Parse(t.PushURL)
+}
+
+// check looks at the collector.
+func (o *OTLP) check(v *validator) {
+	between(v, "otlp.timeout", o.Timeout, spec.Second, 5*spec.Minute, formatSpan)
+	if o.Endpoint == "" {
+		return // the rest has no effect
+	}
+	at, err := o.Address()
+	if err != nil {
+		v.add("otlp.endpoint", "%s", err.Error())
+		return
+	}
+	if (o.Cert == "") != (o.Key == "") {
+		v.add("otlp.cert", "it goes with key: name both or neither")
+	}
+	if encrypted := at.Scheme == "grpcs" || at.Scheme == "https"; !encrypted && (o.CA != "" || o.Cert != "") {
+		v.add(
+			"otlp.endpoint",
+			"%q is not encrypted, and ca and cert have no effect: write grpcs:// or https://, or take them out",
+			o.Endpoint,
+		)
+	}
+}
+
+// Address is the collector's with the protocol as scheme, and a port.
+func (o *OTLP) Address() (*url.URL, error) {
+	bad := func(why string) (*url.URL, error) {
+		return nil, fmt.Errorf(
+			"%q is not the address of a collector: %s; expected grpc://host:4317, grpcs://host:4317, http://host:4318 or https://host:4318",
+			o.Endpoint,
+			why,
+		)
+	}
+	u, err := url.Parse(o.Endpoint)
+	if err != nil {
+		return bad(err.Error())
+	}
+	const rpc, web = "4317", "4318"
+	port := map[string]string{"grpc": rpc, "grpcs": rpc, "http": web, "https": web}[u.Scheme]
+	switch {
+	case port == "":
+		return bad("it does not begin with grpc://, grpcs://, http:// or https://")
+	case u.Hostname() == "":
+		return bad("it names no host")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return bad("it is more than a host, a port and a path")
+	case port == rpc && strings.Trim(u.Path, "/") != "":
+		return bad("gRPC has no path")
+	}
+	if u.Port() == "" {
+		u.Host = net.JoinHostPort(u.Hostname(), port)
+	}
+	return u, nil
 }
 
 // SyslogAddress is the network (unixgram, udp, tcp or tls) and the address of the

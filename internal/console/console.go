@@ -10,7 +10,7 @@
 // live.go tells open pages that the cluster has changed, listing.go keeps lists
 // that many pages ask for, past.go shows pages of the past, and each page has a file:
 // page_now.go, page_queue.go, page_job.go, page_nodes.go, page_gpus.go, page_people.go,
-// page_cluster.go, page_sql.go, page_reports.go, page_suppose.go. job_again.go has scripts, job_output.go
+// page_cluster.go, page_sql.go, page_reports.go, page_findings.go, page_suppose.go. job_again.go has scripts, job_output.go
 // what jobs write, alerts.go alerts that
 // fire, actions.go changes jobs and nodes.
 //
@@ -34,6 +34,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +42,7 @@ import (
 
 	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -72,7 +73,9 @@ type Config struct {
 	Changed func() (seq uint64, changed <-chan struct{})
 	// Alerts is what Alertmanager last said; nil = none is configured. It does not
 	// wait, and nobody changes its answer.
-	Alerts  func() Alerts
+	Alerts func() Alerts
+	// Login is the way in by the site's identity provider; nil = by tokens only.
+	Login   Login
 	Cluster string
 	Version string
 	Log     *slog.Logger
@@ -189,6 +192,8 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("GET /sign-in", c.showSignIn)
 	c.mux.HandleFunc("POST /sign-in", c.signIn)
 	c.mux.HandleFunc("POST /sign-out", c.signOut)
+	c.mux.HandleFunc("GET /sign-in/provider", c.beginLogin)
+	c.mux.HandleFunc("GET /sign-in/return", c.finishLogin)
 	c.mux.HandleFunc("GET /live", c.serveLive)
 	c.mux.Handle("GET /{$}", c.overview(c.nowPage))
 	c.mux.Handle("GET /queue", c.overview(c.queuePage))
@@ -202,6 +207,7 @@ func (c *Console) routes() {
 	c.mux.Handle("GET /sql", c.page(c.sqlPage))
 	c.mux.HandleFunc("GET /sql/export", c.exportSQL)
 	c.mux.Handle("GET /what-if", c.page(c.supposePage))
+	c.mux.Handle("GET /findings", c.page(c.findingsPage))
 	c.mux.Handle("GET /reports", c.page(c.reportsPage))
 	c.mux.HandleFunc("GET /reports/export", c.exportReport)
 	c.mux.Handle("GET /people", c.page(c.peoplePage))
@@ -357,7 +363,7 @@ var errForm = &spec.Error{
 func failure(err error) answer {
 	code := http.StatusInternalServerError
 	var refused *spec.Error
-	var state *status.Error
+	var state *rpcstatus.Error
 	text := err.Error()
 	switch {
 	case errors.As(err, &refused) && refused.Kind == spec.CodeInvalidJobID,
@@ -369,7 +375,7 @@ func failure(err error) answer {
 		code = http.StatusTooManyRequests
 	case errors.As(err, &refused):
 		code = http.StatusForbidden
-	case errors.As(err, &state) && state.Wire == status.Unavailable:
+	case errors.As(err, &state) && state.Wire == rpcstatus.Unavailable:
 		code = http.StatusServiceUnavailable
 	}
 	return answer{page: "problem", title: "Not possible", data: problem{Text: text}, status: code}
@@ -419,7 +425,7 @@ func (c *Console) newFrame(v *visit, out answer) frame {
 		}
 	}
 	// A question is asked once, and the past does not change.
-	asked := out.page == "sql" || out.page == "reports" || out.page == "what-if"
+	asked := slices.Contains([]string{"sql", "reports", "what-if", "findings"}, out.page)
 	data.Live = data.Secret != "" && v.past == nil && !asked
 	if v.past != nil && v.past.now != 0 {
 		data.Now = time.Unix(0, v.past.now)

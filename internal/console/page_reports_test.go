@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,32 +12,31 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/transport/authz"
-	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/spec"
 )
 
-// kpiAPI answers with one figure of two accounts, which is the number of the month.
-type kpiAPI struct{ asked []*apiv1.ReportQuery }
-
-// Call implements API.
-func (a *kpiAPI) Call(_ context.Context, _ identity.Identity, method string, req proto.Message) (proto.Message, error) {
-	q, ok := req.(*apiv1.ReportQuery)
-	if method != tool.MethodAcctReport || !ok {
-		return nil, spec.Refuse(spec.CodeAccessDenied, "")
-	}
-	a.asked = append(a.asked, q)
+// answerKPI answers with one figure of two accounts, which is the number of the month.
+func answerKPI(q *apiv1.ReportQuery) (proto.Message, error) {
 	month := float64(time.Unix(0, q.GetStart()).Month())
 	row := func(name string, cell *apiv1.Cell) *apiv1.ReportRow {
 		return &apiv1.ReportRow{Cells: []*apiv1.Cell{{Kind: &apiv1.Cell_Text{Text: name}}, cell}}
 	}
-	return &apiv1.ReportReply{Sql: "SELECT\n1", Columns: []*apiv1.ReportColumn{{Name: "account", Kind: "text"}, {Name: "throughput", Kind: "float"}}, Rows: []*apiv1.ReportRow{
-		row(hostileName(), &apiv1.Cell{Kind: &apiv1.Cell_Float{Float: month}}), row("idle", &apiv1.Cell{Kind: &apiv1.Cell_Null{Null: true}})}}, nil
+	return &apiv1.ReportReply{
+		Sql: "SELECT\n1",
+		Columns: []*apiv1.ReportColumn{
+			{Name: "account", Kind: "text"},
+			{Name: "throughput", Kind: "float"},
+		},
+		Rows: []*apiv1.ReportRow{
+			row(hostileName(), &apiv1.Cell{Kind: &apiv1.Cell_Float{Float: month}}),
+			row("idle", &apiv1.Cell{Kind: &apiv1.Cell_Null{Null: true}}),
+		},
+	}, nil
 }
 
 // TestReports: a month is asked from its first to its last instant, figures come with
 // their definition and query, names are text, and what was not measured is no zero.
 func TestReports(t *testing.T) {
-	api := &kpiAPI{}
+	api := &questionsAPI[*apiv1.ReportQuery]{method: tool.MethodAcctReport, answer: answerKPI}
 	c := smallConsole(t, api, 1000, authz.User)
 	page := pageText(t, c, "/reports?by=account&month=2026-02")
 	from, to := time.Date(2026, 2, 1, 0, 0, 0, 0, time.Local), time.Date(2026, 3, 1, 0, 0, 0, 0, time.Local)

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,30 +11,15 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/transport/authz"
-	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/spec"
 )
 
-// supposeAPI answers suppositions and keeps the last one.
-type supposeAPI struct {
-	asked  *apiv1.SupposeRequest
-	answer *apiv1.SupposeReply
-	err    error
-}
-
-// Call implements API.
-func (a *supposeAPI) Call(
-	_ context.Context,
-	_ identity.Identity,
-	method string,
-	req proto.Message,
-) (proto.Message, error) {
-	asked, ok := req.(*apiv1.SupposeRequest)
-	if !ok || method != tool.MethodSuppose {
-		return nil, spec.Refuse(spec.CodeAccessDenied, method)
+// suppositions are questions that are all answered alike.
+func suppositions(answer *apiv1.SupposeReply, err error) *questionsAPI[*apiv1.SupposeRequest] {
+	return &questionsAPI[*apiv1.SupposeRequest]{
+		method: tool.MethodSuppose,
+		answer: func(*apiv1.SupposeRequest) (proto.Message, error) { return answer, err },
 	}
-	a.asked = proto.CloneOf(asked)
-	return a.answer, a.err
 }
 
 // getAny is a page with its status, whatever that is.
@@ -52,7 +36,7 @@ func getAny(t *testing.T, c *Console, path string) (int, string) {
 func TestSupposePage(t *testing.T) {
 	const now = 1_800_000_000 * tool.Second
 	planned := &apiv1.Outlook{Standing: apiv1.Outlook_PLANNED, Start: now + 7200*tool.Second}
-	api := &supposeAPI{answer: &apiv1.SupposeReply{
+	api := suppositions(&apiv1.SupposeReply{
 		Now:   now,
 		Notes: []string{"the new nodes are new[1-2]"},
 		Jobs: []*apiv1.SupposedJob{
@@ -64,15 +48,15 @@ func TestSupposePage(t *testing.T) {
 			}, After: &apiv1.Outlook{Standing: apiv1.Outlook_EVICTED}},
 		},
 		Same: 3, Both: 1, Delay: -7200 * tool.Second, StartedAfter: 1,
-	}}
+	}, nil)
 	c := smallConsole(t, api, 1000, authz.Operator)
 	code, page := getAny(t, c, supposeLink("add 2 nodes like node1\n\n scancel 7 "))
 	if code != http.StatusOK {
 		t.Fatalf("%d\n%s", code, page)
 	}
-	if len(api.asked.GetChanges()) != 2 ||
-		api.asked.GetChanges()[0].GetAddNodes().GetCount() != 2 ||
-		api.asked.GetChanges()[1].GetCancel().GetFilter().GetJobs()[0] != "7" {
+	changes := api.asked[len(api.asked)-1].GetChanges()
+	if len(changes) != 2 || changes[0].GetAddNodes().GetCount() != 2 ||
+		changes[1].GetCancel().GetFilter().GetJobs()[0] != "7" {
 		t.Errorf("asked %v", api.asked)
 	}
 	for _, want := range []string{
@@ -95,7 +79,7 @@ func TestSupposePage(t *testing.T) {
 // Nothing that may read or write a file of the controller's host is run for a visitor,
 // and what is refused stands beside the question.
 func TestSupposePageRefuses(t *testing.T) {
-	api := &supposeAPI{err: spec.Refuse(spec.CodeInvalidJobID, "job 99")}
+	api := suppositions(nil, spec.Refuse(spec.CodeInvalidJobID, "job 99"))
 	c := smallConsole(t, api, 1000, authz.User)
 	for _, tc := range []struct{ line, want string }{
 		{"sbatch /etc/passwd", "cannot be supposed here"},

@@ -59,8 +59,10 @@ func (v *visit) formIsOurs(w http.ResponseWriter) bool {
 
 // signInPage is what the page for signing in shows.
 type signInPage struct {
-	Next  string
-	Wrong string
+	Next     string
+	Wrong    string
+	Provider string // name of the identity provider; empty = there is none
+	Begin    string // path at which a login there begins
 }
 
 // sendToSignIn sends a reader to the sign-in page, and tells a script no more
@@ -83,6 +85,10 @@ func (c *Console) showSignIn(w http.ResponseWriter, r *http.Request) {
 }
 
 func (c *Console) writeSignIn(w http.ResponseWriter, r *http.Request, data signInPage, code int) {
+	if c.cfg.Login != nil {
+		data.Provider = c.cfg.Login.Name()
+		data.Begin = loginPath + "?" + url.Values{"next": {data.Next}}.Encode()
+	}
 	c.writeAnswer(
 		w,
 		&visit{Request: r, id: identity.Nameless()},

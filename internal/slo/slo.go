@@ -161,7 +161,7 @@ func Parse(kind Kind, text string) (objective Objective, ok bool, err error) {
 func part(text string) (float64, error) {
 	number, ok := strings.CutSuffix(text, "%")
 	n, err := strconv.ParseFloat(number, 64)
-	if !ok || err != nil || n <= 0 || n >= 100 {
+	if !ok || err != nil || !(n > 0 && n < 100) { // also where it is no number
 		return 0, fmt.Errorf("invalid percentage %q", text)
 	}
 	return n / 100, nil

@@ -32,9 +32,9 @@ func TestParse(t *testing.T) {
 		}
 	}
 	for kind, texts := range map[Kind][]string{
-		Submit:  {"99%", "99 within 100ms", "100% within 1s", "0% within 1s", "99% within soon", "99% within 1us", "99% within 1h30m", "99% within 0s", "99% within -1s", "99% within 9999999999h", "99% above 5%", "99% within 1s please"},
+		Submit:  {"99%", "99 within 100ms", "100% within 1s", "0% within 1s", "99% within soon", "NaN% within 1s", "99% within 1us", "99% within 1h30m", "99% within 0s", "99% within -1s", "99% within 9999999999h", "99% above 5%", "99% within 1s please"},
 		Agents:  {"99% within 1s", "many"},
-		Goodput: {"90%", "90% above 100%", "90% within 1h"},
+		Goodput: {"90%", "90% above 100%", "90% above NaN%", "90% within 1h"},
 	} {
 		for _, text := range texts {
 			if o, _, err := Parse(kind, text); err == nil || !strings.Contains(err.Error(), text) {

@@ -28,6 +28,8 @@ var programs = []program{
 			"github.com/prometheus/client_golang",
 			"net/http",
 			"crypto/tls",
+			"crypto/x509",
+			"log/slog",
 			"text/template",
 		},
 		"a command line is paid for in process starts: a binary that links these starts several times slower",

@@ -78,6 +78,8 @@ func Usage(usage *spec.Usage) *apiv1.Usage {
 		OomKilled:  usage.OOMKilled,
 		PeakVm:     usage.PeakVM,
 		CpuKhz:     usage.CPUKHz,
+		Counters:   Counters(usage.Counters),
+		Tasks:      taskSpreads(usage.Tasks),
 	}
 	for i := range usage.GPUs {
 		g := &usage.GPUs[i]
@@ -123,6 +125,8 @@ func ToUsage(usage *apiv1.Usage) spec.Usage {
 		OOMKilled: usage.GetOomKilled(),
 		PeakVM:    usage.GetPeakVm(),
 		CPUKHz:    usage.GetCpuKhz(),
+		Counters:  ToCounters(usage.GetCounters()),
+		Tasks:     toTaskSpreads(usage.GetTasks()),
 	}
 	for _, gpu := range usage.GetGpus() {
 		out.GPUs = append(

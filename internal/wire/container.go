@@ -16,6 +16,7 @@ func container(c *spec.Container) *apiv1.Container {
 		Home:     c.Home,
 		ReadOnly: c.ReadOnly,
 		Keep:     c.Keep,
+		Bundle:   c.Bundle,
 	}
 	for _, m := range c.Mounts {
 		out.Mounts = append(
@@ -37,6 +38,7 @@ func toContainer(m *apiv1.Container) *spec.Container {
 		Home:     m.GetHome(),
 		ReadOnly: m.GetReadOnly(),
 		Keep:     m.GetKeep(),
+		Bundle:   m.GetBundle(),
 	}
 	for _, one := range m.GetMounts() {
 		out.Mounts = append(

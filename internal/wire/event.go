@@ -40,7 +40,8 @@ func TopicOf(kind event.Kind) EventTopic {
 		return TopicSecret
 	case event.KindQOSPut, event.KindQOSRemoved, event.KindAccountPut, event.KindAccountRemoved, event.KindUserPut, event.KindUserRemoved,
 		event.KindAssociationPut, event.KindAssociationRemoved, event.KindWCKeyPut, event.KindWCKeyRemoved,
-		event.KindResourcePut, event.KindResourceRemoved, event.KindUsageCleared:
+		event.KindResourcePut, event.KindResourceRemoved, event.KindUsageCleared,
+		event.KindClusterPut, event.KindClusterRemoved:
 		return TopicPolicy
 	case event.KindCrontabPut, event.KindTriggerPut, event.KindTriggerRemoved: // programs are their user's affair, as scripts are
 		return TopicSecret
@@ -58,7 +59,7 @@ func TopicOf(kind event.Kind) EventTopic {
 		event.KindJobUpdated, event.KindArrayTaskSplit, event.KindJobStarted, event.KindJobEndRequested, event.KindJobSignalled,
 		event.KindJobEnded, event.KindJobNodeDone, event.KindJobRequeued, event.KindJobPurged, event.KindStepStarted,
 		event.KindStepEnded, event.KindStepNodeDone, event.KindStepEndRequested, event.KindStepSignalled, event.KindJobsAccruing,
-		event.KindJobPrepared, event.KindImagePinned, event.KindJobEpilogOver, event.KindJobSuspended, event.KindJobResumed, event.KindJobReady,
+		event.KindJobPrepared, event.KindImagePinned, event.KindJobNoted, event.KindJobEpilogOver, event.KindJobPodsOver, event.KindJobSuspended, event.KindJobResumed, event.KindJobReady,
 		event.KindRunFenced, event.KindJobShrunk, event.KindStepUpdated:
 		return TopicJob
 	}
@@ -275,6 +276,22 @@ func jobParts(e event.Event, name func(spec.JobUID) string) []EventPart {
 		f.text("node", e.Node)
 		f.text("image", e.Image)
 		f.text("digest", e.Digest)
+		return []EventPart{f.part(e.UID)}
+	case *event.JobNoted:
+		for _, text := range [...]struct {
+			name string
+			text *string
+		}{{"comment", e.Comment}, {"admin_comment", e.Admin}, {"system_comment", e.System}, {"extra", e.Extra}} {
+			if text.text != nil {
+				f.text(text.name, *text.text)
+			}
+		}
+		if e.Derived != nil {
+			f.exit("derived", *e.Derived)
+		}
+		return []EventPart{f.part(e.UID)}
+	case *event.JobPodsOver:
+		f.number("attempt", int64(e.Attempt))
 		return []EventPart{f.part(e.UID)}
 	case *event.JobEpilogOver:
 		f.number("attempt", int64(e.Attempt))
@@ -621,6 +638,11 @@ func (f *facts) policy(e event.Event) {
 	case *event.ResourcePut:
 		f.text("resource", e.Resource.Name)
 		f.text("server", e.Resource.Server)
+	case *event.ClusterPut:
+		f.text("cluster", e.Name)
+		f.text("socket", e.Socket)
+	case *event.ClusterRemoved:
+		f.text("cluster", e.Name)
 	case *event.ResourceRemoved:
 		f.text("resource", e.Name)
 		f.text("server", e.Server)

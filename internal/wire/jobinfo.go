@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ import (
 	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/order"
+	"github.com/musterhpc/muster/scheduler/place"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/hostlist"
 )
@@ -57,6 +59,7 @@ func (s *Shower) Job(job *state.Job) *apiv1.JobInfo {
 		NumTasks: s.tasks(job), LastSchedEval: int64(s.v.Pass.LastAt),
 	}
 	out.Spec = JobSpec(jobSpec)
+	out.DefaultMemPerCpu = s.defaultMemory(job)
 	out.Stopped = job.Stopped
 	out.Images = pinnedImages(job.Images)
 	if job.Batch != nil {
@@ -85,16 +88,26 @@ func (s *Shower) limit(job *state.Job) int64 {
 		return Span(job.Limit)
 	}
 	limit := job.Spec.Time.Limit
-	if partition := s.v.State.Parts.Find(job.Partition()); limit == 0 && partition != nil {
-		limit = partition.Spec.DefaultTime
-		if limit == 0 {
-			limit = partition.Spec.MaxTime
-		}
+	if partition := s.v.State.Parts.Find(job.Partition()); partition != nil {
+		limit = partition.Spec.TimeLimit(limit)
 	}
-	if limit == 0 {
-		limit = spec.Infinite
+	return Span(cmp.Or(limit, spec.Infinite))
+}
+
+// defaultMemory is the memory per CPU, in MiB, of a job that requested none: 0
+// where the default is counted otherwise. It is no part of the request, which
+// commands hand on to steps.
+func (s *Shower) defaultMemory(job *state.Job) int64 {
+	size := &job.Spec.Size
+	if size.AllMem || size.MemPerNode > 0 || size.MemPerCPU > 0 || size.MemPerGPU > 0 {
+		return 0
 	}
-	return Span(limit)
+	partition := s.v.State.Parts.Find(job.Partition())
+	if partition == nil {
+		return 0
+	}
+	wantsGPU := job.Req.Get("gres/gpu") > 0
+	return place.DefaultMemory(s.v.State.Config, partition.Spec, wantsGPU).CPU
 }
 
 func (s *Shower) priority(job *state.Job) uint32 {

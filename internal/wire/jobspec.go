@@ -40,8 +40,9 @@ func JobSpec(job *spec.JobSpec) *apiv1.JobSpec {
 		Dependency: queue.Dependency.String(), KillOnInvalidDep: apiv1.Tri(queue.KillInvalid), MailTypes: queue.MailTypes,
 		MailUser: queue.MailUser, Immediate: queue.ImmediateOnly, Reboot: queue.Reboot, NoKill: queue.NoKill,
 		WorkDir: job.IO.WorkDir, Stdin: job.IO.Stdin, Stdout: job.IO.Stdout, Stderr: job.IO.Stderr, Append: apiv1.Tri(job.IO.Append),
-		Umask: job.IO.Umask, Rlimits: Counts(job.IO.Rlimits),
+		Umask: job.IO.Umask, Rlimits: Counts(job.IO.Rlimits), LimitsAsked: job.IO.LimitsAsked, Login: loginShell(job.IO.Login),
 		Args: job.Args, Command: job.Command, SubmitLine: job.Line, SubmitHost: job.Host, Shell: job.Shell,
+		Pods: PodSet(job.Pods),
 	}
 	if queue.Array != nil {
 		out.Array, out.ArrayThrottle = Tasks(queue.Array.Tasks), queue.Array.Throttle
@@ -127,6 +128,9 @@ func ToJobSpec(m *apiv1.JobSpec) (*spec.JobSpec, error) {
 			),
 			Umask:   m.GetUmask(),
 			Rlimits: ToCounts(m.GetRlimits()),
+
+			LimitsAsked: m.GetLimitsAsked(),
+			Login:       toLoginShell(m.GetLogin()),
 		},
 		Licenses: ToCounts(
 			m.GetLicenses(),
@@ -196,7 +200,7 @@ func ToTasks(list []*apiv1.TaskRange) (spec.TaskSet, error) {
 	for i, r := range list {
 		task := spec.TaskRange{First: r.GetFirst(), Last: r.GetLast(), Step: r.GetStep()}
 		switch {
-		case task.First < 0 || task.Last < task.First || task.Last > maxArrayTask || task.Step < 1 || task.Step > maxArrayTask || (task.Last-task.First)%task.Step != 0,
+		case !task.Valid() || task.Last > maxArrayTask || task.Step > maxArrayTask,
 			i > 0 && task.First <= out[i-1].First:
 			return nil, spec.Refuse(spec.CodeInvalidArray, "the ranges are not in order")
 		case slices.ContainsFunc(out, func(o spec.TaskRange) bool { return meet(o, task) }):
@@ -236,4 +240,18 @@ func gcdInverse(a, b int64) (g, inv int64) {
 		r0, r1, x0, x1 = r1, r0-q*r1, x1, x0-q*x1
 	}
 	return r0, x0
+}
+
+func loginShell(l *spec.LoginShell) *apiv1.LoginShell {
+	if l == nil {
+		return nil
+	}
+	return &apiv1.LoginShell{Timeout: int64(l.Timeout), Plain: l.Plain}
+}
+
+func toLoginShell(m *apiv1.LoginShell) *spec.LoginShell {
+	if m == nil {
+		return nil
+	}
+	return &spec.LoginShell{Timeout: spec.Span(m.GetTimeout()), Plain: m.GetPlain()}
 }

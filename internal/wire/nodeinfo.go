@@ -267,8 +267,9 @@ func NodeState(node *apiv1.NodeInfo) string {
 	if node.GetJobsCompleting() > 0 {
 		base += "+COMPLETING"
 	}
+	rebootsSoon := node.GetReboot() == 1 && node.GetRebootAsap()
 	if admin == event.NodeDrain || node.GetInvalid() != "" || power == event.PowerDownASAP ||
-		(node.GetReboot() == 1 && node.GetRebootAsap()) {
+		rebootsSoon {
 		base += "+DRAIN"
 	}
 	if admin == event.NodeFail {
@@ -280,8 +281,8 @@ func NodeState(node *apiv1.NodeInfo) string {
 	if node.GetDynamic() {
 		base += "+DYNAMIC_NORM"
 	}
-	if node.GetLost() || (!node.GetRegistered() && !asleep && !node.GetFuture()) ||
-		power == event.PoweringUp {
+	expected := !asleep && !node.GetFuture()
+	if node.GetLost() || expected && !node.GetRegistered() || power == event.PoweringUp {
 		base += "+NOT_RESPONDING"
 	}
 	base += [...]string{event.PowerDownWish: "+POWER_DOWN", event.PowerDownASAP: "+POWER_DOWN", event.PoweringDown: "+POWERING_DOWN", event.PoweredDown: "+POWERED_DOWN",

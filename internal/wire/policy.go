@@ -61,7 +61,15 @@ func Policy(policy *state.Policy) *apiv1.PolicyReply {
 			},
 		)
 	}
+	for i := range policy.Clusters {
+		out.Clusters = append(out.Clusters, KnownCluster(&policy.Clusters[i]))
+	}
 	return out
+}
+
+// KnownCluster writes another cluster.
+func KnownCluster(c *spec.KnownCluster) *apiv1.KnownCluster {
+	return &apiv1.KnownCluster{Name: c.Name, Socket: c.Socket, Host: c.Host, Port: c.Port}
 }
 
 // QOS writes a QOS.

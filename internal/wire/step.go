@@ -16,6 +16,7 @@ func StepSpec(s *spec.StepSpec) *apiv1.StepSpec {
 		Stdin: s.Stdin, Stdout: s.Stdout, Stderr: s.Stderr, Append: s.Append, InputTask: s.InputTask, Pty: s.Pty, Rows: s.Rows, Columns: s.Columns,
 		Unbuffered: s.Unbuffered, TaskProlog: s.TaskProlog, TaskEpilog: s.TaskEpilog, CpuBind: s.CPUBind, GpuBind: s.GPUBind, Mpi: s.MPI,
 		KillOnBadExit: s.KillOnFail, KeepOnBadExit: s.KeepOnFail, Wait: s.Wait, PreserveEnv: s.KeepSizes,
+		TaskNodes: s.TaskNodes, LimitsAsked: s.LimitsAsked,
 	}
 	for i := range s.Programs {
 		out.Programs = append(
@@ -55,11 +56,11 @@ func ToStepSpec(m *apiv1.StepSpec) (*spec.StepSpec, error) {
 		PerTask: ToCounts(
 			m.GetPerTask(),
 		), NoGRES: m.GetNoGres(), Nodes: m.GetNodes(), Exclude: m.GetExclude(), Relative: m.GetRelative(),
-		Distribution: m.GetDistribution(), Overcommit: m.GetOvercommit(), Limit: spec.Span(m.GetTimeLimit()), External: m.GetExternal(),
+		TaskNodes: m.GetTaskNodes(), Distribution: m.GetDistribution(), Overcommit: m.GetOvercommit(), Limit: spec.Span(m.GetTimeLimit()), External: m.GetExternal(),
 		Stdin: m.GetStdin(), Stdout: m.GetStdout(), Stderr: m.GetStderr(), Append: m.GetAppend(), InputTask: m.GetInputTask(), Pty: m.GetPty(),
 		Rows: m.GetRows(), Columns: m.GetColumns(), Unbuffered: m.GetUnbuffered(), TaskProlog: m.GetTaskProlog(), TaskEpilog: m.GetTaskEpilog(),
 		CPUBind: m.GetCpuBind(), GPUBind: m.GetGpuBind(), MPI: m.GetMpi(), KillOnFail: m.GetKillOnBadExit(), KeepOnFail: m.GetKeepOnBadExit(), Wait: m.GetWait(),
-		KeepSizes: m.GetPreserveEnv(),
+		KeepSizes: m.GetPreserveEnv(), LimitsAsked: m.GetLimitsAsked(),
 	}
 	for _, program := range m.GetPrograms() {
 		ranks, err := ToTasks(program.GetRanks())

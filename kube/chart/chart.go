@@ -43,7 +43,7 @@ func Render(folder, release, namespace, version string, values map[string]any) (
 	}
 	out := &Rendered{Parts: map[string][]byte{}}
 	for _, crd := range c.CRDObjects() {
-		out.CRDs = append(out.CRDs, crd.File.Data...)
+		out.CRDs = append(append(out.CRDs, "---\n"...), crd.File.Data...)
 	}
 	for doc := range strings.SplitSeq(made.Manifest, "\n---\n") {
 		name, ok := strings.CutPrefix(strings.TrimPrefix(doc, "---\n"), "# Source: ")

@@ -69,6 +69,39 @@ func TestRender(t *testing.T) {
 	}
 }
 
+// TestDRA: the node program is there when it is asked for, with its classes and without
+// rights to write.
+func TestDRA(t *testing.T) {
+	v := values()
+	v["dra"] = map[string]any{"enabled": true, "deviceClasses": []any{map[string]any{"name": "any"},
+		map[string]any{"name": "h100.gpu", "gresType": "h100"}}}
+	r, err := Render(folder, "muster-kube", "muster-system", version, v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d appsv1.DaemonSet
+	if err := yaml.Unmarshal(r.All("dra.yaml"), &d); err != nil {
+		t.Fatal(err)
+	}
+	c := d.Spec.Template.Spec.Containers[0]
+	if !slices.Contains(c.Args, "--kubelet-dir=/var/lib/kubelet") || len(c.VolumeMounts) != 5 || d.Spec.Template.Spec.ServiceAccountName != "muster-kube-dra" {
+		t.Errorf("%+v", d.Spec.Template.Spec)
+	}
+	access := string(r.All("dra-access.yaml"))
+	for _, want := range []string{
+		"kind: DeviceClass\nmetadata:\n  name: any\n", `musterhpc.github.io/gres-type: ""`, `musterhpc.github.io/gres-type: "h100"`,
+		`device.driver == "gpu.musterhpc.github.io" && device.attributes["gpu.musterhpc.github.io"].gresType == "h100"`,
+	} {
+		if !strings.Contains(access, want) {
+			t.Errorf("no %q in\n%s", want, access)
+		}
+	}
+	v["dra"] = map[string]any{"enabled": true, "deviceClasses": []any{map[string]any{"name": "Any"}}}
+	if _, err := Render(folder, "muster-kube", "muster-system", version, v); err == nil || !strings.Contains(err.Error(), "pattern") {
+		t.Errorf("a class that Kubernetes refuses: %v", err)
+	}
+}
+
 // TestValues: values that cannot work are refused before anything is installed.
 func TestValues(t *testing.T) {
 	for text, change := range map[string]func(v map[string]any){

@@ -83,7 +83,11 @@ func (b *books) note(held []*apiv1.HeldNode, nodes []*corev1.Node, names *names)
 		p := page{
 			node:  node.UID,
 			alias: h.GetName(),
-			slurm: amounts{h.GetJobCpus() * 1000, h.GetJobMem()},
+			slurm: amounts{
+				milli: (h.GetJobCpus() - h.GetPodCpus()) * 1000,
+				mem:   h.GetJobMem() - h.GetPodMem(),
+			},
+			kubern: amounts{milli: h.GetPodCpus() * 1000, mem: h.GetPodMem()},
 		}
 		for _, hold := range h.GetHolds() {
 			p.kubern.milli += hold.GetMilliCpu()

@@ -32,6 +32,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/musterhpc/muster/copilot"
+	"github.com/musterhpc/muster/kube/claims"
 )
 
 // What is done at the same time, and how long it is waited.
@@ -54,6 +55,7 @@ type Config struct {
 	Muster      Muster
 	Recorder    record.EventRecorder
 	GPUResource corev1.ResourceName // of GPUs in pods
+	Scheduler   string              // name by which pods ask to be scheduled by Muster
 	Cluster     string              // label of the GenericNodes
 	Namespace   string              // likewise
 	Log         *slog.Logger
@@ -64,15 +66,24 @@ type Executor struct {
 	cfg    Config
 	pods   corelisters.PodLister
 	nodes  corelisters.NodeLister
+	claims claimSource
 	books  *books
 	ledger *ledger
-	moved  chan struct{} // has room for one mark
-	synced atomic.Bool
+	around surroundings
+	// refusals are the pods whose submission Muster has refused, by UID.
+	refusals refusals
+	moved    chan struct{} // has room for one mark
+	synced   atomic.Bool
 }
 
 // New makes an executor. Run starts it.
 func New(cfg Config) *Executor {
-	return &Executor{cfg: cfg, ledger: newLedger(), moved: make(chan struct{}, 1)}
+	return &Executor{
+		cfg:      cfg,
+		ledger:   newLedger(),
+		moved:    make(chan struct{}, 1),
+		refusals: refusals{until: map[string]refusal{}},
+	}
 }
 
 // Synced tells whether the pods and Nodes of Kubernetes have been read.
@@ -80,7 +91,7 @@ func (e *Executor) Synced() bool { return e.synced.Load() }
 
 // Connection says in words whether Muster answers.
 func (e *Executor) Connection() string {
-	if _, err := e.ledger.look(); err != nil {
+	if _, _, err := e.ledger.look(); err != nil {
 		return "pods wait: " + err.Error()
 	}
 	return "ok"
@@ -94,9 +105,27 @@ func (e *Executor) Run(ctx context.Context) error {
 		informers.WithTransform(trim),
 	)
 	pods, nodes := factory.Core().V1().Pods(), factory.Core().V1().Nodes()
+	devices := factory.Resource().V1()
 	e.pods = pods.Lister()
 	e.nodes = nodes.Lister()
-	for _, informer := range []cache.SharedIndexInformer{pods.Informer(), nodes.Informer()} {
+	e.claims = claimSource{devices.ResourceClaims().Lister(), devices.DeviceClasses().Lister()}
+	core, classes := factory.Core().V1(), factory.Scheduling().V1().PriorityClasses()
+	e.around = surroundings{
+		spaces:  core.Namespaces().Lister(),
+		classes: classes.Lister(),
+		claims:  core.PersistentVolumeClaims().Lister(),
+		volumes: core.PersistentVolumes().Lister(),
+	}
+	for _, informer := range []cache.SharedIndexInformer{
+		pods.Informer(),
+		nodes.Informer(),
+		core.Namespaces().Informer(),
+		classes.Informer(),
+		core.PersistentVolumeClaims().Informer(),
+		core.PersistentVolumes().Informer(),
+		devices.ResourceClaims().Informer(),
+		devices.DeviceClasses().Informer(),
+	} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    func(any) { e.mark() },
 			UpdateFunc: func(any, any) { e.mark() },
@@ -174,32 +203,43 @@ func (e *Executor) round(ctx context.Context) bool {
 		return false
 	}
 	names := namesOf(nodes)
-	held, away := e.ledger.look()
+	held, jobs, away := e.ledger.look()
 	if away != nil {
 		return e.tellAway(ctx, seen, &names, away)
 	}
 	e.books.note(held, nodes, &names)
 
 	admitting := newAdmissions(nodes, &names)
-	byUID := make(map[string]*corev1.Pod, len(seen))
+	r := round{
+		Executor: e,
+		names:    &names,
+		pods:     make(map[string]*corev1.Pod, len(seen)),
+		wants:    map[string]*claims.Want{},
+	}
 	pods := make([]copilot.Pod, 0, len(seen))
 	for _, p := range seen {
-		pod := podOf(p, e.cfg.GPUResource, &names)
+		want := r.want(ctx, p)
+		pod := podOf(p, e.cfg.GPUResource, want, &names)
+		if want == noWant {
+			pod.Gated = false // what it asks for is not known
+		}
 		if pod.Gated {
 			if pod.Admits, err = admitting.of(p); err != nil {
 				// It waits; its holds stay known.
 				e.cfg.Log.Error("cannot tell which nodes admit a pod", "error", err)
 			}
 		}
-		byUID[pod.UID] = p
+		r.pods[pod.UID] = p
 		pods = append(pods, pod)
 	}
 	ledger := make([]copilot.Node, 0, len(held))
 	for _, n := range held {
 		ledger = append(ledger, nodeOf(n))
 	}
-	r := round{Executor: e, names: &names, pods: byUID}
+	copilot.MarkOwn(pods, jobs)
 	r.carryOut(ctx, copilot.Reconcile(pods, ledger))
+	scheduled := r.scheduledPods(seen, nodes, admitting)
+	r.carryOutJobs(ctx, copilot.ReconcileJobs(scheduled, jobs))
 
 	reach, cancel := context.WithTimeout(ctx, reachTime)
 	defer cancel()
@@ -211,8 +251,9 @@ func (e *Executor) round(ctx context.Context) bool {
 type round struct {
 	*Executor
 	names  *names
-	pods   map[string]*corev1.Pod // by UID
-	seq    atomic.Uint64          // of the last order that the ledger took
+	pods   map[string]*corev1.Pod  // by UID
+	wants  map[string]*claims.Want // likewise, of pods with claims for devices of the ledger
+	seq    atomic.Uint64           // of the last order that the ledger took
 	failed atomic.Bool
 }
 
@@ -291,14 +332,28 @@ func (r *round) freshLook(ctx context.Context, name string) (*copilot.Pod, error
 	if err != nil {
 		return nil, err
 	}
-	out := podOf(now, r.cfg.GPUResource, r.names)
+	out := podOf(now, r.cfg.GPUResource, &claims.Want{}, r.names) // only its end is asked for
 	return &out, nil
+}
+
+// isThere looks afresh at a pod that is to be counted as it is: one that has ended since
+// it was seen needs nothing, and a node without room for it would be drained for nothing.
+func (r *round) isThere(ctx context.Context, pod *corev1.Pod) bool {
+	now, err := r.freshLook(ctx, pod.Namespace+"/"+pod.Name)
+	if err != nil {
+		r.fail("cannot look at pod "+pod.Namespace+"/"+pod.Name, err)
+		return false
+	}
+	return now != nil && now.UID == string(pod.UID) && !now.Over
 }
 
 // take asks for a hold and lets the pod through once it is durable.
 func (r *round) take(ctx context.Context, x copilot.Take) {
 	pod := r.pods[x.Pod.UID]
-	rep, err := r.cfg.Muster.Hold(ctx, requestOf(&x))
+	if x.Running && !r.isThere(ctx, pod) {
+		return
+	}
+	rep, err := r.cfg.Muster.Hold(ctx, r.requestOf(&x))
 	if err != nil {
 		r.refused(ctx, &x, pod, err)
 		return

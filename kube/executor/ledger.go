@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +20,9 @@ type Muster interface {
 	Hold(ctx context.Context, req *apiv1.HoldNodeRequest) (*apiv1.HoldNodeReply, error)
 	Release(ctx context.Context, req *apiv1.ReleaseHoldRequest) (*apiv1.ReleaseHoldReply, error)
 	Watch(ctx context.Context, tell func(*apiv1.WatchHoldsReply)) error
+	SubmitPods(ctx context.Context, req *apiv1.SubmitPodsRequest) (*apiv1.SubmitPodsReply, error)
+	AdmitPods(ctx context.Context, req *apiv1.AdmitPodsRequest) (*apiv1.AdmitPodsReply, error)
+	PodsOver(ctx context.Context, req *apiv1.PodsOverRequest) (*apiv1.PodsOverReply, error)
 }
 
 // A watch that ended is begun again after a pause that grows.
@@ -32,6 +36,7 @@ const (
 type ledger struct {
 	mu      sync.Mutex
 	nodes   map[string]*apiv1.HeldNode // nil: the watch has not begun
+	jobs    map[uint64]copilot.PodJob  // by uid; nil likewise
 	seq     uint64
 	away    error         // why there is no watch
 	changed chan struct{} // closed at the next change
@@ -65,6 +70,13 @@ func (l *ledger) take(news *apiv1.WatchHoldsReply) {
 	defer l.mu.Unlock()
 	if l.nodes == nil {
 		l.nodes = map[string]*apiv1.HeldNode{}
+		l.jobs = map[uint64]copilot.PodJob{}
+	}
+	for _, job := range news.GetJobs() {
+		l.jobs[job.GetUid()] = wire.ToPodJob(job)
+	}
+	for _, uid := range news.GetGoneJobs() {
+		delete(l.jobs, uid)
 	}
 	for _, n := range news.GetNodes() {
 		l.nodes[n.GetName()] = n
@@ -82,19 +94,26 @@ func (l *ledger) lose(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.nodes = nil
+	l.jobs = nil
 	l.seq = 0
 	l.away = why
 	close(l.changed)
 	l.changed = make(chan struct{})
 }
 
-// look lists the nodes by name, or tells why they are not known.
-func (l *ledger) look() ([]*apiv1.HeldNode, error) {
+// look lists the nodes by name and the jobs of pods by uid, or tells why they are not
+// known.
+func (l *ledger) look() ([]*apiv1.HeldNode, []copilot.PodJob, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.away != nil {
-		return nil, l.away
+		return nil, nil, l.away
 	}
+	jobs := slices.Collect(maps.Values(l.jobs))
+	slices.SortFunc(
+		jobs,
+		func(a, b copilot.PodJob) int { return cmp.Compare(a.Run.UID, b.Run.UID) },
+	)
 	out := make([]*apiv1.HeldNode, 0, len(l.nodes))
 	for _, n := range l.nodes {
 		out = append(out, n)
@@ -103,7 +122,7 @@ func (l *ledger) look() ([]*apiv1.HeldNode, error) {
 		out,
 		func(a, b *apiv1.HeldNode) int { return cmp.Compare(a.GetName(), b.GetName()) },
 	)
-	return out, nil
+	return out, jobs, nil
 }
 
 // reach waits until the watch has come to a position, so that the next look shows
@@ -144,8 +163,9 @@ func nodeOf(n *apiv1.HeldNode) copilot.Node {
 	return out
 }
 
-// requestOf asks for what a plan takes.
-func requestOf(t *copilot.Take) *apiv1.HoldNodeRequest {
+// requestOf asks for what a plan takes. A pod that is there already has the devices that
+// its claims name.
+func (r *round) requestOf(t *copilot.Take) *apiv1.HoldNodeRequest {
 	hold := spec.ForeignHold{
 		ID:       t.Pod.UID,
 		Space:    t.Pod.Namespace,
@@ -153,6 +173,11 @@ func requestOf(t *copilot.Take) *apiv1.HoldNodeRequest {
 		MilliCPU: t.Pod.Ask.MilliCPU,
 		Mem:      t.Pod.Ask.Mem,
 		Priority: t.Pod.Priority,
+	}
+	if want := r.wants[t.Pod.UID]; t.Running && want != nil && int64(len(want.Has)) == t.Pod.Ask.GPUs {
+		for _, uuid := range want.Has {
+			hold.GPUs = append(hold.GPUs, spec.GPURef{UUID: uuid})
+		}
 	}
 	return &apiv1.HoldNodeRequest{
 		Node:    t.Node,

@@ -14,6 +14,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/copilot"
+	"github.com/musterhpc/muster/kube/claims"
 	"github.com/musterhpc/muster/kube/muster"
 	"github.com/musterhpc/muster/spec"
 )
@@ -59,6 +60,9 @@ func (r *round) letGo(ctx context.Context, x copilot.LetGo) {
 			"cannot let a pod through",
 			fmt.Errorf("no Node of Kubernetes is %s in Muster", x.Node),
 		)
+		return
+	}
+	if !r.giveDevices(ctx, pod, node, x.GPUs) {
 		return
 	}
 	change := patch{
@@ -108,12 +112,19 @@ func (e *Executor) tellAway(ctx context.Context, seen []*corev1.Pod, names *name
 	text := awayText(why)
 	var waiting []*corev1.Pod
 	for _, p := range seen {
-		pod := podOf(p, e.cfg.GPUResource, names)
-		if pod.Gated && !pod.Over && !pod.Deleting {
+		pod := podOf(p, e.cfg.GPUResource, &claims.Want{}, names)
+		scheduled := p.Spec.SchedulerName == e.cfg.Scheduler && p.Spec.NodeName == ""
+		if (pod.Gated || scheduled) && !pod.Over && !pod.Deleting {
 			waiting = append(waiting, p)
 		}
 	}
-	each(waiting, func(p *corev1.Pod) { r.tell(ctx, p, "MusterAway", text) })
+	each(waiting, func(p *corev1.Pod) {
+		if p.Spec.SchedulerName == e.cfg.Scheduler {
+			r.tellScheduled(ctx, p, "MusterAway", text)
+			return
+		}
+		r.tell(ctx, p, "MusterAway", text)
+	})
 	return !r.failed.Load()
 }
 

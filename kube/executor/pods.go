@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/musterhpc/muster/copilot"
+	"github.com/musterhpc/muster/kube/claims"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -60,8 +61,8 @@ func (n *names) inMuster(node string) string {
 	return node
 }
 
-// podOf is a pod as the copilot sees it.
-func podOf(p *corev1.Pod, gpu corev1.ResourceName, n *names) copilot.Pod {
+// podOf is a pod as the copilot sees it; want is what its claims ask for.
+func podOf(p *corev1.Pod, gpu corev1.ResourceName, want *claims.Want, n *names) copilot.Pod {
 	out := copilot.Pod{
 		UID:       string(p.UID),
 		Namespace: p.Namespace,
@@ -71,6 +72,8 @@ func podOf(p *corev1.Pod, gpu corev1.ResourceName, n *names) copilot.Pod {
 		Over:      p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 		Deleting:  p.DeletionTimestamp != nil,
 	}
+	out.Ask.GPUs += want.GPUs
+	out.Ask.GPUType = want.Type
 	if p.Spec.Priority != nil {
 		out.Priority = int64(*p.Spec.Priority)
 	}

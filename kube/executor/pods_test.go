@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/musterhpc/muster/copilot"
+	"github.com/musterhpc/muster/kube/claims"
 )
 
 func amount(cpu, mem, gpus string) corev1.ResourceRequirements {
@@ -90,8 +91,9 @@ func TestPodOf(t *testing.T) {
 		"let through":         {let, false, false, "n1", ""},
 		"bound and has ended": {bound, false, true, "n1", "n1"},
 	} {
-		got := podOf(c.pod, "nvidia.com/gpu", &names)
-		if got.Gated != c.gated || got.Over != c.over || got.Pinned != c.pinned || got.Node != c.node {
+		got := podOf(c.pod, "nvidia.com/gpu", &claims.Want{GPUs: 2, Type: "h100"}, &names)
+		if got.Gated != c.gated || got.Over != c.over || got.Pinned != c.pinned || got.Node != c.node ||
+			got.Ask.GPUs != 2 || got.Ask.GPUType != "h100" {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}

@@ -158,6 +158,33 @@ func (c *Client) Release(
 	return rep, c.call(ctx, "ReleaseHold", req, rep)
 }
 
+// SubmitPods asks for a job of pods.
+func (c *Client) SubmitPods(
+	ctx context.Context,
+	req *apiv1.SubmitPodsRequest,
+) (*apiv1.SubmitPodsReply, error) {
+	rep := &apiv1.SubmitPodsReply{}
+	return rep, c.call(ctx, "SubmitPods", req, rep)
+}
+
+// AdmitPods says anew where the pods of a waiting job may go.
+func (c *Client) AdmitPods(
+	ctx context.Context,
+	req *apiv1.AdmitPodsRequest,
+) (*apiv1.AdmitPodsReply, error) {
+	rep := &apiv1.AdmitPodsReply{}
+	return rep, c.call(ctx, "AdmitPods", req, rep)
+}
+
+// PodsOver tells that the pods of a job are over.
+func (c *Client) PodsOver(
+	ctx context.Context,
+	req *apiv1.PodsOverRequest,
+) (*apiv1.PodsOverReply, error) {
+	rep := &apiv1.PodsOverReply{}
+	return rep, c.call(ctx, "PodsOver", req, rep)
+}
+
 func (c *Client) call(ctx context.Context, method string, req, rep proto.Message) error {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
@@ -178,7 +205,7 @@ func (c *Client) Watch(ctx context.Context, tell func(*apiv1.WatchHoldsReply)) e
 	quiet := fmt.Errorf("%w: the watch said nothing for %s", ErrAway, silence)
 	alarm := time.AfterFunc(silence, func() { cancel(quiet) })
 	defer alarm.Stop()
-	err := c.each(ctx, "WatchHolds", &apiv1.WatchHoldsRequest{}, func(body io.Reader) error {
+	err := c.each(ctx, "WatchHolds", &apiv1.WatchHoldsRequest{Pods: true}, func(body io.Reader) error {
 		lines := bufio.NewScanner(body)
 		lines.Buffer(make([]byte, 0, 64<<10), maxMessage)
 		for lines.Scan() {
@@ -314,4 +341,9 @@ func decode(text []byte, into proto.Message) error {
 		)
 	}
 	return nil
+}
+
+// Call asks for any method of the service Cluster that answers once.
+func (c *Client) Call(ctx context.Context, method string, req, rep proto.Message) error {
+	return c.call(ctx, method, req, rep)
 }

@@ -20,7 +20,7 @@ func TestChart(t *testing.T) {
 	if err != nil || warnings != "" {
 		t.Fatalf("%v %s", err, warnings)
 	}
-	if n := strings.Count(out, "(server dry run)"); n != 13 {
+	if n := strings.Count(out, "(server dry run)"); n != 21 {
 		t.Errorf("%d parts:\n%s", n, out)
 	}
 }

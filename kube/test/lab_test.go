@@ -82,7 +82,7 @@ func (l *lab) install(ctx context.Context) error {
 			return err
 		}
 	}
-	if _, _, err := l.feed(parts.All("rbac.yaml", "gate.yaml"), kubectl, "apply", "-f", "-"); err != nil {
+	if _, _, err := l.feed(parts.All("rbac.yaml", "gate.yaml", "dra-access.yaml"), kubectl, "apply", "-f", "-"); err != nil {
 		return err
 	}
 	day := int64(86400)
@@ -103,7 +103,13 @@ func (l *lab) install(ctx context.Context) error {
 }
 
 func chartValues() map[string]any {
-	return map[string]any{"muster": map[string]any{"addresses": []any{"https://controller.example.org:6820"}}}
+	return map[string]any{
+		"muster": map[string]any{"addresses": []any{"https://controller.example.org:6820"}},
+		"dra": map[string]any{"enabled": true, "deviceClasses": []any{
+			map[string]any{"name": "gpu.musterhpc.github.io"},
+			map[string]any{"name": "other.musterhpc.github.io", "gresType": "other"},
+		}},
+	}
 }
 
 // gates tells whether the API server puts the gate on pods by now.

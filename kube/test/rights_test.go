@@ -16,12 +16,20 @@ import (
 // resource. What is allowed everywhere is under the empty namespace.
 var granted = map[string]map[string]string{
 	"": {
-		"pods":                "get list watch patch",
-		"pods/status":         "patch",
-		"nodes":               "list watch",
-		"events":              "create patch",
-		"genericnodes":        "list create patch delete",
-		"genericnodes/status": "patch",
+		"pods":                   "get list watch patch delete",
+		"pods/binding":           "create",
+		"pods/status":            "patch",
+		"nodes":                  "list watch",
+		"namespaces":             "list watch",
+		"persistentvolumes":      "list watch",
+		"persistentvolumeclaims": "list watch",
+		"priorityclasses":        "list watch",
+		"events":                 "create patch",
+		"resourceclaims":         "list watch update",
+		"resourceclaims/status":  "update",
+		"deviceclasses":          "list watch",
+		"genericnodes":           "list create patch delete",
+		"genericnodes/status":    "patch",
 		// Whoever is authenticated may ask what he may do.
 		"selfsubjectreviews":       "create",
 		"selfsubjectaccessreviews": "create",

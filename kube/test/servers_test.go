@@ -182,7 +182,9 @@ func (l *lab) startServers() error {
 	}
 	text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
 	token := rand.Text()
-	for name, data := range map[string][]byte{"sa.key": text, "tokens": []byte(token + ",admin,admin,system:masters\n")} {
+	// Which rights the programs make use of.
+	audit := "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules:\n- {level: Metadata, userGroups: ['system:serviceaccounts']}\n"
+	for name, data := range map[string][]byte{"audit.yaml": []byte(audit), "sa.key": text, "tokens": []byte(token + ",admin,admin,system:masters\n")} {
 		if err := os.WriteFile(at(name), data, 0o600); err != nil {
 			return err
 		}
@@ -197,7 +199,8 @@ func (l *lab) startServers() error {
 		l.apiServer, err = l.begin(filepath.Join(l.kubeBin, "kube-apiserver"), "--etcd-servers="+etcd, fmt.Sprintf("--secure-port=%d", base),
 			"--bind-address=127.0.0.1", "--cert-dir="+at("certs"), "--service-account-key-file="+at("sa.key"),
 			"--service-account-signing-key-file="+at("sa.key"), "--service-account-issuer=https://kubernetes.default.svc",
-			"--token-auth-file="+at("tokens"), "--authorization-mode=RBAC", "--service-cluster-ip-range=10.0.0.0/24")
+			"--token-auth-file="+at("tokens"), "--authorization-mode=RBAC", "--allow-privileged=true",
+			"--audit-log-path="+at("audit.jsonl"), "--audit-policy-file="+at("audit.yaml"), "--service-cluster-ip-range=10.0.0.0/24")
 		return err
 	}
 	if err := l.startAPI(); err != nil {

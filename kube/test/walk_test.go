@@ -401,3 +401,92 @@ func TestStorm(t *testing.T) {
 	l.clear(t)
 	watch()
 }
+
+// preempting has jobs of QOS high push out those of QOS low.
+func (l *lab) preempting(t *testing.T) {
+	t.Helper()
+	file := filepath.Join(l.muster, "slurm.conf")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), "PreemptType=preempt/qos") {
+		text = append(text, "\nPreemptType=preempt/qos\nPreemptMode=CANCEL\n"...)
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		l.must(t, "sacctmgr", "-i", "add", "qos", "low", "priority=1")
+		l.must(t, "sacctmgr", "-i", "add", "qos", "high", "priority=100", "preempt=low")
+		l.must(t, "sacctmgr", "-i", "modify", "account", "ops", "set", "qos+=low,high,normal")
+	}
+	l.must(t, "scontrol", "reconfigure")
+}
+
+// TestWalkScheduled is the walk of a cluster whose pods Muster schedules: an inference
+// deployment beside a training array on the same GPUs, preempted both ways.
+func TestWalkScheduled(t *testing.T) {
+	l := need(t)
+	l.withTrain(t)
+	l.preempting(t)
+	w := &tale{t: t, l: l}
+	w.tell("# A training array has all eight GPUs.\n")
+	args := []string{"sbatch", "-A", "ops", "--qos=low", "--array=0-3", "-c1", "--mem=100", "--gres=gpu:2", "-t", "60", "--wrap", "sleep 3600"}
+	w.tell("$ %s\n", strings.Join(args, " "))
+	l.must(t, args...)
+	w.shows("R\nR\nR\nR", "squeue", "-h", "-o", "%t")
+
+	w.tell("\n# An inference deployment of QOS high comes: its pods are jobs, and take the place of two tasks.\n")
+	labels := map[string]string{"app": "infer"}
+	replicas := int32(2)
+	// The partition gives no job more than a week, and a service asks for ever by itself.
+	pod := scheduled("infer", "1", "200Mi", 2, map[string]string{
+		"musterhpc.github.io/qos": "high", "musterhpc.github.io/time-limit": "7-0"})
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	d := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Name: "infer", Namespace: train},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: &replicas,
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: pod.Annotations},
+				Spec:       pod.Spec,
+			},
+		},
+	}
+	if _, err := l.kube.AppsV1().Deployments(train).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	w.shows("2/2", "kubectl", "-n", train, "get", "deployment", "infer", "-o", `jsonpath={.status.readyReplicas}{"/"}{.spec.replicas}{"\n"}`)
+	w.shows("high R\nhigh R", "squeue", "-h", "-t", "R", "-q", "high", "-o", "%q %t")
+	w.shows("low R\nlow R", "squeue", "-h", "-t", "R", "-q", "low", "-o", "%q %t")
+	for _, job := range strings.Fields(l.must(t, "squeue", "-h", "-t", "R", "-q", "high", "-o", "%A")) {
+		if show := l.must(t, "scontrol", "show", "job", job); !strings.Contains(show, "PodOwner=Deployment/infer") {
+			t.Errorf("the job does not name what made its pod:\n%s", show)
+		}
+	}
+
+	w.tell("\n# A pod of QOS low waits for jobs and pods, and says so in Muster's words.\n")
+	l.make(t, scheduled("later", "1", "100Mi", 4, map[string]string{"musterhpc.github.io/qos": "low"}))
+	text := l.saysWhy(t, "later", "Resources")
+	number := strings.Fields(text)[1]
+	w.tell("%s\n", strings.Replace(text[:strings.Index(text, ")")+1], number, "N", 1))
+	why := l.must(t, "why", number)
+	for _, want := range []string{"train/infer-"} {
+		if !strings.Contains(why, want) {
+			t.Errorf("the pod's job does not name %s, for which it waits:\n%s", want, why)
+		}
+	}
+
+	w.tell("\n# A job of QOS high needs a whole node's GPUs: a pod of QOS low goes for it.\n")
+	w.shows("scaled", "kubectl", "-n", train, "scale", "deployment", "infer", "--replicas=0")
+	l.must(t, "scancel", "--user=root")
+	l.isBound(t, "later")
+	l.must(t, "sbatch", "-A", "ops", "--qos=high", "-N2", "--gres=gpu:4", "-t", "60", "--wrap", "sleep 3600")
+	l.isGone(t, "later")
+	w.shows("high R", "squeue", "-h", "-o", "%q %t")
+	w.shows("PREEMPTED", "squeue", "-h", "-t", "all", "-j", number, "-o", "%T")
+	if err := l.kube.AppsV1().Deployments(train).Delete(t.Context(), "infer", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	l.clearTrain(t)
+}

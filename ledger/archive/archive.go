@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Options configure Open. The zero value is usable.
@@ -338,7 +340,7 @@ func (a *Archive) beginSegment(record Record) (*segment, error) {
 		err = f.Sync() // before any record, so that records never stand behind a torn header
 	}
 	if err == nil {
-		err = syncDir(a.segDir())
+		err = durable.SyncDir(a.segDir())
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(s.path))
@@ -487,14 +489,6 @@ func (a *Archive) Close() error {
 	a.wg.Wait()
 	a.dec.Close()
 	return err
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // findSegment returns the segment that holds pos. The caller holds mu.

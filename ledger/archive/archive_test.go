@@ -17,6 +17,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/ledger/archive"
 )
 
@@ -279,7 +280,7 @@ func TestBitFlips(t *testing.T) {
 		}
 		if err != nil {
 			noticed++
-			var ce *archive.CorruptError
+			var ce *durable.CorruptError
 			if !errors.As(err, &ce) && !errors.Is(err, archive.ErrNewerVersion) || errors.As(err, &ce) && (ce.File == "" || ce.Cure == "") {
 				t.Fatalf("bit %d of %s: %v", bit, file, err)
 			}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // The chain makes a changed past visible. Checksums protect against disks; somebody who may
@@ -258,14 +260,14 @@ func (a *Archive) linkUp(stop <-chan struct{}, most int) error {
 		return nil
 	}
 	// A link to what a power failure takes away again would be a false alarm.
-	durable, err := a.Sync()
+	synced, err := a.Sync()
 	if err != nil {
 		return err
 	}
 	if err := a.beginChain(); err != nil {
 		return err
 	}
-	for n := 0; c.at.Pos < durable && n < most; n++ {
+	for n := 0; c.at.Pos < synced && n < most; n++ {
 		select {
 		case <-stop:
 			return c.putHead(a.dir)
@@ -358,11 +360,7 @@ func (c *chain) putHead(dir string) error {
 		return err
 	}
 	path := filepath.Join(dir, chainFolder, headFile)
-	temp := path + ".tmp"
-	if err := os.WriteFile(temp, []byte(c.at.String()+"\n"), 0o600); err != nil {
-		return err
-	}
-	if err := os.Rename(temp, path); err != nil {
+	if err := durable.WriteFile(path, []byte(c.at.String()+"\n"), 0o600); err != nil {
 		return err
 	}
 	c.head = c.at

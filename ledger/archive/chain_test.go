@@ -161,6 +161,18 @@ func TestChainFindsAChangedPast(t *testing.T) {
 		"a link is taken away": {links(func(lines []string) []string {
 			return slices.Delete(lines, 2, 3)
 		}), "line 3 is the link of batch 768, expected was that of batch 512"},
+		"the beginning of the chain is taken away": {func(t *testing.T, dir string) {
+			forge(func(hs []rec) []rec {
+				hs[0].batch = append(slices.Clone(hs[0].batch), 'x')
+				return hs
+			})(t, dir)
+			links(func(lines []string) []string { return lines[1:] })(t, dir)
+		}, "no line that says where the chain begins"},
+		"all links are taken away": {func(t *testing.T, dir string) {
+			if err := os.Remove(filepath.Join(dir, "chain", "links")); err != nil {
+				t.Fatal(err)
+			}
+		}, "no line that says where the chain begins"},
 		"two links are exchanged": {links(func(lines []string) []string {
 			lines[2], lines[3] = lines[3], lines[2]
 			return lines

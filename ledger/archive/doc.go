@@ -19,5 +19,5 @@
 // carries a CRC32C that starts from a random number in its file's header, so that what a user wrote cannot pass for a record.
 //
 // A crash leaves a torn tail only in the newest live segment; it is cut off at [Open]. Any other damage is refused with a
-// [CorruptError] that names file, offset and cure.
+// [durable.CorruptError] that names file, offset and cure.
 package archive

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Examine reads a whole archive without changing it, goes on behind each damage
@@ -49,7 +51,7 @@ func (x *examiner) examineSegments() error {
 	var files []file
 	for _, e := range names {
 		var first uint64
-		if strings.HasSuffix(e.Name(), ".tmp") {
+		if strings.HasSuffix(e.Name(), durable.TempSuffix) {
 			continue
 		}
 		if _, err := fmt.Sscanf(e.Name(), "%020d.", &first); err != nil {

@@ -4,9 +4,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // A segment file, live or sealed, begins with
@@ -45,16 +46,13 @@ type Record struct {
 	Batch    []byte // valid until the next call of the iterator
 }
 
-// castagnoli is never written.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 func putFileHeader(magic string, salt uint32, first uint64) []byte {
 	b := make([]byte, fileHeader)
 	copy(b, magic)
 	binary.LittleEndian.PutUint32(b[8:], formatVersion)
 	binary.LittleEndian.PutUint32(b[12:], salt)
 	binary.LittleEndian.PutUint64(b[16:], first)
-	binary.LittleEndian.PutUint32(b[24:], crc32.Checksum(b[:24], castagnoli))
+	binary.LittleEndian.PutUint32(b[24:], durable.Checksum(b[:24]))
 	return b
 }
 
@@ -72,7 +70,7 @@ func readFileHeader(path, magic string, f io.ReaderAt, first uint64) (salt uint3
 	if v := binary.LittleEndian.Uint32(b[8:]); v > formatVersion {
 		return 0, newerError(path, v)
 	}
-	if crc32.Checksum(b[:24], castagnoli) != binary.LittleEndian.Uint32(b[24:]) {
+	if durable.Checksum(b[:24]) != binary.LittleEndian.Uint32(b[24:]) {
 		return 0, corruptError(path, 24, cureSegment, "checksum of the header does not match")
 	}
 	if got := binary.LittleEndian.Uint64(b[16:]); got != first {
@@ -90,7 +88,7 @@ func appendRecord(b []byte, salt uint32, record Record) []byte {
 	b = binary.LittleEndian.AppendUint64(b, record.LastSeq)
 	b = binary.LittleEndian.AppendUint64(b, uint64(record.At))
 	b = append(b, record.Batch...)
-	binary.LittleEndian.PutUint32(b[start:], crc32.Update(salt, castagnoli, b[start+4:]))
+	binary.LittleEndian.PutUint32(b[start:], durable.ExtendChecksum(salt, b[start+4:]))
 	return b
 }
 
@@ -108,7 +106,7 @@ func readRecord(b []byte, salt uint32) (Record, int, error) {
 	if n > int64(len(b)) {
 		return Record{}, 0, errShort
 	}
-	if crc32.Update(salt, castagnoli, b[4:n]) != binary.LittleEndian.Uint32(b) {
+	if durable.ExtendChecksum(salt, b[4:n]) != binary.LittleEndian.Uint32(b) {
 		return Record{}, 0, errors.New("checksum of a record does not match")
 	}
 	return Record{
@@ -174,11 +172,11 @@ func appendFooter(b []byte, indexOff int64, index []byte, s *segment) []byte {
 	le := binary.LittleEndian
 	start := len(b)
 	b = le.AppendUint64(b, uint64(indexOff))
-	b = le.AppendUint32(le.AppendUint32(b, uint32(len(index))), crc32.Checksum(index, castagnoli))
+	b = le.AppendUint32(le.AppendUint32(b, uint32(len(index))), durable.Checksum(index))
 	b = le.AppendUint64(le.AppendUint64(b, s.first), s.last)
 	b = le.AppendUint64(le.AppendUint64(b, s.firstSeq), s.lastSeq)
 	b = le.AppendUint64(b, uint64(s.at))
-	b = le.AppendUint32(b, crc32.Checksum(b[start:], castagnoli))
+	b = le.AppendUint32(b, durable.Checksum(b[start:]))
 	return append(b, footerMagic...)
 }
 
@@ -208,7 +206,7 @@ func readSealed(path string, first uint64) (*segment, error) {
 		return nil, err
 	}
 	if string(foot[60:]) != footerMagic ||
-		crc32.Checksum(foot[:56], castagnoli) != le.Uint32(foot[56:]) {
+		durable.Checksum(foot[:56]) != le.Uint32(foot[56:]) {
 		return nil, corruptError(path, at, cureSegment, "the footer does not match its checksum")
 	}
 	off, n := int64(le.Uint64(foot[:])), int64(le.Uint32(foot[8:]))
@@ -219,7 +217,7 @@ func readSealed(path string, first uint64) (*segment, error) {
 	if _, err := f.ReadAt(index, off); err != nil {
 		return nil, err
 	}
-	if crc32.Checksum(index, castagnoli) != le.Uint32(foot[12:]) {
+	if durable.Checksum(index) != le.Uint32(foot[12:]) {
 		return nil, corruptError(path, off, cureSegment, "the index does not match its checksum")
 	}
 	s := &segment{

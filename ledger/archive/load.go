@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // loadSegments finds the segments, checks that they follow each other, and prepares the live one.
@@ -20,7 +22,7 @@ func (a *Archive) loadSegments() error {
 	for _, e := range entries {
 		name := e.Name()
 		var first uint64
-		if strings.HasSuffix(name, ".tmp") {
+		if strings.HasSuffix(name, durable.TempSuffix) {
 			if err := os.Remove(filepath.Join(a.segDir(), name)); err != nil {
 				return err
 			}

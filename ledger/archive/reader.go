@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"sort"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Iterator walks the history forwards. It may be used by one goroutine at a time and needs no
@@ -232,7 +233,7 @@ func (a *Archive) unpackBlock(s *segment, k block) ([]byte, error) {
 	if _, err := f.ReadAt(packed, k.off); err != nil {
 		return nil, corruptError(s.path, k.off, cureSegment, "cannot be read: %v", err)
 	}
-	if crc32.Checksum(packed, castagnoli) != k.sum {
+	if durable.Checksum(packed) != k.sum {
 		return nil, corruptError(
 			s.path,
 			k.off,

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Keep says how many snapshots Thin leaves: the first of each of the last so many hours, days
@@ -36,7 +38,7 @@ func (a *Archive) Thin(keep Keep) (int, error) {
 	if removed == 0 {
 		return 0, nil
 	}
-	return removed, syncDir(a.snapDir())
+	return removed, durable.SyncDir(a.snapDir())
 }
 
 // thinSnapshots decides which of the snapshots, oldest first, stay. The first of a span stays
@@ -118,7 +120,7 @@ func (a *Archive) Retain(behindSeq uint64, olderThan time.Time) (int, error) {
 	if dropped == 0 {
 		return 0, nil
 	}
-	return dropped, syncDir(a.segDir())
+	return dropped, durable.SyncDir(a.segDir())
 }
 
 // Report is what Verify has read.

@@ -3,12 +3,13 @@ package archive
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"slices"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 func (a *Archive) sealSoon() {
@@ -86,23 +87,13 @@ func (a *Archive) writeSealed(s *segment) (*segment, error) {
 		lastSeq:  s.lastSeq,
 		at:       s.at,
 	}
-	temp := out.path + ".tmp"
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	err = durable.Replace(out.path, 0o600, func(w io.Writer) error {
+		return a.packBlocks(s, in, out, w)
+	})
 	if err != nil {
 		return nil, err
 	}
-	err = a.packBlocks(s, in, out, f)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err != nil {
-		return nil, errors.Join(err, os.Remove(temp))
-	}
-	if err := os.Rename(temp, out.path); err != nil {
-		return nil, err
-	}
-	return out, syncDir(a.segDir())
+	return out, nil
 }
 
 func (a *Archive) packBlocks(s *segment, in *os.File, out *segment, w io.Writer) error {
@@ -136,7 +127,7 @@ func (a *Archive) packBlocks(s *segment, in *os.File, out *segment, w io.Writer)
 			return err
 		}
 		packed := enc.EncodeAll(body, nil)
-		k.packed, k.sum = uint32(len(packed)), crc32.Checksum(packed, castagnoli)
+		k.packed, k.sum = uint32(len(packed)), durable.Checksum(packed)
 		if _, err := w.Write(packed); err != nil {
 			return err
 		}

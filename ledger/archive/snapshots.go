@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // A snapshot file is "MUSTARSN", version u32, position, sequence and time u64, CRC32C of these
@@ -40,26 +41,13 @@ func (a *Archive) snapPath(pos, seq uint64) string {
 // it. It is durable on return.
 func (a *Archive) PutSnapshot(pos, seq uint64, r io.Reader) error {
 	path := a.snapPath(pos, seq)
-	temp := path + ".tmp"
-	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	err := durable.Replace(path, 0o600, func(w io.Writer) error {
+		return writeSnapshot(w, pos, seq, a.opts.Now(), r)
+	})
 	if err != nil {
-		return err
+		return fmt.Errorf("write the snapshot of batch %d: %w", pos, err)
 	}
-	err = writeSnapshot(f, pos, seq, a.opts.Now(), r)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err != nil {
-		return errors.Join(
-			fmt.Errorf("write the snapshot of batch %d: %w", pos, err),
-			os.Remove(temp),
-		)
-	}
-	if err := os.Rename(temp, path); err != nil {
-		return err
-	}
-	return errors.Join(syncDir(a.snapDir()), a.linkSnapshot(pos, seq, path))
+	return a.linkSnapshot(pos, seq, path)
 }
 
 func writeSnapshot(w io.Writer, pos, seq uint64, at time.Time, r io.Reader) error {
@@ -67,7 +55,7 @@ func writeSnapshot(w io.Writer, pos, seq uint64, at time.Time, r io.Reader) erro
 	head := le.AppendUint32([]byte(snapMagic), formatVersion)
 	head = le.AppendUint64(le.AppendUint64(head, pos), seq)
 	head = le.AppendUint64(head, uint64(at.UnixNano()))
-	head = le.AppendUint32(head, crc32.Checksum(head, castagnoli))
+	head = le.AppendUint32(head, durable.Checksum(head))
 	if _, err := w.Write(head); err != nil {
 		return err
 	}
@@ -124,11 +112,7 @@ func (c *chunkWriter) endChunk() error {
 }
 
 func chunkSum(n uint32, b []byte) uint32 {
-	return crc32.Update(
-		crc32.Checksum(binary.LittleEndian.AppendUint32(nil, n), castagnoli),
-		castagnoli,
-		b,
-	)
+	return durable.ExtendChecksum(durable.Checksum(binary.LittleEndian.AppendUint32(nil, n)), b)
 }
 
 // Snapshots lists the snapshots, oldest first.
@@ -170,7 +154,7 @@ func openSnapshot(path string) (*os.File, SnapshotInfo, error) {
 	if v := le.Uint32(b[8:]); v > formatVersion {
 		return fail(f, newerError(path, v))
 	}
-	if crc32.Checksum(b[:36], castagnoli) != le.Uint32(b[36:]) {
+	if durable.Checksum(b[:36]) != le.Uint32(b[36:]) {
 		return fail(
 			f,
 			corruptError(path, 36, cureSnapshot, "checksum of the header does not match"),

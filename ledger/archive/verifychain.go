@@ -34,10 +34,11 @@ func VerifyChain(dir string, expected []Link, damage func(error)) (ChainReport, 
 	}
 	// The head is read first: what follows it may have grown meanwhile.
 	lines, whole, err := readChainFile(dir)
-	if errors.Is(err, os.ErrNotExist) || err == nil && len(lines) == 0 {
+	absent := errors.Is(err, os.ErrNotExist)
+	if head == (Link{}) && (absent || err == nil && len(lines) == 0) {
 		return ChainReport{}, fmt.Errorf("%w: %s", ErrNoChain, filepath.Join(dir, chainFolder))
 	}
-	if err != nil {
+	if err != nil && !absent {
 		damage(err)
 	}
 	v := &chainVerifier{damage: damage, path: filepath.Join(dir, chainFolder, linksFile)}
@@ -121,6 +122,11 @@ func (v *chainVerifier) readLines(lines []chainLine, size int64) {
 		}
 	}
 	head := v.rep.Head
+	if v.rep.Begin == (Link{}) && (len(v.links) > 0 || head.Pos > 0) {
+		// Without it, batches up to the first link could be changed unseen.
+		v.damage(corruptError(v.path, 0, cureChain,
+			"there is no line that says where the chain begins: it was taken away"))
+	}
 	if head.Pos >= last.Pos-last.Pos%batchesPerLink+batchesPerLink && head.Pos != last.Pos {
 		v.damage(corruptError(v.path, size, cureChain,
 			"the links end at batch %d, the head is that of batch %d: links are missing",

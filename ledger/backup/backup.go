@@ -28,6 +28,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -491,7 +492,7 @@ func (b *backupRun) settleOnDisk(history *backupHistory, head ledgerHeadline) er
 	if _, err := history.arch.Disk.Thin(archive.Keep{Hours: 2, Days: 2}); err != nil {
 		return err
 	}
-	return syncFolder(b.folder.dir)
+	return durable.SyncDir(b.folder.dir)
 }
 
 // makeManifest copies the files beside the ledger and describes the backup.
@@ -667,15 +668,6 @@ func ownerOf(info fs.FileInfo) fileOwner {
 		owner.Group = g.Name
 	}
 	return owner
-}
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // teller writes how far long work is, at most every two seconds.

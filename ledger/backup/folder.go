@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/spec"
 )
@@ -235,7 +235,7 @@ func (b *backupFolder) writeManifest(manifest *backupManifest) error {
 	if err != nil {
 		return err
 	}
-	return keyfile.Write(
+	return durable.WriteFile(
 		filepath.Join(b.manifestsDir(), manifest.Name+backupSuffix),
 		append(data, '\n'),
 		0o600,
@@ -293,7 +293,7 @@ func (b *backupFolder) keepContent(data []byte) (sum string, fresh bool, err err
 	if have, err := os.ReadFile(b.filePath(sum)); err == nil && sha256Hex(have) == sum {
 		return sum, false, nil
 	}
-	return sum, true, keyfile.Write(b.filePath(sum), data, 0o600)
+	return sum, true, durable.WriteFile(b.filePath(sum), data, 0o600)
 }
 
 // readContent reads a file's content back.

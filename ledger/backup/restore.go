@@ -19,8 +19,7 @@ import (
 
 	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/conffile"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
-	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/ledger/archive"
 	"github.com/musterhpc/muster/ledger/blob"
@@ -61,7 +60,7 @@ func ClearRestored(stateDir string) func() error {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
-		return syncFolder(stateDir)
+		return durable.SyncDir(stateDir)
 	}
 }
 
@@ -556,7 +555,7 @@ func copyBlobs(from, to string, tell *teller) error {
 			"files of scripts and environments",
 		)
 	}
-	return syncFolder(to)
+	return durable.SyncDir(to)
 }
 
 // copyDurably copies a file to the disk.
@@ -601,7 +600,7 @@ func (r *restoreRun) prepareFiles(plan *restorePlan) error {
 			return err
 		}
 		planned := plannedFile{From: filepath.Join(dir, strconv.Itoa(i)), To: to, File: file}
-		if err := keyfile.Write(planned.From, data, 0o600); err != nil {
+		if err := durable.WriteFile(planned.From, data, 0o600); err != nil {
 			return err
 		}
 		r.rep.Restored = append(r.rep.Restored, to)
@@ -616,7 +615,7 @@ func (r *restoreRun) prepareFiles(plan *restorePlan) error {
 		To:   filepath.Join(r.cfg.StateDir, restoredMark),
 		File: backupFile{Mode: 0o600, Owner: r.m.StateOwner},
 	}
-	if err := keyfile.Write(mark.From, []byte(r.m.Name+"\n"), 0o600); err != nil {
+	if err := durable.WriteFile(mark.From, []byte(r.m.Name+"\n"), 0o600); err != nil {
 		return err
 	}
 	plan.Files = append(plan.Files, mark)
@@ -687,7 +686,7 @@ func (r *restoreRun) refuseLiving(ctx context.Context, plan *restorePlan) error 
 			return err
 		}
 	}
-	source, err := mtls.Load(pki.Dir(tls))
+	source, err := pki.LoadSource(pki.Dir(tls))
 	if err != nil {
 		return fmt.Errorf(
 			"this host's certificate in %s, with which the other controllers are asked: %w",
@@ -748,11 +747,11 @@ func (r *restoreRun) writePlan(plan *restorePlan, made []string) error {
 		return err
 	}
 	for _, dir := range []string{r.stageArchive(), r.cfg.Ledger.ArchiveDir, r.cfg.StateDir} {
-		if err := syncFolder(dir); err != nil {
+		if err := durable.SyncDir(dir); err != nil {
 			return err
 		}
 	}
-	return keyfile.Write(filepath.Join(r.stageFiles(), planName), data, 0o600)
+	return durable.WriteFile(filepath.Join(r.stageFiles(), planName), data, 0o600)
 }
 
 // ownTree gives a folder and what is in it to who owned the state folder.
@@ -806,7 +805,7 @@ func (r *restoreRun) moveIntoPlace(plan *restorePlan) error {
 			return err
 		}
 	}
-	return errors.Join(syncFolder(r.cfg.Ledger.ArchiveDir), syncFolder(r.cfg.StateDir))
+	return errors.Join(durable.SyncDir(r.cfg.Ledger.ArchiveDir), durable.SyncDir(r.cfg.StateDir))
 }
 
 // listSteps are what is to be done, in order.
@@ -842,7 +841,7 @@ func moveFolder(move plannedMove) error {
 	if err := os.Rename(move.From, move.To); err != nil {
 		return err
 	}
-	return errors.Join(syncFolder(filepath.Dir(move.To)), syncFolder(filepath.Dir(move.From)))
+	return errors.Join(durable.SyncDir(filepath.Dir(move.To)), durable.SyncDir(filepath.Dir(move.From)))
 }
 
 // removeEmptyLog removes a log's folder that has no entries: a controller that waits to
@@ -873,7 +872,7 @@ func placeFile(file plannedFile) error {
 	if err := makeFolderOf(file); err != nil {
 		return err
 	}
-	if err := keyfile.Write(file.To, data, file.File.Mode.Perm()); err != nil {
+	if err := durable.WriteFile(file.To, data, file.File.Mode.Perm()); err != nil {
 		return err
 	}
 	return changeOwner(file.To, file.File.Owner)

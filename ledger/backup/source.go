@@ -22,7 +22,6 @@ import (
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/program"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/ledger/care"
 	"github.com/musterhpc/muster/ledger/event"
@@ -103,7 +102,7 @@ func dialLedger(
 		conn, err := grpcx.DialUnix(cfg.Socket)
 		return conn, cfg.Socket, err
 	}
-	source, err := mtls.Load(pki.Dir(cfg.TLS.Dir))
+	source, err := pki.LoadSource(pki.Dir(cfg.TLS.Dir))
 	if err != nil {
 		return nil, "", fmt.Errorf("this host's certificate in %s: %w", cfg.TLS.Dir, err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/ledger/blob"
 )
 
@@ -252,7 +253,7 @@ func TestBitFlips(t *testing.T) {
 			}
 			s, err := blob.Open(dir, blob.Options{FileBytes: fileBytes})
 			if err != nil {
-				var ce *blob.CorruptError
+				var ce *durable.CorruptError
 				if !errors.As(err, &ce) && !errors.Is(err, blob.ErrNewerVersion) {
 					t.Fatal(err)
 				}

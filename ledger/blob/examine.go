@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"hash/crc32"
 	"os"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Report is what Examine has read.
@@ -43,9 +43,7 @@ type examiner struct {
 const cureBlob = "the jobs that need it are reported by name when it is used; copy the file back from a backup"
 
 func (x *examiner) noteDamage(path string, off int64, format string, args ...any) {
-	x.damage(
-		&CorruptError{File: path, Offset: off, What: fmt.Sprintf(format, args...), Cure: cureBlob},
-	)
+	x.damage(corruptError(path, off, cureBlob, format, args...))
 }
 
 // examineFile reads one file. What stands behind the last whole record of the newest one is
@@ -137,19 +135,15 @@ func checkHeader(path string, id uint32, b []byte) (salt uint32, err error) {
 	case len(b) < fileHeader || bytes.Equal(b, make([]byte, fileHeader)):
 		return 0, errNoHeader
 	case string(b[:8]) == fileMagic && le.Uint32(b[8:]) > formatVersion:
-		return 0, fmt.Errorf(
-			"%w: %s has format %d, this release reads up to %d",
-			ErrNewerVersion,
-			path,
-			le.Uint32(b[8:]),
-			formatVersion,
-		)
-	case string(b[:8]) != fileMagic || crc32.Checksum(b[:20], castagnoli) != le.Uint32(b[20:]) || le.Uint32(b[16:]) != id:
-		return 0, &CorruptError{
-			File: path,
-			What: "the header does not match its checksum",
-			Cure: cureFile,
+		return 0, &durable.VersionError{
+			Store: ErrNewerVersion,
+			Where: path,
+			Found: int(le.Uint32(b[8:])),
+			Known: formatVersion,
+			Cure:  "install the newer release",
 		}
+	case string(b[:8]) != fileMagic || durable.Checksum(b[:20]) != le.Uint32(b[20:]) || le.Uint32(b[16:]) != id:
+		return 0, corruptError(path, 0, cureFile, "the header does not match its checksum")
 	}
 	return le.Uint32(b[12:]), nil
 }

@@ -4,11 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // A blob file begins with "MUSTBLOB", version u32, salt u32, number u32, CRC32C of these 20
@@ -23,9 +24,6 @@ const (
 	indexEntry    = 40
 	maxBlob       = 64 << 20
 )
-
-// castagnoli is never written.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // file is one blob file. Only the active one grows.
 type file struct {
@@ -60,9 +58,9 @@ func indexPath(dir string, id uint32) string {
 }
 
 func recordSum(salt uint32, head, data []byte) uint32 {
-	sum := crc32.Update(salt, castagnoli, head[:4])
-	sum = crc32.Update(sum, castagnoli, head[8:recordHeader])
-	return crc32.Update(sum, castagnoli, data)
+	sum := durable.ExtendChecksum(salt, head[:4])
+	sum = durable.ExtendChecksum(sum, head[8:recordHeader])
+	return durable.ExtendChecksum(sum, data)
 }
 
 func appendRecord(b []byte, salt uint32, hash Hash, data []byte) []byte {
@@ -102,7 +100,7 @@ func newFile(dir string, id, salt uint32) (*file, error) {
 	b := binary.LittleEndian.AppendUint32([]byte(fileMagic), formatVersion)
 	b = binary.LittleEndian.AppendUint32(b, salt)
 	b = binary.LittleEndian.AppendUint32(b, id)
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
+	b = binary.LittleEndian.AppendUint32(b, durable.Checksum(b))
 	if _, err := f.WriteAt(b, 0); err != nil {
 		return nil, errors.Join(err, f.Close(), os.Remove(path))
 	}
@@ -174,24 +172,8 @@ func writeIndex(dir string, id uint32, entries []entry) error {
 		b = binary.LittleEndian.AppendUint32(b, e.at.off)
 		b = binary.LittleEndian.AppendUint32(b, e.at.n)
 	}
-	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	path := indexPath(dir, id)
-	f, err := os.OpenFile(path+".tmp", os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err != nil {
-		return errors.Join(err, os.Remove(path+".tmp"))
-	}
-	if err := os.Rename(path+".tmp", path); err != nil {
-		return err
-	}
-	return syncDir(dir)
+	b = binary.LittleEndian.AppendUint32(b, durable.Checksum(b))
+	return durable.WriteFile(indexPath(dir, id), b, 0o600)
 }
 
 // readIndex returns the entries of a sealed file, nil when there is no usable index.
@@ -203,7 +185,7 @@ func readIndex(dir string, id uint32) []entry {
 		return nil
 	}
 	n, body := int(le.Uint32(b[12:])), b[:len(b)-4]
-	if crc32.Checksum(body, castagnoli) != le.Uint32(b[len(b)-4:]) || len(body) != 16+n*indexEntry {
+	if durable.Checksum(body) != le.Uint32(b[len(b)-4:]) || len(body) != 16+n*indexEntry {
 		return nil
 	}
 	out := make([]entry, n)
@@ -222,7 +204,7 @@ func fileIDs(dir string) ([]uint32, error) {
 		return nil, err
 	}
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), ".tmp") {
+		if strings.HasSuffix(e.Name(), durable.TempSuffix) {
 			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return nil, err
 			}
@@ -246,12 +228,4 @@ func listFiles(dir string) ([]uint32, error) {
 		}
 	}
 	return ids, nil // names sort by number
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

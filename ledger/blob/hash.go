@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Sentinels for errors.Is.
@@ -15,20 +17,16 @@ var (
 	ErrClosed       = errors.New("the ledger's blob store is closed")
 )
 
-// CorruptError names the damaged place. errors.Is(err, ErrCorrupt) holds.
-type CorruptError struct {
-	File   string
-	Offset int64
-	What   string
-	Cure   string
+// corruptError names the damaged place. errors.Is(err, ErrCorrupt) holds.
+func corruptError(file string, offset int64, cure, format string, args ...any) error {
+	return &durable.CorruptError{
+		Store:  ErrCorrupt,
+		File:   file,
+		Offset: offset,
+		What:   fmt.Sprintf(format, args...),
+		Cure:   cure,
+	}
 }
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%v: %s at offset %d: %s; %s", ErrCorrupt, e.File, e.Offset, e.What, e.Cure)
-}
-
-// Is makes errors.Is(err, ErrCorrupt) true.
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
 
 // Hash is the SHA-256 of a blob.
 type Hash [sha256.Size]byte

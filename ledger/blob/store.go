@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Options configure Open. The zero value is usable.
@@ -291,12 +293,14 @@ func (s *Store) forgetDamaged(hash Hash, at place) error {
 		s.bytes -= int64(at.n)
 		s.damaged += int64(at.n)
 	}
-	return &CorruptError{
-		File:   blobPath(s.dir, at.file),
-		Offset: int64(at.off),
-		What:   fmt.Sprintf("blob %s has changed on disk", hash),
-		Cure:   "put it again from the archive or another controller",
-	}
+	const cure = "put it again from the archive or another controller"
+	return corruptError(
+		blobPath(s.dir, at.file),
+		int64(at.off),
+		cure,
+		"blob %s has changed on disk",
+		hash,
+	)
 }
 
 // Sync makes every blob put so far durable.
@@ -327,7 +331,7 @@ func (s *Store) syncActive() error {
 		if err := active.f.Sync(); err != nil {
 			return s.failStore(err)
 		}
-		if err := syncDir(s.dir); err != nil {
+		if err := durable.SyncDir(s.dir); err != nil {
 			return s.failStore(err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"os"
 	"sort"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Swept is what a Sweep did.
@@ -102,7 +104,7 @@ func (s *Store) sweepFile(id uint32, keep func(Hash) bool, out *Swept) error {
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}
-	return errors.Join(f.f.Close(), err, os.Remove(f.path), syncDir(s.dir))
+	return errors.Join(f.f.Close(), err, os.Remove(f.path), durable.SyncDir(s.dir))
 }
 
 // moveAll copies blobs into the active file. A damaged one is forgotten, as Get would.

@@ -46,6 +46,9 @@ type UserTokenIssued struct {
 	UID     uint32       `cbor:"3,keyasint"`
 	Expires spec.Instant `cbor:"4,keyasint"`
 	Key     string       `cbor:"5,keyasint"` // names the key that signed it
+	// Login is the identity provider whose word it was given on; empty = the user asked a
+	// controller for it.
+	Login string `cbor:"6,keyasint,omitempty" since:"2"`
 }
 
 // UserTokensEnded revokes tokens of a user: those with these ids or, without ids, all
@@ -136,6 +139,19 @@ type ResourcePut struct {
 type ResourceRemoved struct {
 	Name   string `cbor:"1,keyasint"`
 	Server string `cbor:"2,keyasint"`
+}
+
+// ClusterPut makes another cluster known, or replaces what is known of it.
+type ClusterPut struct {
+	Name   string `cbor:"1,keyasint,omitempty" since:"2"`
+	Socket string `cbor:"2,keyasint,omitempty" since:"2"` // see spec.KnownCluster
+	Host   string `cbor:"3,keyasint,omitempty" since:"2"`
+	Port   int64  `cbor:"4,keyasint,omitempty" since:"2"`
+}
+
+// ClusterRemoved forgets another cluster.
+type ClusterRemoved struct {
+	Name string `cbor:"1,keyasint,omitempty" since:"2"`
 }
 
 // UsageAged lets past use fade and charges what runs up to now. Factors are

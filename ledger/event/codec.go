@@ -8,8 +8,10 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// Version is the vocabulary version this release reads and may write.
-const Version uint32 = 1
+// Version is the vocabulary version that this release reads, and that it may write once the
+// controllers have agreed on it (ClusterVersionRaised). It goes up by one in a release that
+// brings a kind or a field; testdata has what each version brought.
+const Version uint32 = 2
 
 // Errors of the codec; compare with errors.Is.
 var (
@@ -30,22 +32,65 @@ const (
 
 // Codec encodes and decodes batches. It is immutable and safe to share; make
 // one with NewCodec and pass it on.
-type Codec struct{ set *record.Set }
+type Codec struct {
+	set     *record.Set
+	version uint32 // kinds that came later are not known
+}
 
 // NewCodec builds the codec: deterministic encoding, strict decoding.
-func NewCodec() (*Codec, error) {
+func NewCodec() (*Codec, error) { return NewCodecOf(Version) }
+
+// NewCodecOf is the codec of a release that knows a version of the vocabulary.
+func NewCodecOf(version uint32) (*Codec, error) {
 	samples := []any{new(Actor), new(Cause)}
 	for _, k := range Kinds() {
-		samples = append(samples, newEvent(k))
+		if k.Since() <= version {
+			samples = append(samples, newEvent(k))
+		}
 	}
-	set, err := record.Compile(samples...)
+	set, err := record.Compile(version, samples...)
 	if err != nil {
 		return nil, fmt.Errorf("event codec: %w", err)
 	}
-	return &Codec{set: set}, nil
+	return &Codec{set: set, version: version}, nil
 }
 
-// Encode writes a batch. Equal batches give equal bytes.
+// Needs is the vocabulary version that a reader of an event must know, and what in it asks
+// for that: its kind, or a field.
+func (c *Codec) Needs(e Event) (version uint32, what string, err error) {
+	version, what, err = c.set.Needs(e)
+	if since := e.Kind().Since(); since >= version {
+		version, what = since, e.Kind().String()
+	}
+	return version, what, err
+}
+
+// Reduce is a copy of an event without the fields that came after a version.
+func (c *Codec) Reduce(e Event, version uint32) (Event, error) {
+	data, err := c.set.Append(nil, e)
+	if err != nil {
+		return nil, err
+	}
+	out := newEvent(e.Kind())
+	if err := c.set.NewDecoder(data).Value(out); err != nil {
+		return nil, err
+	}
+	return out, c.set.Reduce(out, version)
+}
+
+// Vocabulary lists the kinds and fields that a version knows, one a line.
+func (c *Codec) Vocabulary(version uint32) []string {
+	var out []string
+	for _, k := range Kinds() {
+		if k.Since() <= version {
+			out = append(out, fmt.Sprintf("kind %d %s", k, k))
+		}
+	}
+	return append(out, c.set.Vocabulary(version)...)
+}
+
+// Encode writes a batch. Equal batches give equal bytes. The batch says which version it
+// needs, so that releases which know no more than that can read it.
 func (c *Codec) Encode(batch []Envelope) ([]byte, error) {
 	return c.Append(make([]byte, 0, 64+384*len(batch)), batch)
 }
@@ -53,7 +98,15 @@ func (c *Codec) Encode(batch []Envelope) ([]byte, error) {
 // Append writes a batch behind dst, for callers that keep a buffer.
 func (c *Codec) Append(dst []byte, batch []Envelope) ([]byte, error) {
 	dst = record.AppendHead(dst, record.MajorArray, batchLen)
-	dst = record.AppendHead(dst, record.MajorUint, uint64(Version))
+	needed := uint32(1)
+	for i := range batch {
+		version, _, err := c.Needs(batch[i].Event)
+		if err != nil {
+			return nil, fmt.Errorf("encode (sequence %d): %w", batch[i].Seq, err)
+		}
+		needed = max(needed, version)
+	}
+	dst = record.AppendHead(dst, record.MajorUint, uint64(needed))
 	dst = record.AppendHead(dst, record.MajorArray, uint64(len(batch)))
 	for i := range batch {
 		var err error
@@ -120,7 +173,7 @@ func (c *Codec) Decode(data []byte) ([]Envelope, error) {
 	}
 	out := make([]Envelope, n)
 	for i := range out {
-		if err := decodeEnvelope(decoder, &out[i]); err != nil {
+		if err := c.decodeEnvelope(decoder, &out[i]); err != nil {
 			return nil, err
 		}
 	}
@@ -133,7 +186,7 @@ func (c *Codec) Decode(data []byte) ([]Envelope, error) {
 // minEnvelope is the least number of bytes of an envelope.
 const minEnvelope = 1 + envelopeLen
 
-func decodeEnvelope(decoder *record.Decoder, envelope *Envelope) error {
+func (c *Codec) decodeEnvelope(decoder *record.Decoder, envelope *Envelope) error {
 	parts, err := decoder.Array()
 	if err != nil {
 		return classifyKind(err, "envelope")
@@ -163,7 +216,7 @@ func decodeEnvelope(decoder *record.Decoder, envelope *Envelope) error {
 	if err != nil {
 		return classifyKind(err, fmt.Sprintf("envelope at sequence %d", envelope.Seq))
 	}
-	if kind <= uint64(^Kind(0)) {
+	if kind <= uint64(^Kind(0)) && Kind(kind).Since() <= c.version {
 		envelope.Event = newEvent(Kind(kind))
 	}
 	if envelope.Event == nil {

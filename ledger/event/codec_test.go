@@ -101,7 +101,7 @@ func TestIsCBOR(t *testing.T) {
 	for _, k := range event.Kinds() {
 		samples = append(samples, event.New(k))
 	}
-	set, err := record.Compile(samples...)
+	set, err := record.Compile(event.Version, samples...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -57,6 +57,14 @@
 // NodeChanged with a node's weight and features; what an operator wrote beside it
 // stays. PartitionAdded and PartitionGone are the life of one that no file names.
 //
+// # Jobs of pods
+//
+// A job whose spec names pods of Kubernetes lives like any other. No agent starts or
+// ends it: its pods are bound after JobStarted is durable and deleted after
+// JobEndRequested, and its nodes are given back (JobEnded, JobNodeDone) only when
+// Kubernetes has said that the pods are over, which JobPodsOver notes. The silence of a
+// node, its reboot and NodeLost change nothing of it. It has one attempt.
+//
 // # Other schedulers
 //
 // What another scheduler has on a node is a foreign hold: ForeignHoldTaken before

@@ -38,6 +38,8 @@ const (
 	KindCrontabPut         Kind = 38
 	KindTriggerPut         Kind = 39
 	KindTriggerRemoved     Kind = 19
+	KindClusterPut         Kind = 17
+	KindClusterRemoved     Kind = 18
 
 	KindJobSubmitted     Kind = 40
 	KindJobEligible      Kind = 41
@@ -64,6 +66,8 @@ const (
 	KindJobPrepared      Kind = 60
 	KindJobEpilogOver    Kind = 64
 	KindImagePinned      Kind = 67
+	KindJobNoted         Kind = 68
+	KindJobPodsOver      Kind = 69
 	KindJobSuspended     Kind = 57
 	KindJobResumed       Kind = 58
 	KindJobReady         Kind = 59

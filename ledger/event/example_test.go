@@ -35,5 +35,5 @@ func ExampleCodec() {
 	fmt.Println(err)
 	// Output:
 	// 7 alice JobReleased
-	// batch of vocabulary version 99, this release knows 1: written by a newer release of muster: upgrade this controller before it reads the ledger
+	// batch of vocabulary version 99, this release knows 2: written by a newer release of muster: upgrade this controller before it reads the ledger
 }

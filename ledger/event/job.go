@@ -306,6 +306,41 @@ type ImagePinned struct {
 	Digest  string      `cbor:"5,keyasint"` // sha256:...
 }
 
+// JobNoted changes what is said of a job, most often of one that is over and that the
+// controller may have forgotten. What is nil stays as it is.
+type JobNoted struct {
+	UID     spec.JobUID `cbor:"1,keyasint,omitempty" since:"2"`
+	Comment *string     `cbor:"2,keyasint,omitempty" since:"2"`
+	Admin   *string     `cbor:"3,keyasint,omitempty" since:"2"`
+	System  *string     `cbor:"4,keyasint,omitempty" since:"2"`
+	Extra   *string     `cbor:"5,keyasint,omitempty" since:"2"`
+	// Derived is the exit code that is derived from the steps; it holds for runs that are
+	// over when it is noted.
+	Derived *spec.ExitStatus `cbor:"6,keyasint,omitempty" since:"2"`
+}
+
+// Amend changes the texts of a job's request.
+func (e *JobNoted) Amend(job *spec.JobSpec) {
+	for _, text := range [...]struct{ to, from *string }{
+		{&job.Comment, e.Comment},
+		{&job.AdminComment, e.Admin},
+		{&job.SystemComment, e.System},
+		{&job.Extra, e.Extra},
+	} {
+		if text.from != nil {
+			*text.to = *text.from
+		}
+	}
+}
+
+// JobPodsOver tells that nothing of a job's pods can run any more: Kubernetes has ended
+// them, or they were deleted. Only then may the job be forgotten, because a pod that is
+// there and of no job would be submitted as another one.
+type JobPodsOver struct {
+	UID     spec.JobUID `cbor:"1,keyasint,omitempty" since:"2"`
+	Attempt uint32      `cbor:"2,keyasint,omitempty" since:"2"` // 0: it never started
+}
+
 // JobEpilogOver tells that the site's EpilogSlurmctld for an attempt has run,
 // however it ended.
 type JobEpilogOver struct {

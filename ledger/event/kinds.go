@@ -69,6 +69,12 @@ func (*ResourcePut) Kind() Kind { return KindResourcePut }
 func (*ResourceRemoved) Kind() Kind { return KindResourceRemoved }
 
 // Kind implements Event.
+func (*ClusterPut) Kind() Kind { return KindClusterPut }
+
+// Kind implements Event.
+func (*ClusterRemoved) Kind() Kind { return KindClusterRemoved }
+
+// Kind implements Event.
 func (*UsageAged) Kind() Kind { return KindUsageAged }
 
 // Kind implements Event.
@@ -174,6 +180,12 @@ func (*JobEpilogOver) Kind() Kind { return KindJobEpilogOver }
 func (*ImagePinned) Kind() Kind { return KindImagePinned }
 
 // Kind implements Event.
+func (*JobNoted) Kind() Kind { return KindJobNoted }
+
+// Kind implements Event.
+func (*JobPodsOver) Kind() Kind { return KindJobPodsOver }
+
+// Kind implements Event.
 func (*JobSuspended) Kind() Kind { return KindJobSuspended }
 
 // Kind implements Event.
@@ -255,6 +267,8 @@ func (*WCKeyPut) sealed()             {}
 func (*WCKeyRemoved) sealed()         {}
 func (*ResourcePut) sealed()          {}
 func (*ResourceRemoved) sealed()      {}
+func (*ClusterPut) sealed()           {}
+func (*ClusterRemoved) sealed()       {}
 func (*UsageAged) sealed()            {}
 func (*UsageCleared) sealed()         {}
 func (*SharesNoted) sealed()          {}
@@ -290,6 +304,8 @@ func (*JobsAccruing) sealed()         {}
 func (*JobPrepared) sealed()          {}
 func (*JobEpilogOver) sealed()        {}
 func (*ImagePinned) sealed()          {}
+func (*JobNoted) sealed()             {}
+func (*JobPodsOver) sealed()          {}
 func (*JobSuspended) sealed()         {}
 func (*JobResumed) sealed()           {}
 func (*JobReady) sealed()             {}
@@ -363,6 +379,10 @@ func newEvent(kind Kind) Event {
 		return new(ResourcePut)
 	case KindResourceRemoved:
 		return new(ResourceRemoved)
+	case KindClusterPut:
+		return new(ClusterPut)
+	case KindClusterRemoved:
+		return new(ClusterRemoved)
 	case KindUsageAged:
 		return new(UsageAged)
 	case KindUsageCleared:
@@ -433,6 +453,10 @@ func newEvent(kind Kind) Event {
 		return new(JobEpilogOver)
 	case KindImagePinned:
 		return new(ImagePinned)
+	case KindJobNoted:
+		return new(JobNoted)
+	case KindJobPodsOver:
+		return new(JobPodsOver)
 	case KindJobSuspended:
 		return new(JobSuspended)
 	case KindJobResumed:
@@ -504,6 +528,8 @@ func Kinds() []Kind {
 		KindWCKeyRemoved,
 		KindResourcePut,
 		KindResourceRemoved,
+		KindClusterPut,
+		KindClusterRemoved,
 		KindUsageAged,
 		KindUsageCleared,
 		KindSharesNoted,
@@ -539,6 +565,8 @@ func Kinds() []Kind {
 		KindJobPrepared,
 		KindJobEpilogOver,
 		KindImagePinned,
+		KindJobNoted,
+		KindJobPodsOver,
 		KindJobSuspended,
 		KindJobResumed,
 		KindJobReady,
@@ -611,6 +639,10 @@ func (k Kind) String() string {
 		return "ResourcePut"
 	case KindResourceRemoved:
 		return "ResourceRemoved"
+	case KindClusterPut:
+		return "ClusterPut"
+	case KindClusterRemoved:
+		return "ClusterRemoved"
 	case KindUsageAged:
 		return "UsageAged"
 	case KindUsageCleared:
@@ -681,6 +713,10 @@ func (k Kind) String() string {
 		return "JobEpilogOver"
 	case KindImagePinned:
 		return "ImagePinned"
+	case KindJobNoted:
+		return "JobNoted"
+	case KindJobPodsOver:
+		return "JobPodsOver"
 	case KindJobSuspended:
 		return "JobSuspended"
 	case KindJobResumed:
@@ -723,4 +759,14 @@ func (k Kind) String() string {
 		return "ForeignHoldReleased"
 	}
 	return "unknown"
+}
+
+// Since is the vocabulary version that a kind came with. A kind that is not here is as old as
+// the vocabulary.
+func (k Kind) Since() uint32 {
+	switch k {
+	case KindJobNoted, KindJobPodsOver, KindClusterPut, KindClusterRemoved:
+		return 2
+	}
+	return 1
 }

@@ -45,8 +45,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"one event", raw(list(2), 1, list(1), envelope, fields(1), 1, "n1"), nil},
 		{"no event", raw(list(2), 1, list(0)), nil},
-		{"newer version", raw(list(2), 2, list(0)), event.ErrNewer},
-		{"newer version in another shape", raw(list(3), 2, "whatever"), event.ErrNewer},
+		{"newer version", raw(list(2), int(event.Version)+1, list(0)), event.ErrNewer},
+		{"newer version in another shape", raw(list(3), int(event.Version)+1, "whatever"), event.ErrNewer},
 		{"more parts of a batch", raw(list(3), 1, list(0), 0), event.ErrNewer},
 		{"more parts of an envelope", raw(list(2), 1, list(1), list(7), 1, 0, fields(0), fields(0), 73, fields(1), 1, "n1", 0), event.ErrNewer},
 		{"unknown kind", raw(list(2), 1, list(1), list(6), 1, 0, fields(0), fields(0), 999, fields(0)), event.ErrNewer},

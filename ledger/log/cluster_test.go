@@ -28,6 +28,8 @@ type cluster struct {
 	timeout time.Duration // of raft; 0 = 100 ms
 	members []log.Member
 	nodes   []*node
+	// wrap makes the transport of a member of the one between the members.
+	wrap func(*raft.InmemTransport) raft.Transport
 }
 
 func newCluster(t *testing.T, n int) *cluster {
@@ -55,6 +57,9 @@ func (c *cluster) start(nd *node) {
 	nd.m = &logtest.Machine{}
 	opts := simOptions(nd.disk, nd.m)
 	opts.NodeID, opts.Transport, opts.Members, opts.Timeout = nd.id, nd.trans, c.members, max(c.timeout, 100*time.Millisecond)
+	if c.wrap != nil {
+		opts.Transport = c.wrap(nd.trans)
+	}
 	if nd.witness {
 		opts.Witness, opts.Machine = true, nil
 	}

@@ -31,7 +31,7 @@
 // # What happens when the disk misbehaves
 //
 // Torn tail: everything after the last whole group is dropped; none of it was acknowledged. Damage anywhere else: Open refuses
-// with a [CorruptError] that names file, offset and cure. Disk full: the batches in flight fail with [ErrDiskFull], nothing
+// with a [durable.CorruptError] that names file, offset and cure. Disk full: the batches in flight fail with [ErrDiskFull], nothing
 // acknowledged is lost, and Resume succeeds once there is room. Any other write or sync error stops the log for good
 // (a failed fsync must never be retried and believed); the next Open verifies the tail and writes it out again.
 package log

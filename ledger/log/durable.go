@@ -21,6 +21,8 @@ type Durable struct {
 	opts  Options
 	alone bool
 	raft  *raft.Raft
+	trans raft.Transport // that raft has, which notes what others answer
+	heard *heard
 	store *logStore
 	snaps *snapStore
 	fsm   *fsm

@@ -3,9 +3,10 @@ package log
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // sumLen is what the log adds to each entry's Extensions: a CRC32C that starts from this log's
@@ -18,9 +19,9 @@ func entrySum(l *raft.Log, ext []byte, salt uint32) uint32 {
 	binary.LittleEndian.PutUint64(head[:], l.Index)
 	binary.LittleEndian.PutUint64(head[8:], l.Term)
 	head[16] = byte(l.Type)
-	sum := crc32.Update(salt, castagnoli, head[:])
-	sum = crc32.Update(sum, castagnoli, l.Data)
-	return crc32.Update(sum, castagnoli, ext)
+	sum := durable.ExtendChecksum(salt, head[:])
+	sum = durable.ExtendChecksum(sum, l.Data)
+	return durable.ExtendChecksum(sum, ext)
 }
 
 // sealEntry returns a copy of l that carries its checksum.

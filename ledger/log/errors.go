@@ -4,10 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"syscall"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Sentinels for errors.Is. Most arrive wrapped with the detail a person needs.
 var (
+	// ErrNoVoter tells that a member cannot lead because it has no vote.
+	ErrNoVoter      = errors.New("is not a controller that votes")
 	ErrCorrupt      = errors.New("the ledger's log is damaged")
 	ErrDiskFull     = errors.New("the ledger's disk is full")
 	ErrNotLeader    = errors.New("this controller does not lead the ledger")
@@ -21,41 +25,16 @@ var (
 	errStale = errors.New("frame belongs to a run of the writer that has failed")
 )
 
-// CorruptError names the damaged place and what to do about it. errors.Is(err, ErrCorrupt) holds.
-type CorruptError struct {
-	File   string
-	Offset int64
-	What   string
-	Cure   string
+// newerError says which file or frame a newer release wrote. errors.Is(err, ErrNewerVersion) holds.
+func newerError(where string, found, known int) error {
+	return &durable.VersionError{
+		Store: ErrNewerVersion,
+		Where: where,
+		Found: found,
+		Known: known,
+		Cure:  "install the newer release, or restore a backup made before the upgrade",
+	}
 }
-
-func (e *CorruptError) Error() string {
-	return fmt.Sprintf("%v: %s at offset %d: %s; %s", ErrCorrupt, e.File, e.Offset, e.What, e.Cure)
-}
-
-// Is makes errors.Is(err, ErrCorrupt) true.
-func (e *CorruptError) Is(target error) bool { return target == ErrCorrupt }
-
-// VersionError says which file or frame a newer release wrote. errors.Is(err, ErrNewerVersion)
-// holds.
-type VersionError struct {
-	Where string
-	Found int
-	Known int
-}
-
-func (e *VersionError) Error() string {
-	return fmt.Sprintf(
-		"%v: %s has format %d, this release reads up to %d; install the newer release, or restore a backup made before the upgrade",
-		ErrNewerVersion,
-		e.Where,
-		e.Found,
-		e.Known,
-	)
-}
-
-// Is makes errors.Is(err, ErrNewerVersion) true.
-func (e *VersionError) Is(target error) bool { return target == ErrNewerVersion }
 
 // NotLeaderError carries where to go instead. errors.Is(err, ErrNotLeader) holds.
 type NotLeaderError struct {
@@ -81,7 +60,13 @@ func (e *NotLeaderError) Is(target error) bool { return target == ErrNotLeader }
 const cureSegment = "run `musterd ledger rebuild`, which makes a new log from the archive and from what can be read of this one, or restore a backup"
 
 func corruptError(file string, offset int64, cure, format string, args ...any) error {
-	return &CorruptError{File: file, Offset: offset, What: fmt.Sprintf(format, args...), Cure: cure}
+	return &durable.CorruptError{
+		Store:  ErrCorrupt,
+		File:   file,
+		Offset: offset,
+		What:   fmt.Sprintf(format, args...),
+		Cure:   cure,
+	}
 }
 
 // isFull reports whether err means that the filesystem or the quota has no room.

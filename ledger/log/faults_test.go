@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/log/logtest"
 )
@@ -68,7 +69,7 @@ func TestMissingFiles(t *testing.T) {
 			}
 			continue
 		}
-		var ce *log.CorruptError
+		var ce *durable.CorruptError
 		if !errors.As(err, &ce) || ce.Cure == "" || ce.File == "" {
 			t.Errorf("without %s: %v", f, err)
 		}
@@ -84,7 +85,7 @@ func TestDamagedSnapshotCure(t *testing.T) {
 	}
 	disk.Flip(snaps[1], 8*int64(len(disk.Content(snaps[1]))/2))
 	_, err := log.Open(bg, simOptions(disk, &logtest.Machine{}))
-	var ce *log.CorruptError
+	var ce *durable.CorruptError
 	if !errors.As(err, &ce) || ce.File != snaps[1] || !strings.Contains(ce.Cure, "move the file away") {
 		t.Fatalf("damaged snapshot: %v", err)
 	}

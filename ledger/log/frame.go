@@ -3,7 +3,8 @@ package log
 import (
 	"encoding/binary"
 	"fmt"
-	"hash/crc32"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // Every batch travels in a frame, the same bytes on every member and on disk:
@@ -40,10 +41,6 @@ type frame struct {
 	payload []byte
 }
 
-// castagnoli is the polynomial for which processors have an instruction. The table is never
-// written.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // sealFrame fills in the header of b, whose payload is in place.
 func sealFrame(b []byte, f frame) {
 	b[0] = 'M'
@@ -57,17 +54,17 @@ func sealFrame(b []byte, f frame) {
 }
 
 func frameSum(b []byte) uint32 {
-	return crc32.Update(crc32.Checksum(b[:4], castagnoli), castagnoli, b[8:])
+	return durable.ExtendChecksum(durable.Checksum(b[:4]), b[8:])
 }
 
-// decodeFrame returns ErrCorrupt for bytes that are no frame and a VersionError for one that a
+// decodeFrame returns ErrCorrupt for bytes that are no frame and ErrNewerVersion for one that a
 // newer release wrote. The payload aliases b.
 func decodeFrame(b []byte) (frame, error) {
 	if len(b) < frameHeader || b[0] != 'M' || b[1] != 'B' {
 		return frame{}, fmt.Errorf("%w: %d bytes that are no batch frame", ErrCorrupt, len(b))
 	}
 	if b[2] > frameVersion {
-		return frame{}, &VersionError{Where: "a batch", Found: int(b[2]), Known: frameVersion}
+		return frame{}, newerError("a batch", int(b[2]), frameVersion)
 	}
 	if got, want := frameSum(b), binary.LittleEndian.Uint32(b[4:]); got != want {
 		return frame{}, fmt.Errorf(
@@ -92,11 +89,7 @@ func decodeFrame(b []byte) (frame, error) {
 		)
 	}
 	if f.kind < kindBatch || f.kind > kindBarrier {
-		return frame{}, &VersionError{
-			Where: fmt.Sprintf("a frame of kind %d", f.kind),
-			Found: frameVersion + 1,
-			Known: frameVersion,
-		}
+		return frame{}, newerError(fmt.Sprintf("a frame of kind %d", f.kind), frameVersion+1, frameVersion)
 	}
 	return f, nil
 }

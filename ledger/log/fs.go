@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"sort"
 	"sync/atomic"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // FS is the file layer under the log. The one that Open uses by default is the operating
@@ -131,13 +133,7 @@ func (osFS) Rename(from, to string) error { return os.Rename(from, to) }
 
 func (osFS) Remove(path string) error { return os.Remove(path) }
 
-func (osFS) SyncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
+func (osFS) SyncDir(dir string) error { return durable.SyncDir(dir) }
 
 // readAll reads a whole file, at most limit bytes.
 func readAll(fs FS, path string, limit int64) ([]byte, error) {

@@ -176,7 +176,7 @@ func snapshotPosition(head []byte) (Position, error) {
 		return 0, fmt.Errorf("%w: a snapshot's content does not begin as one", ErrCorrupt)
 	}
 	if v := binary.LittleEndian.Uint32(head[4:]); v > fsmVersion {
-		return 0, &VersionError{Where: "a snapshot's content", Found: int(v), Known: fsmVersion}
+		return 0, newerError("a snapshot's content", int(v), fsmVersion)
 	}
 	return Position(binary.LittleEndian.Uint64(head[8:])), nil
 }

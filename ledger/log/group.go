@@ -24,10 +24,10 @@ type Layer interface {
 // NewTransport returns raft's protocol over a layer, for Options.Transport. patience bounds
 // each exchange; that of a snapshot grows with its size.
 func NewTransport(l Layer, patience time.Duration, logger *slog.Logger) raft.Transport {
-	return raft.NewNetworkTransportWithConfig(
+	return transport{raft.NewNetworkTransportWithConfig(
 		&raft.NetworkTransportConfig{Stream: streams{l}, MaxPool: 3, Timeout: patience,
 			Logger: newHCLog(logger)},
-	)
+	)}
 }
 
 // streams is a Layer in raft's words.
@@ -221,7 +221,7 @@ func (d *Durable) HandOver(ctx context.Context, id string) error {
 			)
 		}
 	}
-	return fmt.Errorf("hand over: %s is not a controller that votes", id)
+	return fmt.Errorf("hand over: %s %w", id, ErrNoVoter)
 }
 
 func patienceOf(ctx context.Context) time.Duration {

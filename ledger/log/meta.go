@@ -5,13 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // The metadata of the log are the list of segments, raft's term and vote, and the watermark.
@@ -150,7 +151,7 @@ func (m *metaStore) readSlot(i int) (*metaState, uint64, error) {
 		return nil, 0, corruptError(path, 0, cureSegment, "not a metadata file")
 	}
 	if v := binary.LittleEndian.Uint32(b[8:]); v > metaVersion {
-		return nil, 0, &VersionError{Where: path, Found: int(v), Known: metaVersion}
+		return nil, 0, newerError(path, int(v), metaVersion)
 	}
 	n := binary.LittleEndian.Uint32(b[12:])
 	if int(n) > len(b)-metaHeader {
@@ -168,7 +169,7 @@ func (m *metaStore) readSlot(i int) (*metaState, uint64, error) {
 }
 
 func metaSum(header, body []byte) uint32 {
-	return crc32.Update(crc32.Checksum(header, castagnoli), castagnoli, body)
+	return durable.ExtendChecksum(durable.Checksum(header), body)
 }
 
 // updateState changes the state durably or not at all.

@@ -34,6 +34,7 @@ func Open(ctx context.Context, opts Options) (*Durable, error) {
 		), snapDue: make(chan struct{}, 1), snapReq: make(chan chan error),
 		notify: make(chan bool), changed: make(chan struct{}),
 		nextSeq: 1, runs: map[uint64]bool{}, stopped: &NotLeaderError{},
+		heard: newHeard(),
 	}
 	if err := durable.openFiles(); err != nil {
 		return nil, err
@@ -207,6 +208,8 @@ func (d *Durable) startRaft() (err error) {
 	if d.alone {
 		_, trans = raft.NewInmemTransport(raft.ServerAddress(d.opts.NodeID))
 	}
+	trans = d.heard.hear(trans)
+	d.trans = trans
 	// A timeout that is then shortened makes raft hold its first election at once.
 	first := d.opts.Timeout
 	if d.alone {

@@ -5,12 +5,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math/bits"
 	"path/filepath"
 
 	"github.com/hashicorp/raft-wal/types"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // raft-wal's segment format, as far as it is needed to verify and repair one: a header of 32
@@ -139,7 +140,7 @@ func (s *segment) closeGroup(
 	if err != nil {
 		return false, err
 	}
-	if got := crc32.Checksum(body, castagnoli); got != sum {
+	if got := durable.Checksum(body); got != sum {
 		return fail(
 			"checksum of the group is %08x, its commit frame at %d says %08x",
 			got,
@@ -264,7 +265,7 @@ func wholeGroup(b []byte, next uint64, check func(uint64, []byte) error) bool {
 			return false
 		}
 		if kind == segCommit {
-			return valid && crc32.Checksum(b[:at], castagnoli) == arg
+			return valid && durable.Checksum(b[:at]) == arg
 		}
 		end := at + segFrameHeader + int64(arg)
 		if end > int64(len(b)) {
@@ -296,7 +297,7 @@ func (s *segment) isComplete(tail []byte) bool {
 	kind := binary.LittleEndian.Uint32(head)
 	if kind != segCommit {
 		oneBit := bits.OnesCount32(kind^segCommit) == 1
-		return oneBit && crc32.Checksum(tail[:len(tail)-segFrameHeader], castagnoli) == binary.LittleEndian.Uint32(head[4:])
+		return oneBit && durable.Checksum(tail[:len(tail)-segFrameHeader]) == binary.LittleEndian.Uint32(head[4:])
 	}
 	for from := s.bad; from < s.bad+int64(len(tail)); {
 		to := min((from/sector+1)*sector, s.bad+int64(len(tail)))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"log/slog"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"sync"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // A snapshot is one file:
@@ -30,7 +31,7 @@ const (
 	snapHeader  = 20
 	snapChunk   = 256 << 10
 	snapSuffix  = ".snap"
-	snapTemp    = ".tmp"
+	snapTemp    = durable.TempSuffix
 	snapsKept   = 2
 )
 
@@ -166,7 +167,7 @@ func (s *snapStore) readHeader(name string) (*raft.SnapshotMeta, File, int64, er
 	}
 	if v := binary.LittleEndian.Uint32(head[8:]); v > snapVersion {
 		return nil, nil, 0, errors.Join(
-			&VersionError{Where: path, Found: int(v), Known: snapVersion},
+			newerError(path, int(v), snapVersion),
 			file.Close(),
 		)
 	}
@@ -176,7 +177,7 @@ func (s *snapStore) readHeader(name string) (*raft.SnapshotMeta, File, int64, er
 	}
 	body := make([]byte, n)
 	if got, _ := file.ReadAt(body, snapHeader); got < len(body) ||
-		crc32.Checksum(body, castagnoli) != binary.LittleEndian.Uint32(head[16:]) {
+		durable.Checksum(body) != binary.LittleEndian.Uint32(head[16:]) {
 		return bad(snapHeader, "checksum of its description does not match")
 	}
 	var meta raft.SnapshotMeta
@@ -267,7 +268,7 @@ func (r *snapReader) next() error {
 func chunkSum(n uint32, data []byte) uint32 {
 	var b [4]byte
 	binary.LittleEndian.PutUint32(b[:], n)
-	return crc32.Update(crc32.Checksum(b[:], castagnoli), castagnoli, data)
+	return durable.ExtendChecksum(durable.Checksum(b[:]), data)
 }
 
 // Create begins a snapshot.
@@ -305,7 +306,7 @@ func (s *snapStore) Create(
 	copy(head, snapMagic)
 	binary.LittleEndian.PutUint32(head[8:], snapVersion)
 	binary.LittleEndian.PutUint32(head[12:], uint32(len(body)))
-	binary.LittleEndian.PutUint32(head[16:], crc32.Checksum(body, castagnoli))
+	binary.LittleEndian.PutUint32(head[16:], durable.Checksum(body))
 	if err := k.writeRaw(append(head, body...)); err != nil {
 		return nil, errors.Join(err, k.Cancel())
 	}

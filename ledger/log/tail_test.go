@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"testing"
 
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/ledger/log"
 	"github.com/musterhpc/muster/ledger/log/logtest"
 )
@@ -37,7 +38,7 @@ func TestLostSector(t *testing.T) {
 		broken := disk.Clone()
 		broken.Overwrite(path, at, make([]byte, 512))
 		_, err := log.Open(bg, simOptions(broken, &logtest.Machine{}))
-		var ce *log.CorruptError
+		var ce *durable.CorruptError
 		if !errors.As(err, &ce) || ce.File != path {
 			t.Fatalf("sector at %d lost: %v", at, err)
 		}

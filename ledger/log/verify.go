@@ -13,7 +13,7 @@ import (
 type Findings struct {
 	Segments, Entries, Snapshots int
 	Snapshot                     Position // of the newest snapshot that is whole; 0 = none
-	Damage                       []error  // each a CorruptError or a VersionError, or what the system said of a file
+	Damage                       []error  // each a durable.CorruptError or durable.VersionError, or what the system said of a file
 }
 
 // Verify is Read without looking at the batches.

@@ -27,7 +27,10 @@ func (s *State) Apply(env *event.Envelope) error {
 	if env.At < s.At {
 		return fmt.Errorf("event %d is older than the one before it: %w", env.Seq, ErrContradiction)
 	}
-	var err error
+	err := s.refusePods(env.Event)
+	if err != nil {
+		return fmt.Errorf("event %d: %w", env.Seq, err)
+	}
 	switch e := env.Event.(type) {
 	case *event.ClusterCreated:
 		err = s.applyClusterCreated(env, e)
@@ -87,6 +90,10 @@ func (s *State) Apply(env *event.Envelope) error {
 		s.applyResourcePut(e)
 	case *event.ResourceRemoved:
 		s.applyResourceRemoved(e)
+	case *event.ClusterPut:
+		s.applyClusterPut(e)
+	case *event.ClusterRemoved:
+		s.applyClusterRemoved(e)
 	case *event.UsageAged:
 		err = s.applyUsageAged(env, e)
 	case *event.UsageCleared:
@@ -114,8 +121,12 @@ func (s *State) Apply(env *event.Envelope) error {
 		err = s.applyEndRequested(env, e)
 	case *event.JobPrepared:
 		err = s.applyPrepared(env, e)
+	case *event.JobPodsOver:
+		err = s.applyPodsOver(env, e)
 	case *event.ImagePinned:
 		err = s.applyImagePinned(env, e)
+	case *event.JobNoted:
+		err = s.applyNoted(env, e)
 	case *event.JobEpilogOver:
 		err = s.applyEpilogOver(env, e)
 	case *event.JobSuspended:

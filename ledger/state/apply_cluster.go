@@ -340,6 +340,7 @@ func (s *State) applyUserToken(env *event.Envelope, e *event.UserTokenIssued) er
 		Expires: e.Expires,
 		Key:     e.Key,
 		By:      env.Actor,
+		Login:   e.Login,
 	}, userTokenKey)
 	s.Access = &access
 	return nil

@@ -435,6 +435,7 @@ func (s *State) applyPurged(e *event.JobPurged) error {
 		}
 		s.Jobs.Delete(s.own, uint64(uid))
 		s.countOwned(job.Spec.UID, -1)
+		s.forgetPods(job)
 		s.Finished.Delete(s.own, job.EndSeq)
 		if a := s.ArrayOf(job); a != nil {
 			s.purgeTask(a, job)
@@ -573,6 +574,29 @@ func (s *State) applyImagePinned(env *event.Envelope, e *event.ImagePinned) erro
 	}
 	pinned := spec.PinnedImage{Image: e.Image, Digest: e.Digest}
 	job.Images = append(slices.Clip(job.Images), pinned)
+	s.storeJob(job)
+	return nil
+}
+
+// applyNoted changes what is said of a job. Of one that is forgotten there is nothing to
+// change here: accounting has it.
+func (s *State) applyNoted(env *event.Envelope, e *event.JobNoted) error {
+	if e.UID == 0 || e.UID >= s.NextUID {
+		return contradictionError("job uid %d has never been", e.UID)
+	}
+	if s.Job(e.UID) == nil {
+		return nil
+	}
+	job, err := s.editJob(e.UID, env)
+	if err != nil {
+		return err
+	}
+	noted := *job.Spec
+	e.Amend(&noted)
+	job.Spec = &noted
+	if e.Derived != nil && job.State.Terminal() {
+		job.Derived = *e.Derived
+	}
 	s.storeJob(job)
 	return nil
 }

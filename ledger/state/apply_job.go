@@ -181,6 +181,7 @@ func (s *State) applySubmitted(env *event.Envelope, e *event.JobSubmitted) error
 	}
 	s.NextUID, s.NextID = e.UID+1, e.ID+1
 	s.ByID.Set(s.own, uint64(e.ID), e.UID)
+	s.indexPods(job)
 	s.storeJob(job)
 	s.countSubmitted(job)
 	return nil

@@ -19,6 +19,7 @@ func (s *State) ownPolicy() *Policy {
 		), slices.Clone(
 			policy.Resources,
 		)
+		policy.Clusters = slices.Clone(policy.Clusters)
 		policy.rebuildIndex()
 		s.Policy, s.policyOwn = &policy, s.own
 	}
@@ -228,6 +229,25 @@ func (s *State) applyWCKeyPut(e *event.WCKeyPut) error {
 func (s *State) applyWCKeyRemoved(e *event.WCKeyRemoved) {
 	p := s.ownPolicy()
 	p.WCKeys = slices.DeleteFunc(p.WCKeys, func(k spec.WCKey) bool { return k.ID == e.ID })
+}
+
+func clusterKey(c *spec.KnownCluster) string { return c.Name }
+
+func (s *State) applyClusterPut(e *event.ClusterPut) {
+	p := s.ownPolicy()
+	p.Clusters = putSorted(
+		p.Clusters,
+		spec.KnownCluster{Name: e.Name, Socket: e.Socket, Host: e.Host, Port: e.Port},
+		clusterKey,
+	)
+}
+
+func (s *State) applyClusterRemoved(e *event.ClusterRemoved) {
+	p := s.ownPolicy()
+	p.Clusters = slices.DeleteFunc(
+		p.Clusters,
+		func(c spec.KnownCluster) bool { return c.Name == e.Name },
+	)
 }
 
 func (s *State) applyResourcePut(e *event.ResourcePut) {

@@ -30,6 +30,7 @@ func Checks() []NamedCheck {
 		{"S1.arrays", "an array's counts and split tasks are those of its records", CheckArrays},
 		{"S16.apart", "no node has jobs of which one keeps the other off it, because of its user or its MCS label", CheckApart},
 		{"S2.nodes", "no CPU, memory, GPU or other resource of a node is allocated twice, and what a node shows as used is what its jobs hold", CheckNodes},
+		{"S26.pods", "a pod is of one job, which has a task for each of its pods and one attempt", CheckPods},
 		{"S25.holds", "jobs and the holds of other schedulers have no CPU or device of a node in common, and the holds have the CPUs that they need", CheckHolds},
 		{"S2.registry", "node names and ids belong together, and partitions name configured nodes", CheckRegistry},
 		{"S2.licences", "licences held are those of the jobs that run", CheckLicences},

@@ -114,6 +114,8 @@ type Job struct {
 	// Images are what the names of the job's images meant when it first ran in
 	// them; they hold for all its attempts and steps.
 	Images []spec.PinnedImage `cbor:"125,keyasint,omitempty"`
+	// PodsOver tells that nothing of its pods can run any more.
+	PodsOver bool `cbor:"126,keyasint,omitempty" since:"2"`
 }
 
 // StartedWith is the whole allocation that the current attempt started with.

@@ -19,6 +19,8 @@ type Policy struct {
 	WCKeys    []spec.WCKey       `cbor:"7,keyasint,omitempty"` // by id
 	Resources []spec.Resource    `cbor:"8,keyasint,omitempty"` // by name and server
 	NextWCKey uint32             `cbor:"9,keyasint,omitempty"`
+	// Clusters are other ones, by name.
+	Clusters []spec.KnownCluster `cbor:"10,keyasint,omitempty" since:"2"`
 
 	byPair map[assocPair]uint32 // derived from Assocs
 }
@@ -55,6 +57,11 @@ func (p *Policy) FindAccount(name string) *spec.Account {
 // FindUser returns a user by name, or nil.
 func (p *Policy) FindUser(name string) *spec.User {
 	return findNamed(p.Users, name, func(u *spec.User) string { return u.Name })
+}
+
+// FindCluster returns another cluster by name, or nil.
+func (p *Policy) FindCluster(name string) *spec.KnownCluster {
+	return findNamed(p.Clusters, name, clusterKey)
 }
 
 // FindResource returns a resource by name and server, or nil.
@@ -237,6 +244,8 @@ type UserToken struct {
 	Key     string       `cbor:"6,keyasint"`
 	By      event.Actor  `cbor:"7,keyasint"`
 	Revoked bool         `cbor:"8,keyasint,omitempty"`
+	// Login is the identity provider on whose word it was given; empty = none.
+	Login string `cbor:"9,keyasint,omitempty" since:"2"`
 }
 
 // TokensEnded tells that no token of a user holds which was issued until At.

@@ -100,8 +100,11 @@ type endRecord struct {
 	Specs uint64 `cbor:"2,keyasint"`
 }
 
-func snapshotTypes() (*record.Set, error) {
+// snapshotTypes are the types of a snapshot, as a release has them that knows a version of the
+// vocabulary.
+func snapshotTypes(version uint32) (*record.Set, error) {
 	set, err := record.Compile(
+		version,
 		new(metaRecord),
 		new(spec.Config),
 		new(Policy),
@@ -197,7 +200,7 @@ func (e *encoder) flushBlock() {
 }
 
 func (s *State) encodeSnapshot(emit func(block []byte) error) error {
-	set, err := snapshotTypes()
+	set, err := snapshotTypes(event.Version)
 	if err != nil {
 		return err
 	}
@@ -309,7 +312,10 @@ func (s *State) nodeNames() []string {
 // Decode reads a snapshot and no byte more. It returns event.ErrNewer for
 // what a newer release wrote, ErrSnapshot for damage, and the reader's own
 // errors as they are.
-func Decode(r io.Reader) (*State, error) {
+func Decode(r io.Reader) (*State, error) { return decodeAs(event.Version, r) }
+
+// decodeAs is Decode of a release that knows a version of the vocabulary.
+func decodeAs(version uint32, r io.Reader) (*State, error) {
 	head := make([]byte, snapHeader)
 	if err := readFull(r, head); err != nil {
 		return nil, err
@@ -327,7 +333,7 @@ func Decode(r io.Reader) (*State, error) {
 			event.ErrNewer,
 		)
 	}
-	d, err := newDecoder()
+	d, err := newDecoder(version)
 	if err != nil {
 		return nil, err
 	}

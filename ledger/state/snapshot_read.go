@@ -16,8 +16,8 @@ type decoder struct {
 	specs []*spec.JobSpec
 }
 
-func newDecoder() (*decoder, error) {
-	set, err := snapshotTypes()
+func newDecoder(version uint32) (*decoder, error) {
+	set, err := snapshotTypes(version)
 	if err != nil {
 		return nil, err
 	}
@@ -287,6 +287,7 @@ func (s *State) adoptJob(job *Job) error {
 	if job.Array == 0 || job.Array != job.UID {
 		s.ByID.Set(s.own, uint64(job.ID), job.UID)
 	}
+	s.indexPods(job)
 	s.updateIndexes(nil, job)
 	s.moveCounters(nil, job)
 	if array := s.ArrayOf(job); array != nil {

@@ -311,7 +311,7 @@ func TestEnvelopes(t *testing.T) {
 
 // TestRecordTypes keeps the types of a snapshot within what records hold.
 func TestRecordTypes(t *testing.T) {
-	set, err := snapshotTypes()
+	set, err := snapshotTypes(event.Version)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,7 @@ type State struct {
 	Jobs     pmap.Map[*Job]        // by JobUID: everything not purged
 	ByID     pmap.Map[spec.JobUID] // JobID -> JobUID
 	Owned    pmap.Map[int]         // uid -> how many of Jobs are that user's; derived
+	Pods     pmap.Map[spec.JobUID] // PodKey -> JobUID, of pods that are not over; derived
 	Arrays   pmap.Map[*Array]      // by the JobUID of the array's record
 	Waiting  Set                   // JobUIDs that are pending
 	Active   Set                   // JobUIDs that run or still hold nodes

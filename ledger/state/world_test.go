@@ -42,7 +42,7 @@ var (
 func newWorld(t *rapid.T) *world {
 	w := &world{t: t, s: New(), conf: worldConfig{nodes: worldNodes[:3], cpus: 4, mem: 8000, gpus: 2, shards: 4,
 		memory: true, partQOS: "part", matlab: 3}}
-	w.put(&event.ClusterCreated{UUID: [16]byte{7}, Name: "test", Version: event.Version})
+	w.put(&event.ClusterCreated{UUID: [16]byte{7}, Name: "test", Version: uint32(w.int(1, int(event.Version)))})
 	w.put(&event.ConfigAdopted{Config: w.conf.config()})
 	for i, q := range worldQOS {
 		w.put(&event.QOSPut{QOS: spec.QOS{ID: uint32(i + 1), Name: q}})
@@ -323,6 +323,11 @@ func (w *world) aging() {
 	case 3:
 		w.put(&event.ResourcePut{Resource: spec.Resource{Name: "r", Server: pick(w, []string{"s", "t"}), Count: int64(w.int(0, 9)), Allowed: 50}})
 		w.put(&event.ResourceRemoved{Name: "r", Server: "t"})
+	case 4:
+		if w.s.Version >= event.KindClusterPut.Since() {
+			w.put(&event.ClusterPut{Name: pick(w, []string{"c", "d"}), Socket: "/s", Port: int64(w.int(0, 9))})
+			w.put(&event.ClusterRemoved{Name: "c"})
+		}
 	}
 	w.put(e)
 }
@@ -697,8 +702,17 @@ func (w *world) userTokens() {
 			UID:     1000,
 			Expires: w.s.At + spec.Instant(w.int(1000, 5000)),
 			Key:     "k",
+			Login:   w.newer(2, "https://id.example.org"),
 		})
 	}
+}
+
+// newer is a value of a field that came with a version: nothing while the ledger is older.
+func (w *world) newer(since uint32, value string) string {
+	if w.s.Version < since || w.coin() {
+		return ""
+	}
+	return value
 }
 
 // crontab makes, changes or removes a user's crontab.

@@ -8,14 +8,36 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
-	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
 )
+
+// FetchHolds asks the controllers in turn what other schedulers have on a node; only the
+// one that leads answers.
+func (c *Controllers) FetchHolds(ctx context.Context, node string) ([]*apiv1.ForeignHold, error) {
+	var errs []error
+	for range c.addresses {
+		client, address, err := c.CurrentClient()
+		if err == nil {
+			var rep *apiv1.NodeHoldsReply
+			rep, err = client.Holds(ctx, &apiv1.NodeHoldsRequest{Node: node})
+			if err == nil {
+				return rep.GetHolds(), nil
+			}
+		}
+		errs = append(errs, fmt.Errorf("controller %s: %w", address, err))
+		if ctx.Err() != nil {
+			break
+		}
+		c.noteFailed()
+	}
+	return nil, errors.Join(errs...)
+}
 
 // FetchConfiguration asks the controllers in turn.
 func FetchConfiguration(
 	ctx context.Context,
 	addresses []string,
-	source *mtls.Source,
+	source *pki.Source,
 ) (*apiv1.ConfigurationReply, error) {
 	var errs []error
 	for _, a := range addresses {

@@ -20,7 +20,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/credential"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/daemon"
 	"github.com/musterhpc/muster/scheduler/credentials"
 	"github.com/musterhpc/muster/spec"
@@ -30,7 +30,7 @@ import (
 // last, or the next after a failure.
 type Controllers struct {
 	addresses []string
-	source    *mtls.Source // nil: unix sockets only
+	source    *pki.Source // nil: unix sockets only
 
 	mu    sync.Mutex
 	at    int
@@ -38,12 +38,12 @@ type Controllers struct {
 }
 
 // NewControllers reaches the controllers at some addresses; a path is a socket of this host.
-func NewControllers(addresses []string, source *mtls.Source) *Controllers {
+func NewControllers(addresses []string, source *pki.Source) *Controllers {
 	return &Controllers{addresses: addresses, source: source, conns: map[string]*grpc.ClientConn{}}
 }
 
 // dialController makes a client of an address; it connects when it is used.
-func dialController(address string, source *mtls.Source) (*grpc.ClientConn, error) {
+func dialController(address string, source *pki.Source) (*grpc.ClientConn, error) {
 	if strings.Contains(address, "/") {
 		return grpcx.DialUnix(address)
 	}

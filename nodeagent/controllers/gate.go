@@ -10,7 +10,7 @@ import (
 
 	transport "github.com/musterhpc/muster/internal/transport/gate"
 	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
 )
 
 // Gate is the socket at which the commands on this host find the controllers,
@@ -27,7 +27,7 @@ type Gate struct {
 func OpenGate(
 	path string,
 	addresses []string,
-	source *mtls.Source,
+	source *pki.Source,
 	enrol string,
 	log *slog.Logger,
 ) (*Gate, error) {

@@ -12,7 +12,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
-	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/daemon"
 )
 
@@ -21,7 +21,7 @@ import (
 // them.
 type sampleStore struct {
 	addresses func() []string
-	source    *mtls.Source
+	source    *pki.Source
 
 	mu    sync.Mutex
 	at    int

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/energy"
 	"github.com/musterhpc/muster/nodeagent/gpu/device"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/spec"
@@ -58,8 +59,16 @@ type Agent struct {
 	collect  chan struct{} // room for one token: read the GPUs now
 	saves    chan []byte   // room for the newest state
 	samples  sampleQueue
-	wg       sync.WaitGroup
-	health   atomic.Pointer[Health]
+	measured atomic.Pointer[energy.Reading] // the newest of a slow meter
+	// meterAt is when the meter was read last, meterFails that it could not be: of
+	// the one goroutine that reads it.
+	meterAt    spec.Instant
+	meterFails bool
+	counting   sync.Mutex // of countNode
+	netTrouble string     // why the network is not counted, as it was said
+	groups     map[plan.RunKey]uint64
+	wg         sync.WaitGroup
+	health     atomic.Pointer[Health]
 }
 
 // Health is how the agent does.
@@ -97,6 +106,7 @@ func New(cfg Config, deps Deps) *Agent {
 		saves:   make(chan []byte, 1),
 	}
 	agent.samples.wake = make(chan struct{}, 1)
+	agent.groups = map[plan.RunKey]uint64{}
 	agent.aborts, agent.fetching = map[plan.RunKey]context.CancelFunc{}, map[plan.RunKey]context.CancelFunc{}
 	agent.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
 	agent.core.awaited = deps.awaited()
@@ -107,7 +117,17 @@ func New(cfg Config, deps Deps) *Agent {
 
 // Heard takes the shepherd's news; it never waits.
 func (a *Agent) Heard(batch []plan.Event) {
-	a.inbox.put(func() { a.core.Heard(batch) })
+	for i := range batch {
+		a.countExits(batch[i].Exited)
+	}
+	a.inbox.put(func() {
+		for i := range batch {
+			if exit := batch[i].Exited; exit != nil {
+				a.rememberGroups([]plan.Usage{exit.Usage})
+			}
+		}
+		a.core.Heard(batch)
+	})
 }
 
 // Health tells how the agent does.
@@ -135,6 +155,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.wg.Go(func() { a.runSaver(ctx) })
 	a.wg.Go(func() { a.runConnector(ctx) })
 	a.wg.Go(func() { a.runCollector(ctx) })
+	if a.deps.Meter != nil && a.deps.Meter.IsSlow() {
+		a.wg.Go(func() { a.runMeter(ctx) })
+	}
 	if a.deps.GPUs != nil {
 		a.wg.Go(func() { a.gpuCollector(ctx) })
 		if a.deps.Samples != nil {
@@ -187,6 +210,7 @@ func (a *Agent) learnNode(ctx context.Context) error {
 		if err == nil {
 			a.core.SetNode(hello.Enforces)
 			a.judge(&hello)
+			a.followTree(&hello)
 			a.core.Listing()
 			var runs []plan.Observed
 			runs, err = a.deps.Shepherd.List(ctx)
@@ -327,6 +351,10 @@ func (a *Agent) carryOut(ctx context.Context) {
 			)
 		}
 		a.forget.put(fx.Forget...)
+		a.forgetGroups(fx.Forget)
+		if fx.CountNode {
+			a.wg.Go(func() { a.countNode(ctx) })
+		}
 		for range fx.Acked {
 			a.deps.Telemetry.ReportSent()
 		}
@@ -437,7 +465,7 @@ func (a *Agent) askUntilAnswered(
 				a.inbox.put(func() { a.relist = true })
 				return
 			case !errors.Is(err, ErrDown):
-				a.log.Error("the shepherd refuses", "to", what, "run", key.String(), "error", err)
+				a.log.Error("the shepherd refuses", "to", what, aboutKey(key, 0), "error", err)
 				return
 			}
 			if !a.sleepFor(ctx, wait) {

@@ -60,6 +60,7 @@ type fakeShepherd struct {
 	spaces  []plan.RunKey // attempts with private folders
 	vacated []plan.RunKey
 	mounts  bool // it can make private folders
+	tree    string
 	lists   int
 	hold    chan struct{} // launches wait for it
 	stopped chan struct{} // if set, greetings and lists are answered once it is closed
@@ -86,7 +87,7 @@ func (s *fakeShepherd) Hello(ctx context.Context) (plan.Hello, error) {
 	if err := s.stand(ctx); err != nil {
 		return plan.Hello{}, err
 	}
-	return plan.Hello{Degraded: []string{"no control groups"}, Enforces: plan.Enforces{Spaces: s.mounts}}, nil
+	return plan.Hello{Degraded: []string{"no control groups"}, Enforces: plan.Enforces{Spaces: s.mounts}, Tree: s.tree, TreeDepth: 1}, nil
 }
 
 func (s *fakeShepherd) Launch(ctx context.Context, runs []plan.RunSpec) ([]plan.LaunchResult, error) {
@@ -298,6 +299,7 @@ func (fakeHost) Inventory(context.Context) (spec.Inventory, error) {
 	return spec.Inventory{BootID: "boot", CPUs: 2, Degraded: "small"}, nil
 }
 func (fakeHost) Load(context.Context) (int64, int64, error) { return 1500, 700, nil }
+func (fakeHost) BusyCPU() (int64, error)                    { return 0, nil }
 
 type fakeSpool struct {
 	w    *watch
@@ -322,12 +324,15 @@ type fakeTelemetry struct {
 	published int
 	connected []bool
 	sent      int
+	energy    EnergyFigures
 }
 
 func (f *fakeTelemetry) SetDevices([]device.Device)             {}
 func (f *fakeTelemetry) SetSample(*device.Sample)               {}
 func (f *fakeTelemetry) SetGPUAccounts([]attrib.Account)        {}
 func (f *fakeTelemetry) SetUsage([]JobUsage)                    {}
+func (f *fakeTelemetry) SetEnergy(e EnergyFigures)              { f.w.do(func() { f.energy = e }) }
+func (f *fakeTelemetry) SetCounters(spec.CounterValues)         {}
 func (f *fakeTelemetry) GPUEvent(device.EventKind)              {}
 func (f *fakeTelemetry) SetShepherdUp(up bool)                  { f.w.do(func() { f.shepherd = up }) }
 func (f *fakeTelemetry) SetReportsPending(int)                  {}
@@ -345,17 +350,19 @@ func (f *fakeTelemetry) SetControllerConnected(yes bool) {
 // stage is an agent among fakes.
 type stage struct {
 	*watch
-	t      *testing.T
-	clock  fakeClock
-	shep   *fakeShepherd
-	ctl    *fakeController
-	spool  *fakeSpool
-	tele   *fakeTelemetry
-	bench  *bench // makes orders and their credentials
-	agent  *Agent
-	clocks *fakeClocks
-	gpus   GPUs
-	log    *lockedLog
+	t       *testing.T
+	clock   fakeClock
+	shep    *fakeShepherd
+	ctl     *fakeController
+	spool   *fakeSpool
+	tele    *fakeTelemetry
+	bench   *bench // makes orders and their credentials
+	agent   *Agent
+	clocks  *fakeClocks
+	gpus    GPUs
+	meter   Meter
+	network Network
+	log     *lockedLog
 	// configure changes the configuration before the start; may be nil.
 	configure func(*Config)
 	images    Images
@@ -394,6 +401,12 @@ func (s *stage) start() {
 	}
 	if s.gpus != nil {
 		deps.GPUs = s.gpus
+	}
+	if s.network != nil {
+		deps.Network = s.network
+	}
+	if s.meter != nil {
+		deps.Meter = s.meter
 	}
 	if s.images != nil {
 		deps.Images = s.images

@@ -27,9 +27,11 @@ func (a *Agent) check(ctx context.Context, now spec.Instant) {
 		a.rulesAt = now.Add(max(a.cfg.RulesEvery, spec.Second))
 		a.look(ctx, a.deps.Rules, byRules, func() { a.rulesBusy = false })
 	}
-	busy := len(a.core.runs) > 0
-	if a.deps.Check == nil || a.checks || now < a.checkAt || (busy && !a.cfg.CheckBusy) ||
-		(!busy && !a.cfg.CheckIdle) {
+	wanted := a.cfg.CheckIdle
+	if len(a.core.runs) > 0 {
+		wanted = a.cfg.CheckBusy
+	}
+	if a.deps.Check == nil || a.checks || now < a.checkAt || !wanted {
 		return
 	}
 	a.checks, a.checkAt = true, spec.FarFuture

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -107,8 +108,14 @@ func (a *Agent) readGPUs(ctx context.Context) (changed bool) {
 // runCollector reads the jobs' use and the machine's at every interval.
 func (a *Agent) runCollector(ctx context.Context) {
 	sums := jobSums{}
+	countAt := spec.Instant(0)
 	for {
 		a.readHost(ctx)
+		now := a.deps.Clock.Now()
+		if now >= countAt {
+			countAt = now.Add(a.cfg.CountEvery)
+			a.countNode(ctx)
+		}
 		a.readUsage(ctx, &sums)
 		if !a.sleepFor(ctx, a.cfg.Interval) {
 			return
@@ -128,6 +135,11 @@ func (a *Agent) readHost(ctx context.Context) {
 
 func (a *Agent) readUsage(ctx context.Context, sums *jobSums) {
 	began := a.deps.Clock.Now()
+	reading := a.readMeter(ctx)
+	busy, err := a.deps.Host.BusyCPU()
+	if err != nil {
+		busy = -1
+	}
 	list, err := a.deps.Shepherd.Usage(ctx)
 	if ctx.Err() != nil {
 		return
@@ -138,8 +150,22 @@ func (a *Agent) readUsage(ctx context.Context, sums *jobSums) {
 		a.inbox.put(func() { a.relist = true }) // the next list tells whether the shepherd is back
 		return
 	}
-	a.deps.Telemetry.SetUsage(sums.addReading(list))
+	a.countNetwork(list)
+	jobs := sums.addReading(list)
 	a.inbox.put(func() {
+		a.rememberGroups(list)
+		for i := range jobs {
+			job := plan.Key(uint64(jobs[i].UID), jobs[i].Attempt, plan.StepBatch)
+			job.Epoch = jobs[i].Key.Epoch
+			jobs[i].Counters = jobs[i].Counters.Add(a.core.sole.peek(job))
+		}
+		a.deps.Telemetry.SetUsage(jobs)
+		if reading != nil {
+			a.core.Energy(reading, busy, list)
+		}
+		if figures, ok := a.core.EnergyFigures(); ok {
+			a.deps.Telemetry.SetEnergy(figures)
+		}
 		a.core.Usage(at, list)
 		a.core.sampledUsage(at, list)
 	})

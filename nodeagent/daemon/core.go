@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/nodeagent/energy"
 	"github.com/musterhpc/muster/nodeagent/gpu/attrib"
 	"github.com/musterhpc/muster/nodeagent/gpu/device"
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -56,6 +57,8 @@ type run struct {
 	unborn bool       // its prolog ran, and nothing else of it
 	over   bool       // being killed for its memory
 	stuck  bool       // it was said that it cannot be killed
+	// awaitsGPUs and awaitsCount tell what it still waits for while it is measured.
+	awaitsGPUs, awaitsCount bool
 }
 
 // facts are whose run it is: what metrics and the spool need of the order.
@@ -125,6 +128,7 @@ type Core struct {
 	unknown  map[plan.RunKey]bool // jobs of the last Welcome that the controller's ledger does not know
 	seen     position             // the last that the controller told of its ledger
 	complete bool                 // there was a Welcome in this life
+	refused  bool                 // the connection is of a controller that is not followed: nothing of it counts
 	stream   uint64               // number of the connection
 	cluster  [16]byte             // zero before the first Welcome
 	killWait spec.Span
@@ -142,6 +146,8 @@ type Core struct {
 	devices map[string]device.Device // by UUID, instances too
 	book    *attrib.Book
 	gpus    bool // there is a provider
+	energy  energyState
+	sole    soleJob
 
 	known      []device.Device      // the inventory
 	unlisted   bool                 // when the node registered, it could not be read
@@ -153,7 +159,7 @@ type Core struct {
 
 // NewCore makes the state of an agent that knows nothing yet.
 func NewCore(cfg Config, creds Credentials, now func() spec.Instant, log *slog.Logger) *Core {
-	return &Core{
+	core := &Core{
 		cfg:      cfg,
 		creds:    creds,
 		clock:    now,
@@ -166,6 +172,11 @@ func NewCore(cfg Config, creds Credentials, now func() spec.Instant, log *slog.L
 		killWait: 30 * spec.Second,
 		book:     attrib.NewBook(gapOf(cfg.Interval)),
 	}
+	if cfg.EnergyEvery > 0 {
+		cpus := int64(cfg.Node.CPUs.Count())
+		core.energy.book = energy.NewBook(cpus, cfg.EnergyGap, cfg.IdleMilliWatts)
+	}
+	return core
 }
 
 // gapOf is the longest time between two readings that still tells what was in
@@ -218,11 +229,18 @@ func (c *Core) Running() []plan.RunKey {
 func (c *Core) Pending() int { return len(c.outbox.queue) }
 
 // Outgoing gives the reports to send now.
-func (c *Core) Outgoing() []*apiv1.Report { return c.outbox.take() }
+func (c *Core) Outgoing() []*apiv1.Report {
+	if c.refused {
+		return nil
+	}
+	return c.outbox.take()
+}
 
 // UseKeys takes the public keys of credentials that are good from now on. It tells
 // whether they can be used; the connection ends where they cannot.
-func (c *Core) UseKeys(keys [][]byte) bool {
+func (c *Core) UseKeys(keys [][]byte) bool { return !c.refused && c.useKeys(keys) }
+
+func (c *Core) useKeys(keys [][]byte) bool {
 	if err := c.creds.Use(keys, c.cluster); err != nil {
 		c.fx.Leave = fmt.Sprintf("the controller's credential keys cannot be used: %v", err)
 		return false
@@ -230,9 +248,11 @@ func (c *Core) UseKeys(keys [][]byte) bool {
 	return true
 }
 
-// Welcome begins a connection. What the controller does not name is either
+// Welcome begins a connection. It may refuse it, and leave: what the controller has sent behind its
+// welcome by then counts as little as what it says of itself. What the controller does not name is either
 // over, and its report repeated, or an orphan, which the next Resync finds.
 func (c *Core) Welcome(welcome *apiv1.Welcome) {
+	c.refused = true
 	var cluster [16]byte
 	if len(welcome.GetClusterUuid()) != len(cluster) {
 		c.fx.Leave = fmt.Sprintf(
@@ -258,9 +278,10 @@ func (c *Core) Welcome(welcome *apiv1.Welcome) {
 	if c.isOutdated(welcome) {
 		return
 	}
-	if !c.UseKeys(welcome.GetCredentialKeys()) {
+	if !c.useKeys(welcome.GetCredentialKeys()) {
 		return
 	}
+	c.refused = false
 	if welcome.GetKillWait() > 0 {
 		c.killWait = spec.Span(welcome.GetKillWait())
 	}
@@ -313,6 +334,9 @@ func (c *Core) sortedKeys() []plan.RunKey {
 // Ack takes back the reports that are in the ledger. What was over with them
 // is forgotten, here and by the shepherd.
 func (c *Core) Ack(upTo uint64) {
+	if c.refused {
+		return
+	}
 	for _, p := range c.outbox.ackReports(upTo) {
 		c.fx.Acked++
 		if p.report.GetGpuFault() != nil {
@@ -346,7 +370,7 @@ func (c *Core) Tick() {
 		r := c.runs[key]
 		switch {
 		case r.phase == measuring && now.Sub(r.since) > measureWait:
-			c.log.Warn("a run is reported without a last reading of its GPUs", "run", key.String())
+			c.log.Warn("a run is reported without a last reading of its GPUs", aboutRun(r))
 			c.finishRun(r)
 		case r.phase == asked && r.retry:
 			r.retry = false
@@ -412,18 +436,17 @@ func (c *Core) Resync(seen []plan.Observed) {
 // reportUnkillable says once that processes outlive SIGKILL: their node needs help.
 func (c *Core) reportUnkillable(observed *plan.Observed) {
 	r := c.runs[observed.Key]
-	if r == nil || r.stuck || observed.KillSent == 0 || observed.State == plan.Exited ||
-		c.cfg.UnkillableAfter <= 0 ||
+	if r == nil || r.stuck || observed.State == plan.Exited {
+		return
+	}
+	if c.cfg.UnkillableAfter <= 0 || observed.KillSent == 0 ||
 		c.clock().Sub(observed.KillSent) < c.cfg.UnkillableAfter {
 		return
 	}
 	r.stuck = true
 	c.log.Error(
 		"processes of a job cannot be killed; the job keeps the node until they are gone",
-		"run",
-		observed.Key.String(),
-		"job",
-		observed.JobID,
+		aboutKey(observed.Key, observed.JobID),
 		"pid",
 		observed.PID,
 		"seconds",
@@ -441,7 +464,7 @@ func (c *Core) carryAction(action plan.Action) {
 		c.noteExited(action.Exit)
 	case plan.ReportMissing:
 		if r := c.runs[action.Key]; r != nil && r.phase == living {
-			c.log.Error("a run is lost: the shepherd does not know it", "run", action.Key.String())
+			c.log.Error("a run is lost: the shepherd does not know it", aboutRun(r))
 			c.noteExited(
 				&plan.Exit{
 					Key:     action.Key,
@@ -455,10 +478,7 @@ func (c *Core) carryAction(action plan.Action) {
 	case plan.ReportOrphan:
 		c.log.Warn(
 			"a run is here that the controller does not know",
-			"run",
-			action.Key.String(),
-			"job",
-			action.Observed.JobID,
+			aboutKey(action.Key, action.Observed.JobID),
 			"pid",
 			action.Observed.PID,
 		)

@@ -54,6 +54,9 @@ type Shepherd interface {
 type Images interface {
 	// Fetch gives an image of a registry. The error is for the user of the job.
 	Fetch(ctx context.Context, ask ImageAsk) (*plan.Unpacked, error)
+	// ReadBundle reads what the OCI bundle in the folder Image says, with the rights
+	// of the job's user.
+	ReadBundle(ctx context.Context, ask ImageAsk) (*plan.Unpacked, error)
 	// Holders lists the runs, by their keys, that were given an image and are not
 	// forgotten; also those of an earlier agent.
 	Holders() ([]string, error)
@@ -142,6 +145,8 @@ type Host interface {
 	Inventory(ctx context.Context) (spec.Inventory, error)
 	// Load is the one-minute load in thousandths and the free memory in MiB.
 	Load(ctx context.Context) (loadMilli, freeMiB int64, err error)
+	// BusyCPU is the CPU time that everything on the node has used, in nanoseconds.
+	BusyCPU() (int64, error)
 }
 
 // Telemetry shows what the agent knows.
@@ -151,6 +156,8 @@ type Telemetry interface {
 	SetGPUAccounts([]attrib.Account)
 	SetJobs([]JobOnNode)
 	SetUsage([]JobUsage)
+	SetEnergy(EnergyFigures)
+	SetCounters(spec.CounterValues)
 	GPUEvent(device.EventKind)
 	SetControllerConnected(bool)
 	SetShepherdUp(bool)
@@ -171,6 +178,7 @@ const (
 	CollectGPU Collection = iota
 	CollectJobs
 	CollectNode
+	CollectEnergy
 )
 
 // JobOnNode is a job that holds a part of this node.
@@ -291,8 +299,16 @@ type Config struct {
 	// empty where they are not known. Nil knows none.
 	Account func(uid uint32) (home, shell string)
 	// GPUFreq is the --gpu-freq of jobs with GPUs that give none; may be empty.
-	GPUFreq  string
-	Degraded string // what is weaker than it should be, for the controller
+	GPUFreq string
+	// EnergyEvery is the time between two readings of Deps.Meter, EnergyGap the
+	// longest between two that still tells what was in between, IdleMilliWatts the
+	// power of the idle node, 0 to learn it, and EnergySource the meter's name.
+	EnergyEvery, EnergyGap spec.Span
+	// CountEvery is the time between two readings of Deps.Counters.
+	CountEvery     spec.Span
+	IdleMilliWatts int64
+	EnergySource   string
+	Degraded       string // what is weaker than it should be, for the controller
 	// Unable is why no job may start here; empty where some can.
 	Unable string
 }
@@ -303,8 +319,11 @@ type Deps struct {
 	Controller  Controller
 	Credentials Credentials
 	GPUs        GPUs
-	Images      Images // nil: containers of registries cannot be started
-	Clocks      Clocks // nil: those of the GPUs cannot be set
+	Images      Images       // nil: containers of registries cannot be started
+	Clocks      Clocks       // nil: those of the GPUs cannot be set
+	Meter       Meter        // nil: nothing measures the node's energy
+	Network     Network      // nil: bytes over the network are not counted by run
+	Counters    NodeCounters // nil: the node's own counters are not read
 	Host        Host
 	Telemetry   Telemetry
 	Spool       Spool

@@ -21,6 +21,7 @@ type Effects struct {
 	Send      bool             // there are new reports
 	List      bool             // a list of the shepherd's runs is wanted, for Resync
 	Collect   bool             // a collection of the GPUs is wanted now
+	CountNode bool             // a reading of the node's counters is wanted now
 	Jobs      bool             // which jobs hold the node has changed
 	Save      bool             // the spool must not wait
 	Acked     int              // reports acknowledged

@@ -36,6 +36,7 @@ type Reading struct {
 func (c *Core) Collected(reading *Reading) {
 	if reading.Err == nil {
 		c.book.ObserveSample(&reading.Sample, reading.Processes, reading.Listed)
+		c.energy.countGPUEnergy(&reading.Sample, c.units)
 		for i := range reading.Events {
 			if e := &reading.Events[i]; e.Kind == device.EventXID {
 				c.book.XID(e.UUID, e.XID)
@@ -45,8 +46,10 @@ func (c *Core) Collected(reading *Reading) {
 	c.watchDevices(reading)
 	c.makeSamples(reading)
 	for _, k := range c.sortedKeys() {
-		if r := c.runs[k]; r.phase == measuring && r.seenAfterEnd(reading) {
-			c.finishRun(r)
+		r := c.runs[k]
+		if r.phase == measuring && r.awaitsGPUs && r.seenAfterEnd(reading) {
+			r.awaitsGPUs = false
+			c.finishMeasured(r)
 		}
 	}
 }
@@ -63,15 +66,19 @@ func (c *Core) accountKey(r *run, gpu string) attrib.Key {
 	return attrib.Key{Job: r.jobUID(), Attempt: r.key.Attempt, GPU: gpu}
 }
 
-// openAccounts begins to count what a run does with its GPUs.
+// openAccounts begins to count the energy of a run and what it does with its GPUs.
 func (c *Core) openAccounts(r *run) {
+	c.openEnergy(r)
+	if r.from != 0 && !r.isStep() {
+		c.sole.noteJob(r.key, r.from >= c.cfg.Started)
+	}
 	if r.from == 0 || len(r.facts.GPUs)+len(r.facts.Shares) == 0 {
 		return
 	}
 	start := func(gpu string, part int64) {
 		if err := c.book.Start(c.accountKey(r, gpu), r.from, part); err != nil &&
 			!errors.Is(err, attrib.ErrRunning) {
-			c.log.Error("GPU time will be missing", "run", r.key.String(), "gpu", gpu, "error", err)
+			c.log.Error("GPU time will be missing", aboutRun(r), "gpu", gpu, "error", err)
 		}
 	}
 	for _, gpu := range r.facts.GPUs {
@@ -99,6 +106,12 @@ func (c *Core) accountsOf(r *run) []attrib.Key {
 func (c *Core) closeAccounts(r *run) {
 	for _, k := range c.accountsOf(r) {
 		_, _ = c.book.End(k, c.clock()) // not open is what is wanted
+	}
+	if c.energy.book != nil {
+		c.energy.book.Drop(energyRun(r.key))
+	}
+	if !r.isStep() {
+		c.sole.take(r.key)
 	}
 }
 
@@ -160,7 +173,8 @@ func (c *Core) Jobs() []JobOnNode {
 	var out []JobOnNode
 	for _, key := range c.sortedKeys() {
 		r := c.runs[key]
-		if r.phase != living && r.phase != held && r.phase != closing || r.from == 0 || r.isStep() {
+		present := r.phase == living || r.phase == held || r.phase == closing
+		if !present || r.from == 0 || r.isStep() {
 			continue
 		}
 		f := &r.facts
@@ -231,6 +245,12 @@ type saved struct {
 	Book    json.RawMessage `json:"book"`
 	Runs    []savedRun      `json:"runs,omitempty"`
 	Seen    position        `json:"seen"` // of the controller's ledger
+	// Energy is the book of the node's energy, GPUEnergy and GPUCounters what its
+	// devices have counted.
+	Energy      json.RawMessage  `json:"energy,omitempty"`
+	GPUEnergy   int64            `json:"gpu_energy,omitempty"`
+	GPUCounters map[string]int64 `json:"gpu_counters,omitempty"`
+	Sole        *savedSole       `json:"sole,omitempty"`
 }
 
 type savedRun struct {
@@ -264,6 +284,10 @@ func (c *Core) Save(boot string) ([]byte, error) {
 		return nil, fmt.Errorf("save GPU accounts: %w", err)
 	}
 	s := saved{Version: savedVersion, Boot: boot, Book: book, Seen: c.seen}
+	if err := c.saveEnergy(&s); err != nil {
+		return nil, err
+	}
+	s.Sole = c.sole.save()
 	if c.cluster != ([16]byte{}) {
 		s.Cluster = hex.EncodeToString(c.cluster[:])
 	}
@@ -335,6 +359,12 @@ func (c *Core) Restore(data []byte, boot string) error {
 		return err
 	}
 	c.book = book
+	if err := c.restoreEnergy(&s); err != nil {
+		return err
+	}
+	if err := c.sole.restore(s.Sole); err != nil {
+		return err
+	}
 	for i := range s.Runs {
 		sr := &s.Runs[i]
 		key, err := plan.ParseRunKey(sr.Key)

@@ -79,7 +79,7 @@ type position struct {
 // registration says, so that a controller whose ledger ends earlier knows that it
 // has lost history.
 func (c *Core) Head(p *apiv1.LedgerPosition) {
-	if p.GetEpoch() == 0 {
+	if p.GetEpoch() == 0 || c.refused {
 		return
 	}
 	if p.GetEpoch() != c.seen.Epoch {
@@ -113,9 +113,6 @@ func (c *Core) isOutdated(welcome *apiv1.Welcome) bool {
 	return false
 }
 
-// isLeaving tells that the connection which was admitted last is given up.
-func (c *Core) isLeaving() bool { return c.fx.Leave != "" }
-
 // Seen is the last position that a controller told; nil before any.
 func (c *Core) Seen() *apiv1.LedgerPosition {
 	if c.seen.Epoch == 0 {
@@ -138,8 +135,7 @@ func (c *Core) setUnknown(list []*apiv1.RunKey) {
 		if !c.unknown[key] {
 			c.log.Warn(
 				"the controller's ledger does not know a run: it goes on until an administrator adopts or kills it",
-				"run",
-				key.String(),
+				aboutKey(key, 0),
 			)
 		}
 		c.unknown[key] = true

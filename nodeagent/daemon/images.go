@@ -15,7 +15,7 @@ func (a *Agent) launch(ctx context.Context, runs []plan.RunSpec) {
 		switch {
 		case runs[i].Container == nil:
 			now = append(now, runs[i])
-		case runs[i].Container.Own:
+		case runs[i].Container.Own && !runs[i].Container.Bundle:
 			runs[i].Contain(&plan.Unpacked{})
 			now = append(now, runs[i])
 		default:
@@ -27,7 +27,7 @@ func (a *Agent) launch(ctx context.Context, runs []plan.RunSpec) {
 
 // errNoImages: this agent has no place for images.
 var errNoImages = errors.New(
-	"containers of registries cannot be started on this node: its agent is not root",
+	"containers of registries and of bundles cannot be started on this node: its agent is not root",
 )
 
 // fetch gets the image of a run in a goroutine of its own, and then hands the run
@@ -42,7 +42,16 @@ func (a *Agent) fetch(ctx context.Context, run *plan.RunSpec) {
 	spec := *run
 	a.wg.Go(func() {
 		image, err := (*plan.Unpacked)(nil), errNoImages
-		if a.deps.Images != nil {
+		switch {
+		case a.deps.Images == nil:
+		case spec.Container.Bundle:
+			image, err = a.deps.Images.ReadBundle(wait, ImageAsk{
+				Image:  spec.Container.Image,
+				UID:    spec.UID,
+				GID:    spec.GID,
+				Groups: spec.Groups,
+			})
+		default:
 			image, err = a.deps.Images.Fetch(wait, ImageAsk{
 				Image:     spec.Container.Image,
 				Digest:    spec.Container.Digest,
@@ -71,8 +80,7 @@ func (a *Agent) fetched(run plan.RunSpec, image *plan.Unpacked, err error) {
 	if err != nil {
 		a.log.Warn(
 			"the image of a run cannot be had",
-			"run",
-			run.Key.String(),
+			aboutKey(run.Key, run.JobID),
 			"image",
 			run.Container.Image,
 			"error",
@@ -97,14 +105,15 @@ func (a *Agent) fetched(run plan.RunSpec, image *plan.Unpacked, err error) {
 	}
 	a.log.Info(
 		"image",
-		"run",
-		run.Key.String(),
+		aboutKey(run.Key, run.JobID),
 		"image",
 		run.Container.Image,
 		"digest",
 		image.Digest,
 	)
-	a.core.ImageResolved(&run, image.Digest)
+	if !run.Container.Bundle { // its files are the user's, and have no digest
+		a.core.ImageResolved(&run, image.Digest)
+	}
 	run.Contain(image)
 	a.launches.putRuns([]plan.RunSpec{run})
 	if a.deps.Images.IsFull() {

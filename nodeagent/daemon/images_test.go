@@ -39,6 +39,10 @@ func (i *slowImages) Fetch(ctx context.Context, ask ImageAsk) (*plan.Unpacked, e
 	}
 }
 
+func (i *slowImages) ReadBundle(ctx context.Context, ask ImageAsk) (*plan.Unpacked, error) {
+	return i.Fetch(ctx, ask)
+}
+
 func (i *slowImages) Holders() (out []string, err error) {
 	i.w.do(func() { out = slices.Clone(i.held) })
 	return out, nil

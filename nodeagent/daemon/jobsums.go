@@ -69,4 +69,5 @@ func addUsage(sum, usage *plan.Usage) {
 	sum.MajFaults += usage.MajFaults
 	sum.OOMKills += usage.OOMKills
 	sum.Procs += usage.Procs
+	sum.Counters = sum.Counters.Add(usage.Counters)
 }

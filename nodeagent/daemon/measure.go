@@ -46,6 +46,7 @@ func (a *Agent) measureFor(ctx context.Context, s *session, measure *apiv1.Measu
 				return
 			}
 			at := a.deps.Clock.Now()
+			a.countNetwork(list)
 			a.inbox.put(func() { answer(a.core.Measure(at, list)) })
 		})
 	})
@@ -86,6 +87,16 @@ func (c *Core) Measure(at spec.Instant, list []plan.Usage) []*apiv1.Measurement 
 			OOMKilled: usage.OOMKills > 0,
 			PeakVM:    max(usage.PeakVM, r.memory.vm),
 			CPUKHz:    cmp.Or(usage.KHz, r.memory.khz),
+			Counters:  usage.Counters,
+		}
+		if !r.isStep() {
+			now.Counters = now.Counters.Add(c.sole.peek(r.key))
+		}
+		if c.energy.book != nil {
+			account, open := c.energy.book.Account(energyRun(usage.Key))
+			if open && account.Has() {
+				now.EnergyMJ, now.HasEnergy = account.MJ, true
+			}
 		}
 		for _, a := range c.book.Accounts() {
 			if a.Key.Job == r.jobUID() && a.Key.Attempt == usage.Key.Attempt &&

@@ -23,6 +23,9 @@ import (
 // Orders carries out what the controller orders. All launches of one message
 // leave in one Effects.
 func (c *Core) Orders(list []*apiv1.Order) {
+	if c.refused {
+		return
+	}
 	for _, order := range list {
 		key := runKey(order.GetRun())
 		switch kind := order.GetKind().(type) {
@@ -41,7 +44,7 @@ func (c *Core) Orders(list []*apiv1.Order) {
 		case *apiv1.Order_Reboot:
 			c.orderReboot(kind.Reboot)
 		default:
-			c.log.Warn("an order of a kind that this release does not know was left out", "run", key.String())
+			c.log.Warn("an order of a kind that this release does not know was left out", aboutKey(key, 0))
 		}
 	}
 }
@@ -131,8 +134,7 @@ func (c *Core) endEarlier(key plan.RunKey) {
 			c.cfg.Orphans.KillOrphans {
 			c.log.Warn(
 				"an earlier attempt of a job is here, and is killed",
-				"run",
-				o.String(),
+				aboutRun(c.runs[o]),
 				"next",
 				key.String(),
 			)
@@ -143,12 +145,13 @@ func (c *Core) endEarlier(key plan.RunKey) {
 
 // specifyBatch prepares the batch script.
 func (c *Core) specifyBatch(r *run, job *plan.Job) {
-	if c.cfg.Account != nil && !bytes.Contains(job.Env, []byte("HOME=")) {
+	needsAccount := job.Spec.IO.Login != nil || !bytes.Contains(job.Env, []byte("HOME="))
+	if c.cfg.Account != nil && needsAccount {
 		job.Home, job.Shell = c.cfg.Account(job.UID)
 	}
 	rs, warnings := plan.Batch(job, &c.cfg.Node)
 	for _, w := range warnings {
-		c.log.Warn("a job cannot have all it asks for", "job", job.ID, "problem", w)
+		c.log.Warn("a job cannot have all it asks for", aboutRun(r), "problem", w)
 	}
 	r.spec = &rs
 }
@@ -191,10 +194,7 @@ func (c *Core) Prepared(key plan.RunKey, why string) {
 	case why != "":
 		c.log.Error(
 			"a job is not started: the prolog failed",
-			"run",
-			key.String(),
-			"job",
-			r.facts.ID,
+			aboutRun(r),
 			"why",
 			why,
 		)

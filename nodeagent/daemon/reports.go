@@ -62,11 +62,18 @@ func (c *Core) measureEnd(r *run) {
 	}
 	r.phase, r.since = measuring, c.clock()
 	c.fx.Jobs = true
-	if c.gpus && r.from != 0 && len(r.facts.GPUs)+len(r.facts.Shares) > 0 {
-		c.fx.Collect = true
-		return
+	r.awaitsGPUs = c.gpus && r.from != 0 && len(r.facts.GPUs)+len(r.facts.Shares) > 0
+	r.awaitsCount = !r.isStep() && c.needsCount(r)
+	c.fx.Collect = c.fx.Collect || r.awaitsGPUs
+	c.fx.CountNode = c.fx.CountNode || r.awaitsCount
+	c.finishMeasured(r)
+}
+
+// finishMeasured reports the end of a run that waits for no reading any more.
+func (c *Core) finishMeasured(r *run) {
+	if !r.awaitsGPUs && !r.awaitsCount {
+		c.finishRun(r)
 	}
-	c.finishRun(r)
 }
 
 // finishRun reports the end of a run, has its epilog run, and its private folders
@@ -78,7 +85,9 @@ func (c *Core) finishRun(r *run) {
 		ended := runEnded(exit)
 		ended.Usage = wire.Usage(r.usage)
 		if job := c.runs[jobKey(r.key)]; job != nil {
-			job.steps = job.steps.Add(*r.usage)
+			used := *r.usage
+			used.Tasks = nil // those of a step are told apart, not of several steps
+			job.steps = job.steps.Add(used)
 		}
 		c.reportStep(r, ended)
 		return
@@ -128,7 +137,7 @@ func (c *Core) Cleaned(key plan.RunKey, why string) {
 		return
 	}
 	if why != "" {
-		c.log.Error("the epilog failed", "run", key.String(), "job", r.facts.ID, "why", why)
+		c.log.Error("the epilog failed", aboutRun(r), "why", why)
 	}
 	c.giveNodeBack(r, why)
 }
@@ -144,10 +153,7 @@ func (c *Core) giveNodeBack(r *run, drain string) {
 				exit.Failure.String()+"): "+exit.Message, ": ")
 			c.log.Error(
 				"a job's script could not be started",
-				"run",
-				r.key.String(),
-				"job",
-				r.facts.ID,
+				aboutRun(r),
 				"why",
 				text,
 			)
@@ -170,10 +176,7 @@ func (c *Core) refuseRun(r *run, why refusal) {
 	}
 	c.log.Error(
 		"a job is not started",
-		"run",
-		r.key.String(),
-		"job",
-		r.facts.ID,
+		aboutRun(r),
 		"why",
 		why.text,
 		"drain",
@@ -375,6 +378,8 @@ func (c *Core) usageOf(r *run) *spec.Usage {
 // reading's memory; a run that was never read counts with its peak.
 func (c *Core) ownUsage(r *run) *spec.Usage {
 	out := &spec.Usage{GPUs: c.endAccounts(r)}
+	c.endEnergy(r, out)
+	out.Counters = c.countersOf(r)
 	exit := r.exit
 	if exit == nil {
 		return out
@@ -386,6 +391,7 @@ func (c *Core) ownUsage(r *run) *spec.Usage {
 	out.HasRSS = exit.Started && out.PeakRSS > 0
 	out.PeakVM, out.CPUKHz = max(usage.PeakVM, r.memory.vm), cmp.Or(usage.KHz, r.memory.khz)
 	out.OOMKilled = exit.OOM
+	out.Tasks = usage.Tasks.On(c.cfg.Node.Name)
 	level := r.memory.rss
 	if !r.memory.seen {
 		level = out.PeakRSS
@@ -421,8 +427,7 @@ func (c *Core) Usage(at spec.Instant, list []plan.Usage) {
 			r.over = true
 			c.log.Warn(
 				"a job uses more memory than it was given and is ended",
-				"job",
-				r.facts.ID,
+				aboutRun(r),
 				"bytes",
 				usage.RSS,
 				"given",

@@ -186,9 +186,7 @@ func (q *sampleQueue) openBatch() *sampleBatchOf {
 func (b *sampleBatchOf) addReading(gpu *apiv1.GpuSeries) {
 	b.rows++
 	for _, series := range b.series {
-		if series.Uuid != gpu.Uuid || series.Uid != gpu.Uid || series.Attempt != gpu.Attempt ||
-			series.Index != gpu.Index ||
-			series.Profile != gpu.Profile {
+		if !isSameDevice(series, gpu) || !isSameHolder(series, gpu) {
 			continue
 		}
 		series.At, series.Processes = append(
@@ -318,4 +316,12 @@ func (r *run) holdsGPU(uuid string) bool {
 		}
 	}
 	return false
+}
+
+func isSameDevice(a, b *apiv1.GpuSeries) bool {
+	return a.Uuid == b.Uuid && a.Index == b.Index && a.Profile == b.Profile
+}
+
+func isSameHolder(a, b *apiv1.GpuSeries) bool {
+	return a.Uid == b.Uid && a.Attempt == b.Attempt
 }

@@ -63,8 +63,7 @@ func (a *Agent) vacate(ctx context.Context, key plan.RunKey) {
 		if !errors.Is(err, ErrDown) {
 			a.log.Error(
 				"the private folders of a job cannot be removed; it is tried again",
-				"run",
-				key.String(),
+				aboutKey(key, 0),
 				"error",
 				err,
 			)
@@ -85,7 +84,7 @@ func (a *Agent) sweep(ctx context.Context, spaces []plan.RunKey) {
 	a.sweeping = true
 	a.wg.Go(func() {
 		for _, k := range left {
-			a.log.Info("private folders of a job that is over are removed", "run", k.String())
+			a.log.Info("private folders of a job that is over are removed", aboutKey(k, 0))
 			a.vacate(ctx, k)
 		}
 		a.inbox.put(func() { a.sweeping = false })
@@ -107,8 +106,7 @@ func (a *Agent) runScript(
 		}
 		a.log.Debug(
 			"a prolog or epilog has ended",
-			"run",
-			script.Key.String(),
+			aboutKey(script.Key, 0),
 			"took",
 			a.deps.Clock.Now().Sub(began).Seconds(),
 			"error",

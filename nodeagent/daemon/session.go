@@ -120,9 +120,7 @@ func (a *Agent) runConnection(parent context.Context) (welcomed bool, err error)
 	s := &session{out: newQueue[*apiv1.AgentMessage](), cancel: cancel}
 	a.inbox.put(func() {
 		a.admitConn(s, welcome)
-		if !a.core.isLeaving() {
-			a.core.Head(first.GetHead())
-		}
+		a.core.Head(first.GetHead())
 	})
 	a.log.Info(
 		"connected to the controller",
@@ -254,7 +252,11 @@ func (a *Agent) runReader(ctx context.Context, stream Stream, s *session) error 
 		case *apiv1.ControllerMessage_Revoked:
 			a.noteRevoked(k.Revoked)
 		case *apiv1.ControllerMessage_Grant:
-			a.passGrant(ctx, k.Grant)
+			a.inbox.put(func() {
+				if !a.core.refused {
+					a.passGrant(ctx, k.Grant)
+				}
+			})
 		case *apiv1.ControllerMessage_Keys:
 			a.inbox.put(func() { a.core.UseKeys(k.Keys.GetKeys()) })
 		case *apiv1.ControllerMessage_Goodbye:

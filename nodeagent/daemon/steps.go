@@ -15,6 +15,7 @@ import (
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/plan/pmi"
 	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
 	"google.golang.org/protobuf/proto"
 )
 
@@ -164,6 +165,7 @@ func (c *Core) readStep(key plan.RunKey, launch *apiv1.Launch) (*plan.StepPart, 
 		Tasks:      m.GetTasks(),
 		Ranks:      m.GetRanks(),
 		LaunchHost: m.GetLaunchHost(),
+		Secret:     m.GetSecret(),
 	}
 	step.TasksOnNode, err = perNode(m.GetTasksPerNode())
 	if err != nil {
@@ -189,7 +191,10 @@ func (c *Core) readStep(key plan.RunKey, launch *apiv1.Launch) (*plan.StepPart, 
 			}
 		}
 	}
-	step.Mapping = pmi.Mapping(nodeOf)
+	step.Mapping, step.NodeOf = pmi.Mapping(nodeOf), nodeOf
+	for _, p := range m.GetPeers() {
+		step.Hosts = append(step.Hosts, p.GetName())
+	}
 	return step, nil
 }
 
@@ -205,8 +210,14 @@ func ofWorld(step *plan.StepPart, world *spec.StepWorld) error {
 	var nodes []string
 	for i := range world.Parts {
 		nodes = append(nodes, world.Parts[i].Nodes)
+		hosts, err := hostlist.Expand(world.Parts[i].Nodes)
+		if err != nil {
+			return fmt.Errorf("the order's step: %w", err)
+		}
+		step.Hosts = append(step.Hosts, hosts...)
 	}
 	nodeOf := world.NodeOf()
+	step.NodeOf = nodeOf
 	step.Nodes, step.Tasks, step.Mapping = strings.Join(
 		nodes,
 		",",
@@ -281,7 +292,7 @@ func (c *Core) specifyStep(r *run, step *plan.StepPart) error {
 		func(places []int) []string { return c.visibleDevices(step, places) },
 	)
 	for _, w := range warnings {
-		c.log.Warn("a step cannot have all it asks for", "run", r.key.String(), "problem", w)
+		c.log.Warn("a step cannot have all it asks for", aboutRun(r), "problem", w)
 	}
 	if err != nil {
 		return err
@@ -323,7 +334,7 @@ func (c *Core) visibleDevices(step *plan.StepPart, places []int) []string {
 
 // stepFailed reports a part that was not begun. The job goes on.
 func (c *Core) stepFailed(r *run, why string) {
-	c.log.Error("a step is not started", "run", r.key.String(), "job", r.facts.ID, "why", why)
+	c.log.Error("a step is not started", aboutRun(r), "why", why)
 	now := int64(c.clock())
 	c.reportStep(r, &apiv1.RunEnded{Started: now, Ended: now, ExitCode: 1, Detail: validText(why)})
 }

@@ -83,8 +83,7 @@ func (a *Agent) tuneNow(ctx context.Context, tune Tune) []string {
 	if len(failed) > 0 {
 		a.log.Warn(
 			"a job does not get the GPU clocks that it asks for, and runs",
-			"run",
-			tune.Key.String(),
+			aboutKey(tune.Key, 0),
 			"freq",
 			tune.Freq,
 			"why",

@@ -63,7 +63,10 @@ func (a *Agent) watchShepherd(ctx context.Context) {
 	}
 	a.vigil.asking = true
 	a.wg.Go(func() {
-		_, err := a.deps.Shepherd.Hello(ctx)
+		hello, err := a.deps.Shepherd.Hello(ctx)
+		if err == nil {
+			a.followTree(&hello)
+		}
 		a.inbox.put(func() {
 			a.vigil.asking = false
 			a.shepherdAnswered(err)

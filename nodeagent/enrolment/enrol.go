@@ -18,13 +18,12 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/nodeagent/controllers"
 )
 
@@ -45,7 +44,7 @@ func (p Party) describeHost() (what, command string) {
 }
 
 // EnrolCommand is the command that makes a token for the host of a certificate.
-func EnrolCommand(source *mtls.Source) string {
+func EnrolCommand(source *pki.Source) string {
 	self := source.Self()
 	_, command := Party{Name: self.Node, Role: self.Kind}.describeHost()
 	return command
@@ -53,7 +52,7 @@ func EnrolCommand(source *mtls.Source) string {
 
 // OpenCertificates gives this host's certificates. Without any it enrols with the
 // token; nil says that no controller is reached over TLS.
-func (p Party) OpenCertificates(ctx context.Context, addresses []string) (*mtls.Source, error) {
+func (p Party) OpenCertificates(ctx context.Context, addresses []string) (*pki.Source, error) {
 	remote := controllers.RemoteAddresses(addresses)
 	if len(remote) == 0 {
 		return nil, nil
@@ -73,7 +72,7 @@ func (p Party) OpenCertificates(ctx context.Context, addresses []string) (*mtls.
 			return nil, err
 		}
 	}
-	source, err := mtls.Load(pki.Dir(p.TLS))
+	source, err := pki.LoadSource(pki.Dir(p.TLS))
 	if err != nil {
 		return nil, fmt.Errorf("this %s's certificate: %w", what, err)
 	}
@@ -103,8 +102,8 @@ func (p Party) EnrolAt(ctx context.Context, addresses []string) error {
 			return nil
 		}
 		errs = append(errs, fmt.Errorf("enrol at %s: %w", a, err))
-		var st *status.Error
-		if !errors.As(err, &st) || st.Wire != status.Unavailable {
+		var st *rpcstatus.Error
+		if !errors.As(err, &st) || st.Wire != rpcstatus.Unavailable {
 			break // it has answered
 		}
 	}
@@ -130,7 +129,7 @@ func (p Party) enrol(ctx context.Context, address, text string) error {
 	}
 	conn, err := grpcx.DialTLS(
 		address,
-		func() *tls.Config { return mtls.Pinned(pin, channel.ALPNGRPC) },
+		func() *tls.Config { return pki.Pinned(pin, channel.ALPNGRPC) },
 	)
 	if err != nil {
 		return err
@@ -156,7 +155,7 @@ func (p Party) enrol(ctx context.Context, address, text string) error {
 // or a new one, stored before it is used.
 func (p Party) signingRequest() (csr, key []byte, err error) {
 	keyPath, csrPath := filepath.Join(p.TLS, enrolKey), filepath.Join(p.TLS, enrolRequest)
-	key, err = keyfile.Read(keyPath)
+	key, err = durable.ReadPrivate(keyPath)
 	if err == nil {
 		csr, err = os.ReadFile(csrPath)
 	}
@@ -181,9 +180,9 @@ func (p Party) signingRequest() (csr, key []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	err = keyfile.Write(csrPath, csr, 0o600)
+	err = durable.WriteFile(csrPath, csr, 0o600)
 	if err == nil {
-		err = keyfile.Write(keyPath, key, 0o600)
+		err = durable.WriteFile(keyPath, key, 0o600)
 	}
 	return csr, key, err
 }
@@ -202,7 +201,7 @@ func readToken(path string) (string, error) {
 		b, err := io.ReadAll(io.LimitReader(os.Stdin, 4096))
 		return strings.TrimSpace(string(b)), err
 	}
-	b, err := keyfile.Read(path)
+	b, err := durable.ReadPrivate(path)
 	return strings.TrimSpace(string(b)), err
 }
 
@@ -210,7 +209,7 @@ func readToken(path string) (string, error) {
 // third of the certificate's life left when it begins.
 func RenewCertificate(
 	ctx context.Context,
-	source *mtls.Source,
+	source *pki.Source,
 	dir pki.Dir,
 	c *controllers.Controllers,
 	log *slog.Logger,
@@ -244,7 +243,7 @@ func RenewCertificate(
 }
 
 // Renew gets a new certificate from the controller with the present one.
-func Renew(ctx context.Context, source *mtls.Source, dir pki.Dir, c *controllers.Controllers) error {
+func Renew(ctx context.Context, source *pki.Source, dir pki.Dir, c *controllers.Controllers) error {
 	csr, key, err := pki.NewRequest(source.Self().Node)
 	if err != nil {
 		return err

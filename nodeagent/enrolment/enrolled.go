@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/nodeagent/controllers"
 )
 
@@ -33,7 +33,7 @@ func (p Party) RememberEnrolment(e Enrolled) error {
 	if err != nil {
 		return err
 	}
-	return keyfile.Write(filepath.Join(p.TLS, EnrolledFile), append(data, '\n'), 0o644)
+	return durable.WriteFile(filepath.Join(p.TLS, EnrolledFile), append(data, '\n'), 0o644)
 }
 
 // ReadEnrolment is what this host's enrolment has noted; nothing before it.

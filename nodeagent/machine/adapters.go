@@ -143,6 +143,9 @@ func (m *Host) Load(context.Context) (loadMilli, freeMiB int64, err error) {
 	return stats.LoadCenti[0] * 10, stats.MemoryAvailable >> 20, nil
 }
 
+// BusyCPU implements daemon.Host.
+func (m *Host) BusyCPU() (int64, error) { return host.ReadBusyCPU(host.This("/tmp")) }
+
 // FindAccount looks a user up; it is asked only for jobs without an environment.
 func FindAccount(uid uint32) (home, shell string) {
 	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
@@ -282,9 +285,31 @@ func (m Telemetry) SetUsage(list []daemon.JobUsage) {
 			WriteBytes:  u.WriteB,
 			OOMKills:    u.OOMKills,
 			Processes:   int64(u.Procs),
+			Counters:    u.Counters,
 		}
 	}
 	m.Of.SetUsage(out)
+}
+
+// SetCounters implements daemon.Telemetry.
+func (m Telemetry) SetCounters(c spec.CounterValues) { m.Of.SetCounters(c) }
+
+// SetEnergy implements daemon.Telemetry.
+func (m Telemetry) SetEnergy(figures daemon.EnergyFigures) {
+	out := telemetry.Energy{
+		Source:         figures.Source,
+		NodeMJ:         figures.NodeMJ,
+		NobodyMJ:       figures.NobodyMJ,
+		MilliWatts:     figures.MilliWatts,
+		IdleMilliWatts: figures.IdleMilliW,
+	}
+	for _, job := range figures.Jobs {
+		out.Jobs = append(
+			out.Jobs,
+			telemetry.JobEnergy{UID: job.UID, Attempt: job.Attempt, MJ: job.MJ},
+		)
+	}
+	m.Of.SetEnergy(&out)
 }
 
 // Collected implements daemon.Telemetry.
@@ -295,6 +320,8 @@ func (m Telemetry) Collected(collection daemon.Collection, took spec.Span, err e
 		source = telemetry.SourceGPU
 	case daemon.CollectJobs:
 		source = telemetry.SourceJobs
+	case daemon.CollectEnergy:
+		source = telemetry.SourceEnergy
 	case daemon.CollectNode:
 	}
 	m.Of.Collected(source, took, err)

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/musterhpc/muster/internal/conffile"
@@ -66,6 +67,29 @@ func (i *ImageCache) Fetch(ctx context.Context, ask daemon.ImageAsk) (*plan.Unpa
 		WorkDir: got.WorkDir,
 		Env:     got.Env,
 	}, nil
+}
+
+// ReadBundle implements daemon.Images. Bundles are often a site's, so that the file
+// need not be the user's: he has to be able to read it.
+func (i *ImageCache) ReadBundle(
+	ctx context.Context,
+	ask daemon.ImageAsk,
+) (*plan.Unpacked, error) {
+	name := filepath.Join(ask.Image, plan.BundleConfig)
+	part, err := i.files.Read(ctx, readas.Ask{
+		Path:   name,
+		UID:    ask.UID,
+		GID:    ask.GID,
+		Groups: ask.Groups,
+		Shared: true,
+	})
+	if err == nil && part.Size > int64(len(part.Data)) {
+		err = fmt.Errorf("it is larger than %d KiB", readas.MaxBytes>>10)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", plan.ErrBundle, name, err)
+	}
+	return plan.ReadBundle(part.Data, ask.Image)
 }
 
 // userLogins reads the user's file, with the user's rights.

@@ -2,14 +2,11 @@ package machine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
-	"github.com/musterhpc/muster/internal/transport/keyfile"
 	"github.com/musterhpc/muster/nodeagent/telemetry"
 	"github.com/musterhpc/muster/nodeagent/telemetry/jobmap"
 )
@@ -25,37 +22,6 @@ func ReadCounters(path string) (*telemetry.Counters, error) {
 		return nil, fmt.Errorf("telemetry.counters_file: %w", err)
 	}
 	return telemetry.ParseCounters(path, string(text))
-}
-
-// errHeader is wrapped when a line of the headers' file is none.
-var errHeader = errors.New("is not a header (Name: value)")
-
-// ReadHeaders reads the headers of a push. The file may hold a secret, so it
-// must not be readable by others.
-func ReadHeaders(path string) ([]string, error) {
-	if path == "" {
-		return nil, nil
-	}
-	text, err := keyfile.Read(path)
-	if err != nil {
-		return nil, fmt.Errorf("telemetry.push_headers_file: %w", err)
-	}
-	var out []string
-	n := 0
-	for line := range strings.Lines(string(text)) {
-		n++
-		line = strings.TrimSpace(line)
-		if line == "" || line[0] == '#' {
-			continue
-		}
-		name, value, ok := strings.Cut(line, ":")
-		name = strings.TrimSpace(name)
-		if !ok || name == "" || strings.ContainsAny(name, " \t") {
-			return nil, fmt.Errorf("telemetry.push_headers_file: %s:%d: %w", path, n, errHeader)
-		}
-		out = append(out, name+": "+strings.TrimSpace(value))
-	}
-	return out, nil
 }
 
 // JobFiles keeps the mapping files up to date beside the agent's loop, which a

@@ -32,6 +32,19 @@ type Node struct {
 	// Space is what each job has for itself; nil where jobs have no private folders.
 	Space *Space
 
+	PMIx PMIxNode
+
+	// LimitsKept are resource limits that jobs have as the node has them, unless
+	// --propagate names them: PropagateResourceLimits and its Except.
+	LimitsKept []string
+	// Nice is PropagatePrioProcess.
+	Nice NicePolicy
+	// LoginTimeout is how long the login environment of a job that does not say
+	// may take; 0: only LoginCache counts.
+	LoginTimeout spec.Span
+	// LoginCache is the folder of cached login environments, a file for each user.
+	LoginCache string
+
 	Append   bool // JobFileAppend: what holds without --open-mode
 	Affinity bool // task/affinity: bind to the allocated CPUs
 	Confine  Confine
@@ -40,6 +53,16 @@ type Node struct {
 	Memory MemoryDefault            // of the cluster
 	Parts  map[string]MemoryDefault // of partitions
 }
+
+// NicePolicy is the nice value with which processes of jobs begin.
+type NicePolicy uint8
+
+// The policies, as PropagatePrioProcess numbers them.
+const (
+	NiceOfNode      NicePolicy = iota // the node's
+	NiceOfSubmitter                   // that of the command that submitted, not below the node's
+	NiceAboveNode                     // the same, and always above the node's
+)
 
 // MemoryDefault is the memory of jobs that ask for none, MiB.
 type MemoryDefault struct{ PerCPU, PerNode, PerGPU int64 }
@@ -124,7 +147,7 @@ func hetVariables(list []Component) []string {
 // Batch prepares the batch script of a job. The warnings are for the log.
 func Batch(job *Job, node *Node) (RunSpec, []string) {
 	io := &job.Spec.IO
-	limits, warnings := Rlimits(io.Rlimits)
+	limits, warnings := node.rlimits(io.Rlimits, io.LimitsAsked)
 	user := splitEnv(job.Env)
 	run := RunSpec{
 		Key: job.Key, JobID: job.ID, UID: job.UID, GID: job.GID, Groups: job.Groups,
@@ -145,6 +168,8 @@ func Batch(job *Job, node *Node) (RunSpec, []string) {
 	}
 	run.Space = spaceOf(job, node)
 	run.Container = containerOf(job.Spec.Container, job)
+	run.Login = node.login(job)
+	run.Nice, run.NiceAbove = node.nice(user)
 	run.showPrograms(node.TaskProlog) // the TaskEpilog of a script runs on the node
 	return run, warnings
 }
@@ -210,6 +235,9 @@ func jobEnvironment(user []string, job *Job, node *Node) []string {
 		},
 	)
 	env = append(env, hetVariables(job.Components)...)
+	if node.login(job) != nil {
+		return env // what is missing is of the login
+	}
 	for _, e := range [...]string{"USER=" + job.User, "LOGNAME=" + job.User, "HOME=" + job.Home, "SHELL=" +
 		job.Shell, "PATH=" + defaultPath} {
 		name, v, _ := strings.Cut(e, "=")
@@ -235,6 +263,7 @@ func batchFacts(user []string, job *Job, node *Node) *BatchFacts {
 		), SubmitHost: jobSpec.Host, Start: job.Start, End: job.End,
 		NodeName: node.Name, NodeIndex: uint32(job.Index), Nodelist: job.Nodes, Topology: node.Name, TopologyBy: "node",
 		CPUsPerNode: job.CPUsPerNode, TasksOnNode: job.TasksOnNode, GPUs: Devices(&job.Here), Whole: len(job.Here.GPUs), ShardsHere: countShards(&job.Here),
+		Nice:       lookUpVariable(user, "SLURM_PRIO_PROCESS"),
 		GPUsFenced: node.fencesDevices(), CPUsPerTask: size.CPUsPerTask,
 	}
 	if size.Tasks > 0 || size.TasksPerNode > 0 {
@@ -403,36 +432,4 @@ func memoryLimits(job *Job, node *Node) Limits {
 // percentOf gives a share in hundredths of a percent, without overflow.
 func percentOf(n, share int64) int64 {
 	return n/10_000*share + n%10_000*share/10_000
-}
-
-// rlimit is a resource limit by Slurm's name and by Linux's number.
-type rlimit struct {
-	name   string
-	number int32
-}
-
-var rlimits = []rlimit{
-	{
-		"AS",
-		9,
-	}, {"CORE", 4}, {"CPU", 0}, {"DATA", 2}, {"FSIZE", 1}, {"MEMLOCK", 8}, {"NOFILE", 7}, {"NPROC", 6}, {"RSS", 5}, {"STACK", 3},
-}
-
-// Rlimits turns the soft limits of a submission into those of a run; hard
-// limits stay the node's. A negative amount is no limit.
-func Rlimits(list []spec.Count) (out []Rlimit, warnings []string) {
-	for _, count := range list {
-		name := strings.TrimPrefix(strings.ToUpper(count.Name), "RLIMIT_")
-		i := slices.IndexFunc(rlimits, func(r rlimit) bool { return r.name == name })
-		if i < 0 {
-			warnings = append(warnings, "resource limit "+count.Name+" is not known and is not set")
-			continue
-		}
-		soft := uint64(count.N)
-		if count.N < 0 {
-			soft = RlimitInfinity
-		}
-		out = append(out, Rlimit{Resource: rlimits[i].number, Soft: soft, Hard: RlimitKeep})
-	}
-	return out, warnings
 }

@@ -32,6 +32,9 @@ type Container struct {
 	LoginFile string `cbor:"11,keyasint,omitempty"`
 	// Digest is what Image meant for the job before; empty: the registry says it.
 	Digest string `cbor:"12,keyasint,omitempty"`
+	// Bundle tells that Image is the folder of an OCI bundle, which says where Root
+	// is.
+	Bundle bool `cbor:"13,keyasint,omitempty"`
 }
 
 // containerOf gives the container of a script or a step; nil where there is none.
@@ -48,7 +51,7 @@ func containerOf(container *spec.Container, job *Job) *Container {
 	}
 	home := homeOf(job)
 	if folder, own := container.Folder(); own {
-		out.Root, out.Own = folder, true
+		out.Root, out.Own, out.Bundle = folder, true, container.Bundle
 	} else {
 		out.LoginFile = loginFile(job, home)
 		out.Digest = spec.FindDigest(job.Images, container.Image)
@@ -92,19 +95,25 @@ func loginFile(job *Job, home string) string {
 	return file
 }
 
-// Unpacked is an image that is on the node.
+// Unpacked is an image that is on the node, or what a bundle says.
 type Unpacked struct {
 	Root, Digest, WorkDir string
 	Env                   []string
+	// Of a bundle.
+	ReadOnly bool
+	Mounts   []spec.ContainerMount
 }
 
 // Contain completes a run with its image: what the image says of the environment
 // replaces what the job has, but for what is to be kept.
 func (r *RunSpec) Contain(unpacked *Unpacked) {
 	container := *r.Container
-	if !container.Own {
+	if !container.Own || container.Bundle {
 		container.Root = unpacked.Root
 	}
+	container.ReadOnly = container.ReadOnly || unpacked.ReadOnly
+	// The user's own mounts come last and lie over those of a bundle.
+	container.Mounts = append(slices.Clip(unpacked.Mounts), container.Mounts...)
 	container.WorkDir = cmp.Or(container.WorkDir, unpacked.WorkDir, "/")
 	r.Container = &container
 	about := append(slices.Clip(unpacked.Env), "SLURM_CONTAINER="+container.Image)

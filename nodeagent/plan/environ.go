@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,6 +54,7 @@ type BatchFacts struct {
 	Tasks       uint32
 	CPUsPerTask uint32
 	HetSize     uint32
+	Nice        string // value of the submitting command
 
 	Asked AskedText
 }
@@ -204,7 +206,7 @@ func placeVariables() []variable {
 		{
 			"SLURM_PROCID",
 			zero,
-		}, {"SLURM_LOCALID", zero}, {"SLURM_GTIDS", zero}, {"SLURM_PRIO_PROCESS", zero},
+		}, {"SLURM_LOCALID", zero}, {"SLURM_GTIDS", zero}, {"SLURM_PRIO_PROCESS", func(f *BatchFacts) string { return cmp.Or(f.Nice, "0") }},
 		{"SLURM_CPUS_ON_NODE", cpusHere},
 		{"SLURM_JOB_CPUS_PER_NODE", func(f *BatchFacts) string { return Runs(f.CPUsPerNode) }},
 		{"SLURM_TASKS_PER_NODE", func(f *BatchFacts) string { return Runs(f.TasksOnNode) }},

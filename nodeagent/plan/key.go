@@ -58,6 +58,21 @@ func (k RunKey) String() string {
 	return string(b)
 }
 
+// Fields are what a line of a log that is about a run has: its key, the number of its job
+// that people see, its attempt and its step, and whose it is. What is not known is left
+// out.
+func (k RunKey) Fields(job uint64, user string) []any {
+	var out []any
+	if job != 0 {
+		out = append(out, "job", job)
+	}
+	out = append(out, "attempt", k.Attempt, "step", spec.StepID(k.Step).String())
+	if user != "" {
+		out = append(out, "user", user)
+	}
+	return append(out, "run", k.String())
+}
+
 // ParseRunKey reads the form that String writes.
 func ParseRunKey(s string) (RunKey, error) {
 	part := strings.Split(s, ".")

@@ -54,17 +54,37 @@ type RunSpec struct {
 	// Container is the file tree of the run's processes; nil: that of the node.
 	Container *Container `cbor:"30,keyasint,omitempty"`
 
+	// Login has the batch script begin in the login environment of its user; nil:
+	// Env is all that it has.
+	Login *Login `cbor:"31,keyasint,omitempty"`
+
+	// NiceAbove has the processes begin with a nice value above the node's own,
+	// even if Nice is not.
+	NiceAbove bool `cbor:"32,keyasint,omitempty"`
+
 	// Lease bounds the run's life where the site fences by leases.
 	Lease Lease `cbor:"110,keyasint"`
 }
 
+// Login is whose login environment is read, and how.
+type Login struct {
+	User    string    `cbor:"1,keyasint"`
+	Home    string    `cbor:"2,keyasint,omitempty"`
+	Shell   string    `cbor:"3,keyasint,omitempty"` // empty: /bin/sh
+	Plain   bool      `cbor:"4,keyasint,omitempty"` // without the login files
+	Timeout spec.Span `cbor:"5,keyasint,omitempty"` // 0: only Cache counts
+	Cache   string    `cbor:"6,keyasint,omitempty"` // file to read when the shell does not tell
+}
+
 // Rlimit is one resource limit by its Linux number (RLIMIT_NOFILE is 7). Keep
-// in either field leaves that side as the node's daemon has it; a soft limit
-// above the hard one is cut to it, with a warning in the output.
+// in either field leaves that side as the node's daemon has it. A soft limit
+// above the hard one is cut to it; with Asked it is left as the node has it, with
+// an error in the output.
 type Rlimit struct {
 	Resource int32  `cbor:"1,keyasint"`
 	Soft     uint64 `cbor:"2,keyasint"`
 	Hard     uint64 `cbor:"3,keyasint"`
+	Asked    bool   `cbor:"4,keyasint,omitempty"` // by the user, who named it
 }
 
 // RlimitKeep leaves one side of an Rlimit alone; RlimitInfinity is no limit.
@@ -132,6 +152,7 @@ const (
 	NotBegun              // accepted, and certain never to have begun: the shepherd died before
 	FailSpace             // the private folders could not be made: the node's fault
 	FailContainer         // the container could not be made
+	FailPMIx              // muster-pmix could not be started
 )
 
 // String names the failure.
@@ -150,6 +171,7 @@ func (f Failure) String() string {
 		"not begun",
 		"private folders",
 		"container",
+		"PMIx",
 	}
 	if int(f) < len(names) {
 		return names[f]
@@ -209,6 +231,10 @@ type Usage struct {
 	PeakVM    int64     `cbor:"16,keyasint,omitempty"` // bytes: largest sum seen; 0 = never looked at
 	PIDs      []int32   `cbor:"17,keyasint,omitempty"` // of the processes alive now
 	KHz       int64     `cbor:"18,keyasint,omitempty"` // mean frequency of its CPUs, by CPU time; 0 = never looked at
+	Group     uint64    `cbor:"19,keyasint,omitempty"` // the kernel's number of its control group in the v2 hierarchy; 0 = none
+
+	Counters spec.CounterValues `cbor:"20,keyasint,omitempty"` // what its control group counts
+	Tasks    spec.TaskSpreads   `cbor:"21,keyasint,omitempty"` // of a step's part, once it has ended
 }
 
 // Observed is one run as the shepherd has it.
@@ -300,6 +326,10 @@ type Hello struct {
 	Draining   bool     `cbor:"10,keyasint,omitempty"`
 	Runs       int32    `cbor:"11,keyasint,omitempty"`
 	Unacked    int32    `cbor:"12,keyasint,omitempty"`
+	// Tree is the group of the v2 hierarchy below which those of the runs lie, so many
+	// levels deeper as TreeDepth says; empty where there is none.
+	Tree      string `cbor:"13,keyasint,omitempty"`
+	TreeDepth int32  `cbor:"14,keyasint,omitempty"`
 }
 
 // Enforces says which limits hold on this node.

@@ -27,6 +27,7 @@ type Tasks struct {
 	// site's programs need.
 	Contained bool   `cbor:"18,keyasint,omitempty"`
 	OOMFile   string `cbor:"16,keyasint,omitempty"` // the shepherd puts in where kills for memory are counted
+	PMIx      *PMIx  `cbor:"19,keyasint,omitempty"` // nil: no server
 }
 
 // Task is one task of a step.
@@ -55,6 +56,20 @@ type PMI struct {
 	Nodes   uint32   `cbor:"4,keyasint"`
 	Mapping string   `cbor:"5,keyasint"` // PMI_process_mapping
 	Ranks   []uint32 `cbor:"6,keyasint"` // here, by local id
+}
+
+// PMIx is what the tasks of a step learn of each other over PMIx.
+type PMIx struct {
+	Program   string   `cbor:"1,keyasint"` // muster-pmix of this node
+	Namespace string   `cbor:"2,keyasint"`
+	Node      uint32   `cbor:"3,keyasint,omitempty"` // this one among the step's
+	Hosts     []string `cbor:"4,keyasint"`           // the step's nodes
+	NodeOf    []uint32 `cbor:"5,keyasint"`           // by rank
+	Ranks     []uint32 `cbor:"6,keyasint"`           // here, by local id
+	// Folder is where muster-pmix keeps files for its tasks while they run. It is
+	// the user's, and gone with the run.
+	Folder string   `cbor:"7,keyasint"`
+	Env    []string `cbor:"8,keyasint,omitempty"` // of muster-pmix
 }
 
 // TaskExit is how one task ended.
@@ -104,6 +119,8 @@ type Frame struct {
 	End     *FrameEnd `cbor:"5,keyasint,omitempty"` // the last
 	Notice  string    `cbor:"6,keyasint,omitempty"` // a line for the user
 	Fence   *Fence    `cbor:"7,keyasint,omitempty"`
+	Modex   *Modex    `cbor:"8,keyasint,omitempty"`
+	Abort   bool      `cbor:"9,keyasint,omitempty"` // the program wants all tasks of the step to end
 }
 
 // Fence is what the tasks of one node have put before a fence of PMI, by the
@@ -112,6 +129,35 @@ type Fence struct {
 	Number uint64 `cbor:"1,keyasint"`
 	Node   uint32 `cbor:"2,keyasint,omitempty"`
 	Data   []byte `cbor:"3,keyasint,omitempty"`
+	// Of PMIx. Joined: what the nodes have put is joined end to end, as it is, in
+	// the order of the nodes. Group names the ranks that take part, in order with
+	// commas, and Nodes are those that have some of them; an empty Group is all.
+	// Fences are numbered in each group.
+	Joined bool     `cbor:"4,keyasint,omitempty"`
+	Group  string   `cbor:"5,keyasint,omitempty"`
+	Nodes  []uint32 `cbor:"6,keyasint,omitempty"`
+}
+
+// ModexKind is what a Modex is.
+type ModexKind uint8
+
+// The kinds of a Modex.
+const (
+	ModexAsk     ModexKind = iota + 1 // what has the task Rank put?
+	ModexAnswer                       // to the node that has asked
+	ModexReceipt                      // the answer has arrived, and need not be kept
+)
+
+// Modex is a direct exchange of PMIx: a task needs what one of another node has
+// put, and no fence has brought it. Number is the asking node's.
+type Modex struct {
+	Kind   ModexKind `cbor:"1,keyasint"`
+	Number uint64    `cbor:"2,keyasint,omitempty"`
+	From   uint32    `cbor:"3,keyasint,omitempty"` // node that says it
+	To     uint32    `cbor:"4,keyasint,omitempty"` // node that it is for
+	Rank   uint32    `cbor:"5,keyasint,omitempty"`
+	Status int32     `cbor:"6,keyasint,omitempty"` // of an answer, as PMIx has it
+	Data   []byte    `cbor:"7,keyasint,omitempty"`
 }
 
 // TaskPIDs names the processes of tasks.

@@ -24,7 +24,12 @@ type StepPart struct {
 	Ranks       []uint32 // here, by local id
 	LaunchHost  string   // where its client runs
 	Mapping     string   // of ranks to nodes, as PMI has it
-	GPUs        []StepGPU
+	Hosts       []string // names of its nodes
+	NodeOf      []uint32 // by rank
+	// Secret is known to the step's nodes alone, and the same on all; nil: the
+	// controller is of an older release.
+	Secret []byte
+	GPUs   []StepGPU
 }
 
 // StepGPU is a device of a step on this node.
@@ -42,7 +47,7 @@ func StepRun(
 	visible func(gpus []int) []string,
 ) (RunSpec, []string, error) {
 	jobSpec, ss := step.Job.Spec, step.Spec
-	limits, warnings := Rlimits(ss.Rlimits)
+	limits, warnings := node.rlimits(ss.Rlimits, ss.LimitsAsked)
 	user := splitEnv(step.Job.Env)
 	part := *step.Job // with what the step has of the node
 	part.Here = step.Here
@@ -80,9 +85,14 @@ func StepRun(
 	if err != nil {
 		return RunSpec{}, warnings, err
 	}
-	pmi := step.pmiConfig()
+	mpi := step.mpiType()
+	pmi := step.pmiConfig(mpi)
 	tasks.PMI = pmi
-	tasks.Env = step.commonEnv(user, node, bound, pmi != nil)
+	tasks.PMIx, err = step.pmixConfig(node, mpi)
+	if err != nil {
+		return RunSpec{}, warnings, err
+	}
+	tasks.Env = step.commonEnv(user, node, bound, mpi)
 	for i, rank := range step.Ranks {
 		task := Task{Rank: rank, CPUs: bound.taskCPUs(i)}
 		if len(ss.Programs) > 0 {
@@ -115,6 +125,7 @@ func StepRun(
 		Tasks:     tasks,
 	}
 	tasks.Notices = told
+	run.Nice, run.NiceAbove = node.nice(user)
 	run.Space, run.Container = spaceOf(step.Job, node), containerOf(ss.Container, step.Job)
 	if run.Container != nil {
 		tasks.Contained = true
@@ -130,11 +141,10 @@ func StepRun(
 	return run, warnings, nil
 }
 
-// pmiConfig is what the tasks' server is told; nil where there is none to be.
-func (s *StepPart) pmiConfig() *PMI {
-	// Who types into a terminal starts programs that would all take the same
-	// connection for theirs.
-	if s.Spec.MPI == "none" || s.Spec.MPI == "" && s.Spec.Pty {
+// pmiConfig is what the tasks' server of PMI-1 and PMI-2 is told; nil where they
+// have another interface.
+func (s *StepPart) pmiConfig(mpi string) *PMI {
+	if mpi != spec.MPIPMI2 {
 		return nil
 	}
 	id := s.Job.ID
@@ -218,11 +228,7 @@ func programFor(program *spec.TaskProgram, rank uint32, place int) []string {
 
 // commonEnv is the environment of all tasks here: the client's, less what is
 // the step's, and that.
-func (s *StepPart) commonEnv(user []string, node *Node, b *binding, served bool) []string {
-	mpi := "none"
-	if served {
-		mpi = "pmi2"
-	}
+func (s *StepPart) commonEnv(user []string, node *Node, b *binding, mpi string) []string {
 	own := []string{
 		"SLURM_JOB_ID=" + formatNumber(s.Job.ID), "SLURM_JOBID=" + formatNumber(s.Job.ID),
 		"SLURM_STEP_ID=" + strconv.Itoa(int(s.Key.Step)), "SLURM_STEPID=" +
@@ -240,7 +246,7 @@ func (s *StepPart) commonEnv(user []string, node *Node, b *binding, served bool)
 		"SLURM_SRUN_COMM_HOST=" + s.LaunchHost, "SLURM_LAUNCH_NODE_IPADDR=" + s.LaunchHost,
 		"SLURM_CPU_BIND=" + b.text, "SLURM_CPU_BIND_TYPE=" + b.kind, "SLURM_CPU_BIND_LIST=" +
 			b.list, "SLURM_CPU_BIND_VERBOSE=" + b.verbose,
-		"SLURM_CPUS_ON_NODE=" + strconv.Itoa(s.cpusHere()), "SLURM_PRIO_PROCESS=0",
+		"SLURM_CPUS_ON_NODE=" + strconv.Itoa(s.cpusHere()), "SLURM_PRIO_PROCESS=" + cmp.Or(lookUpVariable(user, "SLURM_PRIO_PROCESS"), "0"),
 		"SLURM_GPUS_ON_NODE=" + formatPositive(uint64(len(s.Here.GPUs))), "SLURM_SHARDS_ON_NODE=" +
 			formatPositive(countShards(&s.Here)),
 		"SLURM_STEP_GPUS=" + s.gpuNumbers(), "SLURM_MPI_TYPE=" + mpi,
@@ -254,11 +260,13 @@ func (s *StepPart) commonEnv(user []string, node *Node, b *binding, served bool)
 		name, _, _ := strings.Cut(e, "=")
 		ours[name] = true
 	}
+	// srun may have been started in a task of another step.
+	foreign := slices.ContainsFunc(user, func(e string) bool { return strings.HasPrefix(e, "PMIX_NAMESPACE=") })
 	out := make([]string, 0, len(user)+len(own)+2)
 	seen := make(map[string]bool, len(user))
 	for _, e := range slices.Backward(user) { // of a repeated name the last one counts
 		name, v, ok := strings.Cut(e, "=")
-		if !ok || name == "" || ours[name] || seen[name] {
+		if !ok || name == "" || ours[name] || seen[name] || foreign && ofPMIxServer(name) {
 			continue
 		}
 		seen[name] = true
@@ -279,6 +287,23 @@ func (s *StepPart) commonEnv(user []string, node *Node, b *binding, served bool)
 		}
 	}
 	return out
+}
+
+// ofPMIxServer tells that a variable is one by which a PMIx server tells its tasks
+// about itself.
+func ofPMIxServer(name string) bool {
+	switch name {
+	case "PMIX_NAMESPACE",
+		"PMIX_RANK",
+		"PMIX_SYSTEM_TMPDIR",
+		"PMIX_GDS_MODULE",
+		"PMIX_SECURITY_MODE",
+		"PMIX_BFROP_BUFFER_TYPE",
+		"PMIX_HOSTNAME",
+		"PMIX_VERSION":
+		return true
+	}
+	return strings.HasPrefix(name, "PMIX_SERVER_") || strings.HasPrefix(name, "PMIX_DSTORE_")
 }
 
 // sizeVariables are those that srun -E leaves as they are.

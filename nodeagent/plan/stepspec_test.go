@@ -87,7 +87,7 @@ func TestKeptSizes(t *testing.T) {
 	user := []string{"PATH=/bin", "SLURM_NNODES=8", "SLURM_NTASKS=16"}
 	for _, keep := range []bool{false, true} {
 		s := stepPart(func(s *StepPart) { s.Spec.KeepSizes = keep })
-		env := s.commonEnv(user, stepNode(), &binding{}, true)
+		env := s.commonEnv(user, stepNode(), &binding{}, "pmi2")
 		want := map[string]string{"SLURM_NNODES": "2", "SLURM_NTASKS": "5", "SLURM_NPROCS": "5", "SLURM_STEP_NUM_NODES": "2"}
 		if keep {
 			want["SLURM_NNODES"], want["SLURM_NTASKS"] = "8", "16"

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime/pprof"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime"
+	"github.com/musterhpc/muster/nodeagent/runtime/login"
 	"github.com/musterhpc/muster/nodeagent/runtime/minder"
 	"github.com/musterhpc/muster/nodeagent/runtime/receive"
 	"github.com/musterhpc/muster/nodeagent/runtime/shepherd"
@@ -29,7 +31,12 @@ import (
 const asShepherd = "MUSTER_TEST_AS_SHEPHERD"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asShepherd) != "" || len(os.Args) > 2 && (os.Args[1] == minder.Verb || os.Args[1] == minder.TaskVerb || os.Args[1] == minder.ContainedTaskVerb || os.Args[1] == shepherd.GuardVerb || os.Args[1] == receive.Verb) {
+	verbs := []string{
+		minder.Verb, minder.TaskVerb, minder.ContainedTaskVerb,
+		login.Verb, login.PrintVerb, shepherd.GuardVerb, receive.Verb,
+	}
+	calledByVerb := len(os.Args) > 1 && slices.Contains(verbs, os.Args[1])
+	if os.Getenv(asShepherd) != "" || calledByVerb {
 		os.Exit(profiled())
 	}
 	os.Exit(m.Run())

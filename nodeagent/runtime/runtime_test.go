@@ -293,13 +293,58 @@ func TestBytesThatAreNoText(t *testing.T) {
 	}
 }
 
-func TestLimitsThatCannotBeHadAreCutAloud(t *testing.T) {
+// A soft limit above the node's hard one is cut to it; one that the user named stays
+// the node's, and the user is told.
+func TestLimitsAboveTheNodes(t *testing.T) {
 	l := newLab(t)
 	sp := l.job("ulimit -Hn; ulimit -Sn")
 	sp.Rlimits = []plan.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 5000, Hard: 100}}
-	if _, out := l.run(sp); !strings.Contains(out, "5000 is above this node's 100") || !strings.HasSuffix(out, "100\n100\n") {
+	if _, out := l.run(sp); out != "100\n100\n" {
 		t.Errorf("%q", out)
 	}
+	sp = l.job("ulimit -Sn; ulimit -Hn")
+	sp.Rlimits = []plan.Rlimit{{Resource: unix.RLIMIT_NOFILE, Soft: 1 << 40, Hard: plan.RlimitKeep, Asked: true}}
+	var own unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &own); err != nil {
+		t.Fatal(err)
+	}
+	_, out := l.run(sp)
+	told := fmt.Sprintf("Can't propagate RLIMIT_NOFILE of %d from submit host: Invalid argument\n", 1<<40)
+	if !strings.Contains(out, told) || !strings.HasSuffix(out, fmt.Sprintf("\n%d\n", own.Max)) {
+		t.Errorf("%q, want %q and %d", out, told, own.Max)
+	}
+}
+
+// The login files run in the job and hang with it; another's job does not wait.
+func TestLoginEnvironment(t *testing.T) {
+	l := newLab(t)
+	home := l.work // its user can enter it
+	if err := os.WriteFile(filepath.Join(home, ".profile"), []byte("export FROM=profile BOTH=profile PATH=/site\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	sp := l.job(`echo "$FROM $BOTH $PATH"`)
+	sp.Env = []string{"BOTH=job"}
+	sp.Login = &plan.Login{User: "alice", Home: home, Timeout: spec.Minute}
+	if _, out := l.run(sp); out != "profile job /site\n" {
+		t.Errorf("%q", out)
+	}
+	if err := os.Remove(filepath.Join(home, ".profile")); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mkfifo(filepath.Join(home, ".profile"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	slow := l.job(`echo "$FROM"`)
+	slow.Login = &plan.Login{User: "alice", Home: home, Timeout: spec.Hour}
+	if res, err := l.client.Launch(context.Background(), []plan.RunSpec{slow}); err != nil || res[0].Status != plan.Accepted {
+		t.Fatalf("%+v %v", res, err)
+	}
+	l.begun(slow.Key)
+	if _, out := l.run(l.job("echo quick")); out != "quick\n" {
+		t.Errorf("another job: %q", out)
+	}
+	openGate(t, filepath.Join(home, ".profile"))
+	l.exit(slow.Key)
 }
 
 func TestLaunchingTwiceStartsOnce(t *testing.T) {

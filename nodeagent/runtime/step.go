@@ -105,3 +105,8 @@ func (s *Step) Resize(ctx context.Context, w plan.Window) error {
 func (s *Step) Merged(ctx context.Context, f plan.Fence) error {
 	return s.callShepherd(ctx, protocol.OpStepMerged, f, nil)
 }
+
+// Modex tells this node's tasks what another node asks or answers over PMIx.
+func (s *Step) Modex(ctx context.Context, m plan.Modex) error {
+	return s.callShepherd(ctx, protocol.OpStepModex, m, nil)
+}

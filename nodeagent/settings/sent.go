@@ -14,9 +14,9 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
-	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/controllers"
 	"github.com/musterhpc/muster/nodeagent/enrolment"
 )
@@ -97,7 +97,7 @@ func FetchConfig(ctx context.Context, o Options, log *slog.Logger) (Options, err
 // those that the controller sends.
 func (s *Settings) Reread(
 	ctx context.Context,
-	source *mtls.Source,
+	source *pki.Source,
 	log *slog.Logger,
 ) (*Settings, error) {
 	o := s.Options
@@ -125,7 +125,7 @@ func enrolledNode(stateDir string) string {
 func (s *sent) fetchFiles(
 	ctx context.Context,
 	state string,
-	source *mtls.Source,
+	source *pki.Source,
 	log *slog.Logger,
 ) error {
 	rep, err := controllers.FetchConfiguration(ctx, s.Controllers, source)
@@ -169,7 +169,7 @@ func (s *sent) keepFiles(state string, rep *apiv1.ConfigurationReply) error {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
-		if err := keyfile.Write(path, file.GetData(), conffile.SentMode(file.GetMode())); err != nil {
+		if err := durable.WriteFile(path, file.GetData(), conffile.SentMode(file.GetMode())); err != nil {
 			return err
 		}
 	}
@@ -179,5 +179,5 @@ func (s *sent) keepFiles(state string, rep *apiv1.ConfigurationReply) error {
 	if err := os.Rename(fresh, s.root); err != nil {
 		return err
 	}
-	return keyfile.Write(filepath.Join(state, sentName), []byte(rep.GetName()+"\n"), 0o644)
+	return durable.WriteFile(filepath.Join(state, sentName), []byte(rep.GetName()+"\n"), 0o644)
 }

@@ -157,10 +157,12 @@ func (s *Settings) describeNode() error {
 		n   int64
 	}{{"CPUs", int64(s.Host.CPUs)}, {"Sockets", int64(s.Host.Sockets)}, {"CoresPerSocket", int64(s.Host.CoresPerSocket)},
 		{"ThreadsPerCore", int64(s.Host.ThreadsPerCore)}, {"RealMemory", s.Host.RealMemoryMiB}}
-	shape := said["cpus"] || said["sockets"] || said["corespersocket"] || said["threadspercore"] ||
-		said["boards"] ||
-		said["socketsperboard"] ||
-		said["procs"]
+	shape := false
+	for _, key := range [...]string{
+		"cpus", "procs", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore",
+	} {
+		shape = shape || said[key]
+	}
 	for _, f := range found {
 		if f.n > 0 && !said[strings.ToLower(f.key)] && (f.key == "RealMemory" || !shape) {
 			line += fmt.Sprintf(" %s=%d", f.key, f.n)
@@ -219,7 +221,12 @@ func (s *Settings) planNode() plan.Node {
 		}
 	}
 	node.TaskProlog, node.TaskEpilog = file.Agent.TaskProlog, file.Agent.TaskEpilog
+	node.LimitsKept = file.Agent.LimitsKept
+	node.Nice = plan.NicePolicy(file.Agent.PrioProcess)
+	node.LoginTimeout = file.Agent.LoginTimeout
+	node.LoginCache = filepath.Join(s.StateDir, "env_cache")
 	node.Space = s.space()
+	node.PMIx = s.findPMIx()
 	cpus := s.Host.Allowed
 	if cpus == nil {
 		cpus = s.Host.Online
@@ -299,7 +306,39 @@ func (s *Settings) NeedsRestart(other *Settings) bool {
 		config.Location = nil
 		return config
 	}
-	return !reflect.DeepEqual(startOnly(s), startOnly(other))
+	sameMeter := s.Config.Energy == other.Config.Energy &&
+		reflect.DeepEqual(s.Cluster.File.Agent.Gather, other.Cluster.File.Agent.Gather) &&
+		s.Cluster.Gather.IPMIEvery == other.Cluster.Gather.IPMIEvery &&
+		s.Cluster.Gather.OFEDPort == other.Cluster.Gather.OFEDPort &&
+		slices.Equal(s.Cluster.Gather.Interfaces, other.Cluster.Gather.Interfaces)
+	return !sameMeter || !reflect.DeepEqual(startOnly(s), startOnly(other))
+}
+
+// Bounds of the time between two readings that still tells what was in between: a
+// counter of a processor may wrap around in some minutes.
+const (
+	leastEnergyGap = spec.Minute
+	mostEnergyGap  = 10 * spec.Minute
+)
+
+// MeterTimes gives the time between two readings of the node's meter, and the
+// longest between two that is believed. A slow meter is a management controller's.
+// 0 reads it never.
+func (s *Settings) MeterTimes(slow bool) (every, gap spec.Span) {
+	gather := &s.Cluster.File.Agent.Gather
+	every = cmp.Or(gather.EnergyEvery, gather.NodeEvery)
+	if every == spec.Infinite {
+		return 0, 0
+	}
+	least := s.Config.Telemetry.Interval
+	if slow {
+		least = s.Config.Energy.Interval
+		if slices.Contains(gather.Energy, "ipmi") && s.Config.Energy.Source == "auto" {
+			least = s.Cluster.Gather.IPMIEvery
+		}
+	}
+	every = max(every, least)
+	return every, min(max(3*every, leastEnergyGap), mostEnergyGap)
 }
 
 // sampleEvery is the time between two samples: not less than that between two
@@ -325,6 +364,22 @@ func wholeSeconds(
 	d spec.Span,
 ) spec.Span {
 	return (d + spec.Second - 1) / spec.Second * spec.Second
+}
+
+// CountEvery is the time between two readings of the node's counters: the shorter of
+// the two that JobAcctGatherFrequency gives, not more often than anything is read.
+func (s *Settings) CountEvery() spec.Span {
+	gather := &s.Cluster.File.Agent.Gather
+	every := spec.Infinite
+	for _, one := range []spec.Span{gather.NetworkEvery, gather.FilesystemEvery} {
+		if one > 0 {
+			every = min(every, one)
+		}
+	}
+	if every == spec.Infinite {
+		every = 0
+	}
+	return max(every, s.Config.Telemetry.Interval)
 }
 
 // NodeInventory is what the node registers of the machine. With config_overrides

@@ -13,7 +13,7 @@ import (
 
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/mtls"
+	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/controllers"
 	"github.com/musterhpc/muster/spec"
 )
@@ -26,7 +26,7 @@ type Options struct {
 	Near        string        // socket for those on this host whose steps are elsewhere
 	Listen      conffile.Addr // for other agents
 	Controllers []string      // where the cluster's are
-	Source      *mtls.Source  // nil: other nodes cannot be reached
+	Source      *pki.Source   // nil: other nodes cannot be reached
 	Log         *slog.Logger
 	// NoteWeakness takes what cannot be followed and takes nothing from the jobs.
 	NoteWeakness func(error)
@@ -92,7 +92,7 @@ func (o *Options) reachedAt(l net.Listener) string {
 
 // NewRelay makes a server without steps of its own, which passes clients on to the agents
 // of other nodes. Others that do not say so listen at port.
-func NewRelay(node, port string, source *mtls.Source, log *slog.Logger) *Server {
+func NewRelay(node, port string, source *pki.Source, log *slog.Logger) *Server {
 	return &Server{node: node, source: source, port: port, log: log}
 }
 

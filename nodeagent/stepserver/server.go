@@ -24,7 +24,6 @@ import (
 	transport "github.com/musterhpc/muster/internal/transport/gate"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/daemon"
 	"github.com/musterhpc/muster/nodeagent/plan/stepio"
@@ -51,7 +50,7 @@ type Server struct {
 	peers   peers         // connections of other machines
 	node    string        // empty on a login host, which only passes on
 	agent   *daemon.Agent // nil there
-	source  *mtls.Source  // nil: other nodes cannot be reached
+	source  *pki.Source   // nil: other nodes cannot be reached
 	port    string        // at which other agents listen that do not say so
 	log     *slog.Logger
 	unix    *listen.UnixListener // for the clients of this node's steps
@@ -381,9 +380,8 @@ func (s *Server) attachClient(
 	if err != nil {
 		s.log.Warn(
 			"a client of a step is refused",
-			"run",
-			open.Run.String(),
-			"uid",
+			slog.Group("", open.Run.Fields(0, "")...),
+			"client_uid",
 			open.UID,
 			"error",
 			err,
@@ -521,6 +519,8 @@ func (c *stepConn) readClient(ctx context.Context, reader *stepio.Reader) error 
 			err = c.step.Resize(ctx, message.Window)
 		case stepio.Merged:
 			err = c.step.Merged(ctx, message.Fence)
+		case stepio.Modex:
+			err = c.step.Modex(ctx, message.Modex)
 		default:
 			return &refused{
 				stepio.Bad,

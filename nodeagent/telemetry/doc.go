@@ -27,6 +27,10 @@
 //	rate(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION[5m])
 //	  * on (UUID, GPU_I_ID) group_left (slurm_job_id, user, account, partition) muster_gpu_job_info
 //
+// Gauges of a GPU that a pod of Kubernetes holds carry namespace, pod and container
+// beside the labels of a job, by the same rule; where no pod holds it, there are no
+// such labels. Counters join through muster_gpu_pod_info.
+//
 // A GPU that several jobs share has no job labels and no muster_gpu_job_info;
 // each job's part is in muster_gpu_job_share_ratio, and what follows from it in
 // muster_job_gpu_attributed_*: by allocation, since no driver tells whose work a

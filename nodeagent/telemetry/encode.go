@@ -27,6 +27,8 @@ func (t *Telemetry) encodeState(w *scratch, s *state) {
 	t.gpuSeries(w, s)
 	t.jobSeries(w, s)
 	t.accountSeries(w, s)
+	t.nodeCounters(w, s)
+	t.energySeries(w, s)
 	t.nodeSeries(w, s)
 	t.printGauges(w, s)
 	w.raw.Reset()
@@ -169,6 +171,13 @@ func (t *Telemetry) gpuSeries(w *scratch, s *state) {
 			}
 		}
 	})
+	t.printFamily(w, "muster_gpu_pod_info", func(put emit) {
+		for i := range s.entities {
+			if e := &s.entities[i]; e.pod != "" {
+				put(e.labels, e.pod, 1, 0)
+			}
+		}
+	})
 	t.printFamily(w, "muster_gpu_job_share_ratio", func(put emit) {
 		for i := range s.entities {
 			for _, sh := range s.entities[i].shares {
@@ -227,6 +236,67 @@ func (t *Telemetry) jobSeries(w *scratch, s *state) {
 	used("muster_job_io_read_bytes_total", 0, func(u *JobUsage) int64 { return u.ReadBytes })
 	used("muster_job_io_written_bytes_total", 0, func(u *JobUsage) int64 { return u.WriteBytes })
 	used("muster_job_processes", 0, func(u *JobUsage) int64 { return u.Processes })
+	counted := func(name string, decimals int, list []counterSeries) {
+		each(name, func(_ *JobOnNode, u *JobUsage, put emit) {
+			for _, series := range list {
+				if u == nil {
+					return
+				}
+				if n, ok := series.get(u.Counters); ok {
+					put("", series.labels, n, decimals)
+				}
+			}
+		})
+	}
+	const microseconds = 6 // decimals of seconds
+	counted("muster_job_network_bytes_total", 0, networkSeries())
+	counted("muster_job_loopback_bytes_total", 0, []counterSeries{{"", spec.CounterNetLoopback, 0}})
+	counted("muster_job_fabric_bytes_total", 0, fabricSeries())
+	counted("muster_job_filesystem_bytes_total", 0, filesystemSeries())
+	counted("muster_job_stall_seconds_total", microseconds, []counterSeries{
+		{`resource="cpu"`, spec.CounterCPUStall, 0},
+		{`resource="memory"`, spec.CounterMemStall, 0},
+		{`resource="io"`, spec.CounterIOStall, 0},
+	})
+	counted("muster_job_throttled_seconds_total", microseconds, []counterSeries{{"", spec.CounterThrottled, 0}})
+}
+
+// counterSeries is one series that shows a counter, or it without a part of it.
+type counterSeries struct {
+	labels  string
+	counter spec.Counter
+	without spec.Counter // 0: all of it
+}
+
+func (c *counterSeries) get(list spec.CounterValues) (int64, bool) {
+	n, ok := list.Get(c.counter)
+	part, _ := list.Get(c.without)
+	return n - part, ok
+}
+
+func networkSeries() []counterSeries {
+	return []counterSeries{
+		{`direction="in",family="ipv4"`, spec.CounterNetIn, spec.CounterNetIn6},
+		{`direction="in",family="ipv6"`, spec.CounterNetIn6, 0},
+		{`direction="out",family="ipv4"`, spec.CounterNetOut, spec.CounterNetOut6},
+		{`direction="out",family="ipv6"`, spec.CounterNetOut6, 0},
+	}
+}
+
+func fabricSeries() []counterSeries {
+	return []counterSeries{
+		{`direction="in"`, spec.CounterFabricIn, 0},
+		{`direction="out"`, spec.CounterFabricOut, 0},
+	}
+}
+
+func filesystemSeries() []counterSeries {
+	return []counterSeries{
+		{`filesystem="lustre",direction="in"`, spec.CounterLustreRead, 0},
+		{`filesystem="lustre",direction="out"`, spec.CounterLustreWrite, 0},
+		{`filesystem="nfs",direction="in"`, spec.CounterNFSRead, 0},
+		{`filesystem="nfs",direction="out"`, spec.CounterNFSWrite, 0},
+	}
 }
 
 // accountSeries prints what the jobs have done with their GPUs.
@@ -285,6 +355,49 @@ func (t *Telemetry) accountSeries(w *scratch, s *state) {
 			put(node, l.labels, l.a.MemoryPeakMiB<<20, 0)
 		}
 	})
+}
+
+// nodeCounters prints what the node as a whole has counted.
+func (t *Telemetry) nodeCounters(w *scratch, s *state) {
+	node := labelPairs(nodeLabels[:], t.options.Cluster, t.options.Node)
+	print := func(name string, list []counterSeries) {
+		t.printFamily(w, name, func(put emit) {
+			for _, series := range list {
+				if n, ok := series.get(s.counters); ok {
+					put(node, series.labels, n, 0)
+				}
+			}
+		})
+	}
+	print("muster_node_fabric_bytes_total", fabricSeries())
+	print("muster_node_filesystem_bytes_total", filesystemSeries())
+}
+
+// energySeries prints what the node and its jobs have used.
+func (t *Telemetry) energySeries(w *scratch, s *state) {
+	if s.energy == nil {
+		return
+	}
+	node := labelPairs(nodeLabels[:], t.options.Cluster, t.options.Node)
+	t.printFamily(w, "muster_job_energy_joules_total", func(put emit) {
+		for _, job := range s.energy.Jobs {
+			if i := s.findJob(jobKey{job.UID, job.Attempt}); i >= 0 {
+				put(node, s.jobText[i], job.MJ, 3)
+			}
+		}
+	})
+	source := labelPairs([]string{"source"}, s.energy.Source)
+	for _, figure := range []struct {
+		name  string
+		milli int64
+	}{
+		{"muster_node_energy_joules_total", s.energy.NodeMJ},
+		{"muster_node_unallocated_energy_joules_total", s.energy.NobodyMJ},
+		{"muster_node_power_watts", s.energy.MilliWatts},
+		{"muster_node_idle_power_watts", s.energy.IdleMilliWatts},
+	} {
+		t.printFamily(w, figure.name, func(put emit) { put(node, source, figure.milli, 3) })
+	}
 }
 
 // nodeSeries prints the node's own figures.

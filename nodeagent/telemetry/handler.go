@@ -56,6 +56,7 @@ func (t *Telemetry) servedState() *state {
 	public := *s
 	public.omitted += len(s.jobs)
 	public.jobs = nil
+	public.pods = nil
 	public.deriveOwners(t.describeDevice, t.owner)
 	return &public
 }

@@ -25,6 +25,7 @@ var (
 		"GPU_I_ID",
 	}
 	jobLabels  = [...]string{"slurm_job_id", "user", "account", "partition"}
+	podLabels  = [...]string{"namespace", "pod", "container"}
 	nodeLabels = [...]string{"cluster", "node"}
 )
 
@@ -92,6 +93,13 @@ func gpuMetrics() []catalogue.Metric {
 			catalogue.Info,
 		),
 		gpu(
+			"muster_gpu_pod_info",
+			"1 for each GPU that a pod of Kubernetes holds; joins counters to their pod. Gauges of such a GPU carry the same labels of the pod beside those of the job.",
+			"node program of the DRA driver (muster-kube-dra)",
+			withLabels(deviceLabels[:], podLabels[:]...),
+			catalogue.Info,
+		),
+		gpu(
 			"muster_gpu_job_share_ratio",
 			"Part of a shared GPU that the job was given.",
 			"allocation of the job",
@@ -107,8 +115,15 @@ func jobMetrics() []catalogue.Metric {
 		card := "jobs running on the node"
 		if len(more) > 0 {
 			card += " x their GPUs x 4 states"
-			if more[0] == "mode" {
+			switch more[0] {
+			case "mode":
 				card = "jobs running on the node x 2 modes"
+			case "direction":
+				card = "jobs running on the node x 4"
+			case "filesystem":
+				card = "jobs running on the node x 4"
+			case "resource":
+				card = "jobs running on the node x 3 resources"
 			}
 		}
 		return catalogue.Metric{Name: name, Type: typ, Endpoint: Endpoint, Help: help, Unit: unit,
@@ -125,6 +140,18 @@ func jobMetrics() []catalogue.Metric {
 		job("muster_job_io_read_bytes_total", catalogue.Counter, catalogue.Bytes, "Bytes the job has read from block devices.", kernel),
 		job("muster_job_io_written_bytes_total", catalogue.Counter, catalogue.Bytes, "Bytes the job has written to block devices.", kernel),
 		job("muster_job_processes", catalogue.Gauge, catalogue.None, "Processes of the job.", kernel),
+		job("muster_job_network_bytes_total", catalogue.Counter, catalogue.Bytes,
+			"Bytes the job has sent and received by IP, by direction (in, out) and family (ipv4, ipv6), without loopback and RDMA.", kernel, "direction", "family"),
+		job("muster_job_loopback_bytes_total", catalogue.Counter, catalogue.Bytes, "Bytes the job has sent within the node over loopback.", kernel),
+		job("muster_job_fabric_bytes_total", catalogue.Counter, catalogue.Bytes,
+			"Bytes of the node's InfiniBand and RoCE ports while the job has had the node alone, by direction; absent for a job that has shared it.", "ports of the node", "direction"),
+		job("muster_job_filesystem_bytes_total", catalogue.Counter, catalogue.Bytes,
+			"Bytes of the node's clients of Lustre and NFS while the job has had the node alone, by filesystem and direction; absent for a job that has shared it.", "clients of the node", "filesystem", "direction"),
+		job("muster_job_stall_seconds_total", catalogue.Counter, catalogue.Seconds,
+			"Time in which some task of the job waited for a resource: cpu, memory or io (pressure stall information).", kernel, "resource"),
+		job("muster_job_throttled_seconds_total", catalogue.Counter, catalogue.Seconds, "Time for which the job was held back by a limit of CPU time.", kernel),
+		job("muster_job_energy_joules_total", catalogue.Counter, catalogue.Joules,
+			"Energy of the node's part that the job had, without GPUs: its share of the idle node by its CPUs, and of the rest by its CPU time.", "meter of the node"),
 		job("muster_job_gpu_seconds_total", catalogue.Counter, catalogue.Seconds,
 			"Time a GPU was allocated to the job, by what was seen on it: no_process, idle, busy or unobserved.", account, "gpu", "gpu_uuid", "state"),
 		job("muster_job_gpu_energy_joules_total", catalogue.Counter, catalogue.Joules,
@@ -145,6 +172,16 @@ func nodeMetrics() []catalogue.Metric {
 		}
 		return catalogue.Metric{Name: name, Type: typ, Endpoint: Endpoint, Help: help, Unit: unit,
 			Labels: withLabels(nodeLabels[:], more...), Source: source, Cardinality: card}
+	}
+	counterOf := func(name, help, source string, labels ...string) catalogue.Metric {
+		m := node(name, catalogue.Counter, catalogue.Bytes, help, source, labels...)
+		m.Cardinality = "2 directions x 2 file systems"
+		return m
+	}
+	energyOf := func(name string, typ catalogue.Type, unit catalogue.Unit, help string) catalogue.Metric {
+		m := node(name, typ, unit, help, "meter of the node", "source")
+		m.Cardinality = "1: the meter (energy.source of muster.yaml)"
+		return m
 	}
 	return []catalogue.Metric{
 		node(
@@ -205,6 +242,18 @@ func nodeMetrics() []catalogue.Metric {
 			"Space on the file system of TmpFS that users could still get.",
 			"statfs",
 		),
+		counterOf("muster_node_fabric_bytes_total",
+			"Bytes of the node's InfiniBand and RoCE ports, and of SysfsInterfaces, by direction (in, out).", "ports of the node", "direction"),
+		counterOf("muster_node_filesystem_bytes_total",
+			"Bytes of the node's clients of Lustre and NFS, by filesystem and direction (in is read).", "clients of the node", "filesystem", "direction"),
+		energyOf("muster_node_energy_joules_total", catalogue.Counter, catalogue.Joules,
+			"Energy that the node's meter has counted since the agent knows it, without GPUs. All jobs and muster_node_unallocated_energy_joules_total add up to it."),
+		energyOf("muster_node_unallocated_energy_joules_total", catalogue.Counter, catalogue.Joules,
+			"Of that energy, what belongs to no job: CPUs that no job had, and the operating system."),
+		energyOf("muster_node_power_watts", catalogue.Gauge, catalogue.Watts,
+			"Mean power of the node between the last two readings of its meter, without GPUs."),
+		energyOf("muster_node_idle_power_watts", catalogue.Gauge, catalogue.Watts,
+			"Power that the idle node is taken to use: as configured, or the lowest that was seen."),
 		node(
 			"muster_node_health_failed",
 			catalogue.Gauge,
@@ -244,9 +293,9 @@ func agentMetrics() []catalogue.Metric {
 		agent("muster_agent_reports_total", catalogue.Counter, catalogue.None, "Reports sent to the controller and acknowledged.", "1"),
 		agent("muster_agent_report_errors_total", catalogue.Counter, catalogue.None, "Reports that could not be sent and are tried again.", "1"),
 		agent("muster_agent_reports_pending", catalogue.Gauge, catalogue.None, "Reports that wait to be acknowledged.", "1"),
-		agent("muster_agent_collections_total", catalogue.Counter, catalogue.None, "Collections done, by source.", "3 sources", "source"),
-		agent("muster_agent_collection_errors_total", catalogue.Counter, catalogue.None, "Collections that failed, by source.", "3 sources", "source"),
-		agent("muster_agent_collection_duration_seconds", catalogue.Histogram, catalogue.Seconds, "Time a collection took, by source.", "3 sources x buckets", "source"),
+		agent("muster_agent_collections_total", catalogue.Counter, catalogue.None, "Collections done, by source.", "4 sources", "source"),
+		agent("muster_agent_collection_errors_total", catalogue.Counter, catalogue.None, "Collections that failed, by source.", "4 sources", "source"),
+		agent("muster_agent_collection_duration_seconds", catalogue.Histogram, catalogue.Seconds, "Time a collection took, by source.", "4 sources x buckets", "source"),
 		agent("muster_agent_last_collection_time_seconds", catalogue.Gauge, catalogue.Seconds,
 			"When the last GPU reading was taken, in seconds since 1970; 0 before the first.", "1"),
 		agent("muster_agent_gpu_events_total", catalogue.Counter, catalogue.None, "GPU events, by kind.", "6 kinds", "kind"),

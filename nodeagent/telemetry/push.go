@@ -45,14 +45,19 @@ func (t *Telemetry) PushUntil(ctx context.Context, push Push) {
 		if ctx.Err() != nil {
 			return
 		}
-		t.self.pushes.Inc()
-		if err != nil {
-			t.self.pushErrors.Inc()
-		}
+		t.CountPush(err)
 		if failed := err != nil; failed != failing {
 			failing = failed
 			push.Changed(err)
 		}
+	}
+}
+
+// CountPush counts a push that another way of pushing tried.
+func (t *Telemetry) CountPush(err error) {
+	t.self.pushes.Inc()
+	if err != nil {
+		t.self.pushErrors.Inc()
 	}
 }
 

@@ -15,6 +15,7 @@ const (
 	SourceGPU Source = iota
 	SourceJobs
 	SourceNode
+	SourceEnergy
 	sources
 )
 
@@ -27,6 +28,8 @@ func (s Source) String() string {
 		return "jobs"
 	case SourceNode:
 		return "node"
+	case SourceEnergy:
+		return "energy"
 	}
 	return "other"
 }

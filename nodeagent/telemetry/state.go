@@ -16,9 +16,12 @@ type state struct {
 	sample   *device.Sample
 	jobs     []JobOnNode // by slurm_job_id; at most one attempt of each
 	omitted  int
+	pods     map[string]PodOnNode // by UUID
 	usage    map[jobKey]JobUsage
 	accounts []attrib.Account
 	node     *NodeStats
+	energy   *Energy
+	counters spec.CounterValues // of the node
 
 	entities []entity // one per device and MIG instance, in order
 	jobText  []string // labels of each of jobs
@@ -38,6 +41,7 @@ type entity struct {
 	link     string // labels of the NVLink domain; empty for an instance
 	info     string // job labels of the job that holds it alone now; empty when there is none
 	job      uint64 // its number
+	pod      string // labels of the pod that holds it now; empty when there is none
 	instance int    // GPU instance of a MIG device, else -1
 	shares   []share
 	reading  *device.Reading // nil before the first collection
@@ -154,7 +158,25 @@ func (s *state) makeEntity(
 			e.shares = append(e.shares, share{labels: s.jobText[c.job], part: c.share})
 		}
 	}
+	if pod, held := s.podOn(d, mig); held {
+		e.pod = labelPairs(podLabels[:], pod.Namespace, pod.Pod, pod.Container)
+		if s.sample != nil && pod.From <= s.sample.At {
+			e.owner += "," + e.pod
+		}
+	}
 	return e
+}
+
+// podOn finds the pod that holds a device or instance. Who holds a whole device
+// holds its instances.
+func (s *state) podOn(d *device.Device, mig *device.MIG) (PodOnNode, bool) {
+	if mig != nil {
+		if pod, held := s.pods[mig.UUID]; held {
+			return pod, true
+		}
+	}
+	pod, held := s.pods[d.UUID]
+	return pod, held
 }
 
 // admitJobs orders the jobs, keeps the newest attempt of each and cuts the list at

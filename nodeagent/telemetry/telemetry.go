@@ -9,6 +9,7 @@ import (
 	"github.com/musterhpc/muster/internal/catalogue"
 	"github.com/musterhpc/muster/nodeagent/gpu/attrib"
 	"github.com/musterhpc/muster/nodeagent/gpu/device"
+	"github.com/musterhpc/muster/spec"
 )
 
 // Telemetry holds what a node's /metrics shows. Its methods may be called from
@@ -93,6 +94,18 @@ func (t *Telemetry) SetJobs(jobs []JobOnNode) {
 	t.publishState(func(s *state) { s.jobs, s.omitted = kept, omitted })
 }
 
+// SetPods replaces the devices that pods hold, all of them.
+func (t *Telemetry) SetPods(pods []PodOnNode) {
+	byDevice := make(map[string]PodOnNode, len(pods))
+	for _, pod := range pods {
+		byDevice[pod.UUID] = pod
+	}
+	t.publishState(func(s *state) { s.pods = byDevice })
+}
+
+// Devices lists the inventory as it was set last.
+func (t *Telemetry) Devices() []device.Device { return slices.Clone(t.state.Load().devices) }
+
 // SetUsage replaces what the jobs have used; jobs that do not run are ignored.
 func (t *Telemetry) SetUsage(usage []JobUsage) {
 	byJob := make(map[jobKey]JobUsage, len(usage))
@@ -112,6 +125,18 @@ func (t *Telemetry) SetGPUAccounts(accounts []attrib.Account) {
 // SetNode replaces the figures of the node.
 func (t *Telemetry) SetNode(n NodeStats) {
 	t.publishState(func(s *state) { s.node = &n })
+}
+
+// SetEnergy replaces the energy of the node and its jobs; jobs that do not run are
+// ignored. The figures must not change afterwards.
+func (t *Telemetry) SetEnergy(e *Energy) {
+	t.publishState(func(s *state) { s.energy = e })
+}
+
+// SetCounters replaces what the node as a whole has counted. The list must not change
+// afterwards.
+func (t *Telemetry) SetCounters(c spec.CounterValues) {
+	t.publishState(func(s *state) { s.counters = c })
 }
 
 // Served lists what this telemetry can serve: Metrics, with the field set, the

@@ -89,9 +89,14 @@ func full(t testing.TB, o telemetry.Options) *world {
 	shared := job(12347, start)
 	shared.GPUs = []telemetry.GPUShare{{UUID: w.devices[1].UUID, Share: 250}}
 	w.tel.SetJobs([]telemetry.JobOnNode{two, shared, one})
+	// A pod that came after the reading has no gauge yet.
+	w.tel.SetPods([]telemetry.PodOnNode{{UUID: w.devices[2].MIG[0].UUID, Namespace: "web", Pod: "front", Container: "main", From: at + 1}})
 	w.collect(t, at)
 	w.tel.SetUsage([]telemetry.JobUsage{
-		{UID: one.UID, Attempt: 1, UserNS: 95_500_000_000, SystemNS: 1_000_000, MemoryBytes: 1 << 30, PeakBytes: 2 << 30, ReadBytes: 4096, WriteBytes: 8192, OOMKills: 0, Processes: 3},
+		{UID: one.UID, Attempt: 1, UserNS: 95_500_000_000, SystemNS: 1_000_000, MemoryBytes: 1 << 30, PeakBytes: 2 << 30, ReadBytes: 4096, WriteBytes: 8192, OOMKills: 0, Processes: 3, Counters: spec.CounterValues{
+			{Counter: spec.CounterNetIn, N: 5000}, {Counter: spec.CounterNetOut, N: 7000}, {Counter: spec.CounterNetIn6, N: 1000}, {Counter: spec.CounterNetOut6, N: 0},
+			{Counter: spec.CounterNetLoopback, N: 42}, {Counter: spec.CounterFabricIn, N: 1 << 40}, {Counter: spec.CounterFabricOut, N: 1 << 41},
+			{Counter: spec.CounterLustreRead, N: 11}, {Counter: spec.CounterLustreWrite, N: 12}, {Counter: spec.CounterThrottled, N: 1_500_000}, {Counter: spec.CounterCPUStall, N: 250_000}}},
 		{UID: 999, Attempt: 1, UserNS: 1}, // ended: not shown
 	})
 	book := attrib.NewBook(spec.Minute)
@@ -111,6 +116,10 @@ func full(t testing.TB, o telemetry.Options) *world {
 	w.tel.SetGPUAccounts(book.Accounts())
 	w.tel.SetNode(telemetry.NodeStats{CPUs: 64, UserNS: 1_500_000_000, SystemNS: 2_000_000_000, IdleNS: 3_000_000_000, MemoryBytes: 512 << 30,
 		MemoryAvailable: 500 << 30, LoadCenti: [3]int64{133, 48, 22}, BootTime: start, TmpDiskBytes: 1 << 40, TmpDiskAvailable: 1 << 39})
+	w.tel.SetCounters(spec.CounterValues{{Counter: spec.CounterFabricIn, N: 1 << 42}, {Counter: spec.CounterFabricOut, N: 1 << 43},
+		{Counter: spec.CounterNFSRead, N: 70}, {Counter: spec.CounterNFSWrite, N: 80}})
+	w.tel.SetEnergy(&telemetry.Energy{Source: "rapl", NodeMJ: 12_345_678, NobodyMJ: 2_345_000, MilliWatts: 410_250, IdleMilliWatts: 120_000,
+		Jobs: []telemetry.JobEnergy{{UID: one.UID, Attempt: 1, MJ: 9_876_543}, {UID: 999, Attempt: 1, MJ: 1}}})
 	w.tel.ReportSent()
 	w.tel.SetShepherdUp(true)
 	w.tel.SetControllerConnected(true)

@@ -83,6 +83,15 @@ type JobOnNode struct {
 	GPUs      []GPUShare
 }
 
+// PodOnNode is a device that a container of a pod holds.
+type PodOnNode struct {
+	UUID      string // of the device or MIG instance
+	Namespace string
+	Pod       string
+	Container string       // empty where several containers of the pod share it
+	From      spec.Instant // since when it holds it
+}
+
 // JobUsage is what a job's cgroup has counted so far.
 type JobUsage struct {
 	UID         spec.JobUID
@@ -95,6 +104,24 @@ type JobUsage struct {
 	WriteBytes  int64
 	OOMKills    int64
 	Processes   int64
+	Counters    spec.CounterValues // what else was counted
+}
+
+// Energy is the energy of the node, in millijoules, and that of its jobs.
+type Energy struct {
+	Source         string // the meter
+	NodeMJ         int64
+	NobodyMJ       int64 // belongs to no job
+	MilliWatts     int64
+	IdleMilliWatts int64
+	Jobs           []JobEnergy
+}
+
+// JobEnergy is what a job has used on this node until now, without its GPUs.
+type JobEnergy struct {
+	UID     spec.JobUID
+	Attempt uint32
+	MJ      int64
 }
 
 // NodeStats is what the node says about itself; package host reads it.

@@ -112,7 +112,7 @@ func (d Changes) FinishNode(job *state.Job, node string, done *NodeDone, lost bo
 	if err := d.stepsLeave(d.t.Job(job.UID), node, lost); err != nil {
 		return err
 	}
-	gone := &event.JobNodeDone{UID: job.UID, Attempt: job.Attempt, Node: node, Usage: done.Usage,
+	gone := &event.JobNodeDone{UID: job.UID, Attempt: job.Attempt, Node: node, Usage: done.Usage.InVersion(d.t.Version),
 		Batch: batchOutOfMemory(
 			done.Batch,
 			done.Usage.OOMKilled,

@@ -33,7 +33,7 @@ func (d Changes) StepParts(job *state.Job, id spec.StepID) []StepPart {
 // FinishStepPart closes a node's part of a step, and the step with its last part.
 func (d Changes) FinishStepPart(job *state.Job, node string, over *StepOver) error {
 	step := job.StepByID(over.Step)
-	if err := d.Emit(&event.StepNodeDone{UID: job.UID, Attempt: job.Attempt, Step: step.ID, Node: node, Result: over.Result, Usage: over.Usage}); err != nil {
+	if err := d.Emit(&event.StepNodeDone{UID: job.UID, Attempt: job.Attempt, Step: step.ID, Node: node, Result: over.Result, Usage: over.Usage.InVersion(d.t.Version)}); err != nil {
 		return err
 	}
 	job = d.t.Job(job.UID)
@@ -129,6 +129,8 @@ func stepState(job *state.Job, step *state.Step) spec.JobState {
 		return spec.Cancelled
 	case step.Usage.OOMKilled:
 		return spec.OutOfMemory
+	case result.Exit.Signal != 0:
+		return spec.Cancelled // as Slurm's accounting has it, whoever sent the signal
 	}
 	return spec.Failed
 }

@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -138,6 +140,66 @@ func (s *AgentService) Configuration(
 	return &apiv1.ConfigurationReply{Name: name, Files: files}, nil
 }
 
+// Holds tells a node what other schedulers have on it, so that what starts their
+// programs there can compare. A hold outlives its program, hence an answer that is
+// a little old is not wrong about a program that is still there.
+func (s *AgentService) Holds(
+	ctx context.Context,
+	req *apiv1.NodeHoldsRequest,
+) (*apiv1.NodeHoldsReply, error) {
+	caller := s.C.deps.Identify(ctx)
+	own := req.GetNode() != "" && caller.Node == req.GetNode()
+	if !own && !caller.Admin {
+		return nil, spec.Refuse(
+			spec.CodeAccessDenied,
+			fmt.Sprintf("this connection may not ask for node %q", req.GetNode()),
+		)
+	}
+	st := s.C.View().State
+	node := st.Node(req.GetNode())
+	if node == nil {
+		return nil, spec.Refuse(
+			spec.CodeInvalidNodeName,
+			fmt.Sprintf("there is no node %q", req.GetNode()),
+		)
+	}
+	out := &apiv1.NodeHoldsReply{}
+	for i := range node.Holds {
+		out.Holds = append(out.Holds, wire.ForeignHold(&node.Holds[i]))
+	}
+	out.Holds = append(out.Holds, podsOfJobs(st, node)...)
+	slices.SortFunc(
+		out.Holds,
+		func(a, b *apiv1.ForeignHold) int { return cmp.Compare(a.GetId(), b.GetId()) },
+	)
+	return out, nil
+}
+
+// podsOfJobs are the pods on a node that Muster has scheduled, with the devices of each.
+// What else they have is their job's as a whole.
+func podsOfJobs(st *state.State, node *state.Node) []*apiv1.ForeignHold {
+	var out []*apiv1.ForeignHold
+	for _, uid := range node.Jobs {
+		job := st.Job(uid)
+		if job.Spec.Runner() != spec.ByKubelets {
+			continue
+		}
+		for _, place := range job.Spec.Pods.Places(job.Alloc) {
+			if place.Node != node.Spec.Name {
+				continue
+			}
+			out = append(out, wire.ForeignHold(&spec.ForeignHold{
+				ID:    place.Pod.UID,
+				Space: job.Spec.Pods.Space,
+				Owner: place.Pod.Name,
+				GPUs:  place.GPUs,
+				Since: job.Started,
+			}))
+		}
+	}
+	return out
+}
+
 // Connect is an agent's stream for as long as it lives.
 func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 	controller := s.C
@@ -183,6 +245,9 @@ func (s *AgentService) Connect(stream service.Agents_ConnectServer) error {
 		if !controller.hub.wasConnected(reg.GetNode()) {
 			controller.recallJobs(ctx, reg.GetNode())
 		}
+	}
+	if err := controller.confirmLead(ctx); err != nil {
+		return err
 	}
 	conn := newAgentConn(reg)
 	view, desired := controller.hub.attachConn(conn, reg)

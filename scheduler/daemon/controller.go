@@ -16,6 +16,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
@@ -58,6 +59,10 @@ type Controller struct {
 	numbered      chan struct{} // closed when job numbers may be given
 	accounted     chan struct{} // closed when accounting has compared its history
 	accountedOnce sync.Once
+	raiseAt       atomic.Int64 // when the ledger's version is raised by itself; 0 = it is not
+	// counted are the figures at the time of sdiag --reset, which later ones count from; nil =
+	// nobody has asked for that.
+	counted atomic.Pointer[apiv1.DiagReply]
 }
 
 // figures are counters that are not in the ledger.
@@ -135,6 +140,7 @@ func (c *Controller) Run(ctx context.Context, create Create, ready chan<- struct
 		start("programs of triggers", newTriggerRuns(c).run)
 		start("watch nodes", c.hub.watchSilence)
 		start("watch clients", c.present.run)
+		start("raise the ledger's version", c.raiseInTime)
 		close(ready)
 		<-ctx.Done()
 	}
@@ -203,7 +209,10 @@ func (c *Controller) foundCluster(ctx context.Context, create Create) error {
 		return fmt.Errorf("begin to lead: %w", rep.err)
 	}
 	st = c.View().State
-	cfg := create.Config.KeepChanged(st.Config)
+	cfg, err := c.writableConfig(create.Config.KeepChanged(st.Config))
+	if err != nil {
+		return err
+	}
 	if sameConfig(st.Config, cfg.KeepDynamic(st.Config)) {
 		return nil
 	}

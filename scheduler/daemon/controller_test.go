@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -10,9 +11,12 @@ import (
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/scheduler/credentials"
+	"github.com/musterhpc/muster/scheduler/predict"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -287,6 +291,88 @@ func TestArrayFillsTheGPUsAndTheRestWaitsForResources(t *testing.T) {
 	}
 	if len(why.GetNodes()) != 1 || why.GetNodes()[0].GetCount() != 2 || why.GetPlannedStart() == 0 {
 		t.Errorf("why says %v", why)
+	}
+}
+
+// TestWhyPredictsWithoutALimit: a job that requests no limit has its partition's, within
+// which its length is predicted, and by which similar runs are found.
+func TestWhyPredictsWithoutALimit(t *testing.T) {
+	w := start(t)
+	w.register("n1", "n2")
+	for range 2 {
+		id := w.submit(&apiv1.JobSpec{Name: "short"})
+		job := func() *state.Job { return w.c.View().State.JobByID(spec.JobID(id)) }
+		w.until("running", func() bool { return job().State == spec.Running })
+		w.must(scheduler.Report{Node: job().Alloc.Nodes[0].Name, Run: scheduler.Run{UID: job().UID, Attempt: 1},
+			Done: &scheduler.NodeDone{Batch: &event.StepResult{}}})
+		w.until("completed", func() bool { return job().State == spec.Completed })
+	}
+	held := w.submit(&apiv1.JobSpec{Name: "short", Hold: true})
+	why, err := w.svc.Why(t.Context(), &apiv1.WhyRequest{Job: fmt.Sprint(held)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := why.GetPrediction()
+	if got.GetLength() != int64(spec.Second) || got.GetSimilar() != predict.SameName.String() {
+		t.Errorf("predicted %v, want a second from %s", got, predict.SameName)
+	}
+}
+
+// TestDefaultMemoryIsShown: a job that requests no memory shows its default by CPU, and
+// its request still names none, since salloc hands the request on to its steps.
+func TestDefaultMemoryIsShown(t *testing.T) {
+	w := start(t)
+	for name, tt := range map[string]struct {
+		request *apiv1.JobSpec
+		want    int64
+	}{
+		"none":    {&apiv1.JobSpec{Name: "one", Tasks: 2, Hold: true}, 100},
+		"by CPU":  {&apiv1.JobSpec{Name: "one", MemPerCpu: 70, Hold: true}, 0},
+		"by node": {&apiv1.JobSpec{Name: "one", MemPerNode: 70, Hold: true}, 0},
+		"all":     {&apiv1.JobSpec{Name: "one", AllMem: true, Hold: true}, 0},
+	} {
+		asked := tt.request.GetMemPerCpu()
+		id := spec.JobID(w.submit(tt.request))
+		w.until("known", func() bool { return w.c.View().State.JobByID(id) != nil })
+		job := w.c.View().State.JobByID(id)
+		shown := wire.NewShower(w.c.View(), 0, false).Job(job)
+		if got := shown.GetDefaultMemPerCpu(); got != tt.want {
+			t.Errorf("%s: a default of %d MiB per CPU is shown, want %d", name, got, tt.want)
+		}
+		if got := shown.GetSpec().GetMemPerCpu(); got != asked {
+			t.Errorf("%s: the request is shown with %d MiB per CPU, want %d", name, got, asked)
+		}
+	}
+}
+
+// TestReleaseLeavesOutEndedTasks: a change of a whole array is about the tasks that are not
+// over; one that is named alone is refused.
+func TestReleaseLeavesOutEndedTasks(t *testing.T) {
+	w := start(t)
+	w.register("n1", "n2")
+	id := w.submit(&apiv1.JobSpec{Name: "list", Hold: true, Array: []*apiv1.TaskRange{{First: 0, Last: 3, Step: 1}}})
+	whole := fmt.Sprint(id)
+	if _, err := w.svc.Cancel(t.Context(), &apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{whole + "_[0,2]"}}}); err != nil {
+		t.Fatal(err)
+	}
+	release := func(jobs string) (refused []string) {
+		rep, err := w.svc.ControlJobs(t.Context(), &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_RELEASE, Jobs: []string{jobs}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range rep.GetResults() {
+			if r.GetError() != nil {
+				refused = append(refused, r.GetError().GetText())
+			}
+		}
+		return refused
+	}
+	if refused := release(whole); len(refused) > 0 {
+		t.Errorf("the array is refused: %v", refused)
+	}
+	w.until("two tasks run", func() bool { return w.count(spec.Running) == 2 })
+	if refused := release(whole + "_2"); len(refused) != 1 {
+		t.Errorf("a task that is over is released: %v", refused)
 	}
 }
 

@@ -119,8 +119,7 @@ func (p *ctlScripts) runProlog(
 	if over.Failed != "" {
 		p.c.deps.Logger.Error(
 			"a job is not started",
-			"job_uid",
-			uint64(run.UID),
+			aboutRun(p.c.View().State, run),
 			"why",
 			over.Failed,
 		)
@@ -132,6 +131,7 @@ func (p *ctlScripts) runProlog(
 	if rep.err != nil && ctx.Err() == nil {
 		p.c.deps.Logger.Warn(
 			"the end of a PrologSlurmctld could not be recorded; the next start of the controller runs it again",
+			aboutRun(p.c.View().State, run),
 			"error",
 			rep.err,
 		)
@@ -199,7 +199,7 @@ func (p *ctlScripts) runEpilog(
 	err := p.c.deps.Scripts.Run(context.WithoutCancel(ctx), ctl.Epilog, ctl.EpilogTimeout, env)
 	<-p.slots
 	if err != nil {
-		p.c.deps.Logger.Error("EpilogSlurmctld", "job_uid", uint64(run.UID), "error", err)
+		p.c.deps.Logger.Error("EpilogSlurmctld", aboutRun(p.c.View().State, run), "error", err)
 	}
 	for ctx.Err() == nil {
 		rep := p.c.writer.commitCommand(
@@ -214,8 +214,7 @@ func (p *ctlScripts) runEpilog(
 		}
 		p.c.deps.Logger.Warn(
 			"that an EpilogSlurmctld has run could not be recorded yet",
-			"job_uid",
-			uint64(run.UID),
+			aboutRun(p.c.View().State, run),
 			"error",
 			rep.err,
 		)

@@ -104,6 +104,9 @@ type Access interface {
 		uid, gid uint32,
 		from, until spec.Instant,
 	) (UserToken, error)
+	// LoginToken makes a token for who has logged in at the site's identity provider.
+	// The site's settings about tokens that users ask for do not count.
+	LoginToken(user string, uid, gid uint32, from, until spec.Instant) (UserToken, error)
 	// UserTokenKey names the key that signs tokens of users; those of other keys hold
 	// no more.
 	UserTokenKey() string
@@ -151,6 +154,10 @@ type Group interface {
 	List(ctx context.Context) *apiv1.ControllersReply
 	// Change adds, removes or hands over, and returns who leads then.
 	Change(ctx context.Context, req *apiv1.ChangeControllersRequest) (leader string, err error)
+	// Agree finds the newest version of the ledger that every controller of the group
+	// knows; now is the one in force. If it is newer, then is called with it while nobody
+	// is taken in. The error says who stands in the way.
+	Agree(ctx context.Context, now uint32, then func(version uint32) error) error
 }
 
 // Settings are the controller's own: what slurm.conf does not say.
@@ -159,12 +166,16 @@ type Settings struct {
 	Version   string
 	SlurmConf string    // path of the configuration
 	StateDir  string    // folder of the ledger and what else lasts
+	Port      string    // on which the API listens; "" = on none
 	Heartbeat spec.Span // of agents; 0 = a third of SlurmdTimeout
 	// MaxBatch bounds the commands of one batch of events.
 	MaxBatch int
 	// CheckEvery is the number of batches between two checks, each of one invariant in turn;
 	// 1 = all of them on each, 0 = never.
 	CheckEvery int
+	// RaiseAfter is how long all controllers must have known a newer version of the
+	// ledger before the leader raises it by itself; 0 and infinite = never.
+	RaiseAfter spec.Span
 	// GPU is what follows from what agents say about their GPUs.
 	GPU scheduler.GPUPolicy
 }
@@ -175,9 +186,15 @@ type Scripts interface {
 	Run(ctx context.Context, program string, timeout spec.Span, env []string) error
 }
 
-// Deps are the outside of the controller. All fields but Files, Shutdown,
-// Revoked, Scripts, Committed, Programs, JobScripts, Refused, UserPrograms, History, Past, East and
-// Group are needed.
+// CallCounts tells how often each method was called, and by whom, since the process began.
+type CallCounts interface {
+	EachMethod(visit func(name string, count, nanos uint64))
+	EachUser(visit func(name string, count, nanos uint64))
+}
+
+// Deps are the outside of the controller. All fields but Calls, Files, Shutdown,
+// Revoked, Scripts, Committed, Programs, JobScripts, Refused, UserPrograms, History, Past, East,
+// Group and ConfirmLead are needed.
 type Deps struct {
 	Log       Log
 	Archive   Archive
@@ -220,7 +237,12 @@ type Deps struct {
 	// East, if set, is how far the clocks of the cluster's zone are ahead of UTC at
 	// an instant.
 	East func(spec.Instant) spec.Span
+	// Calls, if set, counts the calls of the API.
+	Calls CallCounts
 	// Group, if set, is the group of controllers; without one this is the only one.
-	Group    Group
-	Settings Settings
+	Group Group
+	// ConfirmLead, if set, returns nil when a majority of the group has said since the call that
+	// this controller leads.
+	ConfirmLead func(ctx context.Context) error
+	Settings    Settings
 }

@@ -113,7 +113,7 @@ func (h *hub) reconcileNode(v *view.View, node string) []*apiv1.RunKey {
 	var desired []*apiv1.RunKey
 	for _, uid := range n.Jobs {
 		job := v.State.Job(uid)
-		if job == nil || job.Alloc == nil {
+		if job == nil || job.Alloc == nil || job.Spec.Runner() != spec.ByAgents {
 			continue
 		}
 		desired = append(desired, runKey(job))
@@ -142,7 +142,8 @@ func runKey(j *state.Job) *apiv1.RunKey {
 // orderLaunch orders a job's start on its nodes, or on one of them.
 func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 	job := st.Job(uid)
-	if job == nil || !job.GoesOn() || job.Prepares || waitsForBoot(st, job) {
+	if job == nil || !job.GoesOn() || job.Prepares || waitsForBoot(st, job) ||
+		job.Spec.Runner() != spec.ByAgents {
 		return
 	}
 	// Agents of older releases refuse a credential that names an epoch.
@@ -329,7 +330,7 @@ func hetComponents(st *state.State, job *state.Job) []*apiv1.HetComponent {
 // launchImpossible ends an attempt whose content is gone, or whose node has an agent
 // that is too old for it. Such a node is drained: it would fail every job.
 func (h *hub) launchImpossible(job *state.Job, node string, cause error) {
-	h.c.deps.Logger.Error("a job cannot be launched", "job", job.ID, "node", node, "error", cause)
+	h.c.deps.Logger.Error("a job cannot be launched", aboutJob(h.c.View().State, job), "node", node, "error", cause)
 	failed := &scheduler.LaunchFailed{Text: cause.Error(), Drain: errors.Is(cause, errNoLeases)}
 	run := scheduler.Run{UID: job.UID, Attempt: job.Attempt}
 	r := &request{
@@ -345,7 +346,7 @@ func (h *hub) launchImpossible(job *state.Job, node string, cause error) {
 
 // orderTermination orders an attempt's end on the nodes it still holds.
 func (h *hub) orderTermination(st *state.State, job *state.Job, only string) {
-	if job == nil || job.Alloc == nil {
+	if job == nil || job.Alloc == nil || job.Spec.Runner() != spec.ByAgents {
 		return
 	}
 	terminate := &apiv1.Terminate{Grace: int64(killWait(st.Config))}

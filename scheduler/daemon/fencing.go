@@ -62,9 +62,8 @@ func (h *hub) stopOutlived(st *state.State, conn *agentConn, running []*apiv1.Ru
 		}
 		h.c.deps.Logger.Error(
 			"an attempt lives that was taken for fenced: it is killed",
-			"job",
-			job.ID,
-			"attempt",
+			aboutJob(st, job),
+			"lives",
 			key.GetAttempt(),
 			"node",
 			conn.node,
@@ -78,6 +77,19 @@ func (h *hub) stopOutlived(st *state.State, conn *agentConn, running []*apiv1.Ru
 			},
 		)
 	}
+}
+
+// answerBeat answers a heartbeat if this controller still leads. One that does not must not
+// lengthen leases: the leader after it counts them from its own beginning.
+func (c *Controller) answerBeat(ctx context.Context, conn *agentConn, beat *apiv1.Heartbeat) {
+	if beat.GetSent() == 0 || !conn.leases {
+		return
+	}
+	if err := c.confirmLead(ctx); err != nil {
+		c.deps.Logger.Debug("a heartbeat is not answered", "node", conn.node, "error", err)
+		return
+	}
+	c.hub.answerHeartbeat(conn, beat.GetSent())
 }
 
 // takePulse takes what a message from an agent says about its node: that it is alive,
@@ -97,7 +109,7 @@ func (c *Controller) takePulse(
 	c.hub.noteHeard(conn.node, load, free)
 	if conn.unready == "" {
 		c.hub.noteAble(conn.node)
-		c.hub.answerHeartbeat(conn, beat.GetSent())
+		c.answerBeat(ctx, conn, beat)
 	}
 	node := c.View().State.Node(conn.node)
 	if node == nil {

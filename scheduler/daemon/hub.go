@@ -420,11 +420,12 @@ func (h *hub) silentNodes(now spec.Instant) []scheduler.NodeSilent {
 	grace := max(h.grace, min(h.c.started, now))
 	h.mu.Unlock()
 	var out []scheduler.NodeSilent
-	h.c.View().State.Nodes.Range(func(_ uint64, node *state.Node) bool {
+	st := h.c.View().State
+	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		if node.Inv == nil || node.Asleep() || node.IsRebooting() {
 			return true // it is expected to be silent
 		}
-		if node.Lost && len(node.Jobs) == 0 {
+		if node.Lost && !st.EndsWithNode(node) {
 			return true // there is nothing left to give up
 		}
 		if seen := max(h.ableBefore(node.Spec.Name), grace); now.Sub(seen) > h.silenceTimeout() {

@@ -174,7 +174,7 @@ func (s *ClusterService) scriptError(
 	switch {
 	case err != nil:
 		s.C.deps.Logger.Error("job_submit.lua failed, and the request was refused",
-			"user", who.User, "job", job.Name, "error", err)
+			"user", who.User, "job_name", job.Name, "error", err)
 		refusal := &spec.Error{
 			Kind:   spec.CodeJobScript,
 			Prefix: verdict.User,
@@ -190,7 +190,7 @@ func (s *ClusterService) scriptError(
 		code = spec.CodeJobScript
 	}
 	s.C.deps.Logger.Info("job_submit.lua refused a request",
-		"user", who.User, "job", job.Name, "code", int(code), "message", verdict.User)
+		"user", who.User, "job_name", job.Name, "code", int(code), "message", verdict.User)
 	refusal := spec.Refuse(code, verdict.User)
 	s.tellRefused(ctx, refusal)
 	return refusal

@@ -35,8 +35,19 @@ func (h *hub) answerHeartbeat(conn *agentConn, sent uint64) {
 	conn.wakeSender()
 }
 
-// leadOverlap is how long a controller that has lost the lead may go on answering
-// heartbeats before it notices: raft's lease of a leader, and the time to stop.
+// confirmLead returns when this controller is known to have led after the call began. What was
+// received before may then be answered for the leader, however long this process, or a
+// message, was held up.
+func (c *Controller) confirmLead(ctx context.Context) error {
+	if c.deps.ConfirmLead == nil {
+		return nil
+	}
+	return c.deps.ConfirmLead(ctx)
+}
+
+// leadOverlap is how long a controller of an older release, which answers heartbeats without
+// confirming that it leads, may do so after it has lost the lead: raft's lease of a leader, and
+// the time to stop.
 const leadOverlap = 10 * spec.Second
 
 // countLeases begins to count leases, now that this controller leads: what those

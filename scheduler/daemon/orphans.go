@@ -216,7 +216,8 @@ func (c *Controller) recallJobs(ctx context.Context, node string) {
 	}
 	for _, uid := range n.Jobs {
 		job := st.Job(uid)
-		if job == nil || job.Alloc == nil || job.Epoch != st.CurrentEpoch() || !job.GoesOn() {
+		if job == nil || job.Alloc == nil || job.Spec.Runner() != spec.ByAgents ||
+			job.Epoch != st.CurrentEpoch() || !job.GoesOn() {
 			continue
 		}
 		failed := &scheduler.LaunchFailed{Text: "node " + node +
@@ -231,8 +232,7 @@ func (c *Controller) recallJobs(ctx context.Context, node string) {
 			ctx.Err() == nil {
 			c.deps.Logger.Warn(
 				"a job could not be given back to the queue",
-				"job",
-				job.ID,
+				aboutJob(st, job),
 				"node",
 				node,
 				"error",
@@ -254,10 +254,7 @@ func (c *Controller) orphanEnded(ctx context.Context, node string, key *apiv1.Ru
 		"a run of a lost history has ended",
 		"node",
 		node,
-		"uid",
-		key.GetJobUid(),
-		"attempt",
-		key.GetAttempt(),
+		aboutLostRun(key, 0, ""),
 		"left",
 		left,
 	)

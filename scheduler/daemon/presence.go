@@ -141,20 +141,17 @@ func (p *presence) endJob(ctx context.Context, k attended) {
 		}
 		cmd = scheduler.EndStep{UID: k.job, Step: k.step}
 	}
-	p.c.deps.Logger.Info(
-		"the client of a job or step is gone: it is ended",
-		"job",
-		job.ID,
-		"step",
-		k.step.String(),
-	)
+	about := aboutJob(p.c.View().State, job)
+	if k.step != ofJob {
+		about = aboutStep(p.c.View().State, job, k.step)
+	}
+	p.c.deps.Logger.Info("the client of a job or step is gone: it is ended", about, by(actor))
 	if rep := p.c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil &&
 		ctx.Err() == nil &&
 		spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
 		p.c.deps.Logger.Warn(
 			"what nobody attends could not be ended: it is tried again",
-			"job",
-			job.ID,
+			about,
 			"error",
 			rep.err,
 		)

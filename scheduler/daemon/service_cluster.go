@@ -2,7 +2,10 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"strings"
+
+	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/wire"
@@ -230,6 +233,7 @@ func (s *ClusterService) GetConfig(
 		NextJobId:  uint32(st.NextID),
 		SlurmConf:  s.C.deps.Settings.SlurmConf,
 		StateDir:   s.C.deps.Settings.StateDir,
+		Port:       s.C.deps.Settings.Port,
 	}
 	main := st.Config.MainTopology()
 	out.Topologies = []*apiv1.TopologyInfo{topologyInfo(&main)}
@@ -284,6 +288,10 @@ func (s *ClusterService) Reconfigure(
 			"ClusterName cannot change while the ledger lives",
 		)
 	}
+	cfg, err = s.C.writableConfig(cfg)
+	if err != nil {
+		return nil, err
+	}
 	if old := s.C.View().State.Config; !sameConfig(old, cfg.KeepDynamic(old)) {
 		if rep := s.C.writer.commitCommand(ctx, &request{cmd: scheduler.Configure{Config: cfg}, actor: actor}); rep.err != nil {
 			return nil, rep.err
@@ -317,10 +325,30 @@ func (s *ClusterService) GetCliFilter(
 }
 
 // Diag shows the controller's figures.
-func (s *ClusterService) Diag(ctx context.Context, _ *apiv1.DiagRequest) (*apiv1.DiagReply, error) {
-	if _, _, err := s.knownCaller(ctx); err != nil {
+func (s *ClusterService) Diag(
+	ctx context.Context,
+	req *apiv1.DiagRequest,
+) (*apiv1.DiagReply, error) {
+	who, _, err := s.knownCaller(ctx)
+	if err != nil {
 		return nil, err
 	}
+	now := s.diagnose()
+	if req.GetAnew() {
+		if !s.isOperator(who) {
+			return nil, spec.Refuse(spec.CodeAccessDenied, "")
+		}
+		s.C.counted.Store(now)
+	}
+	if base := s.C.counted.Load(); base != nil {
+		return diagSince(base, now), nil
+	}
+	return now, nil
+}
+
+// diagnose gathers the figures since the controller began, and those of jobs since the ledger
+// did.
+func (s *ClusterService) diagnose() *apiv1.DiagReply {
 	view := s.C.View()
 	totals := &view.State.Totals
 	running := int64(0)
@@ -330,7 +358,7 @@ func (s *ClusterService) Diag(ctx context.Context, _ *apiv1.DiagRequest) (*apiv1
 		}
 		return true
 	})
-	return &apiv1.DiagReply{
+	out := &apiv1.DiagReply{
 		Now:              int64(s.C.deps.Clock.Now()),
 		Seq:              view.State.Seq,
 		StartedAt:        int64(s.C.started),
@@ -355,13 +383,64 @@ func (s *ClusterService) Diag(ctx context.Context, _ *apiv1.DiagRequest) (*apiv1
 		Agents:           int64(s.C.hub.countConnected()),
 		StaleReports:     view.Writer.StaleReports,
 		PastFrom:         int64(s.C.moments.from()),
-	}, nil
+	}
+	if s.C.deps.Calls != nil {
+		s.C.deps.Calls.EachMethod(func(name string, count, nanos uint64) {
+			figure := &apiv1.CallFigure{Name: name, Count: count, Nanos: nanos}
+			out.Methods = append(out.Methods, figure)
+		})
+		s.C.deps.Calls.EachUser(func(name string, count, nanos uint64) {
+			figure := &apiv1.CallFigure{Name: name, Count: count, Nanos: nanos}
+			out.Callers = append(out.Callers, figure)
+		})
+	}
+	byName := func(a, b *apiv1.CallFigure) int { return strings.Compare(a.GetName(), b.GetName()) }
+	slices.SortFunc(out.Methods, byName)
+	slices.SortFunc(out.Callers, byName)
+	return out
+}
+
+// diagSince is what has happened between two times. The longest pass is that since the
+// controller began, since it is not known when it was.
+func diagSince(base, now *apiv1.DiagReply) *apiv1.DiagReply {
+	out := proto.CloneOf(now)
+	out.StartedAt = base.GetNow()
+	out.JobsSubmitted -= base.GetJobsSubmitted()
+	out.JobsStarted -= base.GetJobsStarted()
+	out.JobsBackfilled -= base.GetJobsBackfilled()
+	out.JobsCompleted -= base.GetJobsCompleted()
+	out.JobsCancelled -= base.GetJobsCancelled()
+	out.JobsFailed -= base.GetJobsFailed()
+	out.Passes -= base.GetPasses()
+	out.PassTotal -= base.GetPassTotal()
+	out.DroppedProposals -= base.GetDroppedProposals()
+	out.StaleReports -= base.GetStaleReports()
+	out.Methods = callsSince(base.GetMethods(), out.GetMethods())
+	out.Callers = callsSince(base.GetCallers(), out.GetCallers())
+	return out
+}
+
+// callsSince takes away what was counted before, and leaves out what was not called since.
+func callsSince(base, now []*apiv1.CallFigure) []*apiv1.CallFigure {
+	before := map[string]*apiv1.CallFigure{}
+	for _, figure := range base {
+		before[figure.GetName()] = figure
+	}
+	var out []*apiv1.CallFigure
+	for _, figure := range now {
+		figure.Count -= before[figure.GetName()].GetCount()
+		figure.Nanos -= before[figure.GetName()].GetNanos()
+		if figure.GetCount() > 0 {
+			out = append(out, figure)
+		}
+	}
+	return out
 }
 
 // Ping tells that the controller is there.
 func (s *ClusterService) Ping(context.Context, *apiv1.PingRequest) (*apiv1.PingReply, error) {
 	st := s.C.View().State
-	return &apiv1.PingReply{
+	out := &apiv1.PingReply{
 		Host:        s.C.deps.Settings.Host,
 		Role:        "leader",
 		Version:     s.C.deps.Settings.Version,
@@ -369,7 +448,11 @@ func (s *ClusterService) Ping(context.Context, *apiv1.PingRequest) (*apiv1.PingR
 		Seq:         st.Seq,
 		Cluster:     st.ClusterName,
 		ClusterUuid: st.UUID[:],
-	}, nil
+	}
+	for i := range st.Policy.Clusters {
+		out.Clusters = append(out.Clusters, wire.KnownCluster(&st.Policy.Clusters[i]))
+	}
+	return out, nil
 }
 
 // Shutdown ends the controller; jobs go on.
@@ -472,7 +555,11 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 // predictionOf says how long a job will probably run; nil where no similar runs of
 // its user are known.
 func predictionOf(st *state.State, job *state.Job) *apiv1.RunPrediction {
-	prediction := predict.Run(st, job, job.Spec.Time.Limit)
+	limit := job.Spec.Time.Limit
+	if partition := st.Parts.Find(job.Partition()); partition != nil {
+		limit = partition.Spec.TimeLimit(limit)
+	}
+	prediction := predict.Run(st, job, limit)
 	if !prediction.Known() {
 		return nil
 	}

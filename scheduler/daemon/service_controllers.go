@@ -4,6 +4,7 @@ import (
 	"context"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -14,18 +15,21 @@ func (s *ClusterService) ListControllers(
 	_ *apiv1.ControllersRequest,
 ) (*apiv1.ControllersReply, error) {
 	if group := s.C.deps.Group; group != nil {
-		return group.List(ctx), nil
+		return s.C.describeLedger(ctx, group.List(ctx)), nil
 	}
 	self := &apiv1.ControllerInfo{
 		Name:     s.C.deps.Settings.Host,
 		Role:     "leader",
 		Version:  s.C.deps.Settings.Version,
 		Position: s.C.deps.Log.LastPosition(),
+		Knows:    event.Version,
 	}
-	return &apiv1.ControllersReply{Controllers: []*apiv1.ControllerInfo{self}}, nil
+	out := &apiv1.ControllersReply{Controllers: []*apiv1.ControllerInfo{self}}
+	return s.C.describeLedger(ctx, out), nil
 }
 
-// ChangeControllers adds or removes a controller, or hands the lead over.
+// ChangeControllers adds or removes a controller, hands the lead over, or raises the
+// ledger's version.
 func (s *ClusterService) ChangeControllers(
 	ctx context.Context,
 	req *apiv1.ChangeControllersRequest,
@@ -33,6 +37,14 @@ func (s *ClusterService) ChangeControllers(
 	actor, err := s.administratorCaller(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if req.GetRaiseLedger() {
+		s.C.deps.Logger.Info("the ledger's version is to be raised", "by", actor.Name)
+		version, err := s.C.raiseLedger(ctx, actor)
+		if err != nil {
+			return nil, err
+		}
+		return &apiv1.ChangeControllersReply{LedgerVersion: version}, nil
 	}
 	group := s.C.deps.Group
 	if group == nil {

@@ -80,7 +80,7 @@ func (s *ClusterService) ListHolds(
 	}
 	now := s.C.deps.Clock.Now()
 	for _, n := range copilot.Nodes(st, func(n *state.Node) bool { return scheduler.OpenToHolds(st, now, n) == nil }) {
-		out.Nodes = append(out.Nodes, heldNode(st.Node(n.Name), &n))
+		out.Nodes = append(out.Nodes, heldNode(st, st.Node(n.Name), &n))
 	}
 	return out, nil
 }
@@ -100,11 +100,12 @@ const (
 
 // WatchHolds tells what ListHolds does, and then which nodes differ from that.
 func (s *ClusterService) WatchHolds(
-	_ *apiv1.WatchHoldsRequest,
+	req *apiv1.WatchHoldsRequest,
 	stream service.Cluster_WatchHoldsServer,
 ) error {
 	ctx := stream.Context()
 	watch := holdWatch{sent: map[string]sentNode{}}
+	pods := podWatch{sent: map[spec.JobUID]sentJob{}, asked: req.GetPods()}
 	told := s.C.deps.Clock.Monotonic()
 	for first := true; ; first = false {
 		// The level of a caller may be taken away while he watches.
@@ -113,10 +114,11 @@ func (s *ClusterService) WatchHolds(
 		}
 		view, changed := s.C.Changed()
 		out := watch.changes(view.State, s.C.deps.Clock.Now())
+		pods.changes(view, out)
 		silent := s.C.deps.Clock.Monotonic() - told
 		behind := watch.seq != view.State.Seq
-		if first || len(out.Nodes) > 0 || len(out.Gone) > 0 || silent >= holdBeat ||
-			behind && silent >= holdProgress {
+		news := len(out.Nodes)+len(out.Gone)+len(out.Jobs)+len(out.GoneJobs) > 0
+		if first || news || silent >= holdBeat || behind && silent >= holdProgress {
 			if err := stream.Send(out); err != nil {
 				return err
 			}
@@ -176,7 +178,7 @@ func (w *holdWatch) changes(st *state.State, now spec.Instant) *apiv1.WatchHolds
 			return true
 		}
 		free := copilot.NodeOf(st, node, scheduler.OpenToHolds(st, now, node) == nil)
-		told := heldNode(node, &free)
+		told := heldNode(st, node, &free)
 		if !ok || !proto.Equal(told, old.told) {
 			out.Nodes = append(out.Nodes, told)
 		}
@@ -199,7 +201,7 @@ func (w *holdWatch) changes(st *state.State, now spec.Instant) *apiv1.WatchHolds
 	return out
 }
 
-func heldNode(node *state.Node, free *copilot.Node) *apiv1.HeldNode {
+func heldNode(st *state.State, node *state.Node, free *copilot.Node) *apiv1.HeldNode {
 	out := &apiv1.HeldNode{
 		Name:       free.Name,
 		Open:       free.Open,
@@ -220,6 +222,14 @@ func heldNode(node *state.Node, free *copilot.Node) *apiv1.HeldNode {
 		out.FreeGpus,
 		func(a, b *apiv1.GpuCount) int { return cmp.Compare(a.GetType(), b.GetType()) },
 	)
+	for _, uid := range node.Jobs {
+		job := st.Job(uid)
+		if job.Spec.Runner() == spec.ByKubelets {
+			alloc := &job.Alloc.Nodes[job.Alloc.Index(node.ID)]
+			out.PodCpus += int64(alloc.CPUs.Count())
+			out.PodMem += alloc.Mem
+		}
+	}
 	for i := range node.Holds {
 		out.Holds = append(out.Holds, wire.ForeignHold(&node.Holds[i]))
 	}

@@ -49,6 +49,29 @@ func TestHolds(t *testing.T) {
 		t.Errorf("%v, %v", nodes, err)
 	}
 	w.waitsFor("web/p1")
+	agents := &AgentService{C: w.c}
+	for _, c := range []struct {
+		who  Caller
+		node string
+		code spec.Code
+		n    int
+	}{
+		{Caller{Node: "n1"}, "n1", 0, 1},
+		{Caller{Node: "n2"}, "n2", 0, 0},
+		{Caller{Node: "n2"}, "n1", spec.CodeAccessDenied, 0},
+		{Caller{User: "alice"}, "n1", spec.CodeAccessDenied, 0},
+		{Caller{User: "root", Admin: true}, "n9", spec.CodeInvalidNodeName, 0},
+	} {
+		w.as(c.who)
+		rep, err := agents.Holds(t.Context(), &apiv1.NodeHoldsRequest{Node: c.node})
+		if (c.code != 0 || err != nil) && spec.CodeOf(err) != c.code || len(rep.GetHolds()) != c.n {
+			t.Errorf("%+v asks for %s: %v, %v", c.who, c.node, rep, err)
+		}
+		if c.n > 0 && (rep.GetHolds()[0].GetId() != "u1" || len(rep.GetHolds()[0].GetGpus()) != 8) {
+			t.Errorf("%v", rep)
+		}
+	}
+	w.as(Caller{User: "root", Admin: true})
 	if _, err := w.svc.ReleaseHold(t.Context(), &apiv1.ReleaseHoldRequest{Node: "n1", Id: "u1", Why: "deleted"}); err != nil {
 		t.Fatal(err)
 	}

@@ -817,7 +817,7 @@ func (s *ClusterService) ControlJobs(
 			reqs = append(reqs, nil)
 			continue
 		}
-		for _, t := range list {
+		for _, t := range withoutEnded(v.State, list, req.GetVerb()) {
 			job := v.State.Job(t.UID)
 			result := &apiv1.JobResult{Job: expr, JobId: uint32(job.ID)}
 			out.Results = append(out.Results, result)
@@ -854,6 +854,28 @@ func (s *ClusterService) ControlJobs(
 		}
 	}
 	return out, s.sendAll(ctx, reqs, out.Results)
+}
+
+// withoutEnded leaves out the tasks of an array that are over where a change is meant for
+// those that are not. One that is named alone stays, to be refused.
+func withoutEnded(
+	st *state.State,
+	list []scheduler.Target,
+	verb apiv1.ControlJobsRequest_Verb,
+) []scheduler.Target {
+	switch verb {
+	case apiv1.ControlJobsRequest_HOLD,
+		apiv1.ControlJobsRequest_RELEASE,
+		apiv1.ControlJobsRequest_UPDATE:
+	default:
+		return list
+	}
+	ended := func(t scheduler.Target) bool { return st.Job(t.UID).State.Terminal() }
+	goesOn := func(t scheduler.Target) bool { return !ended(t) }
+	if !slices.ContainsFunc(list, goesOn) {
+		return list
+	}
+	return slices.DeleteFunc(slices.Clone(list), ended)
 }
 
 // makeControl makes the command of a verb. An administrator who holds another's

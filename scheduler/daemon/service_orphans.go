@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -94,14 +95,10 @@ func (s *ClusterService) KillOrphans(
 		)
 		s.C.deps.Logger.Warn(
 			"a run of a lost history is killed",
-			"run",
-			orphanName(o.run.GetRun()),
+			aboutLostRun(o.run.GetRun(), uint64(o.run.GetJobId()), o.run.GetUser()),
 			"node",
 			o.node,
-			"by",
-			actor.Name,
-			"uid",
-			actor.UID,
+			by(actor),
 		)
 		out.Runs = append(out.Runs, orphanInfo(o))
 	}
@@ -120,11 +117,19 @@ func orphanInfo(o orphan) *apiv1.OrphanRun {
 }
 
 // orphanName is how people name a run: its key.
-func orphanName(k *apiv1.RunKey) string {
+func orphanName(k *apiv1.RunKey) string { return keyOf(k).String() }
+
+func keyOf(k *apiv1.RunKey) plan.RunKey {
 	return plan.RunKey{
 		Job:     k.GetJobUid(),
 		Attempt: k.GetAttempt(),
 		Step:    k.GetStep(),
 		Epoch:   k.GetEpoch(),
-	}.String()
+	}
+}
+
+// aboutLostRun are the fields of a line of the log about a run of a lost history, of
+// which this ledger knows no job.
+func aboutLostRun(k *apiv1.RunKey, job uint64, user string) slog.Attr {
+	return slog.Group("", keyOf(k).Fields(job, user)...)
 }

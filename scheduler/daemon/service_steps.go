@@ -158,6 +158,9 @@ func (s *ClusterService) stepRequest(
 			return nil, nil, err
 		}
 		sp.Host = req.GetHost()
+		if takesDefaultMPI(sp) {
+			sp.MPI = st.Config.Limits.MPIDefault
+		}
 		jobs, list = append(
 			jobs,
 			job,
@@ -169,6 +172,13 @@ func (s *ClusterService) stepRequest(
 	list[0].Ticket, list[0].Rest = string(req.GetTicket()), list[1:]
 	r.cmd = list[0]
 	return r, jobs, nil
+}
+
+// takesDefaultMPI tells that MpiDefault holds for a step. Who types into a terminal
+// starts programs that would all take the same connection for theirs, and the
+// daemons of a launcher bring their own.
+func takesDefaultMPI(sp *spec.StepSpec) bool {
+	return sp.MPI == "" && !sp.Pty && !sp.External && sp.Cast == nil
 }
 
 // stepSpec reads what is asked for in one component; its environment goes with
@@ -559,10 +569,7 @@ func (h *hub) launchStep(st *state.State, job *state.Job, step *state.Step, only
 	if err != nil {
 		h.c.deps.Logger.Error(
 			"a step cannot be launched",
-			"job",
-			job.ID,
-			"step",
-			step.ID,
+			aboutStep(st, job, step.ID),
 			"error",
 			err,
 		)
@@ -667,6 +674,11 @@ func (h *hub) stepOrder(st *state.State, job *state.Job, step *state.Step) (*api
 		LaunchUid:    job.Spec.UID,
 		Peers:        stepNodes(st, step),
 		Shared:       step.Shares(),
+	}
+	// Only then: an order must be derived again as it was by an older release.
+	if spec.IsPMIx(step.Spec.MPI) {
+		sum := sha256.Sum256([]byte("secret of a step's nodes\x00" + step.Ticket))
+		out.Step.Secret = sum[:]
 	}
 	return out, nil
 }

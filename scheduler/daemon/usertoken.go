@@ -106,6 +106,49 @@ func (s *ClusterService) CreateUserToken(
 	}, nil
 }
 
+// newestWithoutLogin is the last version of the ledger whose records of tokens do not tell on whose
+// word a token was given.
+const newestWithoutLogin = 1
+
+// IssueLogin makes a token for a user whom an identity provider has vouched for: the session of the
+// console. It is recorded, listed and revoked as any other.
+func (c *Controller) IssueLogin(
+	ctx context.Context,
+	user string,
+	uid, gid uint32,
+	life spec.Span,
+	provider string,
+) (string, error) {
+	if uid == 0 {
+		return "", spec.Refuse(spec.CodeAccessDenied, "nobody becomes root by an identity provider")
+	}
+	now := c.deps.Clock.Now()
+	token, err := c.deps.Access.LoginToken(user, uid, gid, now, now.Add(life))
+	if err != nil {
+		return "", err
+	}
+	record := event.UserTokenIssued{
+		ID:      token.ID,
+		User:    user,
+		UID:     uid,
+		Expires: now.Add(life),
+		Key:     token.Key,
+	}
+	if c.View().State.Version > newestWithoutLogin {
+		record.Login = provider
+	}
+	actor := event.Actor{Kind: event.ActorUser, UID: uid, Name: user, Host: "web"}
+	rep := c.writer.commitCommand(
+		ctx,
+		&request{cmd: scheduler.IssueUserToken{Token: record}, actor: actor},
+	)
+	if rep.err != nil {
+		return "", rep.err
+	}
+	c.deps.Logger.Info("a user logged in", "user", user, "provider", provider)
+	return token.Text, nil
+}
+
 // ListUserTokens shows the tokens of users that hold: one's own, or to administrators
 // those of everybody.
 func (s *ClusterService) ListUserTokens(
@@ -210,5 +253,6 @@ func tokenInfo(token *state.UserToken) *apiv1.UserTokenInfo {
 		Expires:  int64(token.Expires),
 		IssuedBy: token.By.Name,
 		IssuedOn: token.By.Host,
+		Login:    token.Login,
 	}
 }

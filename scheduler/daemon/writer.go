@@ -164,14 +164,16 @@ func (w *writer) run(ctx context.Context) error {
 	}
 }
 
-// gatherCommands takes what else is waiting, up to the size of a batch.
+// gatherCommands takes what else is waiting, up to the size of a batch. A rise of the ledger's
+// version ends one: what is decided behind it has the words of the new version, and readers of
+// the batch go by the one before.
 func (w *writer) gatherCommands(first *request) []*request {
 	most := w.c.deps.Settings.MaxBatch
 	if most == 0 {
 		most = defaultMaxBatch
 	}
 	out, size := []*request{first}, first.size
-	for len(out) < most && size < maxBatchBytes {
+	for len(out) < most && size < maxBatchBytes && !raisesVersion(out[len(out)-1]) {
 		select {
 		case r := <-w.cmds:
 			out = append(out, r)
@@ -183,6 +185,11 @@ func (w *writer) gatherCommands(first *request) []*request {
 	return out
 }
 
+func raisesVersion(r *request) bool {
+	_, raises := r.cmd.(scheduler.RaiseVersion)
+	return raises
+}
+
 // writeBatch decides some commands, appends their events as one entry and passes
 // it on. Commands that changed nothing are answered once everything before
 // them is durable. A command that would break a rule of the ledger is refused
@@ -191,6 +198,12 @@ func (w *writer) writeBatch(reqs []*request) error {
 	now := w.c.deps.Clock.Now()
 	f, blobs, bad, err := w.decideCommands(reqs, now)
 	for ; err != nil; f, blobs, bad, err = w.decideCommands(reqs, now) {
+		if spec.CodeOf(err) == spec.CodeLedgerVersion {
+			reqs[bad].reply <- reply{err: err}
+			w.head = w.base.Fork()
+			reqs = slices.Delete(reqs, bad, bad+1)
+			continue
+		}
 		w.c.figures.invariantFailures.Add(1)
 		w.c.deps.Logger.Error(
 			"a command would break a rule of the ledger and is refused",
@@ -222,8 +235,8 @@ func (w *writer) writeBatch(reqs []*request) error {
 	return nil
 }
 
-// decideCommands decides commands on the head, in order. If one breaks a rule (bad is
-// its index) the head is spoiled.
+// decideCommands decides commands on the head, in order. If one breaks a rule or would write
+// what not all controllers can read (bad is its index) the head is spoiled.
 func (w *writer) decideCommands(
 	reqs []*request,
 	now spec.Instant,
@@ -241,6 +254,9 @@ func (w *writer) decideCommands(
 		before := len(t.Events)
 		res, err := decideOne(t, r.cmd)
 		if err != nil && spec.CodeOf(err) == 0 {
+			return nil, nil, i, err
+		}
+		if err := w.refuseNewer(t.Events[before:]); err != nil {
 			return nil, nil, i, err
 		}
 		f.results[i] = reply{res: res, err: err, seq: t.Seq}

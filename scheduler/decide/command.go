@@ -45,6 +45,12 @@ type Cancel struct {
 	Comment string
 }
 
+// NoteJobs changes what is said of jobs, also of some that the state no longer has.
+type NoteJobs struct {
+	UIDs []spec.JobUID
+	Note event.JobNoted // its UID is that of each job in turn
+}
+
 // Hold keeps a pending job from starting.
 type Hold struct {
 	Target Target
@@ -306,6 +312,7 @@ type Starts struct{ Proposal *commit.Proposal }
 
 func (Submit) command() string            { return "submit" }
 func (Cancel) command() string            { return "cancel" }
+func (NoteJobs) command() string          { return "note_jobs" }
 func (Hold) command() string              { return "hold" }
 func (Release) command() string           { return "release" }
 func (Requeue) command() string           { return "requeue" }
@@ -328,6 +335,7 @@ func (NodeSilent) command() string        { return "silence" }
 func (NodeHeard) command() string         { return "heard" }
 func (Report) command() string            { return "report" }
 func (BeginEpoch) command() string        { return "lead" }
+func (RaiseVersion) command() string      { return "upgrade" }
 func (NoteLostHistory) command() string   { return "history" }
 func (HoldOrphans) command() string       { return "orphans" }
 func (PrologOver) command() string        { return "prolog" }

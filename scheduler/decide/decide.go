@@ -64,6 +64,7 @@ func (d *decision) power() powerCommands              { return powerCommands{d} 
 func (d *decision) partitions() partitionCommands     { return partitionCommands{d} }
 func (d *decision) reservations() reservationCommands { return reservationCommands{d} }
 func (d *decision) hosts() hostCommands               { return hostCommands{d} }
+func (d *decision) pods() podCommands                 { return podCommands{d} }
 func (d *decision) clock() clock                      { return clock{d} }
 func (d *decision) usage() usageClock                 { return usageClock{d} }
 func (d *decision) proposals() proposalCheck          { return proposalCheck{d} }
@@ -76,12 +77,17 @@ func (d *decision) dispatchCommand(cmd Command) error {
 		if c.Again && d.submission().findEarlier(c) {
 			return nil
 		}
+		if c.Spec.Pods != nil {
+			return d.pods().submit(c)
+		}
 		if len(c.Rest) > 0 {
 			return d.het().submitHet(append([]*spec.JobSpec{c.Spec}, c.Rest...), c)
 		}
 		return d.submission().submitJob(c.Spec, c.Request, c.ByScript)
 	case Cancel:
 		return d.jobs().cancelJob(c)
+	case NoteJobs:
+		return d.jobs().noteJobs(c)
 	case SetTriggers:
 		return d.triggers().set(c)
 	case ClearTrigger:
@@ -139,6 +145,8 @@ func (d *decision) dispatchCommand(cmd Command) error {
 		return d.nodes().noteHeard(c)
 	case Report:
 		return d.jobs().foldReport(c)
+	case RaiseVersion:
+		return d.raiseVersion(c)
 	case BeginEpoch:
 		return d.Emit(&event.EpochBegan{Value: c.Value, Host: c.Host, Version: c.Version})
 	case NoteLostHistory:
@@ -185,6 +193,10 @@ func (d *decision) dispatchCommand(cmd Command) error {
 		return d.foreign().take(c)
 	case ReleaseForeignHold:
 		return d.foreign().releaseHold(c)
+	case AdmitPods:
+		return d.pods().admit(c)
+	case PodsOver:
+		return d.pods().over(c)
 	case Tick:
 		return d.clock().advanceClock(c)
 	case Starts:

@@ -8,6 +8,18 @@ import (
 	"github.com/musterhpc/muster/spec/format"
 )
 
+// RaiseVersion lets events and fields up to a vocabulary version into the ledger. Whoever sends
+// it has made sure that every controller of the group knows that version.
+type RaiseVersion struct{ To uint32 }
+
+// raiseVersion does nothing where the version is as high already.
+func (d *decision) raiseVersion(c RaiseVersion) error {
+	if c.To <= d.t.Version {
+		return nil
+	}
+	return d.Emit(&event.ClusterVersionRaised{Version: c.To})
+}
+
 // BeginEpoch is the first command of a controller that begins to lead. Value is
 // random.
 type BeginEpoch struct {

@@ -74,7 +74,7 @@ func (d nodeCommands) fencedByReport(c Report) error {
 		UID:     c.Run.UID,
 		Attempt: c.Run.Attempt,
 		By:      event.FenceAgent,
-		Usage:   c.Done.Usage,
+		Usage:   c.Done.Usage.InVersion(d.t.Version),
 		Batch:   c.Done.Batch,
 	}
 	if err := d.Emit(ev); err != nil {
@@ -114,6 +114,9 @@ func (d nodeCommands) takeJobs(node, why string, unfenced bool) error {
 		job := d.t.Job(uid)
 		if !commit.HoldsNode(job, node) {
 			continue
+		}
+		if !job.Spec.Runner().EndsWithNode() && !job.Configuring() {
+			continue // who runs it tells when it is over
 		}
 		if outlives(job, node) {
 			if err := d.FinishNode(job, node, gone, true); err != nil {

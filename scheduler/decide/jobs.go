@@ -43,6 +43,9 @@ func (d jobCommands) cancelJob(cancel Cancel) error {
 		return d.Emit(&event.JobEnded{UID: job.UID, Attempt: job.Attempt, State: spec.Cancelled,
 			Reason: spec.Reason{Code: spec.ReasonNone}, By: d.t.Actor.UID})
 	}
+	if !ends && !j.Spec.Runner().Signals() {
+		return spec.Refuse(spec.CodeDisabled, "a pod takes no signals; without --signal the job ends")
+	}
 	if !ends && j.State == spec.Suspended {
 		return spec.Refuse(spec.CodeJobSuspended, "")
 	}
@@ -80,6 +83,23 @@ func (d jobCommands) noteCancel(job *state.Job, cancel Cancel) error {
 		}
 	}
 	return d.crontabs().disable(job)
+}
+
+// noteJobs changes what is said of jobs, of all or of none.
+func (d jobCommands) noteJobs(c NoteJobs) error {
+	for _, uid := range c.UIDs {
+		if uid == 0 || uid >= d.t.NextUID {
+			return spec.Refuse(spec.CodeInvalidJobID, "")
+		}
+	}
+	for _, uid := range c.UIDs {
+		note := c.Note
+		note.UID = uid
+		if err := d.Emit(&note); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (d jobCommands) holdJob(c Hold) error {
@@ -158,6 +178,8 @@ func (d jobCommands) suspendJob(c Suspend) error {
 		return err
 	case job.State == spec.Pending:
 		return spec.Refuse(spec.CodeJobPending, "")
+	case !job.Spec.Runner().Suspends():
+		return spec.Refuse(spec.CodeDisabled, "a pod cannot be suspended")
 	case job.State == spec.Suspended && job.Auto: // for another job: it does not go on by itself any more
 		return d.Emit(&event.JobSuspended{UID: job.UID, Attempt: job.Attempt})
 	case job.State == spec.Suspended:
@@ -207,7 +229,7 @@ func (d jobCommands) foldReport(c Report) error {
 		return d.nodes().fencedByReport(c)
 	}
 	if j == nil || j.Attempt != c.Run.Attempt || j.Epoch != c.Epoch || !j.HoldsNodes() ||
-		!commit.HoldsNode(j, c.Node) {
+		!commit.HoldsNode(j, c.Node) || j.Spec.Runner() != spec.ByAgents {
 		d.res.Stale++
 		return nil
 	}

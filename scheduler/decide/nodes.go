@@ -90,10 +90,14 @@ func (d nodeCommands) setState(name string, c UpdateNodes) error {
 	if err := d.Emit(ev); err != nil {
 		return err
 	}
-	if c.State == event.NodeDown {
-		return d.giveUpJobs(name, "node "+name+" was set down")
+	if c.State != event.NodeDown {
+		return nil
 	}
-	return nil
+	why := "node " + name + " was set down"
+	if err := d.pods().endOn(name, why); err != nil {
+		return err
+	}
+	return d.giveUpJobs(name, why)
 }
 
 // tickResumes returns those nodes to service whose ResumeAfter has passed.

@@ -28,6 +28,11 @@ func (d powerCommands) powerNodes(c PowerNodes) error {
 		if node == nil || node.Removed {
 			return spec.Refuse(spec.CodeInvalidNodeName, name)
 		}
+		if c.How == PowerDownForce {
+			if err := d.pods().clearOfPods(node); err != nil {
+				return err
+			}
+		}
 		next, err := nextPower(node, c.How)
 		if err != nil {
 			return err

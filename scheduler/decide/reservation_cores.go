@@ -211,7 +211,7 @@ func (d reservationCommands) runsIn(r *spec.Reservation, n *state.Node) bool {
 // else of one node after the other what it can give.
 func (d reservationCommands) chooseCores(ask *resvAsk) error {
 	reservation := ask.r
-	reservation.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
+	reservation.Flags &^= spec.ResvSpecNodes | wholeResv
 	if ask.nodes != "" {
 		return d.namedCores(ask)
 	}

@@ -15,7 +15,7 @@ import (
 // the same, the first ones one more; else one node after the other what it can.
 func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
 	reservation := ask.r
-	reservation.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
+	reservation.Flags &^= spec.ResvSpecNodes | wholeResv
 	if ask.cores != nil {
 		return spec.Refuse(
 			spec.CodeCPUCountInvalid,

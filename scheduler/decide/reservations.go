@@ -35,7 +35,10 @@ func (d reservationCommands) createReservation(create CreateReservation) error {
 		)
 	}
 	if d.t.Reservation(reservation.Name) != nil {
-		return spec.Refuse(spec.CodeReservationExists, reservation.Name)
+		return spec.Refuse(
+			spec.CodeReservationExists,
+			"there is a reservation "+reservation.Name+" already",
+		)
 	}
 	ask := &resvAsk{r: &reservation, fresh: true}
 	if err := d.readReservation(ask, create.Set); err != nil {
@@ -52,7 +55,7 @@ func (d reservationCommands) createReservation(create CreateReservation) error {
 func (d reservationCommands) updateReservation(c UpdateReservation) error {
 	old := d.t.Reservation(c.Name)
 	if old == nil {
-		return spec.Refuse(spec.CodeInvalidReservation, c.Name)
+		return spec.Refuse(spec.CodeInvalidReservation, "there is no reservation "+c.Name)
 	}
 	reservation := *old
 	ask := &resvAsk{r: &reservation, length: old.End.Sub(old.Start)}
@@ -74,7 +77,7 @@ func (d reservationCommands) updateReservation(c UpdateReservation) error {
 func (d reservationCommands) deleteReservation(c DeleteReservation) error {
 	reservation := d.t.Reservation(c.Name)
 	if reservation == nil {
-		return spec.Refuse(spec.CodeInvalidReservation, c.Name)
+		return spec.Refuse(spec.CodeInvalidReservation, "there is no reservation "+c.Name)
 	}
 	if a := d.t.Actor; !c.Admin &&
 		(!reservation.Flags.Has(spec.ResvUserDelete) || !slices.Contains(reservation.Users, a.Name)) {
@@ -357,7 +360,7 @@ func resvFlags(reservation *spec.Reservation, v string, mode byte) error {
 		}
 		given |= spec.ReservationFlags()[i].Flag
 	}
-	kept := reservation.Flags & (spec.ResvSpecNodes | spec.ResvAllNodes)
+	kept := reservation.Flags & (spec.ResvSpecNodes | wholeResv)
 	switch mode {
 	case '+':
 		reservation.Flags |= given
@@ -441,7 +444,11 @@ func (d reservationCommands) settleResvNodes(ask *resvAsk) error {
 		}
 		return nil
 	}
-	if ask.cores != nil || ask.cpus > 0 || ask.gpus > 0 || reservation.Cores != nil {
+	asked := ask.cores != nil || ask.cpus > 0 || ask.gpus > 0
+	if ask.nodes == "" && (ask.choose || asked) {
+		d.settleResvPartition(reservation)
+	}
+	if asked || reservation.Cores != nil {
 		return d.settleResvCores(ask)
 	}
 	switch {
@@ -450,7 +457,7 @@ func (d reservationCommands) settleResvNodes(ask *resvAsk) error {
 			return err
 		}
 	case ask.choose:
-		reservation.Flags &^= spec.ResvSpecNodes | spec.ResvAllNodes
+		reservation.Flags &^= spec.ResvSpecNodes | wholeResv
 		nodes := d.chooseResvNodes(reservation, int(reservation.Want), nil)
 		if nodes == nil {
 			return spec.Refuse(spec.CodeNodesBusy, "")
@@ -473,6 +480,17 @@ func (d reservationCommands) settleResvNodes(ask *resvAsk) error {
 	return nil
 }
 
+// settleResvPartition gives a reservation whose nodes are chosen here the default partition,
+// because that is where they are chosen from.
+func (d reservationCommands) settleResvPartition(reservation *spec.Reservation) {
+	if reservation.Part != "" {
+		return
+	}
+	if part := d.t.Parts.Default(); part != nil {
+		reservation.Part = part.Spec.Name
+	}
+}
+
 // namedResvNodes takes the nodes that were named; ALL are those of the
 // partition that was named, or of the cluster. Their jobs must end before,
 // unless they are to be ignored.
@@ -490,13 +508,20 @@ func (d reservationCommands) namedResvNodes(ask *resvAsk) error {
 	return nil
 }
 
+// wholeResv are the flags of a reservation of Nodes=ALL: of the cluster, or of its partition.
+const wholeResv = spec.ResvAllNodes | spec.ResvPartNodes
+
 // listResvNodes sets the nodes of a reservation to those that were named.
 func (d reservationCommands) listResvNodes(ask *resvAsk) error {
 	reservation := ask.r
 	var names []string
-	reservation.Flags = reservation.Flags&^spec.ResvAllNodes | spec.ResvSpecNodes
+	reservation.Flags = reservation.Flags&^wholeResv | spec.ResvSpecNodes
 	if strings.EqualFold(ask.nodes, "ALL") {
-		reservation.Flags |= spec.ResvAllNodes
+		whole := spec.ResvAllNodes
+		if reservation.Part != "" {
+			whole = spec.ResvPartNodes
+		}
+		reservation.Flags |= whole
 		for id := range len(d.t.NodeIDs) {
 			n := d.t.NodeByID(spec.NodeID(id))
 			if p := d.t.Parts.Find(reservation.Part); n != nil && !n.Removed &&

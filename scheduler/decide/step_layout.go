@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
@@ -264,8 +263,9 @@ func countGPUs(list []spec.GPURef, typ string) int {
 	return n
 }
 
-// spread deals the tasks: as the job's own are where the step has as many, else
-// one to each node and then node after node, or turn by turn (cyclic, plane).
+// spread deals the tasks: as the job's own are where the step has as many, else in turn, as
+// many as fit on each node. How many a node gets is the same for block and cyclic; which of
+// them they are is not, and is decided where they are started.
 func spread(
 	job *state.Job,
 	s *spec.StepSpec,
@@ -290,8 +290,11 @@ func spread(
 		}
 		return counts, nil
 	}
-	if asJob(job, s, nodes, chosen, counts, most) {
+	if len(s.TaskNodes) == 0 && asJob(job, s, nodes, chosen, counts, most) {
 		return counts, nil
+	}
+	if len(s.TaskNodes) > 0 {
+		return counts, countArbitrary(s, nodes, chosen, counts, most)
 	}
 	left := z.tasks
 	deal := func(k, n int) {
@@ -301,11 +304,8 @@ func spread(
 	for k := range counts {
 		deal(k, 1)
 	}
-	turn := left
-	switch plane := int(s.Plane()); {
-	case s.Distribution == "cyclic" || strings.HasPrefix(s.Distribution, "cyclic:"):
-		turn = 1
-	case plane > 0:
+	turn := 1
+	if plane := int(s.Plane()); plane > 0 {
 		turn = plane
 		for k := range counts {
 			deal(k, plane-1)
@@ -324,6 +324,46 @@ func spread(
 		)
 	}
 	return counts, nil
+}
+
+// countArbitrary counts the tasks that the distribution arbitrary puts on each node.
+func countArbitrary(
+	s *spec.StepSpec,
+	nodes []stepNode,
+	chosen, counts []int,
+	most func(int) int,
+) error {
+	sum := 0
+	for k, i := range chosen {
+		for _, name := range s.TaskNodes {
+			if name == nodes[i].whole.Name {
+				counts[k]++
+			}
+		}
+		if counts[k] > most(k) {
+			return spec.Refuse(
+				spec.CodeTooManyCPUs,
+				fmt.Sprintf(
+					"the host file puts %s on %s, which has CPUs for %d",
+					format.Plural(counts[k], "task", "tasks"),
+					nodes[i].whole.Name,
+					most(k),
+				),
+			)
+		}
+		sum += counts[k]
+	}
+	if sum != int(s.Tasks) {
+		return spec.Refuse(
+			spec.CodeBadDistribution,
+			fmt.Sprintf(
+				"the host file places %s on the nodes of the step, and it has %d",
+				format.Plural(sum, "task", "tasks"),
+				s.Tasks,
+			),
+		)
+	}
+	return nil
 }
 
 // asJob gives a step with as many tasks as the job, on all of its nodes, the

@@ -63,6 +63,8 @@ func (d stepCommands) runningJob(uid spec.JobUID) (*state.Job, error) {
 		return nil, spec.Refuse(spec.CodeJobPending, "")
 	case !job.GoesOn():
 		return nil, spec.Refuse(spec.CodeAlreadyDone, "")
+	case !job.Spec.Runner().TakesSteps():
+		return nil, spec.Refuse(spec.CodeDisabled, "the job consists of pods: use kubectl exec")
 	}
 	return job, nil
 }
@@ -302,7 +304,7 @@ func (d stepCommands) endParts(parts []commit.StepPart, c EndStep) error {
 func (d stepCommands) endJob(c EndJob) error {
 	j := d.t.Job(c.UID)
 	switch {
-	case j == nil || !j.Spec.Shell:
+	case j == nil || !j.Spec.Shell || j.Spec.Runner() != spec.ByAgents:
 		return spec.Refuse(spec.CodeInvalidJobID, "")
 	case j.State.Terminal():
 		return nil

@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -343,6 +344,14 @@ func contradictingGPUs(size *spec.Size) string {
 	task := gpusOf(size.PerTask)
 	most := greatestNodes(size)
 	switch {
+	case task > 0 && all+node == 0 && size.Tasks+size.TasksPerNode+size.MinNodes == 0:
+		return "--gpus-per-task needs --ntasks, --ntasks-per-node, --gpus or --gpus-per-node, which say how many tasks there are"
+	case task > 0 && size.TasksPerGPU > 0:
+		return "--gpus-per-task and --ntasks-per-gpu exclude each other"
+	case size.CPUsPerGPU > 0 && size.CPUsPerTask > 0:
+		return "--cpus-per-gpu and --cpus-per-task exclude each other"
+	case size.MemPerGPU > 0 && !asksGPU(size):
+		return "--mem-per-gpu needs a request for GPUs"
 	case all > 0 && all < int64(size.MinNodes):
 		return fmt.Sprintf(
 			"--gpus=%d is fewer than the %d nodes of the job, each of which needs one",
@@ -394,6 +403,12 @@ func contradictingGPUs(size *spec.Size) string {
 		)
 	}
 	return ""
+}
+
+// asksGPU tells that a size asks for whole GPUs in some way.
+func asksGPU(size *spec.Size) bool {
+	return gpusOf(size.PerJob)+gpusOf(size.PerNode)+gpusOf(size.PerTask)+gpusOf(size.PerSocket) > 0 ||
+		size.TasksPerGPU > 0
 }
 
 // otherTypes tells whether the types of GPUs that two lists name are others, or
@@ -524,9 +539,10 @@ func (d submission) checkFit(jobSpec *spec.JobSpec, assoc uint32) (spec.TRES, er
 	return req, nil
 }
 
-// partitionFit looks for a node of a partition that could take a task of the
-// job if it were idle. How many nodes and tasks there can be is not asked
-// here: such a job waits with the partition's reason.
+// partitionFit refuses a job that the nodes of a partition could not take if all of them
+// were idle: because none can take even one task of it, or because those that it may use are too
+// few for all of it. A job that is larger than its whole partition waits with the partition's
+// reason instead, as under Slurm, because a partition may grow.
 func (d submission) partitionFit(
 	jobSpec *spec.JobSpec,
 	partition *state.Partition,
@@ -538,22 +554,53 @@ func (d submission) partitionFit(
 	}
 	shapes := place.Shapes{Caps: place.Caps(d.t.State)}
 	var worst place.Lack
+	var cands []place.Candidate
+	fits := false
+	options := allowed.Options(d.t.Config, partition.Spec, jobSpec, nil)
+	plain := isPlain(dem, options)
+	var nodes, together int64 // tasks that so many nodes can take
 	onlyMem := true
-	for id := allowed.Set.Next(0); id >= 0; id = allowed.Set.Next(id + 1) {
+	onlyCPU := true
+	nextTry := firstTry(dem) // with how many candidates to lay the job out
+	early := earlyCandidates(dem, options, allowed.Set)
+	consider := func(id int) (taken bool) {
 		node := d.t.NodeByID(spec.NodeID(id))
 		if node == nil {
-			continue
+			return false
 		}
 		shape := shapes.Configured(node)
 		free := shape.Whole()
+		cands = append(cands, place.Candidate{Node: node, Shape: shape, Free: free})
 		tasks, lack := dem.Fits(shape, &free)
 		if tasks > 0 {
-			return nil
+			nodes++
+			together += tasks
+			enough := plain && nodes >= dem.MinNodes && nodes <= dem.MaxNodes && together >= dem.Tasks
+			fits = true
+			return enough || dem.FitsOneNode(tasks)
 		}
 		if lack.What != worst.What || lack.Free > worst.Free {
 			worst = lack
 		}
 		onlyMem = onlyMem && lack.What == "mem"
+		onlyCPU = onlyCPU && lack.What == "cpu"
+		return false
+	}
+	for _, set := range [...]spec.Bitset{early, allowed.Set.AndNot(early)} {
+		for id := set.Next(0); id >= 0; id = set.Next(id + 1) {
+			if consider(id) {
+				return nil
+			}
+			if !plain && fits && len(cands) >= nextTry {
+				nextTry = growTry * len(cands)
+				if place.Pick(dem, cands, options) != nil {
+					return nil
+				}
+			}
+		}
+	}
+	if fits {
+		return d.togetherFit(jobSpec, partition, dem, cands, options)
 	}
 	e := spec.Refuse(spec.CodeNodeConfigUnavailable, "")
 	e.Reason = &spec.Reason{
@@ -575,5 +622,96 @@ func (d submission) partitionFit(
 	if onlyMem && worst.What != "" {
 		e.Prefix = "Memory specification can not be satisfied"
 	}
+	if onlyCPU && worst.What != "" {
+		e.Prefix = "CPU count per node can not be satisfied"
+	}
 	return e
+}
+
+// isPlain tells that any nodes do that can take the tasks together. So it is for most jobs, and
+// the first few nodes of thousands say that they fit.
+func isPlain(dem *place.Demand, options place.Options) bool {
+	return len(dem.PerJob) == 0 && options.Must.Empty() && len(options.OneOf) == 0 &&
+		len(options.Quotas) == 0 && !options.Contiguous && options.Segment == 0
+}
+
+// A job that not any nodes do is laid out on the first few candidates, then on more and more,
+// before it is laid out on all: what some idle nodes take, all of them do, and mostly the first
+// of thousands are enough. All tries that fail cost together less than the one on all.
+const (
+	minTry  = 16
+	growTry = 8
+)
+
+// firstTry is on how many candidates a job is laid out first.
+func firstTry(dem *place.Demand) int { return int(max(minTry, 2*dem.MinNodes)) }
+
+// earlyCandidates are the nodes to look at first: those that have to be part of the job, the
+// first few of each set that it takes some nodes from, and the first few of one of the sets that
+// all its nodes are from.
+func earlyCandidates(dem *place.Demand, options place.Options, allowed spec.Bitset) spec.Bitset {
+	early := options.Must.And(allowed)
+	addFirst := func(set spec.Bitset) {
+		usable := set.And(allowed)
+		left := firstTry(dem)
+		for id := usable.Next(0); id >= 0 && left > 0; id = usable.Next(id + 1) {
+			early = early.Set(id)
+			left--
+		}
+	}
+	for _, quota := range options.Quotas {
+		addFirst(quota.Nodes)
+	}
+	for _, set := range options.OneOf {
+		if options.Must.AndNot(set).Empty() {
+			addFirst(set)
+			break
+		}
+	}
+	return early
+}
+
+// togetherFit refuses a job that its candidates, all idle, cannot take together.
+func (d submission) togetherFit(
+	jobSpec *spec.JobSpec,
+	partition *state.Partition,
+	dem *place.Demand,
+	cands []place.Candidate,
+	options place.Options,
+) error {
+	if d.exceedsPartition(partition, dem) {
+		return nil
+	}
+	slices.SortFunc(cands, func(a, b place.Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) })
+	if place.Pick(dem, cands, options) != nil {
+		return nil
+	}
+	e := spec.Refuse(
+		spec.CodeNodeConfigUnavailable,
+		"the nodes of partition "+partition.Spec.Name+
+			" that the job may use cannot take it together, even when all of them are idle",
+	)
+	e.Reason = &spec.Reason{
+		Code:    spec.ReasonBadConstraints,
+		Subject: "partition/" + partition.Spec.Name,
+	}
+	return e
+}
+
+// exceedsPartition tells whether a job requests more nodes or CPUs than a partition has, or is
+// bounded by its MaxNodes, which an administrator may raise.
+func (d submission) exceedsPartition(partition *state.Partition, dem *place.Demand) bool {
+	if most := int64(partition.Spec.MaxNodes); most > 0 && dem.MaxNodes >= most {
+		return true
+	}
+	var nodes, cpus int64
+	for id := partition.Nodes.Next(0); id >= 0; id = partition.Nodes.Next(id + 1) {
+		node := d.t.NodeByID(spec.NodeID(id))
+		if node == nil {
+			continue
+		}
+		nodes++
+		cpus += int64(node.Spec.CPUs)
+	}
+	return dem.MinNodes > nodes || dem.Least(partition.Spec.BillingWeights).CPU > cpus
 }

@@ -86,9 +86,14 @@ func (d clock) grace(job *state.Job) spec.Span {
 }
 
 // tickPurge forgets jobs that ended MinJobAge ago, but for those whose end
-// somebody still waits to learn, or that EpilogSlurmctld has not run for.
+// somebody still waits to learn, that EpilogSlurmctld has not run for, or whose pods
+// may still be there: a pod without a job would be submitted again. A connector that says
+// nothing of them for podsKept is gone for good.
 func (d clock) tickPurge() error {
-	const maxPurge = 10_000 // of one event; the next tick goes on
+	const (
+		maxPurge = 10_000 // of one event; the next tick goes on
+		podsKept = 7 * spec.Day
+	)
 	age := d.t.Config.Timing.MinJobAge
 	if age == 0 {
 		return nil
@@ -99,7 +104,8 @@ func (d clock) tickPurge() error {
 		if job.HeardEnd().Add(age) > d.t.Now {
 			return false
 		}
-		if !eligible.IsAwaited(d.t.State, job) &&
+		podsLeft := job.Spec.Pods != nil && !job.PodsOver && job.HeardEnd().Add(podsKept) > d.t.Now
+		if !podsLeft && !eligible.IsAwaited(d.t.State, job) &&
 			(len(job.Epilogs) == 0 || ctl == nil || ctl.Epilog == "") {
 			ev.UIDs = append(ev.UIDs, uid)
 		}

@@ -23,7 +23,7 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 		return err
 	}
 	if job.State.Terminal() {
-		return spec.Refuse(spec.CodeAlreadyDone, "")
+		return spec.Refuse(spec.CodeJobFinished, "")
 	}
 	jobSpec := commit.CurrentSpec(job)
 	var changed []string
@@ -34,6 +34,9 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 			return err
 		}
 		changed = append(changed, name)
+	}
+	if err := mayChangePods(job.Spec, &jobSpec, wish.leave); err != nil {
+		return err
 	}
 	if err := d.submission().checkBounds(&jobSpec); err != nil {
 		return err
@@ -123,6 +126,8 @@ type jobKey struct {
 	// the former after it has changed the latter.
 	active bool
 	set    func(d jobCommands, c *jobChange, value string) error
+	// admin tells that only an administrator may change it, as under Slurm.
+	admin bool
 }
 
 // jobKeys are the keys of scontrol update job. A key can be abbreviated to three
@@ -131,66 +136,66 @@ type jobKey struct {
 //muster:table one row for each key
 func jobKeys() []jobKey {
 	return []jobKey{
-		{[]string{"TimeLimit"}, true, jobCommands.changeTimeLimit},
-		{[]string{"TimeMin", "MinTime"}, false, jobCommands.changeTimeMin},
-		{[]string{"Dependency"}, false, jobCommands.changeDependency},
-		{[]string{"Comment"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Comment })},
-		{[]string{"Extra"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Extra })},
-		{[]string{"AdminComment"}, true, adminTextKey("AdminComment", func(s *spec.JobSpec) *string { return &s.AdminComment })},
-		{[]string{"SystemComment"}, true, adminTextKey("SystemComment", func(s *spec.JobSpec) *string { return &s.SystemComment })},
-		{[]string{"JobName", "Name"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Name })},
-		{[]string{"Partition"}, false, jobCommands.changePartitions},
-		{[]string{"QOS"}, false, jobCommands.changeQOS},
-		{[]string{"Account"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Account })},
-		{[]string{"WCKey"}, false, textKey(func(s *spec.JobSpec) *string { return &s.WCKey })},
-		{[]string{"Nice"}, false, jobCommands.changeNice},
-		{[]string{"SiteFactor"}, false, jobCommands.changeSiteFactor},
-		{[]string{"Priority"}, true, jobCommands.changePriority},
-		{[]string{commit.ThrottleKey}, true, jobCommands.changeThrottle},
-		{[]string{"Requeue"}, true, jobCommands.changeRequeue},
-		{[]string{"StartTime", "EligibleTime"}, false, momentKey(func(s *spec.JobSpec) *spec.Instant { return &s.Time.Begin })},
-		{[]string{"Deadline"}, true, momentKey(func(s *spec.JobSpec) *spec.Instant { return &s.Time.Deadline })},
-		{[]string{"EndTime"}, true, jobCommands.changeEnd},
-		{[]string{"NumNodes", "ReqNodes"}, true, jobCommands.changeNodes},
-		{[]string{"NumCPUs", "MinCPUs"}, false, jobCommands.changeCPUs},
-		{[]string{"NumTasks"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.Tasks })},
-		{[]string{"CPUsPerTask"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.CPUsPerTask })},
-		{[]string{"NtasksPerNode", "TasksPerNode"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.TasksPerNode })},
-		{[]string{"MinCPUsNode"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.MinCPUsPerNode })},
-		{[]string{"MinMemoryNode"}, false, jobCommands.changeMemoryOfNode},
-		{[]string{"MinMemoryCPU"}, false, jobCommands.changeMemoryOfCPU},
-		{[]string{"MinTmpDiskNode"}, false, jobCommands.changeTmpDisk},
-		{[]string{"ReqSockets"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.SocketsPerNode })},
-		{[]string{"ReqCores"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.CoresPerSocket })},
-		{[]string{"ReqThreads"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.ThreadsPerCore })},
-		{[]string{"CoreSpec"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.CoreSpec })},
-		{[]string{"ThreadSpec"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.ThreadSpec })},
-		{[]string{"Gres", "TresPerNode"}, false, gresKey(func(s *spec.JobSpec) *[]spec.Count { return &s.Size.PerNode })},
-		{[]string{"TresPerJob"}, false, gresKey(func(s *spec.JobSpec) *[]spec.Count { return &s.Size.PerJob })},
-		{[]string{"TresPerTask"}, false, gresKey(func(s *spec.JobSpec) *[]spec.Count { return &s.Size.PerTask })},
-		{[]string{"Licenses"}, false, jobCommands.changeLicenses},
-		{[]string{"ReservationName", "Reservation"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Reservation })},
-		{[]string{"Features"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Constraint })},
-		{[]string{"Prefer"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Prefer })},
-		{[]string{"ExcNodeList"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Exclude })},
-		{[]string{"ReqNodeList", "NodeList"}, true, jobCommands.changeNodeList},
-		{[]string{"Contiguous"}, false, switchKey(func(s *spec.JobSpec) *bool { return &s.Place.Contiguous })},
-		{[]string{"Switches"}, false, jobCommands.changeSwitches},
-		{[]string{"OverSubscribe", "Shared"}, false, jobCommands.changeSharing},
-		{[]string{"Reboot"}, false, switchKey(func(s *spec.JobSpec) *bool { return &s.Queue.Reboot })},
-		{[]string{"MailUser"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Queue.MailUser })},
-		{[]string{"MailType"}, true, jobCommands.changeMailTypes},
-		{[]string{"StdIn"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.Stdin })},
-		{[]string{"StdOut"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.Stdout })},
-		{[]string{"StdErr"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.Stderr })},
-		{[]string{"WorkDir"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.WorkDir })},
-		{[]string{"ResetAccrueTime"}, false, notHere("a job's age is counted from when it became eligible: hold and release it to start it anew")},
-		{[]string{"BurstBuffer"}, false, notHere("Muster has no burst buffers")},
-		{[]string{"Clusters"}, false, notHere("Muster has no federation")},
-		{[]string{"ClusterFeatures"}, false, notHere("Muster has no federation")},
-		{[]string{"DelayBoot"}, false, notHere("nodes are not rebooted to change their features")},
-		{[]string{"NtasksPerTRES"}, false, notHere("use TresPerTask")},
-		{[]string{"UserID"}, false, notHere("a job keeps the user who submitted it")},
+		{[]string{"TimeLimit"}, true, jobCommands.changeTimeLimit, false},
+		{[]string{"TimeMin", "MinTime"}, false, jobCommands.changeTimeMin, false},
+		{[]string{"Dependency"}, false, jobCommands.changeDependency, false},
+		{[]string{"Comment"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Comment }), false},
+		{[]string{"Extra"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Extra }), false},
+		{[]string{"AdminComment"}, true, adminTextKey("AdminComment", func(s *spec.JobSpec) *string { return &s.AdminComment }), false},
+		{[]string{"SystemComment"}, true, adminTextKey("SystemComment", func(s *spec.JobSpec) *string { return &s.SystemComment }), false},
+		{[]string{"JobName", "Name"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Name }), false},
+		{[]string{"Partition"}, false, jobCommands.changePartitions, false},
+		{[]string{"QOS"}, false, jobCommands.changeQOS, false},
+		{[]string{"Account"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Account }), false},
+		{[]string{"WCKey"}, false, textKey(func(s *spec.JobSpec) *string { return &s.WCKey }), false},
+		{[]string{"Nice"}, false, jobCommands.changeNice, false},
+		{[]string{"SiteFactor"}, false, jobCommands.changeSiteFactor, false},
+		{[]string{"Priority"}, true, jobCommands.changePriority, false},
+		{[]string{commit.ThrottleKey}, true, jobCommands.changeThrottle, false},
+		{[]string{"Requeue"}, true, jobCommands.changeRequeue, false},
+		{[]string{"StartTime", "EligibleTime"}, false, momentKey(func(s *spec.JobSpec) *spec.Instant { return &s.Time.Begin }), false},
+		{[]string{"Deadline"}, true, momentKey(func(s *spec.JobSpec) *spec.Instant { return &s.Time.Deadline }), true},
+		{[]string{"EndTime"}, true, jobCommands.changeEnd, false},
+		{[]string{"NumNodes", "ReqNodes"}, true, jobCommands.changeNodes, false},
+		{[]string{"NumCPUs", "MinCPUs"}, false, jobCommands.changeCPUs, false},
+		{[]string{"NumTasks"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.Tasks }), false},
+		{[]string{"CPUsPerTask"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.CPUsPerTask }), false},
+		{[]string{"NtasksPerNode", "TasksPerNode"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.TasksPerNode }), false},
+		{[]string{"MinCPUsNode"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.MinCPUsPerNode }), false},
+		{[]string{"MinMemoryNode"}, false, jobCommands.changeMemoryOfNode, false},
+		{[]string{"MinMemoryCPU"}, false, jobCommands.changeMemoryOfCPU, false},
+		{[]string{"MinTmpDiskNode"}, false, jobCommands.changeTmpDisk, false},
+		{[]string{"ReqSockets"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.SocketsPerNode }), false},
+		{[]string{"ReqCores"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.CoresPerSocket }), false},
+		{[]string{"ReqThreads"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.ThreadsPerCore }), false},
+		{[]string{"CoreSpec"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.CoreSpec }), false},
+		{[]string{"ThreadSpec"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.ThreadSpec }), false},
+		{[]string{"Gres", "TresPerNode"}, false, gresKey(func(s *spec.JobSpec) *[]spec.Count { return &s.Size.PerNode }), false},
+		{[]string{"TresPerJob"}, false, gresKey(func(s *spec.JobSpec) *[]spec.Count { return &s.Size.PerJob }), false},
+		{[]string{"TresPerTask"}, false, gresKey(func(s *spec.JobSpec) *[]spec.Count { return &s.Size.PerTask }), false},
+		{[]string{"Licenses"}, false, jobCommands.changeLicenses, false},
+		{[]string{"ReservationName", "Reservation"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Reservation }), false},
+		{[]string{"Features"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Constraint }), false},
+		{[]string{"Prefer"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Prefer }), false},
+		{[]string{"ExcNodeList"}, false, textKey(func(s *spec.JobSpec) *string { return &s.Place.Exclude }), false},
+		{[]string{"ReqNodeList", "NodeList"}, true, jobCommands.changeNodeList, false},
+		{[]string{"Contiguous"}, false, switchKey(func(s *spec.JobSpec) *bool { return &s.Place.Contiguous }), true},
+		{[]string{"Switches"}, false, jobCommands.changeSwitches, false},
+		{[]string{"OverSubscribe", "Shared"}, false, jobCommands.changeSharing, true},
+		{[]string{"Reboot"}, false, switchKey(func(s *spec.JobSpec) *bool { return &s.Queue.Reboot }), true},
+		{[]string{"MailUser"}, true, textKey(func(s *spec.JobSpec) *string { return &s.Queue.MailUser }), false},
+		{[]string{"MailType"}, true, jobCommands.changeMailTypes, false},
+		{[]string{"StdIn"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.Stdin }), false},
+		{[]string{"StdOut"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.Stdout }), false},
+		{[]string{"StdErr"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.Stderr }), false},
+		{[]string{"WorkDir"}, false, textKey(func(s *spec.JobSpec) *string { return &s.IO.WorkDir }), false},
+		{[]string{"ResetAccrueTime"}, false, notHere("a job's age is counted from when it became eligible: hold and release it to start it anew"), false},
+		{[]string{"BurstBuffer"}, false, notHere("Muster has no burst buffers"), false},
+		{[]string{"Clusters"}, false, notHere("Muster has no federation"), false},
+		{[]string{"ClusterFeatures"}, false, notHere("Muster has no federation"), false},
+		{[]string{"DelayBoot"}, false, notHere("nodes are not rebooted to change their features"), false},
+		{[]string{"NtasksPerTRES"}, false, notHere("use TresPerTask"), false},
+		{[]string{"UserID"}, false, notHere("a job keeps the user who submitted it"), false},
 	}
 }
 
@@ -236,10 +241,14 @@ func (d jobCommands) change(change *jobChange, kv spec.KeyValue) (string, error)
 		return "", spec.Refuse(spec.CodeBadRequest, kv.Key+
 			" is not a key of scontrol update job; `scontrol show job` prints most of them")
 	}
-	if change.job.State.Active() && !key.active {
-		return "", spec.Refuse(spec.CodeJobNotPending, kv.Key)
+	name := key.names[0]
+	if key.admin && !change.admin {
+		return "", spec.Refuse(spec.CodeAccessDenied, "only an administrator may change "+name)
 	}
-	return key.names[0], key.set(d, change, kv.Value)
+	if change.job.State.Active() && !key.active {
+		return "", spec.Refuse(spec.CodeJobNotPending, name+" cannot change once a job has started")
+	}
+	return name, key.set(d, change, kv.Value)
 }
 
 // none is how scontrol empties a text.
@@ -371,11 +380,29 @@ func (d jobCommands) changeTimeLimit(change *jobChange, value string) error {
 	if err != nil {
 		return err
 	}
-	if limit > old && !change.admin {
+	if limit > old && !change.admin && !d.mayRaiseLimit(change, limit) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an administrator may raise a time limit")
 	}
 	change.spec.Time.Limit = limit
 	return nil
+}
+
+// mayRaiseLimit tells whether the owner of a job may raise its limit: while it is pending, up to
+// what each of its partitions allows. He could submit it anew with that limit.
+func (d jobCommands) mayRaiseLimit(change *jobChange, limit spec.Span) bool {
+	if change.job.State != spec.Pending {
+		return false
+	}
+	for _, name := range change.spec.Partitions {
+		partition := d.t.Parts.Find(name)
+		if partition == nil {
+			return false
+		}
+		if most := partition.Spec.MaxTime; most > 0 && limit > most {
+			return false
+		}
+	}
+	return true
 }
 
 func (d jobCommands) changeTimeMin(change *jobChange, value string) error {
@@ -432,8 +459,11 @@ func (d jobCommands) changeQOS(c *jobChange, value string) error {
 // changeNice reads an amount, or with + or - a change of what it is.
 func (d jobCommands) changeNice(change *jobChange, value string) error {
 	n, err := strconv.ParseInt(strings.TrimPrefix(value, "+"), 10, 32)
-	if err != nil || (n < 0 && !change.admin) {
-		return spec.Refuse(spec.CodeAccessDenied, "nice="+value)
+	if err != nil {
+		return spec.Refuse(spec.CodeBadRequest, "Nice="+value+": expected a whole number")
+	}
+	if n < 0 && !change.admin {
+		return spec.Refuse(spec.CodeAccessDenied, "only an operator may set a negative Nice")
 	}
 	change.spec.Queue.Nice = int32(n)
 	return nil
@@ -455,7 +485,7 @@ func (d jobCommands) changePriority(change *jobChange, value string) error {
 	queue := &change.spec.Queue
 	switch {
 	case err != nil:
-		return spec.Refuse(spec.CodeBadRequest, "priority="+value)
+		return spec.Refuse(spec.CodeBadRequest, "Priority="+value+": expected a whole number")
 	case n == 0 && change.job.State.Active():
 		return spec.Refuse(spec.CodeJobNotPending, "a job that runs cannot be held")
 	case n == 0:
@@ -475,8 +505,12 @@ func (d jobCommands) changePriority(change *jobChange, value string) error {
 
 func (d jobCommands) changeThrottle(change *jobChange, value string) error {
 	n, err := strconv.ParseUint(value, 10, 32)
-	if err != nil || change.spec.Queue.Array == nil {
-		return spec.Refuse(spec.CodeInvalidArray, "arraytaskthrottle="+value)
+	if err != nil {
+		return spec.Refuse(spec.CodeBadRequest, commit.ThrottleKey+"="+value+
+			": expected a whole number")
+	}
+	if change.spec.Queue.Array == nil {
+		return spec.Refuse(spec.CodeInvalidArray, "the job is not an array")
 	}
 	change.spec.Queue.Array.Throttle = uint32(n)
 	return nil

@@ -52,6 +52,15 @@ func AllowedNodes(
 	jobSpec *spec.JobSpec,
 ) (NodeSet, error) {
 	out := NodeSet{Set: partition.Nodes}
+	if jobSpec.Pods != nil {
+		out.Set = partition.Nodes.And(admitting(st, jobSpec.Pods.Admits))
+		if out.Set.Empty() {
+			return out, spec.Refuse(
+				spec.CodeNodeConfigUnavailable,
+				"no node of the partition admits the pods (labels, affinity, taints, cordons)",
+			)
+		}
+	}
 	must, err := named(st, jobSpec.Place.Nodes)
 	if err != nil {
 		return out, err
@@ -151,6 +160,22 @@ func nodesHaving(st *state.State, set spec.Bitset, m match) spec.Bitset {
 		}
 	}
 	return with
+}
+
+// admitting are the nodes of a list that there are. Kubernetes may name one that the
+// ledger does not have.
+func admitting(st *state.State, expr string) spec.Bitset {
+	names, err := hostlist.Expand(expr)
+	if err != nil {
+		return nil // nothing was accepted that cannot be read
+	}
+	var out spec.Bitset
+	for _, name := range names {
+		if node := st.Node(name); node != nil {
+			out = out.Set(int(node.ID))
+		}
+	}
+	return out
 }
 
 func named(st *state.State, expr string) (spec.Bitset, error) {

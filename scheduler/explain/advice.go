@@ -238,8 +238,8 @@ func (a *advisor) isDoubtful(asks []*spec.JobSpec) bool {
 
 // limitOf is a job's time limit, or what its partition gives it.
 func (a *advisor) limitOf(job *state.Job) spec.Span {
-	if p := a.v.State.Parts.Find(job.Partition()); job.Spec.Time.Limit == 0 && p != nil {
-		return p.Spec.DefaultTime
+	if p := a.v.State.Parts.Find(job.Partition()); p != nil {
+		return p.Spec.TimeLimit(job.Spec.Time.Limit)
 	}
 	return job.Spec.Time.Limit
 }

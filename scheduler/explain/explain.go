@@ -194,13 +194,22 @@ func keptBy(
 			(held.Own == nil || by != held.Own.Name) {
 			return "reservation:in reservation " + by
 		}
-		return "reservation:reservation " + held.Own.Name + " is not on"
+		return "reservation:reservation " + held.Own.Name + " " + closedFor(held.Own, now, demand.Limit)
 	case len(st.Reservations) > 0 && coresKept(st, demand, node, now) != "":
 		return "reservation:cores kept by reservation " + coresKept(st, demand, node, now)
 	case !place.Welcome(st, node, &demand.Tenant, near):
 		return "apart:taken by jobs that do not share it with this one"
 	}
 	return "fits"
+}
+
+// closedFor says why a job's own reservation does not let it start now: it does not last for
+// as long as the job may run, or it is not on.
+func closedFor(own *spec.Reservation, now spec.Instant, limit spec.Span) string {
+	if max(now, own.Start).Add(limit) > own.End {
+		return "ends before the job would reach its time limit"
+	}
+	return "has not begun"
 }
 
 // coresKept names the reservation whose cores a node lacks for the job, with how

@@ -267,15 +267,9 @@ func (c *Context) sizeFactor(
 	}
 	num, den := job.Req.Node*c.totalCPUs+job.Req.CPU*c.totalNodes, 2*c.totalNodes*c.totalCPUs
 	if c.flags.byTime {
-		limit := job.Spec.Time.Limit
-		if limit == 0 {
-			limit = part.DefaultTime
-		}
-		if limit == 0 {
-			limit = part.MaxTime
-		}
+		limit := part.TimeLimit(job.Spec.Time.Limit)
 		minutes := int64(365 * spec.Day / spec.Minute)
-		if limit > 0 && limit != spec.Infinite {
+		if limit != spec.Infinite {
 			minutes = max(int64(limit/spec.Minute), 1)
 		}
 		num, den = max(job.Req.CPU*c.totalNodes, job.Req.Node*c.totalCPUs), c.totalNodes*c.totalCPUs

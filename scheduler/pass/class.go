@@ -10,6 +10,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/predict"
 	"github.com/musterhpc/muster/scheduler/timeline"
 	"github.com/musterhpc/muster/spec"
 )
@@ -44,6 +45,8 @@ type jobClass struct {
 	wall   spec.Span // the limit it was worked out under
 	demand place.Demand
 	least  spec.TRES
+
+	forecast predict.Memo // of the member that was looked at last
 
 	// Of one pass.
 	position          int // the member that is looked at
@@ -305,7 +308,17 @@ func sameRequest(a, b *state.Job) bool {
 		x.Time.Min == y.Time.Min &&
 		sameRank(&x.Queue, &y.Queue) &&
 		sameSize(&x.Size, &y.Size) &&
-		x.Place == y.Place
+		x.Place == y.Place &&
+		samePods(x.Pods, y.Pods)
+}
+
+// samePods tells whether two jobs are run by the same kind of runner, and their pods may go to the
+// same nodes. What the pods are called does not matter to a pass.
+func samePods(a, b *spec.PodSet) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Admits == b.Admits
 }
 
 func sameTRES(a, b *spec.TRES) bool {

@@ -19,6 +19,7 @@ import (
 	"github.com/musterhpc/muster/scheduler/limits"
 	"github.com/musterhpc/muster/scheduler/order"
 	"github.com/musterhpc/muster/scheduler/place"
+	"github.com/musterhpc/muster/scheduler/predict"
 	"github.com/musterhpc/muster/scheduler/preempt"
 	"github.com/musterhpc/muster/scheduler/timeline"
 	"github.com/musterhpc/muster/scheduler/trial"
@@ -63,6 +64,9 @@ type Options struct {
 	// are placed where they take least from others. Nil: best fit, or what waits
 	// and runs now where the configuration says so.
 	Mix *place.Mix
+	// Predict says how long a job will probably run, where another method than that of
+	// package predict is to be judged. It must be a function of its arguments.
+	Predict Predictor
 	// Keep holds the promises of the pass before: every job keeps the start
 	// that it was promised unless it can have an earlier one. Without it a pass
 	// plans anew, in order of priority.
@@ -87,6 +91,9 @@ type Options struct {
 	// is repeated; nil: it has made none.
 	ran *state.State
 }
+
+// Predictor predicts the length of a job that runs under a time limit.
+type Predictor func(*state.State, *state.Job, spec.Span) predict.Prediction
 
 // Discipline holds the parameters by which the classic policies differ from
 // each other: first come first served reserves nothing and lets nobody

@@ -41,9 +41,17 @@ func (p *pass) gapOrder(class *jobClass) spec.Span {
 		return limit
 	}
 	const scale = 1_000_000
-	seconds := max(int64(predict.Run(p.snapshot, job, limit).Length/spec.Second), 1)
+	seconds := max(int64(p.predictRun(class, job, limit).Length/spec.Second), 1)
 	waited := max(int64(p.now.Sub(job.Submitted)/spec.Second), 0)
 	return spec.Span(seconds * scale / (waited + seconds))
+}
+
+// predictRun is how long a job of a class will probably run.
+func (p *pass) predictRun(class *jobClass, job *state.Job, limit spec.Span) predict.Prediction {
+	if p.options.Predict != nil {
+		return p.options.Predict(p.snapshot, job, limit)
+	}
+	return class.forecast.Run(p.snapshot, job, limit)
 }
 
 // findPredicted looks for a start at this instant for a job that cannot start
@@ -62,7 +70,7 @@ func (p *pass) findPredicted(
 	if !p.mayHaveRoom(class) {
 		return timeline.Slot{}, 0, false
 	}
-	prediction := predict.Run(p.snapshot, job, class.demand.Limit)
+	prediction := p.predictRun(class, job, class.demand.Limit)
 	if !prediction.Known() || prediction.Length >= class.demand.Limit {
 		return timeline.Slot{}, 0, false
 	}

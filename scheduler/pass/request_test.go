@@ -164,3 +164,17 @@ func fill(v reflect.Value) bool {
 	}
 	return true
 }
+
+// Jobs of pods that may go to different nodes are no class, whatever else they have in common.
+func TestPodsThatGoElsewhereAreAnotherClass(t *testing.T) {
+	a, b := newRequest(), newRequest()
+	a.Spec.Pods = &spec.PodSet{Owner: "Deployment/a", Admits: "n[1-2]"}
+	b.Spec.Pods = &spec.PodSet{Owner: "Deployment/b", Admits: "n[1-2]"}
+	if !sameRequest(a, b) {
+		t.Error("pods of other owners that may go to the same nodes are another class")
+	}
+	b.Spec.Pods.Admits = "n3"
+	if sameRequest(a, b) {
+		t.Error("pods that may go to other nodes are the same class")
+	}
+}

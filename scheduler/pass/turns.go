@@ -101,7 +101,7 @@ func (p *turns) findTurn(job *state.Job) (instead []commit.Run, ok bool) {
 				continue
 			}
 			over := o.RunsSince().Add(preempt.Slice(&p.cfg.Sched))
-			canYield := o.Het == nil && o.State == spec.Running && o.Ending == nil
+			canYield := preempt.TakesTurns(o) && o.State == spec.Running && o.Ending == nil
 			if shares < 2 || !canYield || o.Alloc.Partition != job.Alloc.Partition {
 				return nil, false
 			}

@@ -96,7 +96,7 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, job *spec.JobSpec) Dema
 			size.CoreSpec+size.ThreadSpec > 0 ||
 			job.Queue.Reboot ||
 			part.OverSubscribe == "EXCLUSIVE",
-		Cores: cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: job.Time.Limit, Bill: billMode(&cfg.Priority), Emptiest: cfg.Sched.LeastShared,
+		Cores: cfg.Sched.Cores, Memory: cfg.Sched.Memory, Limit: part.TimeLimit(job.Time.Limit), Bill: billMode(&cfg.Priority), Emptiest: cfg.Sched.LeastShared,
 	}
 	demand.Tenant, demand.Share = TenantIn(cfg, part, job)
 	for _, c := range size.PerSocket {
@@ -111,11 +111,6 @@ func Resolve(cfg *spec.Config, part *spec.PartitionSpec, job *spec.JobSpec) Dema
 	demand.resolveCounts(job, part)
 	demand.resolveMemory(cfg, part, size)
 	demand.boundMemory(first(part.MaxMemPerCPU, cfg.Limits.MaxMemPerCPU))
-	if demand.Limit == 0 {
-		demand.Limit = spec.Span(
-			first(int64(part.DefaultTime), int64(part.MaxTime), int64(spec.Infinite)),
-		)
-	}
 	return demand
 }
 
@@ -280,23 +275,35 @@ func (d *Demand) resolveMemory(cfg *spec.Config, part *spec.PartitionSpec, size 
 	if d.MemPerNode > 0 || d.MemPerCPU > 0 || d.MemPerGPU > 0 {
 		return
 	}
-	lim := &cfg.Limits
-	switch {
-	case part.DefMemPerCPU > 0:
-		d.MemPerCPU = part.DefMemPerCPU
-	case part.DefMemPerNode > 0:
-		d.MemPerNode = part.DefMemPerNode
-	case part.DefMemPerGPU > 0 && d.WantsGPU():
-		d.MemPerGPU = part.DefMemPerGPU
-	case lim.DefMemPerCPU > 0:
-		d.MemPerCPU = lim.DefMemPerCPU
-	case lim.DefMemPerNode > 0:
-		d.MemPerNode = lim.DefMemPerNode
-	case lim.DefMemPerGPU > 0 && d.WantsGPU():
-		d.MemPerGPU = lim.DefMemPerGPU
-	case d.Memory:
+	by := DefaultMemory(cfg, part, d.WantsGPU())
+	d.MemPerNode, d.MemPerCPU, d.MemPerGPU = by.Node, by.CPU, by.GPU
+	if by == (MemoryBy{}) && d.Memory {
 		d.MemPerNode = -1 // without a default a job gets the node's memory
 	}
+}
+
+// MemoryBy is memory in MiB by what it is counted by; one of them at most is set.
+type MemoryBy struct{ Node, CPU, GPU int64 }
+
+// DefaultMemory is what a job that requests no memory gets in a partition: the partition's
+// default, or else the cluster's. Zero where neither has one.
+func DefaultMemory(cfg *spec.Config, part *spec.PartitionSpec, wantsGPU bool) MemoryBy {
+	all := &cfg.Limits
+	switch {
+	case part.DefMemPerCPU > 0:
+		return MemoryBy{CPU: part.DefMemPerCPU}
+	case part.DefMemPerNode > 0:
+		return MemoryBy{Node: part.DefMemPerNode}
+	case part.DefMemPerGPU > 0 && wantsGPU:
+		return MemoryBy{GPU: part.DefMemPerGPU}
+	case all.DefMemPerCPU > 0:
+		return MemoryBy{CPU: all.DefMemPerCPU}
+	case all.DefMemPerNode > 0:
+		return MemoryBy{Node: all.DefMemPerNode}
+	case all.DefMemPerGPU > 0 && wantsGPU:
+		return MemoryBy{GPU: all.DefMemPerGPU}
+	}
+	return MemoryBy{}
 }
 
 // boundMemory applies MaxMemPerCPU: a job that wants more memory per CPU gets

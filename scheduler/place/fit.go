@@ -272,6 +272,11 @@ func (d *Demand) Fits(shape *Shape, free *Free) (tasks int64, lack Lack) {
 	return low, Lack{}
 }
 
+// FitsOneNode tells whether a node that can take a number of tasks can take the whole job.
+func (d *Demand) FitsOneNode(tasks int64) bool {
+	return tasks >= d.Tasks && d.MinNodes <= 1 && len(d.PerJob) == 0
+}
+
 // Lacks tells what a node with f free is short of for its share of the
 // demand: the tasks that every node gets, or one where that is left open.
 func (d *Demand) Lacks(shape *Shape, free *Free) Lack {

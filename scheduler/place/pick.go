@@ -302,7 +302,7 @@ func (d *Demand) assembleNodes(candidates []Candidate, musts int, opt *Options) 
 		func(a, b Candidate) int { return cmp.Compare(a.Node.ID, b.Node.ID) },
 	)
 	tasks, shares := d.spreadTasks(chosen), d.spreadGRES(chosen)
-	if opt.Spread {
+	if opt.Spread || d.Exclusive { // a job that has its nodes whole fills none of them first
 		tasks = d.spreadEvenly(chosen)
 	}
 	parts := make([]Part, n)

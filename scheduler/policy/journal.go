@@ -95,6 +95,11 @@ func (j *Journal) Note(env *event.Envelope) (transaction Transaction, ok bool) {
 		r := &e.Resource
 		transaction.Action, transaction.Where = verb("Resources", r.Name+"@"+r.Server), r.Name
 		transaction.Info = fmt.Sprintf("server='%s', type='%s', count=%d, allowed=%d, last_consumed=%d", r.Server, r.Type, r.Count, r.Allowed, r.LastConsumed)
+	case *event.ClusterPut:
+		transaction.Action, transaction.Where = verb("Clusters", e.Name), e.Name
+		transaction.Info = "socket='" + e.Socket + "'"
+	case *event.ClusterRemoved:
+		transaction.Action, transaction.Where = gone("Clusters", e.Name), e.Name
 	case *event.ResourceRemoved:
 		transaction.Action = gone("Resources", e.Name+"@"+e.Server)
 		transaction.Where = e.Name

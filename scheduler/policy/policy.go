@@ -155,9 +155,17 @@ func (p *planner) checkCluster() error {
 	for _, list := range [...][]spec.KeyValue{p.c.Where, p.c.Set} {
 		names, _ := listValue(list, "cluster", "clusters")
 		for _, name := range names {
-			if name != p.t.ClusterName {
+			if name == p.t.ClusterName || strings.EqualFold(p.c.Entity, "cluster") {
+				continue
+			}
+			known := p.pol().FindCluster(name)
+			if known == nil {
 				return badOption("cluster %q is not known here (this is %q)", name, p.t.ClusterName)
 			}
+			return badOption(
+				"cluster %q has accounts of its own, and this is %q: set MUSTER_SOCKET=%s and repeat the command there",
+				name, p.t.ClusterName, known.Socket,
+			)
 		}
 	}
 	return nil
@@ -180,35 +188,6 @@ func (p *planner) knownConditions(keys ...string) error {
 			"name the %s, or say where: everything at once is not changed",
 			strings.ToLower(p.c.Entity),
 		)
-	}
-	return nil
-}
-
-// planCluster accepts the one cluster there is: `add cluster NAME` of Slurm's
-// guides is a no-op when the name is right. Its limits are those of the root
-// of the tree.
-func (p *planner) planCluster() error {
-	if p.c.Verb == Modify && len(p.c.Names) == 0 {
-		p.c.Names = []string{p.t.ClusterName}
-	}
-	for _, name := range p.c.Names {
-		switch {
-		case name != p.t.ClusterName:
-			return badOption(
-				"this controller serves cluster %q, as ClusterName in slurm.conf says: %q is not known to it",
-				p.t.ClusterName,
-				name,
-			)
-		case p.c.Verb == Delete:
-			return badOption("cluster %q is this controller's own and cannot be deleted", name)
-		}
-		root := p.pol().FindAssoc("root", "", "")
-		if root != nil && len(p.c.Set) > 0 {
-			if err := p.putAssoc(*root, p.c.Set, []string{"cluster", "clusters", "name", "names", "classification"}); err != nil {
-				return err
-			}
-		}
-		p.names = append(p.names, name)
 	}
 	return nil
 }

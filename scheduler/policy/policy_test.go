@@ -157,7 +157,11 @@ func TestRefusals(t *testing.T) {
 		"sacctmgr add user dave account=lab color=red maxjobs=x":      "unknown option color of an association; maxjobs=x: not a whole number",
 		"sacctmgr add account a parent=nope":                          `parent account "nope" does not exist`,
 		"sacctmgr add account a cluster=other":                        `cluster "other" is not known here`,
-		"sacctmgr add cluster other":                                  `this controller serves cluster "mycluster"`,
+		"sacctmgr add cluster other socket=run/muster.sock":           `expected an absolute path`,
+		"sacctmgr add cluster other controlport=70000":                `a port is at most 65535`,
+		"sacctmgr add cluster all":                                    `stands for every cluster`,
+		"sacctmgr modify cluster other set socket=/run/x.sock":        `sacctmgr add cluster other socket=PATH`,
+		"sacctmgr add cluster other fairshare=2":                      `fairshare`,
 		"sacctmgr add qos a MaxTRES=cpus=3":                           `"cpus": unknown TRES`,
 		"sacctmgr add qos a flags=Relativ":                            "is not known",
 		"sacctmgr add qos a flags=relative MaxTRES=cpu=101":           "more than 100 per cent",
@@ -381,5 +385,25 @@ func TestJournal(t *testing.T) {
 		"Remove Associations|root|id_assoc=3|acct='ml', user='', partition=''"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestOtherClusters(t *testing.T) {
+	s := open(t)
+	must(t, s, "sacctmgr add cluster north", "sacctmgr add cluster south socket=/run/south.sock controlhost=s1 controlport=7000",
+		"sacctmgr modify cluster north set socket=/run/n.sock", "sacctmgr add cluster north socket=/ignored")
+	want := []spec.KnownCluster{
+		{Name: "north", Socket: "/run/n.sock"},
+		{Name: "south", Socket: "/run/south.sock", Host: "s1", Port: 7000},
+	}
+	if got := s.Policy.Clusters; !slices.Equal(got, want) {
+		t.Fatalf("clusters %+v, want %+v", got, want)
+	}
+	if _, err := run(t, s, "sacctmgr add account a cluster=north"); err == nil || !strings.Contains(err.Error(), "set MUSTER_SOCKET=/run/n.sock") {
+		t.Errorf("an account of another cluster: %v", err)
+	}
+	must(t, s, "sacctmgr delete cluster north", "sacctmgr delete cluster unheard")
+	if got := s.Policy.Clusters; !slices.Equal(got, want[1:]) {
+		t.Fatalf("clusters %+v after one was deleted", got)
 	}
 }

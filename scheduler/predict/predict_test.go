@@ -1,9 +1,11 @@
 package predict
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/ledger/state/pmap"
 	"github.com/musterhpc/muster/spec"
 	"pgregory.net/rapid"
 )
@@ -53,6 +55,30 @@ func TestFrom(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestMemo: what is remembered is what would be predicted anew, after other requests,
+// other limits and further runs of the user.
+func TestMemo(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var memo Memo
+		st := state.New()
+		own := new(pmap.Owner)
+		var runs []state.PastRun
+		for range rapid.IntRange(1, 20).Draw(t, "steps") {
+			if rapid.Bool().Draw(t, "another run") {
+				length := spec.Span(rapid.Int64Range(1, 9).Draw(t, "length")) * hour
+				runs = append(slices.Clone(runs), state.PastRun{CPUs: 1, Limit: hour, Length: length})
+				st.Runs.Set(own, 1, &state.UserRuns{Runs: runs})
+			}
+			job := &state.Job{Spec: &spec.JobSpec{UID: 1}}
+			job.Req.CPU = rapid.Int64Range(1, 2).Draw(t, "CPUs")
+			limit := spec.Span(rapid.Int64Range(1, 9).Draw(t, "limit")) * hour
+			if got, want := memo.Run(st, job, limit), Run(st, job, limit); got != want {
+				t.Fatalf("remembered is %+v, but it is %+v", got, want)
+			}
+		}
+	})
 }
 
 // TestBounds: whatever the past was, a prediction lies between a second and the

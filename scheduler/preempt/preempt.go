@@ -127,6 +127,9 @@ func turnsOf(config *spec.SchedConfig, part *spec.PartitionSpec) int {
 	return config.Turns(part)
 }
 
+// TakesTurns tells of a job that may stand still for others, and go on by itself.
+func TakesTurns(job *state.Job) bool { return job.Het == nil && job.Spec.Runner().Suspends() }
+
 // lookAt applies the rules that depend on the victim alone.
 func (r *Rules) lookAt(job *state.Job) (run, bool) {
 	config := &r.st.Config.Sched
@@ -138,7 +141,7 @@ func (r *Rules) lookAt(job *state.Job) (run, bool) {
 		x.mode = Off
 	}
 	x.turn = job.RunsSince().Add(Slice(config))
-	if job.Het == nil {
+	if TakesTurns(job) {
 		x.share = turnsOf(config, x.part)
 	}
 	return x, x.mode != Off || x.share > 1
@@ -176,7 +179,8 @@ func (r *Rules) findRank(job *state.Job) run {
 		exempt = x.qos.PreemptExempt
 	}
 	x.mode = modeOf(x.words)
-	if whole := job.Het != nil; x.mode == Requeue || (whole && x.mode == Suspend) {
+	standsStill := job.Het == nil && job.Spec.Runner().Suspends()
+	if x.mode == Requeue || (x.mode == Suspend && !standsStill) {
 		x.mode = Leave(r.st, job)
 	}
 	if exempt > 0 {
@@ -316,7 +320,7 @@ func (r *Rules) Victims(
 	qos := r.st.Policy.FindQOS(job.QOS())
 	for i := range r.runs {
 		x := &r.runs[i]
-		if job.Het == nil && !r.outranks(qos, part, x) && x.takesTurns(part) && !r.isCrowded(x) {
+		if TakesTurns(job) && !r.outranks(qos, part, x) && x.takesTurns(part) && !r.isCrowded(x) {
 			if x.turn > r.now {
 				next = min(next, x.turn)
 				continue

@@ -71,6 +71,16 @@ func endRun(t *trial.Trial, uid spec.JobUID) error {
 	job := t.Job(uid)
 	run := scheduler.Run{UID: uid, Attempt: job.Attempt}
 	epoch := job.Epoch
+	if job.Spec.Runner() == spec.ByKubelets {
+		over := scheduler.PodsOver{
+			Run:    run,
+			Epoch:  epoch,
+			Pod:    job.Spec.Pods.Pods[0].UID,
+			Result: &event.StepResult{},
+		}
+		_, err := scheduler.Decide(t, over)
+		return err
+	}
 	names := make([]string, 0, len(job.Alloc.Nodes))
 	for i := range job.Alloc.Nodes {
 		if !job.Done.Has(i) {

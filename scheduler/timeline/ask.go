@@ -166,14 +166,9 @@ func (t *Timeline) chooseNodes(query *Query, at spec.Instant, hint *Hint) []plac
 	want := int(query.nodes)
 	if hint != nil && len(hint.Nodes) == want && query.Demand.Stretch == 0 &&
 		t.canRepeat(query, at, hint) {
-		return t.evenParts(query, hint.Nodes)
+		return t.partsOn(query, at, hint.Nodes)
 	}
-	t.ranks = t.ranks[:0]
-	for _, id := range query.ids {
-		if x.fitsThroughout(id, at, limit) {
-			t.ranks = append(t.ranks, rank{id: id})
-		}
-	}
+	t.ranks = x.appendFitting(t.ranks[:0], query.ids, at, limit)
 	if at == t.now && query.even {
 		want = max(want, min(int(query.Demand.Stretch), len(t.ranks)))
 	}
@@ -191,7 +186,26 @@ func (t *Timeline) chooseNodes(query *Query, at spec.Instant, hint *Hint) []plac
 		out[i] = spec.NodeID(t.ranks[i].id)
 	}
 	slices.Sort(out)
-	return t.evenParts(query, out)
+	return t.partsOn(query, at, out)
+}
+
+// appendFitting appends the listed nodes that can give it throughout [at, at+limit), in
+// any order.
+func (x *index) appendFitting(
+	out []rank,
+	ids []int32,
+	at spec.Instant,
+	limit spec.Span,
+) []rank {
+	if r := x.rankingOf(ids); r != nil {
+		return r.appendFitting(x, out, at, limit)
+	}
+	for _, id := range ids {
+		if x.fitsThroughout(id, at, limit) {
+			out = append(out, rank{id: id})
+		}
+	}
+	return out
 }
 
 // rank orders a node among those that can all take a demand.
@@ -266,6 +280,28 @@ func (t *Timeline) canRepeat(query *Query, at spec.Instant, hint *Hint) bool {
 		}
 	}
 	return true
+}
+
+// partsOn shares the tasks out over the chosen nodes, in order of their ids. The
+// even form told only that they have room: a demand that does not ask for the
+// same on each of them fills the first, as wherever else it is placed.
+func (t *Timeline) partsOn(query *Query, at spec.Instant, ids []spec.NodeID) []place.Part {
+	if query.even || len(ids) == 1 {
+		return t.evenParts(query, ids)
+	}
+	end := at.Add(query.Demand.Limit)
+	t.cands = t.cands[:0]
+	for _, id := range ids {
+		l := t.lanes[id]
+		t.cands = append(
+			t.cands,
+			place.Candidate{Node: l.node, Shape: l.shape, Free: l.leastOver(at, end)},
+		)
+	}
+	if parts := place.Pick(&query.Demand, t.cands, query.options); len(parts) == len(ids) {
+		return parts
+	}
+	return t.evenParts(query, ids) // what the job asks for as a whole may fit in even shares only
 }
 
 // evenParts is the even form on nodes in order of their ids.

@@ -94,6 +94,9 @@ type index struct {
 	built   bool
 	known   []bound
 	given   int // promises given back when known was found out
+	// rankings are the lists of nodes that were asked about, with the nodes in order
+	// where they are asked about often.
+	rankings []*ranking
 }
 
 // bound says that so many nodes cannot give it for so long before an instant.
@@ -216,20 +219,104 @@ func (x *index) applyPromises() {
 	if x.seen == len(x.t.changed) {
 		return
 	}
-	x.t.epoch++
-	for _, id := range x.t.changed[x.seen:] {
-		if x.t.stamp[id] != x.t.epoch {
-			x.t.stamp[id] = x.t.epoch
-			x.rebuildSpans(int(id), x.t.lanes[id])
+	piecewise := x.view == nil && !x.t.apart
+	for _, c := range x.t.mergeChanges(x.seen) {
+		if piecewise {
+			x.updateSpans(int(c.id), x.t.lanes[c.id], c.from, c.to)
+		} else {
+			x.rebuildSpans(int(c.id), x.t.lanes[c.id])
 		}
 	}
 	x.seen = len(x.t.changed)
 }
 
+// mergeChanges makes one of all changes of each node that came after the first few.
+func (t *Timeline) mergeChanges(seen int) []change {
+	t.epoch++
+	t.merged = t.merged[:0]
+	for _, c := range t.changed[seen:] {
+		if t.stamp[c.id] != t.epoch {
+			t.stamp[c.id] = t.epoch
+			t.turnOf[c.id] = int32(len(t.merged))
+			t.merged = append(t.merged, c)
+			continue
+		}
+		all := &t.merged[t.turnOf[c.id]]
+		all.from = min(all.from, c.from)
+		all.to = max(all.to, c.to)
+	}
+	return t.merged
+}
+
+// updateSpans is rebuildSpans for a lane that has changed within [from, to) only, where
+// nothing is barred. What lies before and behind stays as it is, which is most of a
+// lane in a deep plan.
+func (x *index) updateSpans(id int, l *lane, from, to spec.Instant) {
+	need := x.needOf(l.shape)
+	if !need.ok {
+		return
+	}
+	old := x.spans[id]
+	kept := 0
+	for kept < len(old) && old[kept].to < from {
+		kept++
+	}
+	open, since := false, spec.Instant(0)
+	switch {
+	case kept < len(old):
+		open, since = old[kept].from < from, old[kept].from
+	case x.tail[id] < from:
+		open, since = true, x.tail[id]
+	}
+	spans := x.t.parts[:0]
+	k := l.segmentAt(from)
+	for ; k < len(l.segs) && l.segs[k].from < to; k++ {
+		holds := l.segs[k].free.Holds(&need.Use)
+		switch {
+		case holds && !open:
+			open, since = true, l.segs[k].from
+		case !holds && open:
+			open = false
+			spans = append(spans, window{since, l.segs[k].from})
+		}
+	}
+	tail := x.tail[id]
+	if k == len(l.segs) {
+		tail = spec.FarFuture
+		if open {
+			tail = since
+		}
+	} else {
+		at := l.segs[k].from
+		rest := kept
+		for rest < len(old) && old[rest].to <= at {
+			rest++
+		}
+		holds := l.segs[k].free.Holds(&need.Use)
+		switch {
+		case holds && !open:
+			open, since = true, at
+		case !holds && open:
+			open = false
+			spans = append(spans, window{since, at})
+		}
+		switch {
+		case open && rest < len(old):
+			spans = append(spans, window{since, old[rest].to})
+			rest++
+		case open:
+			tail = since
+		}
+		spans = append(spans, old[rest:]...)
+	}
+	x.t.parts = spans
+	x.setSpans(id, append(old[:kept], spans...), tail)
+}
+
 // rebuildSpans derives a node's spans from its lane.
 func (x *index) rebuildSpans(id int, l *lane) {
 	need := x.needOf(l.shape)
-	spans, hole := x.spans[id][:0], spec.Span(0)
+	spans := x.spans[id][:0]
 	open, since := false, spec.Instant(0)
 	if need.ok {
 		for i := range l.segs {
@@ -249,10 +336,22 @@ func (x *index) rebuildSpans(id int, l *lane) {
 	}
 	spans, tail = x.view.cutBarred(id, spans, tail)
 	spans, tail = cutWindows(x.t.strangerWindows(int32(id), &x.demand.Tenant, nil), spans, tail)
+	x.setSpans(id, spans, tail)
+}
+
+// setSpans notes the spans of a node.
+func (x *index) setSpans(id int, spans []window, tail spec.Instant) {
+	hole := spec.Span(0)
 	for _, w := range spans {
 		hole = max(hole, w.to.Sub(w.from))
 	}
-	x.spans[id], x.hole[id], x.tail[id] = spans, hole, tail
+	before := x.tail[id]
+	x.spans[id] = spans
+	x.hole[id] = hole
+	x.tail[id] = tail
+	for _, r := range x.rankings {
+		r.updateNode(id, before, tail, x.holeOf(id))
+	}
 }
 
 // firstStart is the earliest start on one node, or FarFuture.
@@ -303,8 +402,11 @@ func (x *index) earliestFit(ids []int32, n int64, from spec.Instant, limit spec.
 	return at
 }
 
-// searchStart is earliest without what is known.
+// searchStart is earliestFit without what is known.
 func (x *index) searchStart(ids []int32, n int64, from spec.Instant, limit spec.Span) spec.Instant {
+	if r := x.rankingFor(ids); r != nil {
+		return r.searchStart(x, ids, n, from, limit)
+	}
 	if n == 1 {
 		best := spec.FarFuture
 		for _, id := range ids {
@@ -342,41 +444,58 @@ func (x *index) withHoles(ids []int32, n int64, within window, limit spec.Span) 
 	timeline := x.t
 	timeline.windows = timeline.windows[:0]
 	for _, id := range ids {
-		if x.hole[id] >= limit {
-			for _, w := range x.spans[id] {
-				if s := max(w.from, within.from); w.to.Sub(s) >= limit && s < within.to {
-					timeline.windows = append(timeline.windows, window{s, w.to.Add(-limit)})
-				}
-			}
-		}
+		timeline.windows = x.appendHoles(timeline.windows, id, within, limit)
 		if s := max(x.tail[id], within.from); x.tail[id] != spec.FarFuture && s < within.to {
 			timeline.windows = append(timeline.windows, window{s, spec.FarFuture})
 		}
 	}
-	if int64(len(timeline.windows)) < n {
-		return within.to
+	return timeline.sweepWindows(n, within.to)
+}
+
+// appendHoles appends the first and the last starts in the spans of a node that end,
+// as far as they lie within a span of time.
+func (x *index) appendHoles(out []window, id int32, within window, limit spec.Span) []window {
+	if x.hole[id] < limit {
+		return out
 	}
-	todo := timeline.windows // a heap with the first to open on top: mostly a few are enough
+	for _, w := range x.spans[id] {
+		if w.from >= within.to {
+			break
+		}
+		if s := max(w.from, within.from); w.to.Sub(s) >= limit {
+			out = append(out, window{s, w.to.Add(-limit)})
+		}
+	}
+	return out
+}
+
+// sweepWindows is the first instant at which n of the windows in t.windows are open, or
+// the given one, which is later than the beginning of each.
+func (t *Timeline) sweepWindows(n int64, otherwise spec.Instant) spec.Instant {
+	if int64(len(t.windows)) < n {
+		return otherwise
+	}
+	todo := t.windows // a heap with the first to open on top: mostly a few are enough
 	for i := len(todo)/2 - 1; i >= 0; i-- {
 		siftDown(todo, i)
 	}
-	timeline.tails = timeline.tails[:0] // a heap of the last starts of the windows that are open
+	t.tails = t.tails[:0] // a heap of the last starts of the windows that are open
 	for len(todo) > 0 {
 		at := todo[0].from
 		for len(todo) > 0 && todo[0].from == at {
-			timeline.tails = pushLeast(timeline.tails, todo[0].to)
+			t.tails = pushLeast(t.tails, todo[0].to)
 			todo[0] = todo[len(todo)-1]
 			todo = todo[:len(todo)-1]
 			siftDown(todo, 0)
 		}
-		for len(timeline.tails) > 0 && timeline.tails[0] < at {
-			timeline.tails = popLeast(timeline.tails)
+		for len(t.tails) > 0 && t.tails[0] < at {
+			t.tails = popLeast(t.tails)
 		}
-		if int64(len(timeline.tails)) >= n {
+		if int64(len(t.tails)) >= n {
 			return at
 		}
 	}
-	return within.to
+	return otherwise
 }
 
 // siftDown lets a window sink to its place in a heap by from.

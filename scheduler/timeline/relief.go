@@ -66,11 +66,12 @@ func (t *Timeline) Relieved(query *Query, at spec.Instant, gone []Gone) []place.
 // end. What was found not to fit before may fit later then; it is found in the
 // next pass.
 func (t *Timeline) Relieve(at spec.Instant, gone []Gone) {
+	t.grown++
 	for _, g := range gone {
 		for i := range g.Job.Alloc.Nodes {
 			if id := g.Job.Alloc.Nodes[i].ID; !g.Job.Done.Has(i) && t.Usable(id) {
 				t.relievePart(t.lanes[id], g, at)
-				t.changed = append(t.changed, uint32(id))
+				t.changed = append(t.changed, t.changedThroughout(id))
 				t.cutStay(id, g.Job.UID, at)
 			}
 		}

@@ -84,7 +84,7 @@ func (t *Timeline) touchNear(id spec.NodeID) {
 	}
 	for _, other := range t.near[id] {
 		if t.Usable(other) {
-			t.changed = append(t.changed, uint32(other))
+			t.changed = append(t.changed, t.changedThroughout(other))
 		}
 	}
 }

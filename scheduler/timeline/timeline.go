@@ -28,10 +28,15 @@ type Timeline struct {
 	mixed   bool    // some shape counts one resource by several types
 	lanes   []*lane // by node id; nil = not usable
 	store   []lane  // what they point into
-	changed []uint32
+	changed []change
+	merged  []change          // scratch space of one index: one for each node
+	turnOf  []int32           // by node id: its place in merged, where its stamp is of this epoch
+	parts   []window          // scratch space of one node
 	given   int               // promises that were given back
+	grown   int               // how often any node could give more than before
 	indexes map[uint64]*index // by the hash of their keys
 	viewers map[string]*viewer
+	ranking rankingRule
 	apart   bool                // who is on which node is known: stays
 	near    [][]spec.NodeID     // by node id: those of its block; nil: there are no blocks
 	lists   map[*uint64][]int32 // node sets that were listed before, by where they are stored
@@ -45,6 +50,7 @@ type Timeline struct {
 	// Scratch space of one question.
 	tails   []spec.Instant
 	windows []window
+	helpful []int32
 	cands   []place.Candidate
 	ranks   []rank
 	sweep   sweep
@@ -59,6 +65,17 @@ type lane struct {
 	shape *place.Shape
 	segs  []segment
 	stays []stay // only where the timeline is apart
+}
+
+// change tells that what a node can give in a span of time has changed.
+type change struct {
+	id       int32
+	from, to spec.Instant
+}
+
+// changedThroughout is a change of which no more is known than the node.
+func (t *Timeline) changedThroughout(id spec.NodeID) change {
+	return change{int32(id), t.now, spec.FarFuture}
 }
 
 type segment struct {
@@ -84,6 +101,7 @@ func New(
 	size := len(st.NodeIDs)
 	timeline := old.emptyTimeline(size, min(nodes.Count(), size))
 	timeline.st, timeline.now, timeline.tick = st, now, tick
+	timeline.ranking = rankingRule{minNodes: minRanked, after: rankedAfter}
 	timeline.shapes.Caps = place.Caps(st)
 	ends, picky := timeline.ends[:0], false
 	for id := nodes.Next(0); id >= 0 && id < size; id = nodes.Next(id + 1) {
@@ -128,10 +146,14 @@ func (t *Timeline) emptyTimeline(size, lanes int) *Timeline {
 		store:       t.store,
 		stamp:       t.stamp,
 		changed:     t.changed[:0],
+		merged:      t.merged,
+		turnOf:      t.turnOf,
+		parts:       t.parts,
 		ends:        t.ends,
 		turns:       t.turns,
 		tails:       t.tails,
 		windows:     t.windows,
+		helpful:     t.helpful,
 		cands:       t.cands,
 		ranks:       t.ranks,
 		sweep:       t.sweep,
@@ -143,8 +165,10 @@ func (t *Timeline) emptyTimeline(size, lanes int) *Timeline {
 	}
 	if cap(t.lanes) < size {
 		t.lanes, t.stamp = make([]*lane, size), make([]uint32, size)
+		t.turnOf = make([]int32, size)
 	}
 	t.lanes, t.stamp = t.lanes[:size], t.stamp[:size]
+	t.turnOf = t.turnOf[:size]
 	clear(t.lanes)
 	clear(t.stamp)
 	if cap(t.store) < lanes {
@@ -360,7 +384,7 @@ func (t *Timeline) Promise(
 			l.segs[k].free.Add(&parts[i].Use, -1)
 		}
 		t.countFree(l, 1)
-		t.changed = append(t.changed, uint32(id))
+		t.changed = append(t.changed, change{int32(id), start, end})
 		t.enterPart(&parts[i], start, end, uid)
 	}
 }
@@ -443,6 +467,7 @@ func (t *Timeline) Forget(
 	start = max(start, t.now)
 	end := start.Add(limit)
 	t.given++
+	t.grown++
 	for i := range parts {
 		id := parts[i].Node.ID
 		l := t.lanes[id]
@@ -455,7 +480,7 @@ func (t *Timeline) Forget(
 			l.segs[k].free.Add(&parts[i].Use, 1)
 		}
 		t.countFree(l, 1)
-		t.changed = append(t.changed, uint32(id))
+		t.changed = append(t.changed, change{int32(id), start, end})
 		t.leavePart(&parts[i], start, end, uid)
 	}
 }
@@ -465,14 +490,16 @@ func (t *Timeline) Forget(
 func (t *Timeline) Blockers(parts []place.Part, at spec.Instant, self spec.JobUID) []spec.JobUID {
 	var out []spec.JobUID
 	for i := range parts {
+		if len(out) == maxBlockers {
+			break
+		}
 		l := t.lanes[parts[i].Node.ID]
 		if uid := t.lastStranger(&parts[i], at); uid != 0 && uid != self &&
-			len(out) < maxBlockers &&
 			!slices.Contains(out, uid) {
 			out = append(out, uid)
 			continue
 		}
-		for k := l.segmentAt(at); k > 0 && len(out) < maxBlockers; k-- {
+		for k := l.segmentAt(at); k > 0; k-- {
 			if uid := l.segs[k].after; uid != 0 && uid != self {
 				if !slices.Contains(out, uid) {
 					out = append(out, uid)

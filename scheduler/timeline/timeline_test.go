@@ -2,6 +2,7 @@ package timeline_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/fstest"
 
@@ -81,15 +82,41 @@ func fits(made []promised, node spec.NodeID, cpus int64, from, to spec.Instant) 
 	return true
 }
 
+// reservedNode keeps jobs off a node for a while, as bars and as the model knows it.
+func reservedNode(node *state.Node) (timeline.Bars, []promised) {
+	from, limit := start.Add(2*spec.Minute), 3*spec.Minute
+	bar := timeline.Bar{
+		Nodes:   spec.Bitset{}.Set(int(node.ID)),
+		Windows: []timeline.Window{{From: from, To: from.Add(limit)}},
+	}
+	all := timeline.Slot{Start: from, Parts: []place.Part{{Node: node}}}
+	return timeline.Bars{Key: "reserved", List: []timeline.Bar{bar}},
+		[]promised{{slot: all, limit: limit, cpus: cpusOfANode}}
+}
+
 // Each job gets the first start at which enough nodes can hold it for its whole time
-// limit, beside all promises made before and not given back since: never one that a
-// promise stands in the way of, and never a later one. A model that knows only the
-// list of promises says the same as the timeline with its indexes.
+// limit, beside all promises made before and not given back since, and on no node while
+// it is reserved: never one that these stand in the way of, and never a later one. A
+// model that knows only the list of promises says the same as the timeline with its
+// indexes.
 func TestEarliestIsTheFirstStartThatFits(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		st := cluster(rt)
 		part := &st.Parts.List[0]
 		line := timeline.New(st, start, spec.Second, part.Nodes, nil)
+		sizes := cpusOfANode
+		widths := nodeCount
+		minutes := 6
+		if rapid.Bool().Draw(rt, "in order") {
+			line.RankAlways()
+			sizes = 2 // so that the same is asked for often
+			widths = 2
+			minutes = 2
+		}
+		bars, barred := timeline.Bars{}, []promised(nil)
+		if rapid.Bool().Draw(rt, "a node is reserved") {
+			bars, barred = reservedNode(st.Node("n1"))
+		}
 		var made []promised
 		for uid := spec.JobUID(1); uid <= 20; uid++ {
 			if len(made) > 0 && rapid.IntRange(0, 3).Draw(rt, "give one back") == 0 {
@@ -98,30 +125,31 @@ func TestEarliestIsTheFirstStartThatFits(t *testing.T) {
 				line.Forget(back.slot.Parts, back.slot.Start, back.limit, back.uid)
 				made = append(made[:at:at], made[at+1:]...)
 			}
-			nodes := rapid.IntRange(1, nodeCount).Draw(rt, "nodes")
-			cpus := rapid.IntRange(1, cpusOfANode).Draw(rt, "CPUs of each")
-			limit := spec.Span(rapid.IntRange(1, 6).Draw(rt, "minutes")) * spec.Minute
+			nodes := rapid.IntRange(1, widths).Draw(rt, "nodes")
+			cpus := cpusOfANode - rapid.IntRange(1, sizes).Draw(rt, "less CPUs of each") + 1
+			limit := spec.Span(rapid.IntRange(1, minutes).Draw(rt, "minutes")) * spec.Minute
 			js := &spec.JobSpec{Partitions: []string{"main"}, Time: spec.TimeAsk{Limit: limit}, Size: spec.Size{
 				MinNodes: uint32(nodes), MaxNodes: uint32(nodes), Tasks: uint32(nodes), TasksPerNode: 1, CPUsPerTask: uint32(cpus)}}
 			demand := place.Resolve(st.Config, part.Spec, js)
-			query := line.NewQuery(demand, part.Nodes, place.Options{}, timeline.Bars{})
+			query := line.NewQuery(demand, part.Nodes, place.Options{}, bars)
 			slot, ok := line.Earliest(query, spec.FarFuture, nil)
 			if !ok || len(slot.Parts) != nodes {
 				rt.Fatalf("job %d on %d nodes: found %v with %d parts", uid, nodes, ok, len(slot.Parts))
 			}
+			taken := append(slices.Clone(made), barred...)
 			for i := range slot.Parts {
-				if id := slot.Parts[i].Node.ID; !fits(made, id, int64(cpus), slot.Start, slot.Start.Add(limit)) {
+				if id := slot.Parts[i].Node.ID; !fits(taken, id, int64(cpus), slot.Start, slot.Start.Add(limit)) {
 					rt.Fatalf("job %d at +%d s: node %d is promised to others", uid, slot.Start.Sub(start).Seconds(), id)
 				}
 			}
 			candidates := []spec.Instant{start}
-			for i := range made {
-				candidates = append(candidates, made[i].end())
+			for i := range taken {
+				candidates = append(candidates, taken[i].end())
 			}
 			for _, at := range candidates {
 				free := 0
 				for id := part.Nodes.Next(0); id >= 0; id = part.Nodes.Next(id + 1) {
-					if fits(made, spec.NodeID(id), int64(cpus), at, at.Add(limit)) {
+					if fits(taken, spec.NodeID(id), int64(cpus), at, at.Add(limit)) {
 						free++
 					}
 				}

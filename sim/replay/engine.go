@@ -40,6 +40,9 @@ type Workload struct {
 type Rule struct {
 	Name       string
 	Discipline scheduler.Discipline
+	// Predict replaces the prediction of run times, to judge another one; nil: it is
+	// that of package predict.
+	Predict scheduler.Predictor
 	// PerEvent passes once for each submission and end, in that order within
 	// one instant, and for a submission only if the job would fit at once.
 	// Otherwise there is one pass for all that happens at an instant, as in
@@ -59,6 +62,9 @@ type Watch struct {
 	// See is shown the state with the plan as they are at an instant. What it
 	// returns is carried out at that instant, in order.
 	See func(v *view.View) ([]Act, error)
+	// Stalled tells that the scheduler makes no pass now, as one that fails each
+	// time; nil: it always does. What it planned before stays published.
+	Stalled func() bool
 }
 
 // Act is a command of somebody, as of a node that falls silent.
@@ -484,6 +490,9 @@ func (e *engine) end(x ending) error {
 // kept, settled leaves them where they are.
 func (e *engine) pass(settled bool) error {
 	e.wake = spec.FarFuture
+	if e.watch != nil && e.watch.Stalled != nil && e.watch.Stalled() {
+		return nil
+	}
 	if !e.waits() {
 		e.plan, e.kept = nil, nil
 		return nil
@@ -492,6 +501,7 @@ func (e *engine) pass(settled bool) error {
 		Plan:       e.plan,
 		Queue:      &e.queue,
 		Discipline: e.rule.Discipline,
+		Predict:    e.rule.Predict,
 		Alone:      true,
 	}
 	if e.rule.Keep {

@@ -2,12 +2,17 @@ package replay
 
 import (
 	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
 
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/ledger/view"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/scheduler/predict"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -22,6 +27,8 @@ func TestFirmJobsAreNotDelayedForever(t *testing.T) {
 	}
 	looks := 0
 	rapid.Check(t, func(rt *rapid.T) {
+		name := rapid.SampledFrom(slices.Sorted(maps.Keys(hostilePredictors()))).Draw(rt, "predictor")
+		rule.Predict = hostilePredictors()[name]
 		trace := &Trace{}
 		at := int64(0)
 		for i := range rapid.IntRange(30, 80).Draw(rt, "jobs") {
@@ -65,6 +72,51 @@ func TestFirmJobsAreNotDelayedForever(t *testing.T) {
 	})
 	if looks < 100 {
 		t.Errorf("the first job was looked at %d times: the workloads leave nobody waiting", looks)
+	}
+}
+
+// hostilePredictors are predictions that nothing good comes of, and the real ones.
+func hostilePredictors() map[string]scheduler.Predictor {
+	predicted := func(length spec.Span) predict.Prediction {
+		return predict.Prediction{Length: length, Shortest: length, Longest: length, Samples: 8, Level: predict.User}
+	}
+	return map[string]scheduler.Predictor{
+		"real":           nil,
+		"always 1 s":     func(*state.State, *state.Job, spec.Span) predict.Prediction { return predicted(spec.Second) },
+		"always a limit": func(_ *state.State, _ *state.Job, limit spec.Span) predict.Prediction { return predicted(limit) },
+		"by chance": func(_ *state.State, job *state.Job, limit spec.Span) predict.Prediction {
+			chance := rand.New(rand.NewPCG(uint64(job.UID), 1))
+			return predicted(spec.Second + spec.Span(chance.Int64N(int64(limit))))
+		},
+		"long is short": func(_ *state.State, job *state.Job, limit spec.Span) predict.Prediction {
+			return predicted(max(spec.Second, 30*spec.Hour-limit))
+		},
+	}
+}
+
+// TestPredictionsEndNoJob: whatever is predicted, each job runs for as long as it takes or
+// for its time limit, and all of them run.
+func TestPredictionsEndNoJob(t *testing.T) {
+	tr := readTrace(t, "easy/KTH-SP2.easy.swf.gz")
+	tr.Rows = tr.Rows[:3000]
+	for name, predictor := range hostilePredictors() {
+		rule, err := RuleNamed("muster")
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule.Predict = predictor
+		res, err := Run(t.Context(), tr.Workload(Machine{CPUs: 100}.Config(rule.Settings())), rule, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range tr.Rows {
+			row, job := &tr.Rows[i], &res.Jobs[i]
+			want := min(row.Run, row.Limit)
+			if ran := wholeSeconds(job.End.Sub(job.Start)); !job.Started() || ran != want {
+				t.Fatalf("%s: job %d ran for %d s of %d", name, row.ID, ran, want)
+			}
+		}
+		t.Logf("%s: %+v", name, res.Summarise())
 	}
 }
 

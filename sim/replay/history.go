@@ -236,6 +236,41 @@ func (w *Workload) With(config *spec.Config, changes []policy.Change) (*Workload
 	return &out, nil
 }
 
+// AddNodes gives the same with more nodes like one that there is, in its partitions,
+// whatever MaxNodeCount says. They are called new1, new2 and so on.
+func (w *Workload) AddNodes(count int, like string) (*Workload, error) {
+	at := slices.IndexFunc(w.Config.Nodes, func(n spec.NodeSpec) bool { return n.Name == like })
+	if at < 0 {
+		return nil, fmt.Errorf("there is no node %s in the configuration of the replay", like)
+	}
+	config := *w.Config
+	config.Nodes = slices.Clone(config.Nodes)
+	config.Partitions = slices.Clone(config.Partitions)
+	known := map[string]bool{}
+	for i := range config.Nodes {
+		known[config.Nodes[i].Name] = true
+	}
+	var names []string
+	for number := 1; len(names) < count; number++ {
+		node := config.Nodes[at]
+		node.Name = fmt.Sprintf("new%d", number)
+		if known[node.Name] {
+			continue
+		}
+		config.Nodes = append(config.Nodes, node)
+		names = append(names, node.Name)
+	}
+	for i := range config.Partitions {
+		partition := &config.Partitions[i]
+		if slices.Contains(partition.NodeNames, like) {
+			partition.NodeNames = append(slices.Clone(partition.NodeNames), names...)
+		}
+	}
+	out := *w
+	out.Config = &config
+	return &out, nil
+}
+
 // openConfig is a configuration without what would keep a whole history from being
 // submitted, or its jobs from being forgotten once they have ended.
 func openConfig(config *spec.Config) *spec.Config {

@@ -195,9 +195,14 @@ func (r *run) has(host string) bool {
 // joins reports whether the host made of the same parts and number n, written
 // with width digits, is the next one of r.
 func (r *run) joins(prefix, suffix string, n uint64, written int) bool {
-	return r.width > 0 && n == r.hi+1 && written == max(r.width, countDigits(n)) &&
-		r.prefix == prefix &&
-		r.suffix == suffix
+	return r.sharesBracket(prefix, suffix) && n == r.hi+1 &&
+		written == max(r.width, countDigits(n))
+}
+
+// sharesBracket reports whether numbers between the same prefix and suffix stand in one bracket with
+// those of r. A run without numbers has none.
+func (r *run) sharesBracket(prefix, suffix string) bool {
+	return r.width > 0 && r.prefix == prefix && r.suffix == suffix
 }
 
 // pushHost adds one plain host name at the end.
@@ -237,7 +242,7 @@ func (l List) appendTo(b []byte) []byte {
 	for i := 0; i < len(l.runs); {
 		r := &l.runs[i]
 		j := i + 1
-		for r.width > 0 && j < len(l.runs) && l.runs[j].width > 0 && l.runs[j].prefix == r.prefix && l.runs[j].suffix == r.suffix {
+		for r.width > 0 && j < len(l.runs) && l.runs[j].sharesBracket(r.prefix, r.suffix) {
 			j++
 		}
 		if i > 0 {

@@ -142,11 +142,30 @@ func ReadCgroup(fsys fs.FS, name string) (*Cgroup, Problems) {
 			"jobs get less memory than they are promised",
 		)
 	}
-	if cgroup.Plugin == "disabled" &&
-		(cgroup.ConstrainCores || cgroup.ConstrainDevices || cgroup.ConstrainRAM || cgroup.ConstrainSwap) {
+	constrains := cgroup.ConstrainCores || cgroup.ConstrainDevices || cgroup.ConstrainRAM ||
+		cgroup.ConstrainSwap
+	if cgroup.Plugin == "disabled" && constrains {
 		problems.addProblem(at("CgroupPlugin"), Error, "disabled, but the file constrains jobs")
 	}
 	return cgroup, problems.sortedByLine()
+}
+
+// warnUnconfined tells of what cgroup.conf keeps jobs to in vain: the task plugin applies it.
+func (file *File) warnUnconfined(cgroup *Cgroup, problems Problems) Problems {
+	if file.Agent.TaskCgroup {
+		return problems
+	}
+	for _, setting := range cgroup.Settings {
+		if strings.HasPrefix(strings.ToLower(setting.Key), "constrain") &&
+			strings.EqualFold(setting.Value, "yes") {
+			problems.addProblem(
+				setting,
+				Warning,
+				"has no effect: TaskPlugin of slurm.conf must name task/cgroup",
+			)
+		}
+	}
+	return problems
 }
 
 // readFlat reads a file of one setting a line.

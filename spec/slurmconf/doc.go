@@ -1,5 +1,5 @@
 // Package slurmconf reads Slurm's own configuration files: slurm.conf,
-// gres.conf, cgroup.conf, job_container.conf and slurmdbd.conf. Sites have them and every
+// gres.conf, cgroup.conf, job_container.conf, mpi.conf, acct_gather.conf and slurmdbd.conf. Sites have them and every
 // administrator of the field can read them, so Muster is described by them.
 //
 // The readers are strict. Every key that Slurm knows is in a table here and is

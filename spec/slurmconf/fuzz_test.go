@@ -63,6 +63,36 @@ func FuzzDBD(f *testing.F) {
 	fuzz(f, "slurmdbd", func(fsys fstest.MapFS) (any, Problems) { return ReadDBD(fsys, "x.conf") })
 }
 
+// wired are nodes that a topology may name.
+func wired() (nodes []spec.NodeSpec) {
+	for _, name := range []string{"n1", "n2", "n3", "n4"} {
+		nodes = append(nodes, spec.NodeSpec{Name: name})
+	}
+	return nodes
+}
+
+func addTopologies(f *testing.F) {
+	f.Add("SwitchName=s1 Nodes=n[1-2]\nSwitchName=s2 Nodes=n[3-4]\nSwitchName=top Switches=s[1-2] LinkSpeed=1\n")
+	f.Add("BlockName=b1 Nodes=n[1-2]\nBlockName=b2 Nodes=n[3-4]\nBlockSizes=2,4\n")
+	f.Add("SwitchName=a Switches=b\nSwitchName=b Switches=a\nSwitchName=c Nodes=n1,n1,x\n")
+}
+
+func FuzzTopology(f *testing.F) {
+	addTopologies(f)
+	fuzz(f, "topology", func(fsys fstest.MapFS) (any, Problems) {
+		switches, ps := ReadTopology(fsys, "x.conf", wired())
+		return switches, ps
+	})
+}
+
+func FuzzBlocks(f *testing.F) {
+	addTopologies(f)
+	fuzz(f, "topology", func(fsys fstest.MapFS) (any, Problems) {
+		blocks, _, ps := ReadBlocks(fsys, "x.conf", wired())
+		return blocks, ps
+	})
+}
+
 // What is written is what is read, however the line is laid out.
 func TestLayoutDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -189,6 +189,11 @@ func ReadGres(fsys fs.FS, name string) (*Gres, Problems) {
 	return gres, problems.sortedByLine()
 }
 
+// describesResource tells whether a line says what a resource is like.
+func (d *gresDraft) describesResource() bool {
+	return d.GRES.Type != "" || d.GRES.Cores != "" || d.GRES.Links != "" || d.GRES.Flags != ""
+}
+
 // keepLine checks a line as a whole and keeps it.
 func (g *Gres) keepLine(draft *gresDraft, problems *Problems) {
 	at := draft.Setting
@@ -198,7 +203,7 @@ func (g *Gres) keepLine(draft *gresDraft, problems *Problems) {
 		n = 1
 	}
 	switch {
-	case draft.GRES.Name == "" && (n > 0 || draft.haveCount || draft.GRES.Type != "" || draft.GRES.Cores != "" || draft.GRES.Links != "" || draft.GRES.Flags != ""):
+	case draft.GRES.Name == "" && (n > 0 || draft.haveCount || draft.describesResource()):
 		problems.addProblem(at, Error, "the line says what a resource is like, but Name is missing")
 		return
 	case draft.GRES.Name == "" && draft.Nodes.Len() == 0 && draft.AutoDetect != "":
@@ -361,8 +366,8 @@ func (g *Gres) fillResource(
 	have, first := int64(0), Setting{}
 	for i := range g.Lines {
 		line := &g.Lines[i]
-		if line.GRES.Name != want.Name || !line.For(node) ||
-			(want.Type != "" && line.GRES.Type != "" && line.GRES.Type != want.Type) {
+		otherType := want.Type != "" && line.GRES.Type != "" && line.GRES.Type != want.Type
+		if line.GRES.Name != want.Name || !line.For(node) || otherType {
 			continue
 		}
 		used[i] = true
@@ -429,14 +434,23 @@ type Cluster struct {
 	Cgroup *Cgroup // never nil; the defaults without a file
 	// Containers is job_container.conf; nil where jobs have no private folders.
 	Containers *JobContainer
+	MPI        *MPI        // mpi.conf; never nil
+	Gather     *GatherFile // acct_gather.conf; never nil
 }
 
-// ReadCluster reads slurm.conf, and gres.conf, cgroup.conf, job_container.conf and
-// topology.conf where they are beside it, refuses what a plugstack.conf there would load, and
-// completes the nodes' resources. It must not be used if the problems hold an Error.
+// ReadCluster reads slurm.conf, and gres.conf, cgroup.conf, job_container.conf, mpi.conf,
+// oci.conf, acct_gather.conf and topology.conf where they are beside it, refuses what a plugstack.conf
+// there would load, and completes the nodes' resources. It must not be used if the problems
+// hold an Error.
 func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 	file, problems := Read(fsys, name)
-	cluster := &Cluster{File: file, Gres: &Gres{}, Cgroup: cgroupDefaults()}
+	cluster := &Cluster{
+		File:   file,
+		Gres:   &Gres{},
+		Cgroup: cgroupDefaults(),
+		MPI:    &MPI{},
+		Gather: gatherDefaults(),
+	}
 	dir := path.Dir(name)
 	if beside := path.Join(dir, "gres.conf"); fileExists(fsys, beside) {
 		gres, more := ReadGres(fsys, beside)
@@ -448,8 +462,17 @@ func ReadCluster(fsys fs.FS, name string) (*Cluster, Problems) {
 	if beside := path.Join(dir, "cgroup.conf"); fileExists(fsys, beside) {
 		g, more := ReadCgroup(fsys, beside)
 		cluster.Cgroup, problems = g, append(problems, more...)
+		problems = file.warnUnconfined(g, problems)
+	}
+	if beside := path.Join(dir, "mpi.conf"); fileExists(fsys, beside) {
+		mpi, more := ReadMPI(fsys, beside)
+		cluster.MPI, problems = mpi, append(problems, more...)
+	}
+	if beside := path.Join(dir, "oci.conf"); fileExists(fsys, beside) {
+		problems = append(problems, ReadOCI(fsys, beside)...)
 	}
 	problems = cluster.addContainers(fsys, path.Join(dir, "job_container.conf"), problems)
+	problems = cluster.addGather(fsys, path.Join(dir, "acct_gather.conf"), problems)
 	problems = file.refusePlugstack(fsys, path.Join(dir, "plugstack.conf"), problems)
 	problems = file.addScripts(fsys, dir, problems)
 	return cluster, cluster.addTopology(fsys, path.Join(dir, "topology.conf"), problems).

@@ -291,13 +291,18 @@ func skip(s string, at int) int {
 func keyEnd(s string, at int) int {
 	for at < len(s) {
 		c := s[at]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_') {
+		if !isLetterOrDigit(c) && c != '_' {
 			break
 		}
 		at++
 	}
 	return at
 }
+
+// isLetterOrDigit tells a letter or digit of ASCII.
+func isLetterOrDigit(c byte) bool { return isLetter(c) || '0' <= c && c <= '9' }
+
+func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
 // quoteShort quotes the beginning of a text for a message.
 func quoteShort(s string) string {

@@ -29,6 +29,7 @@ type File struct {
 	power               powerDraft
 	topologies          []Setting // Topology of partitions
 	scripts             scriptKeys
+	kept                keptLimits
 }
 
 // Control is what concerns the controller's own place.
@@ -58,9 +59,22 @@ type Agent struct {
 	// batch script.
 	TaskEpilog string
 
+	// LimitsKept are resource limits that do not travel with a job unless
+	// --propagate names them: what PropagateResourceLimits leaves out, or
+	// PropagateResourceLimitsExcept lists.
+	LimitsKept []string
+	// PrioProcess is PropagatePrioProcess: 0, 1 or 2.
+	PrioProcess uint8
+	// LoginTimeout is GetEnvTimeout: how long --get-user-env waits for the login
+	// files; 0 = only cached environments are read.
+	LoginTimeout spec.Span
+
 	Check Check
 
 	GPUFreq string // GpuFreqDef: the --gpu-freq of jobs that give none
+
+	// Gather is what is measured of the node for its jobs.
+	Gather Gather
 
 	// PrivateFolders tells that job_container.conf holds: JobContainerType, or
 	// NamespaceType.
@@ -80,6 +94,10 @@ type Check struct {
 	Once       bool      // START_ONLY: only when the agent starts
 }
 
+// loginTimeout is how long login files may take without GetEnvTimeout. They delay
+// no other job, so that it need not be short.
+const loginTimeout = 2 * spec.Minute
+
 // Value finds the last value of a key as written, without regard to case.
 func (f *File) Value(key string) (string, bool) {
 	for i := len(f.Settings) - 1; i >= 0; i-- {
@@ -97,7 +115,7 @@ func Read(fsys fs.FS, name string) (*File, Problems) {
 	file := &File{
 		Name:   name,
 		Config: defaultSettings(),
-		Agent:  Agent{SampleEvery: 30 * spec.Second},
+		Agent:  Agent{SampleEvery: 30 * spec.Second, LoginTimeout: loginTimeout},
 		power:  powerDraft{PowerConfig: spec.PowerConfig{DownRate: 60, UpRate: 300}},
 	}
 	b := builder{

@@ -18,8 +18,6 @@ const (
 	whyStreams = "agents keep one stream to the controller; there is nothing to tune"
 	whySteps   = "it concerns steps, which this release starts without it"
 	whyBurst   = "there are no burst buffers"
-	whyEnergy  = "energy comes from the GPU library and is always collected"
-	whyGather  = "nothing collects it"
 	whyFed     = "clusters are not joined into federations"
 	whyJobComp = "only databases need it, and jobs are in ClickHouse already"
 	whyProlog  = "no plugin runs, so what it prepares or forbids would be missing; Prolog and Epilog are run as programs"
@@ -44,16 +42,16 @@ func topKeys() []key[File] {
 		{"AccountingStorageUser", meaningless, "", whyDSN, nil},
 		{"AccountingStoreFlags", implemented, "", "", func(_ *File, v value) { v.checkOptions(storeFlags(), nil) }},
 		{"AccountingStoreJobComment", meaningless, "", "Slurm replaced it by AccountingStoreFlags=job_comment", nil},
-		{"AcctGatherEnergyType", meaningless, "acct_gather_energy/none", whyEnergy, nil},
-		{"AcctGatherFilesystemType", unsupported, "acct_gather_filesystem/none", whyGather, nil},
-		{"AcctGatherInfinibandType", unsupported, "acct_gather_infiniband/none", whyGather, nil},
-		{"AcctGatherInterconnectType", unsupported, "acct_gather_interconnect/none", whyGather, nil},
-		{"AcctGatherNodeFreq", meaningless, "0", "agents sample at the interval of muster.yaml", nil},
-		{"AcctGatherProfileType", unsupported, "acct_gather_profile/none", whyGather, nil},
+		{"AcctGatherEnergyType", implemented, "", "", setEnergyType},
+		{"AcctGatherFilesystemType", implemented, "", "", setFilesystemType},
+		{"AcctGatherInfinibandType", implemented, "", "", setInfinibandType},
+		{"AcctGatherInterconnectType", implemented, "", "", setInterconnectType},
+		{"AcctGatherNodeFreq", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Agent.Gather.NodeEvery }, spec.Second)},
+		{"AcctGatherProfileType", implemented, "", "", setProfileType},
 		{"AllowSpecResourcesUsage", unsupported, "no|0", "jobs cannot ask for cores that are kept for the system", nil},
 		{"AuthAltParameters", unsupported, "", "the controller signs tokens with its own key; REST clients get them from `scontrol token`, and tokens.jwks of muster.yaml names who else may sign", nil},
 		{"AuthAltTypes", unsupported, "", "identity is the user of the local socket or the certificate, and REST clients bring a token (JWT) without this key", nil},
-		{"AuthInfo", meaningless, "", "identity is the user of the local socket or the certificate", nil},
+		{"AuthInfo", implemented, "", "", setAuthInfo},
 		{"AuthType", implemented, "", "", setAuthType},
 		{"BackupAddr", unsupported, "", "name each controller with a SlurmctldHost of its own", nil},
 		{"BackupController", unsupported, "", "name each controller with a SlurmctldHost of its own", nil},
@@ -103,7 +101,7 @@ func topKeys() []key[File] {
 			}
 		}},
 		{"FirstJobId", implemented, "", "", setNumber(func(f *File) *uint32 { return &f.Config.Limits.FirstJobID }, 1, 1<<31, noUnlimited)},
-		{"GetEnvTimeout", meaningless, "", "the environment of a job comes from its submission", nil},
+		{"GetEnvTimeout", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Agent.LoginTimeout }, spec.Second)},
 		{"GpuFreqDef", implemented, "", "", func(file *File, v value) {
 			if _, err := spec.ParseGPUFreq(v.Value); err != nil {
 				v.failValue("%s is no GPU frequency: want [type=]value[,type=value] with low, medium, high, highm1 or MHz", quoteShort(v.Value))
@@ -179,7 +177,7 @@ func topKeys() []key[File] {
 		{"MetricsType", meaningless, "", "metrics are always served", nil},
 		{"MinJobAge", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.MinJobAge }, spec.Second)},
 		{"MpiDefault", implemented, "", "", setMPI},
-		{"MpiParams", unsupported, "none", "srun does not start MPI programs; use mpirun inside the allocation", nil},
+		{"MpiParams", unsupported, "none", "ports are not reserved for MPI; PMIx and PMI-2 programs choose their own", nil},
 		{"NamespaceType", implemented, "", "", setContainerType},
 		{"NodeFeaturesPlugins", unsupported, "none|node_features/k8s_resources|k8s_resources", "features are as configured; nodes are not rebooted to change them", nil},
 		{"OverTimeLimit", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Config.Timing.OverTimeLimit }, spec.Minute)},
@@ -228,9 +226,9 @@ func topKeys() []key[File] {
 		{"PrologFlags", implemented, "none", "", setPrologFlags},
 		{"PrologSlurmctld", implemented, "none|(null)", "", oneProgram(func(f *File) *string { return &f.ctl.Prolog })},
 		{"PrologTimeout", implemented, "", "", setSpan(func(f *File) *spec.Span { return &f.Agent.PrologTimeout }, spec.Second)},
-		{"PropagatePrioProcess", unsupported, "0", "jobs start with the node's own nice value", nil},
-		{"PropagateResourceLimits", unsupported, "ALL", "all soft limits of the submitter are passed on", nil},
-		{"PropagateResourceLimitsExcept", unsupported, "NONE", "all soft limits of the submitter are passed on", nil},
+		{"PropagatePrioProcess", implemented, "", "", setPrioProcess},
+		{"PropagateResourceLimits", implemented, "", "", setPropagate},
+		{"PropagateResourceLimitsExcept", implemented, "", "", setPropagateExcept},
 		{"RebootProgram", implemented, "", "", setProgram(func(f *File) *string { return &f.Config.RebootProgram })},
 		{"ReconfigFlags", unsupported, "none", "a changed file replaces what scontrol changed before", nil},
 		{"RequeueExit", unsupported, "none", "exit codes do not requeue jobs", nil},

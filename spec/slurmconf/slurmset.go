@@ -96,12 +96,29 @@ func setAuthType(_ *File, v value) {
 	switch w, _ := v.parseWord("auth/munge|auth/slurm|auth/none"); w {
 	case "auth/munge":
 		v.noteValue(
-			"MUNGE is not asked and need not run: identity is the user of the local socket, between machines a certificate made by muster init",
+			"identity is the user of the local socket, between machines a certificate made by muster init; MUNGE need not run, and where it does it lets in commands of hosts without an agent",
 		)
 	case "auth/slurm", "auth/none":
 		v.noteValue(
 			"not used: identity is the user of the local socket, between machines a certificate made by muster init",
 		)
+	}
+}
+
+// setAuthInfo reads the options of AuthInfo. MungeSocket takes the one that is used out of it.
+func setAuthInfo(_ *File, v value) {
+	for _, part := range strings.Split(v.Value, ",") {
+		name, path, given := strings.Cut(strings.TrimSpace(part), "=")
+		switch {
+		case strings.HasPrefix(name, "/") && !given: // as Slurm had it once
+		case name == "socket" && strings.HasPrefix(path, "/"):
+		case name == "socket":
+			v.failValue("%s: expected the path of munged's socket", quoteShort(part))
+		case given && name != "" && !strings.ContainsAny(name, "(! "), name == "use_client_ids":
+			v.noteValue("%s is not used; socket= names the socket of munged", quoteShort(name))
+		default:
+			v.failValue("%s: expected socket=PATH", quoteShort(part))
+		}
 	}
 }
 
@@ -192,7 +209,7 @@ func setGresTypes(file *File, v value) {
 func gresName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
-		if !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.') {
+		if !isLetterOrDigit(c) && c != '_' && c != '-' && c != '.' {
 			return false
 		}
 	}
@@ -212,14 +229,29 @@ func setGatherFrequency(file *File, v value) {
 			if n, ok := inner.parseInteger(0, 1<<20); ok {
 				file.Agent.SampleEvery = spec.Seconds(n)
 			}
-		case "energy", "filesystem", "network":
-			v.noteValue("%s is not used: only the task interval is", name)
+		case "energy":
+			setGatherEvery(&file.Agent.Gather.EnergyEvery, inner)
+		case "filesystem":
+			setGatherEvery(&file.Agent.Gather.FilesystemEvery, inner)
+		case "network":
+			setGatherEvery(&file.Agent.Gather.NetworkEvery, inner)
 		default:
 			v.failValue(
 				"%s is unknown; it may hold task=, energy=, filesystem= and network=",
 				quoteShort(name),
 			)
 		}
+	}
+}
+
+// setGatherEvery is the interval of one kind of readings: 0 is never.
+func setGatherEvery(to *spec.Span, v value) {
+	n, ok := v.parseInteger(0, 1<<20)
+	switch {
+	case ok && n == 0:
+		*to = spec.Infinite
+	case ok:
+		*to = spec.Seconds(n)
 	}
 }
 
@@ -275,16 +307,20 @@ func setLicenses(file *File, v value) {
 	}
 }
 
-func setMPI(_ *File, v value) {
-	switch w := strings.ToLower(v.Value); {
-	case w == "none" || w == "pmi2": // srun serves PMI-2 (and PMI-1) unless it is told --mpi=none
-	case w == "openmpi" || strings.HasPrefix(w, "pmix") || strings.HasPrefix(w, "cray"):
+func setMPI(file *File, v value) {
+	word := strings.ToLower(v.Value)
+	switch {
+	case word == spec.MPINone || word == spec.MPIPMI2: // srun serves PMI-2 unless it is told --mpi=none
+		file.Config.Limits.MPIDefault = ""
+	case spec.IsPMIx(word):
+		file.Config.Limits.MPIDefault = word
+	case word == "openmpi" || strings.HasPrefix(word, "cray"):
 		v.warnValue(
-			"%s is not supported: srun serves pmi2; start programs of other MPIs with mpirun inside the allocation",
+			"%s is not supported: srun serves pmi2 and pmix; start programs of other MPIs with mpirun inside the allocation",
 			v.Value,
 		)
 	default:
-		v.failValue("%s is unknown; it may be none, pmi2 or pmix", quoteShort(v.Value))
+		v.failValue("%s is unknown; it may be none, pmi2, pmix or pmix_vN", quoteShort(v.Value))
 	}
 }
 

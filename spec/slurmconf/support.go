@@ -2,7 +2,7 @@ package slurmconf
 
 // Support is what Muster does with one key: a row of the documentation.
 type Support struct {
-	File   string // slurm.conf, gres.conf, topology.conf, cgroup.conf, job_container.conf, slurmdbd.conf
+	File   string // slurm.conf, gres.conf, topology.conf, cgroup.conf, job_container.conf, mpi.conf, oci.conf, acct_gather.conf, slurmdbd.conf
 	Record string // the record that the key belongs to, such as NodeName; empty for lines of their own
 	Key    string
 	Status string // implemented, meaningless, unsupported, refused
@@ -21,6 +21,9 @@ func Supported() []Support {
 	out = append(out, rows("topology.conf", "", topologyKeys())...)
 	out = append(out, rows("cgroup.conf", "", cgroupKeys())...)
 	out = append(out, rows("job_container.conf", "", containerKeys())...)
+	out = append(out, rows("mpi.conf", "", mpiKeys())...)
+	out = append(out, rows("acct_gather.conf", "", gatherKeys())...)
+	out = append(out, rows("oci.conf", "", ociKeys())...)
 	return append(out, rows("slurmdbd.conf", "", dbdKeys())...)
 }
 

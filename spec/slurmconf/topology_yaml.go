@@ -90,7 +90,7 @@ func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Pro
 	e.refuseOthers(&problems, "topology", "cluster_default", "tree", "block", "flat")
 	var recs []Record
 	switch tree, block, flat := e.get("tree"), e.get("block"), e.get("flat"); {
-	case (tree != nil && block != nil) || (flat != nil && (tree != nil || block != nil)):
+	case moreThanOne(tree != nil, block != nil, flat != nil):
 		problems.addProblem(e.at, Error, "a topology is one of tree, block and flat")
 	case tree != nil:
 		tree.refuseOthers(&problems, "switches")
@@ -364,4 +364,14 @@ func (r *yamlReader) readScalar(line yamlLine, text string) *yamlNode {
 		node.text = text
 	}
 	return node
+}
+
+func moreThanOne(facts ...bool) bool {
+	n := 0
+	for _, fact := range facts {
+		if fact {
+			n++
+		}
+	}
+	return n > 1
 }

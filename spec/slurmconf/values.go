@@ -4,6 +4,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
@@ -303,8 +304,7 @@ func setMailProg(file *File, v value) {
 // setMailDomain reads what completes a recipient without an @.
 func setMailDomain(file *File, v value) {
 	valid := func(r rune) bool {
-		return r == '.' || r == '-' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' ||
-			'A' <= r && r <= 'Z'
+		return r == '.' || r == '-' || r < utf8.RuneSelf && isLetterOrDigit(byte(r))
 	}
 	if v.Value == "" || strings.ContainsFunc(v.Value, func(r rune) bool { return !valid(r) }) {
 		v.failValue("%s is not a domain", quoteShort(v.Value))

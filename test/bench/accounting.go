@@ -24,7 +24,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/ledger/state"
 	"github.com/musterhpc/muster/spec"
@@ -265,8 +265,8 @@ func (b *accountingBench) ask(ctx context.Context, q question, engine int) asked
 	var times []time.Duration
 	busy := func() float64 { return processSeconds(engine) + processSeconds(os.Getpid()) }
 	before, client := busy(), time.Duration(0)
-	for range b.times {
-		cmd := exec.CommandContext(ctx, muster, q.args...)
+	for n := range b.times {
+		cmd := exec.CommandContext(ctx, muster, moveStart(q.args, n)...)
 		cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+filepath.Join(b.dir, "m"), "TZ=UTC")
 		lines := &lineCounter{}
 		var errOut strings.Builder
@@ -293,6 +293,22 @@ func (b *accountingBench) ask(ctx context.Context, q question, engine int) asked
 	out.Times = summariseTimes(times)
 	out.Least = float64(slices.Min(times).Microseconds()) / 1000
 	return out
+}
+
+// moveStart makes the window of a question begin some seconds later: what findings of a
+// window are made of is kept for a while, and a second question about it tells nothing.
+func moveStart(args []string, seconds int) []string {
+	at := slices.Index(args, "--start")
+	if at < 0 {
+		return args
+	}
+	start, err := time.Parse(stampForm, args[at+1])
+	if err != nil {
+		return args
+	}
+	moved := slices.Clone(args)
+	moved[at+1] = start.Add(time.Duration(seconds) * time.Second).Format(stampForm)
+	return moved
 }
 
 // peakMemory watches a process until it is told to stop, and gives the most
@@ -439,7 +455,7 @@ func (b *accountingBench) serve(
 	endpoint, err := grpcx.NewEndpoint(
 		grpcx.EndpointConfig{
 			Channel: &channel.Server{Cluster: "peer", Names: names},
-			Errors:  status.Numbers(),
+			Errors:  rpcstatus.Numbers(),
 			Log:     slog.New(slog.DiscardHandler),
 		},
 	)

@@ -267,9 +267,12 @@ type question struct {
 	args []string
 }
 
+// stampForm is how questions write a time.
+const stampForm = "2006-01-02T15:04:05"
+
 // listQuestions are what people ask; the last month is meant.
 func (f *fill) listQuestions() []question {
-	stamp := func(sec int64) string { return time.Unix(sec, 0).UTC().Format("2006-01-02T15:04:05") }
+	stamp := func(sec int64) string { return time.Unix(sec, 0).UTC().Format(stampForm) }
 	end := fillFrom + int64(f.months)*30*86400
 	month := end - 30*86400
 	day := stamp(month + 14*86400)
@@ -323,6 +326,16 @@ func (f *fill) listQuestions() []question {
 			"kpi all accounts, 30 days",
 			goal(500, 0),
 			[]string{"kpi", "--by", "account", "--window", "30d"},
+		},
+		question{
+			"findings, week",
+			goal(2000, 0),
+			[]string{"findings", "--start", stamp(end - 7*86400), "--end", last},
+		},
+		question{
+			"findings, month",
+			goal(10_000, 0),
+			[]string{"findings", "--start", stamp(month), "--end", last},
 		},
 		question{
 			"sql by user, month",

@@ -5,6 +5,10 @@
 // was acknowledged it writes to a list of its own, each entry synced before
 // the next is asked for. Whether everything was kept is for the program in
 // check to say. deploy/lab/chaos.sh runs both.
+//
+// Steps of the clock are not played here: a time namespace moves the monotonic and the boot
+// clock only, not the wall clock that a step changes, and to set the machine's own would
+// disturb everybody on it. They are the simulator's (ClockEvery in package sim).
 package main
 
 import (

@@ -79,8 +79,9 @@ while true; do sleep 0.1; done
 		{
 			name: "batchspawner", version: "1.3.0", what: "JupyterHub's notebooks as jobs",
 			steps: []step{
-				{does: "submits", line: "sbatch --parsable", stdin: "#!/bin/bash\n#SBATCH --output={dir}/spawn.log\n#SBATCH --job-name=spawner-jupyterhub\n#SBATCH --chdir={dir}\n#SBATCH --export=PATH,JUPYTERHUB_API_TOKEN\n#SBATCH --get-user-env=L\n#SBATCH --mem=500\n#SBATCH --cpus-per-task=2\ntrap 'echo SIGTERM received' TERM\nsleep 600 & wait\n", reads: `^(?P<id>\d+)\n$`},
+				{does: "submits", line: "sbatch --parsable", stdin: "#!/bin/bash\n#SBATCH --output={dir}/spawn.log\n#SBATCH --job-name=spawner-jupyterhub\n#SBATCH --chdir={dir}\n#SBATCH --export=PATH,JUPYTERHUB_API_TOKEN\n#SBATCH --get-user-env=L\n#SBATCH --mem=500\n#SBATCH --cpus-per-task=2\ntrap 'echo SIGTERM received' TERM\necho notebook starts\nsleep 600 & wait\n", reads: `^(?P<id>\d+)\n$`},
 				{does: "polls for the host", line: "squeue -h -j {id} -o '%T %B'", reads: `^(?:RUNNING|COMPLETING)\s+(?P<host>node\d)\n$`, waits: true},
+				{does: "connects to the notebook", line: "cat {dir}/spawn.log", reads: `notebook starts`, waits: true},
 				{does: "stops the notebook", line: "scancel {id}"},
 				{does: "polls until it is gone", line: "squeue -h -j {id} -t PD,R,CG -o '%T %B'", reads: `^$`, waits: true},
 				{does: "reads the log", line: "cat {dir}/spawn.log", reads: `SIGTERM received`, waits: true},

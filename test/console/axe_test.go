@@ -47,7 +47,7 @@ func TestAccessible(t *testing.T) {
 	past := url.QueryEscape("#" + strings.Fields(l.must("events", "-j", waiting, "-k", "JobSubmitted"))[0])
 	ctx := l.browser("root")
 	for _, look := range []string{"light", "dark"} {
-		for _, path := range []string{"/", "/queue", "/queue?group=user", "/nodes", "/gpus", "/gpus?state=free", "/node/node1", "/people", "/people?all=1", "/cluster", "/reports", "/reports?by=account", "/sql?q=" + url.QueryEscape("SELECT state, count() AS n FROM jobs GROUP BY state"), "/what-if", "/what-if?c=" + url.QueryEscape("scancel "+running), "/job/" + waiting, "/job/" + running, "/queue?at=" + past, "/node/node1?at=" + past, "/gpus?at=" + past, "/sign-in"} {
+		for _, path := range []string{"/", "/queue", "/queue?group=user", "/nodes", "/gpus", "/gpus?state=free", "/node/node1", "/people", "/people?all=1", "/cluster", "/reports", "/reports?by=account", "/findings", "/findings?window=1d&user=root", "/sql?q=" + url.QueryEscape("SELECT state, count() AS n FROM jobs GROUP BY state"), "/what-if", "/what-if?c=" + url.QueryEscape("scancel "+running), "/job/" + waiting, "/job/" + running, "/queue?at=" + past, "/node/node1?at=" + past, "/gpus?at=" + past, "/sign-in"} {
 			var found string
 			var ignored any
 			l.do(ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look}}),

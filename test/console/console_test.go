@@ -491,7 +491,7 @@ func TestScreenshots(t *testing.T) {
 	waiting, running, _ := strings.Cut(job, ",")
 	for _, one := range []struct{ name, path string }{
 		{"now", "/"}, {"queue", "/queue"}, {"nodes", "/nodes"}, {"gpus", "/gpus"}, {"people", "/people?all=1"}, {"what-if", "/what-if?c=" + url.QueryEscape("add 2 nodes like node1")}, {"cluster", "/cluster"}, {"sql", "/sql?q=" + url.QueryEscape("SELECT name, count() AS runs, round(avg(dateDiff('second', start, end))) AS seconds FROM jobs GROUP BY name ORDER BY runs DESC LIMIT 12")},
-		{"reports", "/reports?by=account"}, {"past", "/nodes?at=" + os.Getenv("MUSTER_SCREENSHOT_AT")}, {"why", "/job/" + waiting}, {"job", "/job/" + running}, {"output", "/job/" + running},
+		{"reports", "/reports?by=account"}, {"findings", "/findings?window=1d"}, {"past", "/nodes?at=" + os.Getenv("MUSTER_SCREENSHOT_AT")}, {"why", "/job/" + waiting}, {"job", "/job/" + running}, {"output", "/job/" + running},
 	} {
 		ctx := ctx
 		if one.name == "output" && running != "" {

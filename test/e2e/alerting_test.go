@@ -20,7 +20,7 @@ import (
 	"github.com/musterhpc/muster/alerts"
 	"github.com/musterhpc/muster/dashboards"
 	"github.com/musterhpc/muster/dashboards/preview"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 // short are thresholds with which a fault is an alert within seconds.
@@ -164,7 +164,7 @@ func (w *watched) cost() string {
 // write replaces a file in one step: a daemon that reads it sees the old text or the new.
 func (w *watched) write(name, text string) {
 	w.cluster.t.Helper()
-	if err := keyfile.Write(w.file(name), []byte(text), 0o600); err != nil {
+	if err := durable.WriteFile(w.file(name), []byte(text), 0o600); err != nil {
 		w.cluster.t.Fatal(err)
 	}
 }
@@ -219,15 +219,15 @@ func (w *watched) engine() int { return w.process("embedded-clickhouse", "") }
 
 // process finds a process of this cluster by words of its command line; 0
 // while there is none.
-func (w *watched) process(name, also string) int {
-	w.cluster.t.Helper()
+func (c *cluster) process(name, also string) int {
+	c.t.Helper()
 	entries, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
-		w.cluster.t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	for _, e := range entries {
 		data, err := os.ReadFile(e)
-		if err == nil && strings.Contains(string(data), name) && strings.Contains(string(data), also) && strings.Contains(string(data), w.dir) {
+		if err == nil && strings.Contains(string(data), name) && strings.Contains(string(data), also) && strings.Contains(string(data), c.dir) {
 			pid, err := strconv.Atoi(strings.Split(e, "/")[2])
 			if err == nil {
 				return pid

@@ -1,9 +1,11 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,32 +14,42 @@ import (
 	"testing"
 )
 
+// post calls a method over REST as root. Of a stream only the first message is read.
+func callREST(t *testing.T, dir, method, body string) (int, string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", filepath.Join(dir, "run", "rest.sock"))
+	}}}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://muster/v1/Cluster/"+method, bytes.NewBufferString(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rep, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rep.Body.Close()
+	if strings.HasPrefix(method, "Watch") {
+		line, err := bufio.NewReader(rep.Body).ReadString('\n')
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rep.StatusCode, line
+	}
+	text, err := io.ReadAll(rep.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rep.StatusCode, string(text)
+}
+
 // TestPodsAndJobsShareNodes: what a program beside Kubernetes holds over REST, no job
 // gets; everybody reads which pod it is; a controller that is killed forgets
 // nothing; the job runs when the pod is gone, and accounting has its GPU-hours.
 func TestPodsAndJobsShareNodes(t *testing.T) {
 	c := start(t)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", filepath.Join(c.dir, "run", "rest.sock"))
-	}}}
-	ask := func(method, body string) (int, string) {
-		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://muster/v1/Cluster/"+method, bytes.NewBufferString(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		rep, err := client.Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer rep.Body.Close()
-		text, err := io.ReadAll(rep.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return rep.StatusCode, string(text)
-	}
+	ask := func(method, body string) (int, string) { return callREST(t, c.dir, method, body) }
 	const pod = `{"node":"node1","hold":{"id":"0b1c","space":"web","owner":"front-1","milli_cpu":"735","mem":"100"},"gpus":"8"}`
 	code, text := ask("HoldNode", pod)
 	var given struct {
@@ -73,5 +85,79 @@ func TestPodsAndJobsShareNodes(t *testing.T) {
 	c.until("COMPLETED", "sacct", "-n", "-X", "-P", "-j", "1", "-o", "State")
 	if rows := c.must("sql", "SELECT namespace, pod, gpus, ended > started AS over FROM holds", "--format", "csv"); !strings.Contains(rows, `"web","front-1",8,1`) {
 		t.Errorf("accounting has no such pod:\n%s", rows)
+	}
+}
+
+// TestPodsAreJobs: what a program beside Kubernetes submits over REST is a job of its
+// own user, once, however often it is asked for. Neither a controller nor an agent that is
+// killed ends it: only the word that its pods are over does.
+func TestPodsAreJobs(t *testing.T) {
+	c := start(t)
+	ask := func(method, body string) string {
+		t.Helper()
+		code, text := callREST(t, c.dir, method, body)
+		if code != http.StatusOK {
+			t.Fatalf("%s: %d %s", method, code, text)
+		}
+		return text
+	}
+	const gang = `{"user":"daemon","spec":{"name":"train/gang","shell":true,"tasks":2,"cpus_per_task":1,"mem_per_cpu":"100",
+		"per_task":[{"name":"gpu","n":"8"}],"time_limit":"3600000000000","pods":{"space":"train","owner":"Job/resnet","group":"gang",
+		"pods":[{"uid":"u-1","name":"resnet-0"},{"uid":"u-2","name":"resnet-1"}],"admits":"node[1-2]"}}}`
+	for range 2 {
+		if text := ask("SubmitPods", gang); !strings.Contains(text, `"job_id":1`) {
+			t.Fatalf("it is another job: %s", text)
+		}
+	}
+	c.until("R daemon 2", "squeue", "-h", "-j", "1", "-o", "%t %u %D")
+	show := c.must("scontrol", "show", "job", "1")
+	for _, want := range []string{"Pods=train/resnet-0,train/resnet-1", "PodOwner=Job/resnet PodGroup=gang", "UserId=daemon"} {
+		if !strings.Contains(show, want) {
+			t.Errorf("the job does not say %s:\n%s", want, show)
+		}
+	}
+	c.must("sbatch", "-w", "node1", "--gres=gpu:1", "--wrap", "true")
+	c.until("(Resources)", "squeue", "-h", "-j", "2", "-o", "%R")
+	if why := c.must("why", "2"); !strings.Contains(why, "train/gang") {
+		t.Errorf("the job does not name the pods that it waits for:\n%s", why)
+	}
+	c.kill9("agent-node1")
+	c.kill9("musterd")
+	c.must("up", "--dir", c.dir)
+	var told struct {
+		Jobs []struct {
+			Uid, Epoch string
+			Attempt    int
+			Bindable   bool
+			Places     []struct {
+				Pod, Node string
+				Gpus      []struct{ UUID string }
+			}
+		}
+	}
+	text := ask("WatchHolds", `{"pods":true}`)
+	if err := json.Unmarshal([]byte(text), &told); err != nil || len(told.Jobs) != 1 {
+		t.Fatalf("the watch tells %s: %v", text, err)
+	}
+	job := told.Jobs[0]
+	if !job.Bindable || len(job.Places) != 2 || len(job.Places[0].Gpus) != 8 || job.Places[0].Node == job.Places[1].Node {
+		t.Fatalf("the watch tells %s", text)
+	}
+	c.until("R", "squeue", "-h", "-j", "1", "-o", "%t")
+	over := fmt.Sprintf(`{"uid":"%s","attempt":%d,"epoch":"%s","pod":"u-1","ended":{"exit_code":3}}`, job.Uid, job.Attempt, job.Epoch)
+	for range 2 {
+		ask("PodsOver", over)
+	}
+	c.until("FAILED|3:0", "sacct", "-n", "-X", "-P", "-j", "1", "-o", "State,ExitCode")
+	if tres := c.must("sacct", "-n", "-X", "-P", "-j", "1", "-o", "AllocTRES"); !strings.Contains(tres, "gres/gpu=16") {
+		t.Errorf("accounting has %s", tres)
+	}
+	c.until("COMPLETED", "sacct", "-n", "-X", "-P", "-j", "2", "-o", "State")
+	// Nothing of the job's own user can be started within it either.
+	ask("SubmitPods", `{"spec":{"name":"train/one","shell":true,"min_nodes":1,"max_nodes":1,"tasks":1,"cpus_per_task":1,"mem_per_node":"100",
+		"pods":{"space":"train","pods":[{"uid":"u-3","name":"one"}],"admits":"node1"}}}`)
+	c.until("R", "squeue", "-h", "-j", "3", "-o", "%t")
+	if _, errs, code := c.run("srun", "--jobid=3", "true"); code == 0 || !strings.Contains(errs, "consists of pods") {
+		t.Errorf("a step in it ends with %d: %s", code, errs)
 	}
 }

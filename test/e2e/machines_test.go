@@ -22,7 +22,6 @@ import (
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/framed/client"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
 )
 
@@ -486,7 +485,7 @@ func (f *far) as(m *machine, certificates string, claim []framed.Pair, call func
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	source, err := mtls.Load(pki.Dir(certificates))
+	source, err := pki.LoadSource(pki.Dir(certificates))
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -115,6 +115,7 @@ CREATE TABLE IF NOT EXISTS `muster`.jobs (
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
 	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1)),
+	`counters` Map(LowCardinality(String), Int64),
 	INDEX ix_end end TYPE minmax GRANULARITY 1,
 	INDEX ix_submit submit TYPE minmax GRANULARITY 1,
 	INDEX ix_new (end, seq) TYPE minmax GRANULARITY 1,
@@ -229,7 +230,8 @@ CREATE TABLE IF NOT EXISTS `muster`.live (
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
 	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1)),
-	`step_containers` Array(String) CODEC(ZSTD(1))
+	`step_containers` Array(String) CODEC(ZSTD(1)),
+	`counters` Map(LowCardinality(String), Int64)
 ) ENGINE = ReplacingMergeTree(seq)
 PARTITION BY (ledger, gen)
 ORDER BY (ledger, gen, uid, restarts)
@@ -274,6 +276,12 @@ CREATE TABLE IF NOT EXISTS `muster`.steps (
 	`peak_vm` Nullable(Int64) CODEC(GCD, T64, ZSTD(1)),
 	`cpu_khz` UInt32 CODEC(GCD, T64, ZSTD(1)),
 	`container` LowCardinality(String) CODEC(ZSTD(3)),
+	`counters` Map(LowCardinality(String), Int64),
+	`task_sum` Map(LowCardinality(String), Int64),
+	`task_min` Map(LowCardinality(String), Int64),
+	`task_max` Map(LowCardinality(String), Int64),
+	`task_min_at` Array(LowCardinality(String)) CODEC(ZSTD(3)),
+	`task_max_at` Array(LowCardinality(String)) CODEC(ZSTD(3)),
 	INDEX ix_end end TYPE minmax GRANULARITY 1,
 	INDEX ix_job job_id TYPE minmax GRANULARITY 1
 ) ENGINE = MergeTree
@@ -314,6 +322,7 @@ CREATE TABLE IF NOT EXISTS `muster`.job_nodes (
 	`partition` LowCardinality(String) ALIAS substringIndex(substringIndex(who, '\x1f', 3), '\x1f', -1),
 	`qos` LowCardinality(String) ALIAS substringIndex(substringIndex(who, '\x1f', 4), '\x1f', -1),
 	`end` DateTime64(6, 'UTC') ALIAS fromUnixTimestamp64Micro(toUnixTimestamp64Micro(`to`) + end_gap_us, 'UTC'),
+	`counters` Map(LowCardinality(String), Int64),
 	INDEX ix_to to TYPE minmax GRANULARITY 1,
 	INDEX ix_from from TYPE minmax GRANULARITY 1
 ) ENGINE = MergeTree
@@ -719,6 +728,7 @@ CREATE TABLE IF NOT EXISTS `muster`.jobs_local ON CLUSTER `c` (
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
 	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1)),
+	`counters` Map(LowCardinality(String), Int64),
 	INDEX ix_end end TYPE minmax GRANULARITY 1,
 	INDEX ix_submit submit TYPE minmax GRANULARITY 1,
 	INDEX ix_new (end, seq) TYPE minmax GRANULARITY 1,
@@ -835,7 +845,8 @@ CREATE TABLE IF NOT EXISTS `muster`.live_local ON CLUSTER `c` (
 	`failed_node` LowCardinality(String) CODEC(ZSTD(3)),
 	`segment` UInt32 CODEC(GCD, T64, ZSTD(1)),
 	`promised` Nullable(DateTime64(6, 'UTC')) CODEC(DoubleDelta, ZSTD(1)),
-	`step_containers` Array(String) CODEC(ZSTD(1))
+	`step_containers` Array(String) CODEC(ZSTD(1)),
+	`counters` Map(LowCardinality(String), Int64)
 ) ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{shard}/muster/live', '{replica}', seq)
 PARTITION BY (ledger, gen)
 ORDER BY (ledger, gen, uid, restarts)
@@ -882,6 +893,12 @@ CREATE TABLE IF NOT EXISTS `muster`.steps_local ON CLUSTER `c` (
 	`peak_vm` Nullable(Int64) CODEC(GCD, T64, ZSTD(1)),
 	`cpu_khz` UInt32 CODEC(GCD, T64, ZSTD(1)),
 	`container` LowCardinality(String) CODEC(ZSTD(3)),
+	`counters` Map(LowCardinality(String), Int64),
+	`task_sum` Map(LowCardinality(String), Int64),
+	`task_min` Map(LowCardinality(String), Int64),
+	`task_max` Map(LowCardinality(String), Int64),
+	`task_min_at` Array(LowCardinality(String)) CODEC(ZSTD(3)),
+	`task_max_at` Array(LowCardinality(String)) CODEC(ZSTD(3)),
 	INDEX ix_end end TYPE minmax GRANULARITY 1,
 	INDEX ix_job job_id TYPE minmax GRANULARITY 1
 ) ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/muster/steps', '{replica}')
@@ -924,6 +941,7 @@ CREATE TABLE IF NOT EXISTS `muster`.job_nodes_local ON CLUSTER `c` (
 	`partition` LowCardinality(String) ALIAS substringIndex(substringIndex(who, '\x1f', 3), '\x1f', -1),
 	`qos` LowCardinality(String) ALIAS substringIndex(substringIndex(who, '\x1f', 4), '\x1f', -1),
 	`end` DateTime64(6, 'UTC') ALIAS fromUnixTimestamp64Micro(toUnixTimestamp64Micro(`to`) + end_gap_us, 'UTC'),
+	`counters` Map(LowCardinality(String), Int64),
 	INDEX ix_to to TYPE minmax GRANULARITY 1,
 	INDEX ix_from from TYPE minmax GRANULARITY 1
 ) ENGINE = ReplicatedMergeTree('/clickhouse/tables/{shard}/muster/job_nodes', '{replica}')

@@ -47,7 +47,7 @@ func (l *lexer) nextToken() token {
 func (l *lexer) scan() kind {
 	c := l.sql[l.at]
 	switch {
-	case (c == 'x' || c == 'X' || c == 'b' || c == 'B') && strings.HasPrefix(l.sql[l.at+1:], "'"):
+	case strings.IndexByte("xXbB", c) >= 0 && strings.HasPrefix(l.sql[l.at+1:], "'"):
 		l.at++
 		return l.quoted('\'', false, textToken)
 	case isLetter(c):

@@ -4,6 +4,7 @@
 package tallytest
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -151,6 +152,7 @@ type Ask struct {
 	Array                               spec.TaskSet
 	Held                                bool
 	Script                              spec.Hash // zero: of one that is nowhere
+	Line                                string    // how it was submitted; empty: sbatch NAME
 	Part, Parts                         uint32    // of Parts components of a heterogeneous job, submitted one behind the other, it is this one, from 0
 }
 
@@ -174,7 +176,7 @@ func (h *History) Submit(ask Ask) spec.JobUID {
 		QOS:        ask.QOS,
 		Partitions: strings.Split(ask.Partition, ","),
 		Script:     ask.Script,
-		Line:       "sbatch " + ask.Name,
+		Line:       cmp.Or(ask.Line, "sbatch "+ask.Name),
 		Time:       spec.TimeAsk{Limit: ask.Limit},
 		Size:       spec.Size{MinNodes: 1},
 	}

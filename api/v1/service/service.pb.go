@@ -29,7 +29,7 @@ var File_service_proto protoreflect.FileDescriptor
 const file_service_proto_rawDesc = "" +
 	"\n" +
 	"\rservice.proto\x12\tmuster.v1\x1a\tjob.proto\x1a\rcluster.proto\x1a\fpolicy.proto\x1a\vagent.proto\x1a\n" +
-	"step.proto\x1a\x10accounting.proto2\x94\x1f\n" +
+	"step.proto\x1a\x10accounting.proto2\xa5!\n" +
 	"\aCluster\x12:\n" +
 	"\x06Submit\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply\x12D\n" +
 	"\fSubmitStream\x12\x18.muster.v1.SubmitRequest\x1a\x16.muster.v1.SubmitReply(\x010\x01\x12E\n" +
@@ -46,7 +46,8 @@ const file_service_proto_rawDesc = "" +
 	"\fListTriggers\x12\x1e.muster.v1.ListTriggersRequest\x1a\x1c.muster.v1.ListTriggersReply\"\x03\x90\x02\x01\x12O\n" +
 	"\rClearTriggers\x12\x1f.muster.v1.ClearTriggersRequest\x1a\x1d.muster.v1.ClearTriggersReply\x129\n" +
 	"\x06Cancel\x12\x18.muster.v1.CancelRequest\x1a\x15.muster.v1.JobResults\x12C\n" +
-	"\vControlJobs\x12\x1d.muster.v1.ControlJobsRequest\x1a\x15.muster.v1.JobResults\x126\n" +
+	"\vControlJobs\x12\x1d.muster.v1.ControlJobsRequest\x1a\x15.muster.v1.JobResults\x12@\n" +
+	"\bNoteJobs\x12\x1a.muster.v1.NoteJobsRequest\x1a\x18.muster.v1.NoteJobsReply\x126\n" +
 	"\x03Why\x12\x15.muster.v1.WhyRequest\x1a\x13.muster.v1.WhyReply\"\x03\x90\x02\x01\x12B\n" +
 	"\aSuppose\x12\x19.muster.v1.SupposeRequest\x1a\x17.muster.v1.SupposeReply\"\x03\x90\x02\x01\x12H\n" +
 	"\tListNodes\x12\x1b.muster.v1.ListNodesRequest\x1a\x19.muster.v1.ListNodesReply\"\x03\x90\x02\x01\x12F\n" +
@@ -91,17 +92,22 @@ const file_service_proto_rawDesc = "" +
 	"\vReleaseHold\x12\x1d.muster.v1.ReleaseHoldRequest\x1a\x1b.muster.v1.ReleaseHoldReply\x12H\n" +
 	"\tListHolds\x12\x1b.muster.v1.ListHoldsRequest\x1a\x19.muster.v1.ListHoldsReply\"\x03\x90\x02\x01\x12M\n" +
 	"\n" +
-	"WatchHolds\x12\x1c.muster.v1.WatchHoldsRequest\x1a\x1a.muster.v1.WatchHoldsReply\"\x03\x90\x02\x010\x01\x12A\n" +
+	"WatchHolds\x12\x1c.muster.v1.WatchHoldsRequest\x1a\x1a.muster.v1.WatchHoldsReply\"\x03\x90\x02\x010\x01\x12F\n" +
+	"\n" +
+	"SubmitPods\x12\x1c.muster.v1.SubmitPodsRequest\x1a\x1a.muster.v1.SubmitPodsReply\x12C\n" +
+	"\tAdmitPods\x12\x1b.muster.v1.AdmitPodsRequest\x1a\x19.muster.v1.AdmitPodsReply\x12@\n" +
+	"\bPodsOver\x12\x1a.muster.v1.PodsOverRequest\x1a\x18.muster.v1.PodsOverReply\x12A\n" +
 	"\x06Events\x12\x18.muster.v1.EventsRequest\x1a\x16.muster.v1.EventsReply\"\x03\x90\x02\x010\x01\x12K\n" +
 	"\n" +
 	"ReadOutput\x12\x1c.muster.v1.ReadOutputRequest\x1a\x1a.muster.v1.ReadOutputReply\"\x03\x90\x02\x012B\n" +
 	"\x05Shell\x129\n" +
-	"\x06Sbatch\x12\x17.muster.v1.TypedCommand\x1a\x16.muster.v1.TypedAnswer2\x96\x02\n" +
+	"\x06Sbatch\x12\x17.muster.v1.TypedCommand\x1a\x16.muster.v1.TypedAnswer2\xdc\x02\n" +
 	"\x06Agents\x127\n" +
 	"\x05Enrol\x12\x17.muster.v1.EnrolRequest\x1a\x15.muster.v1.EnrolReply\x127\n" +
 	"\x05Renew\x12\x17.muster.v1.RenewRequest\x1a\x15.muster.v1.EnrolReply\x12T\n" +
 	"\rConfiguration\x12\x1f.muster.v1.ConfigurationRequest\x1a\x1d.muster.v1.ConfigurationReply\"\x03\x90\x02\x01\x12D\n" +
-	"\aConnect\x12\x17.muster.v1.AgentMessage\x1a\x1c.muster.v1.ControllerMessage(\x010\x012\x91\x02\n" +
+	"\aConnect\x12\x17.muster.v1.AgentMessage\x1a\x1c.muster.v1.ControllerMessage(\x010\x01\x12D\n" +
+	"\x05Holds\x12\x1b.muster.v1.NodeHoldsRequest\x1a\x19.muster.v1.NodeHoldsReply\"\x03\x90\x02\x012\x91\x02\n" +
 	"\x06Ledger\x12B\n" +
 	"\tSubscribe\x12\x1b.muster.v1.SubscribeRequest\x1a\x16.muster.v1.LedgerBatch0\x01\x12=\n" +
 	"\aContent\x12\x19.muster.v1.ContentRequest\x1a\x17.muster.v1.ContentReply\x12=\n" +
@@ -135,137 +141,147 @@ var file_service_proto_goTypes = []any{
 	(*v1.ClearTriggersRequest)(nil),     // 8: muster.v1.ClearTriggersRequest
 	(*v1.CancelRequest)(nil),            // 9: muster.v1.CancelRequest
 	(*v1.ControlJobsRequest)(nil),       // 10: muster.v1.ControlJobsRequest
-	(*v1.WhyRequest)(nil),               // 11: muster.v1.WhyRequest
-	(*v1.SupposeRequest)(nil),           // 12: muster.v1.SupposeRequest
-	(*v1.ListNodesRequest)(nil),         // 13: muster.v1.ListNodesRequest
-	(*v1.UpdateNodeRequest)(nil),        // 14: muster.v1.UpdateNodeRequest
-	(*v1.ListPartitionsRequest)(nil),    // 15: muster.v1.ListPartitionsRequest
-	(*v1.GetConfigRequest)(nil),         // 16: muster.v1.GetConfigRequest
-	(*v1.ReconfigureRequest)(nil),       // 17: muster.v1.ReconfigureRequest
-	(*v1.PolicyChangeRequest)(nil),      // 18: muster.v1.PolicyChangeRequest
-	(*v1.PolicyRequest)(nil),            // 19: muster.v1.PolicyRequest
-	(*v1.TransactionsRequest)(nil),      // 20: muster.v1.TransactionsRequest
-	(*v1.SharesRequest)(nil),            // 21: muster.v1.SharesRequest
-	(*v1.LimitUsageRequest)(nil),        // 22: muster.v1.LimitUsageRequest
-	(*v1.PrioritiesRequest)(nil),        // 23: muster.v1.PrioritiesRequest
-	(*v1.DiagRequest)(nil),              // 24: muster.v1.DiagRequest
-	(*v1.PingRequest)(nil),              // 25: muster.v1.PingRequest
-	(*v1.CreateTokenRequest)(nil),       // 26: muster.v1.CreateTokenRequest
-	(*v1.ListHostsRequest)(nil),         // 27: muster.v1.ListHostsRequest
-	(*v1.RevokeHostRequest)(nil),        // 28: muster.v1.RevokeHostRequest
-	(*v1.ListOrphansRequest)(nil),       // 29: muster.v1.ListOrphansRequest
-	(*v1.KillOrphansRequest)(nil),       // 30: muster.v1.KillOrphansRequest
-	(*v1.CreateUserTokenRequest)(nil),   // 31: muster.v1.CreateUserTokenRequest
-	(*v1.ListUserTokensRequest)(nil),    // 32: muster.v1.ListUserTokensRequest
-	(*v1.RevokeUserTokensRequest)(nil),  // 33: muster.v1.RevokeUserTokensRequest
-	(*v1.ShutdownRequest)(nil),          // 34: muster.v1.ShutdownRequest
-	(*v1.StepUsageRequest)(nil),         // 35: muster.v1.StepUsageRequest
-	(*v1.ReservationsRequest)(nil),      // 36: muster.v1.ReservationsRequest
-	(*v1.ReservationChange)(nil),        // 37: muster.v1.ReservationChange
-	(*v1.RunStepRequest)(nil),           // 38: muster.v1.RunStepRequest
-	(*v1.EndStepRequest)(nil),           // 39: muster.v1.EndStepRequest
-	(*v1.AttachStepRequest)(nil),        // 40: muster.v1.AttachStepRequest
-	(*v1.EndJobRequest)(nil),            // 41: muster.v1.EndJobRequest
-	(*v1.NodeChange)(nil),               // 42: muster.v1.NodeChange
-	(*v1.PartitionChange)(nil),          // 43: muster.v1.PartitionChange
-	(*v1.ControllersRequest)(nil),       // 44: muster.v1.ControllersRequest
-	(*v1.ChangeControllersRequest)(nil), // 45: muster.v1.ChangeControllersRequest
-	(*v1.HoldNodeRequest)(nil),          // 46: muster.v1.HoldNodeRequest
-	(*v1.ReleaseHoldRequest)(nil),       // 47: muster.v1.ReleaseHoldRequest
-	(*v1.ListHoldsRequest)(nil),         // 48: muster.v1.ListHoldsRequest
-	(*v1.WatchHoldsRequest)(nil),        // 49: muster.v1.WatchHoldsRequest
-	(*v1.EventsRequest)(nil),            // 50: muster.v1.EventsRequest
-	(*v1.ReadOutputRequest)(nil),        // 51: muster.v1.ReadOutputRequest
-	(*v1.TypedCommand)(nil),             // 52: muster.v1.TypedCommand
-	(*v1.EnrolRequest)(nil),             // 53: muster.v1.EnrolRequest
-	(*v1.RenewRequest)(nil),             // 54: muster.v1.RenewRequest
-	(*v1.ConfigurationRequest)(nil),     // 55: muster.v1.ConfigurationRequest
-	(*v1.AgentMessage)(nil),             // 56: muster.v1.AgentMessage
-	(*v1.SubscribeRequest)(nil),         // 57: muster.v1.SubscribeRequest
-	(*v1.ContentRequest)(nil),           // 58: muster.v1.ContentRequest
-	(*v1.ConfirmRequest)(nil),           // 59: muster.v1.ConfirmRequest
-	(*v1.LedgerStateRequest)(nil),       // 60: muster.v1.LedgerStateRequest
-	(*v1.AcctQuery)(nil),                // 61: muster.v1.AcctQuery
-	(*v1.AcctScriptQuery)(nil),          // 62: muster.v1.AcctScriptQuery
-	(*v1.SqlQuery)(nil),                 // 63: muster.v1.SqlQuery
-	(*v1.MaintainRequest)(nil),          // 64: muster.v1.MaintainRequest
-	(*v1.ReportQuery)(nil),              // 65: muster.v1.ReportQuery
-	(*v1.ReasonsQuery)(nil),             // 66: muster.v1.ReasonsQuery
-	(*v1.JobReportQuery)(nil),           // 67: muster.v1.JobReportQuery
-	(*v1.PutGpuSamplesRequest)(nil),     // 68: muster.v1.PutGpuSamplesRequest
-	(*v1.GpuHistoryQuery)(nil),          // 69: muster.v1.GpuHistoryQuery
-	(*v1.AdviceQuery)(nil),              // 70: muster.v1.AdviceQuery
-	(*v1.AccountingStatusRequest)(nil),  // 71: muster.v1.AccountingStatusRequest
-	(*v1.SubmitReply)(nil),              // 72: muster.v1.SubmitReply
-	(*v1.ListJobsReply)(nil),            // 73: muster.v1.ListJobsReply
-	(*v1.JobInfo)(nil),                  // 74: muster.v1.JobInfo
-	(*v1.PutCrontabReply)(nil),          // 75: muster.v1.PutCrontabReply
-	(*v1.GetCliFilterReply)(nil),        // 76: muster.v1.GetCliFilterReply
-	(*v1.GetCrontabReply)(nil),          // 77: muster.v1.GetCrontabReply
-	(*v1.SetTriggersReply)(nil),         // 78: muster.v1.SetTriggersReply
-	(*v1.ListTriggersReply)(nil),        // 79: muster.v1.ListTriggersReply
-	(*v1.ClearTriggersReply)(nil),       // 80: muster.v1.ClearTriggersReply
-	(*v1.JobResults)(nil),               // 81: muster.v1.JobResults
-	(*v1.WhyReply)(nil),                 // 82: muster.v1.WhyReply
-	(*v1.SupposeReply)(nil),             // 83: muster.v1.SupposeReply
-	(*v1.ListNodesReply)(nil),           // 84: muster.v1.ListNodesReply
-	(*v1.UpdateNodeReply)(nil),          // 85: muster.v1.UpdateNodeReply
-	(*v1.ListPartitionsReply)(nil),      // 86: muster.v1.ListPartitionsReply
-	(*v1.GetConfigReply)(nil),           // 87: muster.v1.GetConfigReply
-	(*v1.ReconfigureReply)(nil),         // 88: muster.v1.ReconfigureReply
-	(*v1.PolicyChangeReply)(nil),        // 89: muster.v1.PolicyChangeReply
-	(*v1.PolicyReply)(nil),              // 90: muster.v1.PolicyReply
-	(*v1.TransactionsReply)(nil),        // 91: muster.v1.TransactionsReply
-	(*v1.SharesReply)(nil),              // 92: muster.v1.SharesReply
-	(*v1.LimitUsageReply)(nil),          // 93: muster.v1.LimitUsageReply
-	(*v1.PrioritiesReply)(nil),          // 94: muster.v1.PrioritiesReply
-	(*v1.DiagReply)(nil),                // 95: muster.v1.DiagReply
-	(*v1.PingReply)(nil),                // 96: muster.v1.PingReply
-	(*v1.CreateTokenReply)(nil),         // 97: muster.v1.CreateTokenReply
-	(*v1.ListHostsReply)(nil),           // 98: muster.v1.ListHostsReply
-	(*v1.RevokeHostReply)(nil),          // 99: muster.v1.RevokeHostReply
-	(*v1.ListOrphansReply)(nil),         // 100: muster.v1.ListOrphansReply
-	(*v1.KillOrphansReply)(nil),         // 101: muster.v1.KillOrphansReply
-	(*v1.CreateUserTokenReply)(nil),     // 102: muster.v1.CreateUserTokenReply
-	(*v1.ListUserTokensReply)(nil),      // 103: muster.v1.ListUserTokensReply
-	(*v1.RevokeUserTokensReply)(nil),    // 104: muster.v1.RevokeUserTokensReply
-	(*v1.ShutdownReply)(nil),            // 105: muster.v1.ShutdownReply
-	(*v1.StepUsageReply)(nil),           // 106: muster.v1.StepUsageReply
-	(*v1.ReservationsReply)(nil),        // 107: muster.v1.ReservationsReply
-	(*v1.ReservationChangeReply)(nil),   // 108: muster.v1.ReservationChangeReply
-	(*v1.StepNews)(nil),                 // 109: muster.v1.StepNews
-	(*v1.EndStepReply)(nil),             // 110: muster.v1.EndStepReply
-	(*v1.StepCreated)(nil),              // 111: muster.v1.StepCreated
-	(*v1.EndJobReply)(nil),              // 112: muster.v1.EndJobReply
-	(*v1.NodeChangeReply)(nil),          // 113: muster.v1.NodeChangeReply
-	(*v1.PartitionChangeReply)(nil),     // 114: muster.v1.PartitionChangeReply
-	(*v1.ControllersReply)(nil),         // 115: muster.v1.ControllersReply
-	(*v1.ChangeControllersReply)(nil),   // 116: muster.v1.ChangeControllersReply
-	(*v1.HoldNodeReply)(nil),            // 117: muster.v1.HoldNodeReply
-	(*v1.ReleaseHoldReply)(nil),         // 118: muster.v1.ReleaseHoldReply
-	(*v1.ListHoldsReply)(nil),           // 119: muster.v1.ListHoldsReply
-	(*v1.WatchHoldsReply)(nil),          // 120: muster.v1.WatchHoldsReply
-	(*v1.EventsReply)(nil),              // 121: muster.v1.EventsReply
-	(*v1.ReadOutputReply)(nil),          // 122: muster.v1.ReadOutputReply
-	(*v1.TypedAnswer)(nil),              // 123: muster.v1.TypedAnswer
-	(*v1.EnrolReply)(nil),               // 124: muster.v1.EnrolReply
-	(*v1.ConfigurationReply)(nil),       // 125: muster.v1.ConfigurationReply
-	(*v1.ControllerMessage)(nil),        // 126: muster.v1.ControllerMessage
-	(*v1.LedgerBatch)(nil),              // 127: muster.v1.LedgerBatch
-	(*v1.ContentReply)(nil),             // 128: muster.v1.ContentReply
-	(*v1.ConfirmReply)(nil),             // 129: muster.v1.ConfirmReply
-	(*v1.LedgerStateReply)(nil),         // 130: muster.v1.LedgerStateReply
-	(*v1.AcctReply)(nil),                // 131: muster.v1.AcctReply
-	(*v1.AcctScriptReply)(nil),          // 132: muster.v1.AcctScriptReply
-	(*v1.SqlReply)(nil),                 // 133: muster.v1.SqlReply
-	(*v1.MaintainReply)(nil),            // 134: muster.v1.MaintainReply
-	(*v1.ReportReply)(nil),              // 135: muster.v1.ReportReply
-	(*v1.ReasonsReply)(nil),             // 136: muster.v1.ReasonsReply
-	(*v1.JobReportReply)(nil),           // 137: muster.v1.JobReportReply
-	(*v1.PutGpuSamplesReply)(nil),       // 138: muster.v1.PutGpuSamplesReply
-	(*v1.GpuHistoryReply)(nil),          // 139: muster.v1.GpuHistoryReply
-	(*v1.AdviceReply)(nil),              // 140: muster.v1.AdviceReply
-	(*v1.AccountingStatusReply)(nil),    // 141: muster.v1.AccountingStatusReply
+	(*v1.NoteJobsRequest)(nil),          // 11: muster.v1.NoteJobsRequest
+	(*v1.WhyRequest)(nil),               // 12: muster.v1.WhyRequest
+	(*v1.SupposeRequest)(nil),           // 13: muster.v1.SupposeRequest
+	(*v1.ListNodesRequest)(nil),         // 14: muster.v1.ListNodesRequest
+	(*v1.UpdateNodeRequest)(nil),        // 15: muster.v1.UpdateNodeRequest
+	(*v1.ListPartitionsRequest)(nil),    // 16: muster.v1.ListPartitionsRequest
+	(*v1.GetConfigRequest)(nil),         // 17: muster.v1.GetConfigRequest
+	(*v1.ReconfigureRequest)(nil),       // 18: muster.v1.ReconfigureRequest
+	(*v1.PolicyChangeRequest)(nil),      // 19: muster.v1.PolicyChangeRequest
+	(*v1.PolicyRequest)(nil),            // 20: muster.v1.PolicyRequest
+	(*v1.TransactionsRequest)(nil),      // 21: muster.v1.TransactionsRequest
+	(*v1.SharesRequest)(nil),            // 22: muster.v1.SharesRequest
+	(*v1.LimitUsageRequest)(nil),        // 23: muster.v1.LimitUsageRequest
+	(*v1.PrioritiesRequest)(nil),        // 24: muster.v1.PrioritiesRequest
+	(*v1.DiagRequest)(nil),              // 25: muster.v1.DiagRequest
+	(*v1.PingRequest)(nil),              // 26: muster.v1.PingRequest
+	(*v1.CreateTokenRequest)(nil),       // 27: muster.v1.CreateTokenRequest
+	(*v1.ListHostsRequest)(nil),         // 28: muster.v1.ListHostsRequest
+	(*v1.RevokeHostRequest)(nil),        // 29: muster.v1.RevokeHostRequest
+	(*v1.ListOrphansRequest)(nil),       // 30: muster.v1.ListOrphansRequest
+	(*v1.KillOrphansRequest)(nil),       // 31: muster.v1.KillOrphansRequest
+	(*v1.CreateUserTokenRequest)(nil),   // 32: muster.v1.CreateUserTokenRequest
+	(*v1.ListUserTokensRequest)(nil),    // 33: muster.v1.ListUserTokensRequest
+	(*v1.RevokeUserTokensRequest)(nil),  // 34: muster.v1.RevokeUserTokensRequest
+	(*v1.ShutdownRequest)(nil),          // 35: muster.v1.ShutdownRequest
+	(*v1.StepUsageRequest)(nil),         // 36: muster.v1.StepUsageRequest
+	(*v1.ReservationsRequest)(nil),      // 37: muster.v1.ReservationsRequest
+	(*v1.ReservationChange)(nil),        // 38: muster.v1.ReservationChange
+	(*v1.RunStepRequest)(nil),           // 39: muster.v1.RunStepRequest
+	(*v1.EndStepRequest)(nil),           // 40: muster.v1.EndStepRequest
+	(*v1.AttachStepRequest)(nil),        // 41: muster.v1.AttachStepRequest
+	(*v1.EndJobRequest)(nil),            // 42: muster.v1.EndJobRequest
+	(*v1.NodeChange)(nil),               // 43: muster.v1.NodeChange
+	(*v1.PartitionChange)(nil),          // 44: muster.v1.PartitionChange
+	(*v1.ControllersRequest)(nil),       // 45: muster.v1.ControllersRequest
+	(*v1.ChangeControllersRequest)(nil), // 46: muster.v1.ChangeControllersRequest
+	(*v1.HoldNodeRequest)(nil),          // 47: muster.v1.HoldNodeRequest
+	(*v1.ReleaseHoldRequest)(nil),       // 48: muster.v1.ReleaseHoldRequest
+	(*v1.ListHoldsRequest)(nil),         // 49: muster.v1.ListHoldsRequest
+	(*v1.WatchHoldsRequest)(nil),        // 50: muster.v1.WatchHoldsRequest
+	(*v1.SubmitPodsRequest)(nil),        // 51: muster.v1.SubmitPodsRequest
+	(*v1.AdmitPodsRequest)(nil),         // 52: muster.v1.AdmitPodsRequest
+	(*v1.PodsOverRequest)(nil),          // 53: muster.v1.PodsOverRequest
+	(*v1.EventsRequest)(nil),            // 54: muster.v1.EventsRequest
+	(*v1.ReadOutputRequest)(nil),        // 55: muster.v1.ReadOutputRequest
+	(*v1.TypedCommand)(nil),             // 56: muster.v1.TypedCommand
+	(*v1.EnrolRequest)(nil),             // 57: muster.v1.EnrolRequest
+	(*v1.RenewRequest)(nil),             // 58: muster.v1.RenewRequest
+	(*v1.ConfigurationRequest)(nil),     // 59: muster.v1.ConfigurationRequest
+	(*v1.AgentMessage)(nil),             // 60: muster.v1.AgentMessage
+	(*v1.NodeHoldsRequest)(nil),         // 61: muster.v1.NodeHoldsRequest
+	(*v1.SubscribeRequest)(nil),         // 62: muster.v1.SubscribeRequest
+	(*v1.ContentRequest)(nil),           // 63: muster.v1.ContentRequest
+	(*v1.ConfirmRequest)(nil),           // 64: muster.v1.ConfirmRequest
+	(*v1.LedgerStateRequest)(nil),       // 65: muster.v1.LedgerStateRequest
+	(*v1.AcctQuery)(nil),                // 66: muster.v1.AcctQuery
+	(*v1.AcctScriptQuery)(nil),          // 67: muster.v1.AcctScriptQuery
+	(*v1.SqlQuery)(nil),                 // 68: muster.v1.SqlQuery
+	(*v1.MaintainRequest)(nil),          // 69: muster.v1.MaintainRequest
+	(*v1.ReportQuery)(nil),              // 70: muster.v1.ReportQuery
+	(*v1.ReasonsQuery)(nil),             // 71: muster.v1.ReasonsQuery
+	(*v1.JobReportQuery)(nil),           // 72: muster.v1.JobReportQuery
+	(*v1.PutGpuSamplesRequest)(nil),     // 73: muster.v1.PutGpuSamplesRequest
+	(*v1.GpuHistoryQuery)(nil),          // 74: muster.v1.GpuHistoryQuery
+	(*v1.AdviceQuery)(nil),              // 75: muster.v1.AdviceQuery
+	(*v1.AccountingStatusRequest)(nil),  // 76: muster.v1.AccountingStatusRequest
+	(*v1.SubmitReply)(nil),              // 77: muster.v1.SubmitReply
+	(*v1.ListJobsReply)(nil),            // 78: muster.v1.ListJobsReply
+	(*v1.JobInfo)(nil),                  // 79: muster.v1.JobInfo
+	(*v1.PutCrontabReply)(nil),          // 80: muster.v1.PutCrontabReply
+	(*v1.GetCliFilterReply)(nil),        // 81: muster.v1.GetCliFilterReply
+	(*v1.GetCrontabReply)(nil),          // 82: muster.v1.GetCrontabReply
+	(*v1.SetTriggersReply)(nil),         // 83: muster.v1.SetTriggersReply
+	(*v1.ListTriggersReply)(nil),        // 84: muster.v1.ListTriggersReply
+	(*v1.ClearTriggersReply)(nil),       // 85: muster.v1.ClearTriggersReply
+	(*v1.JobResults)(nil),               // 86: muster.v1.JobResults
+	(*v1.NoteJobsReply)(nil),            // 87: muster.v1.NoteJobsReply
+	(*v1.WhyReply)(nil),                 // 88: muster.v1.WhyReply
+	(*v1.SupposeReply)(nil),             // 89: muster.v1.SupposeReply
+	(*v1.ListNodesReply)(nil),           // 90: muster.v1.ListNodesReply
+	(*v1.UpdateNodeReply)(nil),          // 91: muster.v1.UpdateNodeReply
+	(*v1.ListPartitionsReply)(nil),      // 92: muster.v1.ListPartitionsReply
+	(*v1.GetConfigReply)(nil),           // 93: muster.v1.GetConfigReply
+	(*v1.ReconfigureReply)(nil),         // 94: muster.v1.ReconfigureReply
+	(*v1.PolicyChangeReply)(nil),        // 95: muster.v1.PolicyChangeReply
+	(*v1.PolicyReply)(nil),              // 96: muster.v1.PolicyReply
+	(*v1.TransactionsReply)(nil),        // 97: muster.v1.TransactionsReply
+	(*v1.SharesReply)(nil),              // 98: muster.v1.SharesReply
+	(*v1.LimitUsageReply)(nil),          // 99: muster.v1.LimitUsageReply
+	(*v1.PrioritiesReply)(nil),          // 100: muster.v1.PrioritiesReply
+	(*v1.DiagReply)(nil),                // 101: muster.v1.DiagReply
+	(*v1.PingReply)(nil),                // 102: muster.v1.PingReply
+	(*v1.CreateTokenReply)(nil),         // 103: muster.v1.CreateTokenReply
+	(*v1.ListHostsReply)(nil),           // 104: muster.v1.ListHostsReply
+	(*v1.RevokeHostReply)(nil),          // 105: muster.v1.RevokeHostReply
+	(*v1.ListOrphansReply)(nil),         // 106: muster.v1.ListOrphansReply
+	(*v1.KillOrphansReply)(nil),         // 107: muster.v1.KillOrphansReply
+	(*v1.CreateUserTokenReply)(nil),     // 108: muster.v1.CreateUserTokenReply
+	(*v1.ListUserTokensReply)(nil),      // 109: muster.v1.ListUserTokensReply
+	(*v1.RevokeUserTokensReply)(nil),    // 110: muster.v1.RevokeUserTokensReply
+	(*v1.ShutdownReply)(nil),            // 111: muster.v1.ShutdownReply
+	(*v1.StepUsageReply)(nil),           // 112: muster.v1.StepUsageReply
+	(*v1.ReservationsReply)(nil),        // 113: muster.v1.ReservationsReply
+	(*v1.ReservationChangeReply)(nil),   // 114: muster.v1.ReservationChangeReply
+	(*v1.StepNews)(nil),                 // 115: muster.v1.StepNews
+	(*v1.EndStepReply)(nil),             // 116: muster.v1.EndStepReply
+	(*v1.StepCreated)(nil),              // 117: muster.v1.StepCreated
+	(*v1.EndJobReply)(nil),              // 118: muster.v1.EndJobReply
+	(*v1.NodeChangeReply)(nil),          // 119: muster.v1.NodeChangeReply
+	(*v1.PartitionChangeReply)(nil),     // 120: muster.v1.PartitionChangeReply
+	(*v1.ControllersReply)(nil),         // 121: muster.v1.ControllersReply
+	(*v1.ChangeControllersReply)(nil),   // 122: muster.v1.ChangeControllersReply
+	(*v1.HoldNodeReply)(nil),            // 123: muster.v1.HoldNodeReply
+	(*v1.ReleaseHoldReply)(nil),         // 124: muster.v1.ReleaseHoldReply
+	(*v1.ListHoldsReply)(nil),           // 125: muster.v1.ListHoldsReply
+	(*v1.WatchHoldsReply)(nil),          // 126: muster.v1.WatchHoldsReply
+	(*v1.SubmitPodsReply)(nil),          // 127: muster.v1.SubmitPodsReply
+	(*v1.AdmitPodsReply)(nil),           // 128: muster.v1.AdmitPodsReply
+	(*v1.PodsOverReply)(nil),            // 129: muster.v1.PodsOverReply
+	(*v1.EventsReply)(nil),              // 130: muster.v1.EventsReply
+	(*v1.ReadOutputReply)(nil),          // 131: muster.v1.ReadOutputReply
+	(*v1.TypedAnswer)(nil),              // 132: muster.v1.TypedAnswer
+	(*v1.EnrolReply)(nil),               // 133: muster.v1.EnrolReply
+	(*v1.ConfigurationReply)(nil),       // 134: muster.v1.ConfigurationReply
+	(*v1.ControllerMessage)(nil),        // 135: muster.v1.ControllerMessage
+	(*v1.NodeHoldsReply)(nil),           // 136: muster.v1.NodeHoldsReply
+	(*v1.LedgerBatch)(nil),              // 137: muster.v1.LedgerBatch
+	(*v1.ContentReply)(nil),             // 138: muster.v1.ContentReply
+	(*v1.ConfirmReply)(nil),             // 139: muster.v1.ConfirmReply
+	(*v1.LedgerStateReply)(nil),         // 140: muster.v1.LedgerStateReply
+	(*v1.AcctReply)(nil),                // 141: muster.v1.AcctReply
+	(*v1.AcctScriptReply)(nil),          // 142: muster.v1.AcctScriptReply
+	(*v1.SqlReply)(nil),                 // 143: muster.v1.SqlReply
+	(*v1.MaintainReply)(nil),            // 144: muster.v1.MaintainReply
+	(*v1.ReportReply)(nil),              // 145: muster.v1.ReportReply
+	(*v1.ReasonsReply)(nil),             // 146: muster.v1.ReasonsReply
+	(*v1.JobReportReply)(nil),           // 147: muster.v1.JobReportReply
+	(*v1.PutGpuSamplesReply)(nil),       // 148: muster.v1.PutGpuSamplesReply
+	(*v1.GpuHistoryReply)(nil),          // 149: muster.v1.GpuHistoryReply
+	(*v1.AdviceReply)(nil),              // 150: muster.v1.AdviceReply
+	(*v1.AccountingStatusReply)(nil),    // 151: muster.v1.AccountingStatusReply
 }
 var file_service_proto_depIdxs = []int32{
 	0,   // 0: muster.v1.Cluster.Submit:input_type -> muster.v1.SubmitRequest
@@ -281,145 +297,155 @@ var file_service_proto_depIdxs = []int32{
 	8,   // 10: muster.v1.Cluster.ClearTriggers:input_type -> muster.v1.ClearTriggersRequest
 	9,   // 11: muster.v1.Cluster.Cancel:input_type -> muster.v1.CancelRequest
 	10,  // 12: muster.v1.Cluster.ControlJobs:input_type -> muster.v1.ControlJobsRequest
-	11,  // 13: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
-	12,  // 14: muster.v1.Cluster.Suppose:input_type -> muster.v1.SupposeRequest
-	13,  // 15: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
-	14,  // 16: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
-	15,  // 17: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
-	16,  // 18: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
-	17,  // 19: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
-	18,  // 20: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
-	19,  // 21: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
-	20,  // 22: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
-	21,  // 23: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
-	22,  // 24: muster.v1.Cluster.LimitUsage:input_type -> muster.v1.LimitUsageRequest
-	23,  // 25: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
-	24,  // 26: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
-	25,  // 27: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
-	26,  // 28: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
-	27,  // 29: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
-	28,  // 30: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
-	29,  // 31: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
-	30,  // 32: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
-	31,  // 33: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
-	32,  // 34: muster.v1.Cluster.ListUserTokens:input_type -> muster.v1.ListUserTokensRequest
-	33,  // 35: muster.v1.Cluster.RevokeUserTokens:input_type -> muster.v1.RevokeUserTokensRequest
-	34,  // 36: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
-	35,  // 37: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
-	36,  // 38: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
-	37,  // 39: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
-	38,  // 40: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
-	39,  // 41: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
-	40,  // 42: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
-	41,  // 43: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
-	42,  // 44: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
-	43,  // 45: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
-	44,  // 46: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
-	45,  // 47: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
-	46,  // 48: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
-	47,  // 49: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
-	48,  // 50: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
-	49,  // 51: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
-	50,  // 52: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
-	51,  // 53: muster.v1.Cluster.ReadOutput:input_type -> muster.v1.ReadOutputRequest
-	52,  // 54: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
-	53,  // 55: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
-	54,  // 56: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
-	55,  // 57: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
-	56,  // 58: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
-	57,  // 59: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
-	58,  // 60: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
-	59,  // 61: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
-	60,  // 62: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
-	61,  // 63: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
-	61,  // 64: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
-	62,  // 65: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
-	63,  // 66: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
-	64,  // 67: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
-	65,  // 68: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
-	66,  // 69: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
-	67,  // 70: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
-	68,  // 71: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
-	69,  // 72: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
-	70,  // 73: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
-	71,  // 74: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
-	72,  // 75: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
-	72,  // 76: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
-	73,  // 77: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
-	73,  // 78: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
-	74,  // 79: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
-	75,  // 80: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
-	76,  // 81: muster.v1.Cluster.GetCliFilter:output_type -> muster.v1.GetCliFilterReply
-	77,  // 82: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
-	78,  // 83: muster.v1.Cluster.SetTriggers:output_type -> muster.v1.SetTriggersReply
-	79,  // 84: muster.v1.Cluster.ListTriggers:output_type -> muster.v1.ListTriggersReply
-	80,  // 85: muster.v1.Cluster.ClearTriggers:output_type -> muster.v1.ClearTriggersReply
-	81,  // 86: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
-	81,  // 87: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
-	82,  // 88: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
-	83,  // 89: muster.v1.Cluster.Suppose:output_type -> muster.v1.SupposeReply
-	84,  // 90: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
-	85,  // 91: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
-	86,  // 92: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
-	87,  // 93: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
-	88,  // 94: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
-	89,  // 95: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
-	90,  // 96: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
-	91,  // 97: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
-	92,  // 98: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
-	93,  // 99: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
-	94,  // 100: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
-	95,  // 101: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
-	96,  // 102: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
-	97,  // 103: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
-	98,  // 104: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
-	99,  // 105: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
-	100, // 106: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
-	101, // 107: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
-	102, // 108: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
-	103, // 109: muster.v1.Cluster.ListUserTokens:output_type -> muster.v1.ListUserTokensReply
-	104, // 110: muster.v1.Cluster.RevokeUserTokens:output_type -> muster.v1.RevokeUserTokensReply
-	105, // 111: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
-	106, // 112: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
-	107, // 113: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
-	108, // 114: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
-	109, // 115: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
-	110, // 116: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
-	111, // 117: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
-	112, // 118: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
-	113, // 119: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
-	114, // 120: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
-	115, // 121: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
-	116, // 122: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
-	117, // 123: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
-	118, // 124: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
-	119, // 125: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
-	120, // 126: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
-	121, // 127: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
-	122, // 128: muster.v1.Cluster.ReadOutput:output_type -> muster.v1.ReadOutputReply
-	123, // 129: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
-	124, // 130: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
-	124, // 131: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
-	125, // 132: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
-	126, // 133: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
-	127, // 134: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
-	128, // 135: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
-	129, // 136: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
-	130, // 137: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
-	131, // 138: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
-	131, // 139: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
-	132, // 140: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
-	133, // 141: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
-	134, // 142: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
-	135, // 143: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
-	136, // 144: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
-	137, // 145: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
-	138, // 146: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
-	139, // 147: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
-	140, // 148: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
-	141, // 149: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
-	75,  // [75:150] is the sub-list for method output_type
-	0,   // [0:75] is the sub-list for method input_type
+	11,  // 13: muster.v1.Cluster.NoteJobs:input_type -> muster.v1.NoteJobsRequest
+	12,  // 14: muster.v1.Cluster.Why:input_type -> muster.v1.WhyRequest
+	13,  // 15: muster.v1.Cluster.Suppose:input_type -> muster.v1.SupposeRequest
+	14,  // 16: muster.v1.Cluster.ListNodes:input_type -> muster.v1.ListNodesRequest
+	15,  // 17: muster.v1.Cluster.UpdateNode:input_type -> muster.v1.UpdateNodeRequest
+	16,  // 18: muster.v1.Cluster.ListPartitions:input_type -> muster.v1.ListPartitionsRequest
+	17,  // 19: muster.v1.Cluster.GetConfig:input_type -> muster.v1.GetConfigRequest
+	18,  // 20: muster.v1.Cluster.Reconfigure:input_type -> muster.v1.ReconfigureRequest
+	19,  // 21: muster.v1.Cluster.ChangePolicy:input_type -> muster.v1.PolicyChangeRequest
+	20,  // 22: muster.v1.Cluster.GetPolicy:input_type -> muster.v1.PolicyRequest
+	21,  // 23: muster.v1.Cluster.Transactions:input_type -> muster.v1.TransactionsRequest
+	22,  // 24: muster.v1.Cluster.Shares:input_type -> muster.v1.SharesRequest
+	23,  // 25: muster.v1.Cluster.LimitUsage:input_type -> muster.v1.LimitUsageRequest
+	24,  // 26: muster.v1.Cluster.Priorities:input_type -> muster.v1.PrioritiesRequest
+	25,  // 27: muster.v1.Cluster.Diag:input_type -> muster.v1.DiagRequest
+	26,  // 28: muster.v1.Cluster.Ping:input_type -> muster.v1.PingRequest
+	27,  // 29: muster.v1.Cluster.CreateToken:input_type -> muster.v1.CreateTokenRequest
+	28,  // 30: muster.v1.Cluster.ListHosts:input_type -> muster.v1.ListHostsRequest
+	29,  // 31: muster.v1.Cluster.RevokeHost:input_type -> muster.v1.RevokeHostRequest
+	30,  // 32: muster.v1.Cluster.ListOrphans:input_type -> muster.v1.ListOrphansRequest
+	31,  // 33: muster.v1.Cluster.KillOrphans:input_type -> muster.v1.KillOrphansRequest
+	32,  // 34: muster.v1.Cluster.CreateUserToken:input_type -> muster.v1.CreateUserTokenRequest
+	33,  // 35: muster.v1.Cluster.ListUserTokens:input_type -> muster.v1.ListUserTokensRequest
+	34,  // 36: muster.v1.Cluster.RevokeUserTokens:input_type -> muster.v1.RevokeUserTokensRequest
+	35,  // 37: muster.v1.Cluster.Shutdown:input_type -> muster.v1.ShutdownRequest
+	36,  // 38: muster.v1.Cluster.StepUsage:input_type -> muster.v1.StepUsageRequest
+	37,  // 39: muster.v1.Cluster.ListReservations:input_type -> muster.v1.ReservationsRequest
+	38,  // 40: muster.v1.Cluster.ChangeReservation:input_type -> muster.v1.ReservationChange
+	39,  // 41: muster.v1.Cluster.RunStep:input_type -> muster.v1.RunStepRequest
+	40,  // 42: muster.v1.Cluster.EndStep:input_type -> muster.v1.EndStepRequest
+	41,  // 43: muster.v1.Cluster.AttachStep:input_type -> muster.v1.AttachStepRequest
+	42,  // 44: muster.v1.Cluster.EndJob:input_type -> muster.v1.EndJobRequest
+	43,  // 45: muster.v1.Cluster.ChangeNodes:input_type -> muster.v1.NodeChange
+	44,  // 46: muster.v1.Cluster.ChangePartition:input_type -> muster.v1.PartitionChange
+	45,  // 47: muster.v1.Cluster.ListControllers:input_type -> muster.v1.ControllersRequest
+	46,  // 48: muster.v1.Cluster.ChangeControllers:input_type -> muster.v1.ChangeControllersRequest
+	47,  // 49: muster.v1.Cluster.HoldNode:input_type -> muster.v1.HoldNodeRequest
+	48,  // 50: muster.v1.Cluster.ReleaseHold:input_type -> muster.v1.ReleaseHoldRequest
+	49,  // 51: muster.v1.Cluster.ListHolds:input_type -> muster.v1.ListHoldsRequest
+	50,  // 52: muster.v1.Cluster.WatchHolds:input_type -> muster.v1.WatchHoldsRequest
+	51,  // 53: muster.v1.Cluster.SubmitPods:input_type -> muster.v1.SubmitPodsRequest
+	52,  // 54: muster.v1.Cluster.AdmitPods:input_type -> muster.v1.AdmitPodsRequest
+	53,  // 55: muster.v1.Cluster.PodsOver:input_type -> muster.v1.PodsOverRequest
+	54,  // 56: muster.v1.Cluster.Events:input_type -> muster.v1.EventsRequest
+	55,  // 57: muster.v1.Cluster.ReadOutput:input_type -> muster.v1.ReadOutputRequest
+	56,  // 58: muster.v1.Shell.Sbatch:input_type -> muster.v1.TypedCommand
+	57,  // 59: muster.v1.Agents.Enrol:input_type -> muster.v1.EnrolRequest
+	58,  // 60: muster.v1.Agents.Renew:input_type -> muster.v1.RenewRequest
+	59,  // 61: muster.v1.Agents.Configuration:input_type -> muster.v1.ConfigurationRequest
+	60,  // 62: muster.v1.Agents.Connect:input_type -> muster.v1.AgentMessage
+	61,  // 63: muster.v1.Agents.Holds:input_type -> muster.v1.NodeHoldsRequest
+	62,  // 64: muster.v1.Ledger.Subscribe:input_type -> muster.v1.SubscribeRequest
+	63,  // 65: muster.v1.Ledger.Content:input_type -> muster.v1.ContentRequest
+	64,  // 66: muster.v1.Ledger.Confirm:input_type -> muster.v1.ConfirmRequest
+	65,  // 67: muster.v1.Ledger.State:input_type -> muster.v1.LedgerStateRequest
+	66,  // 68: muster.v1.Accounting.Jobs:input_type -> muster.v1.AcctQuery
+	66,  // 69: muster.v1.Accounting.JobRows:input_type -> muster.v1.AcctQuery
+	67,  // 70: muster.v1.Accounting.Scripts:input_type -> muster.v1.AcctScriptQuery
+	68,  // 71: muster.v1.Accounting.Sql:input_type -> muster.v1.SqlQuery
+	69,  // 72: muster.v1.Accounting.Maintain:input_type -> muster.v1.MaintainRequest
+	70,  // 73: muster.v1.Accounting.Report:input_type -> muster.v1.ReportQuery
+	71,  // 74: muster.v1.Accounting.Reasons:input_type -> muster.v1.ReasonsQuery
+	72,  // 75: muster.v1.Accounting.JobReport:input_type -> muster.v1.JobReportQuery
+	73,  // 76: muster.v1.Accounting.PutGpuSamples:input_type -> muster.v1.PutGpuSamplesRequest
+	74,  // 77: muster.v1.Accounting.GpuHistory:input_type -> muster.v1.GpuHistoryQuery
+	75,  // 78: muster.v1.Accounting.Advise:input_type -> muster.v1.AdviceQuery
+	76,  // 79: muster.v1.Accounting.Status:input_type -> muster.v1.AccountingStatusRequest
+	77,  // 80: muster.v1.Cluster.Submit:output_type -> muster.v1.SubmitReply
+	77,  // 81: muster.v1.Cluster.SubmitStream:output_type -> muster.v1.SubmitReply
+	78,  // 82: muster.v1.Cluster.ListJobs:output_type -> muster.v1.ListJobsReply
+	78,  // 83: muster.v1.Cluster.StreamJobs:output_type -> muster.v1.ListJobsReply
+	79,  // 84: muster.v1.Cluster.WatchJob:output_type -> muster.v1.JobInfo
+	80,  // 85: muster.v1.Cluster.PutCrontab:output_type -> muster.v1.PutCrontabReply
+	81,  // 86: muster.v1.Cluster.GetCliFilter:output_type -> muster.v1.GetCliFilterReply
+	82,  // 87: muster.v1.Cluster.GetCrontab:output_type -> muster.v1.GetCrontabReply
+	83,  // 88: muster.v1.Cluster.SetTriggers:output_type -> muster.v1.SetTriggersReply
+	84,  // 89: muster.v1.Cluster.ListTriggers:output_type -> muster.v1.ListTriggersReply
+	85,  // 90: muster.v1.Cluster.ClearTriggers:output_type -> muster.v1.ClearTriggersReply
+	86,  // 91: muster.v1.Cluster.Cancel:output_type -> muster.v1.JobResults
+	86,  // 92: muster.v1.Cluster.ControlJobs:output_type -> muster.v1.JobResults
+	87,  // 93: muster.v1.Cluster.NoteJobs:output_type -> muster.v1.NoteJobsReply
+	88,  // 94: muster.v1.Cluster.Why:output_type -> muster.v1.WhyReply
+	89,  // 95: muster.v1.Cluster.Suppose:output_type -> muster.v1.SupposeReply
+	90,  // 96: muster.v1.Cluster.ListNodes:output_type -> muster.v1.ListNodesReply
+	91,  // 97: muster.v1.Cluster.UpdateNode:output_type -> muster.v1.UpdateNodeReply
+	92,  // 98: muster.v1.Cluster.ListPartitions:output_type -> muster.v1.ListPartitionsReply
+	93,  // 99: muster.v1.Cluster.GetConfig:output_type -> muster.v1.GetConfigReply
+	94,  // 100: muster.v1.Cluster.Reconfigure:output_type -> muster.v1.ReconfigureReply
+	95,  // 101: muster.v1.Cluster.ChangePolicy:output_type -> muster.v1.PolicyChangeReply
+	96,  // 102: muster.v1.Cluster.GetPolicy:output_type -> muster.v1.PolicyReply
+	97,  // 103: muster.v1.Cluster.Transactions:output_type -> muster.v1.TransactionsReply
+	98,  // 104: muster.v1.Cluster.Shares:output_type -> muster.v1.SharesReply
+	99,  // 105: muster.v1.Cluster.LimitUsage:output_type -> muster.v1.LimitUsageReply
+	100, // 106: muster.v1.Cluster.Priorities:output_type -> muster.v1.PrioritiesReply
+	101, // 107: muster.v1.Cluster.Diag:output_type -> muster.v1.DiagReply
+	102, // 108: muster.v1.Cluster.Ping:output_type -> muster.v1.PingReply
+	103, // 109: muster.v1.Cluster.CreateToken:output_type -> muster.v1.CreateTokenReply
+	104, // 110: muster.v1.Cluster.ListHosts:output_type -> muster.v1.ListHostsReply
+	105, // 111: muster.v1.Cluster.RevokeHost:output_type -> muster.v1.RevokeHostReply
+	106, // 112: muster.v1.Cluster.ListOrphans:output_type -> muster.v1.ListOrphansReply
+	107, // 113: muster.v1.Cluster.KillOrphans:output_type -> muster.v1.KillOrphansReply
+	108, // 114: muster.v1.Cluster.CreateUserToken:output_type -> muster.v1.CreateUserTokenReply
+	109, // 115: muster.v1.Cluster.ListUserTokens:output_type -> muster.v1.ListUserTokensReply
+	110, // 116: muster.v1.Cluster.RevokeUserTokens:output_type -> muster.v1.RevokeUserTokensReply
+	111, // 117: muster.v1.Cluster.Shutdown:output_type -> muster.v1.ShutdownReply
+	112, // 118: muster.v1.Cluster.StepUsage:output_type -> muster.v1.StepUsageReply
+	113, // 119: muster.v1.Cluster.ListReservations:output_type -> muster.v1.ReservationsReply
+	114, // 120: muster.v1.Cluster.ChangeReservation:output_type -> muster.v1.ReservationChangeReply
+	115, // 121: muster.v1.Cluster.RunStep:output_type -> muster.v1.StepNews
+	116, // 122: muster.v1.Cluster.EndStep:output_type -> muster.v1.EndStepReply
+	117, // 123: muster.v1.Cluster.AttachStep:output_type -> muster.v1.StepCreated
+	118, // 124: muster.v1.Cluster.EndJob:output_type -> muster.v1.EndJobReply
+	119, // 125: muster.v1.Cluster.ChangeNodes:output_type -> muster.v1.NodeChangeReply
+	120, // 126: muster.v1.Cluster.ChangePartition:output_type -> muster.v1.PartitionChangeReply
+	121, // 127: muster.v1.Cluster.ListControllers:output_type -> muster.v1.ControllersReply
+	122, // 128: muster.v1.Cluster.ChangeControllers:output_type -> muster.v1.ChangeControllersReply
+	123, // 129: muster.v1.Cluster.HoldNode:output_type -> muster.v1.HoldNodeReply
+	124, // 130: muster.v1.Cluster.ReleaseHold:output_type -> muster.v1.ReleaseHoldReply
+	125, // 131: muster.v1.Cluster.ListHolds:output_type -> muster.v1.ListHoldsReply
+	126, // 132: muster.v1.Cluster.WatchHolds:output_type -> muster.v1.WatchHoldsReply
+	127, // 133: muster.v1.Cluster.SubmitPods:output_type -> muster.v1.SubmitPodsReply
+	128, // 134: muster.v1.Cluster.AdmitPods:output_type -> muster.v1.AdmitPodsReply
+	129, // 135: muster.v1.Cluster.PodsOver:output_type -> muster.v1.PodsOverReply
+	130, // 136: muster.v1.Cluster.Events:output_type -> muster.v1.EventsReply
+	131, // 137: muster.v1.Cluster.ReadOutput:output_type -> muster.v1.ReadOutputReply
+	132, // 138: muster.v1.Shell.Sbatch:output_type -> muster.v1.TypedAnswer
+	133, // 139: muster.v1.Agents.Enrol:output_type -> muster.v1.EnrolReply
+	133, // 140: muster.v1.Agents.Renew:output_type -> muster.v1.EnrolReply
+	134, // 141: muster.v1.Agents.Configuration:output_type -> muster.v1.ConfigurationReply
+	135, // 142: muster.v1.Agents.Connect:output_type -> muster.v1.ControllerMessage
+	136, // 143: muster.v1.Agents.Holds:output_type -> muster.v1.NodeHoldsReply
+	137, // 144: muster.v1.Ledger.Subscribe:output_type -> muster.v1.LedgerBatch
+	138, // 145: muster.v1.Ledger.Content:output_type -> muster.v1.ContentReply
+	139, // 146: muster.v1.Ledger.Confirm:output_type -> muster.v1.ConfirmReply
+	140, // 147: muster.v1.Ledger.State:output_type -> muster.v1.LedgerStateReply
+	141, // 148: muster.v1.Accounting.Jobs:output_type -> muster.v1.AcctReply
+	141, // 149: muster.v1.Accounting.JobRows:output_type -> muster.v1.AcctReply
+	142, // 150: muster.v1.Accounting.Scripts:output_type -> muster.v1.AcctScriptReply
+	143, // 151: muster.v1.Accounting.Sql:output_type -> muster.v1.SqlReply
+	144, // 152: muster.v1.Accounting.Maintain:output_type -> muster.v1.MaintainReply
+	145, // 153: muster.v1.Accounting.Report:output_type -> muster.v1.ReportReply
+	146, // 154: muster.v1.Accounting.Reasons:output_type -> muster.v1.ReasonsReply
+	147, // 155: muster.v1.Accounting.JobReport:output_type -> muster.v1.JobReportReply
+	148, // 156: muster.v1.Accounting.PutGpuSamples:output_type -> muster.v1.PutGpuSamplesReply
+	149, // 157: muster.v1.Accounting.GpuHistory:output_type -> muster.v1.GpuHistoryReply
+	150, // 158: muster.v1.Accounting.Advise:output_type -> muster.v1.AdviceReply
+	151, // 159: muster.v1.Accounting.Status:output_type -> muster.v1.AccountingStatusReply
+	80,  // [80:160] is the sub-list for method output_type
+	0,   // [0:80] is the sub-list for method input_type
 	0,   // [0:0] is the sub-list for extension type_name
 	0,   // [0:0] is the sub-list for extension extendee
 	0,   // [0:0] is the sub-list for field type_name

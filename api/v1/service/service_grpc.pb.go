@@ -36,6 +36,7 @@ const (
 	Cluster_ClearTriggers_FullMethodName     = "/muster.v1.Cluster/ClearTriggers"
 	Cluster_Cancel_FullMethodName            = "/muster.v1.Cluster/Cancel"
 	Cluster_ControlJobs_FullMethodName       = "/muster.v1.Cluster/ControlJobs"
+	Cluster_NoteJobs_FullMethodName          = "/muster.v1.Cluster/NoteJobs"
 	Cluster_Why_FullMethodName               = "/muster.v1.Cluster/Why"
 	Cluster_Suppose_FullMethodName           = "/muster.v1.Cluster/Suppose"
 	Cluster_ListNodes_FullMethodName         = "/muster.v1.Cluster/ListNodes"
@@ -75,6 +76,9 @@ const (
 	Cluster_ReleaseHold_FullMethodName       = "/muster.v1.Cluster/ReleaseHold"
 	Cluster_ListHolds_FullMethodName         = "/muster.v1.Cluster/ListHolds"
 	Cluster_WatchHolds_FullMethodName        = "/muster.v1.Cluster/WatchHolds"
+	Cluster_SubmitPods_FullMethodName        = "/muster.v1.Cluster/SubmitPods"
+	Cluster_AdmitPods_FullMethodName         = "/muster.v1.Cluster/AdmitPods"
+	Cluster_PodsOver_FullMethodName          = "/muster.v1.Cluster/PodsOver"
 	Cluster_Events_FullMethodName            = "/muster.v1.Cluster/Events"
 	Cluster_ReadOutput_FullMethodName        = "/muster.v1.Cluster/ReadOutput"
 )
@@ -104,6 +108,8 @@ type ClusterClient interface {
 	ClearTriggers(ctx context.Context, in *v1.ClearTriggersRequest, opts ...grpc.CallOption) (*v1.ClearTriggersReply, error)
 	Cancel(ctx context.Context, in *v1.CancelRequest, opts ...grpc.CallOption) (*v1.JobResults, error)
 	ControlJobs(ctx context.Context, in *v1.ControlJobsRequest, opts ...grpc.CallOption) (*v1.JobResults, error)
+	// NoteJobs changes what is said of jobs, also of jobs that are over and forgotten here.
+	NoteJobs(ctx context.Context, in *v1.NoteJobsRequest, opts ...grpc.CallOption) (*v1.NoteJobsReply, error)
 	Why(ctx context.Context, in *v1.WhyRequest, opts ...grpc.CallOption) (*v1.WhyReply, error)
 	// Suppose makes changes on a copy of the cluster, each by the rule of its own method,
 	// and tells whose start they would move.
@@ -164,6 +170,12 @@ type ClusterClient interface {
 	ListHolds(ctx context.Context, in *v1.ListHoldsRequest, opts ...grpc.CallOption) (*v1.ListHoldsReply, error)
 	// WatchHolds tells the same of all nodes, and then of those that change.
 	WatchHolds(ctx context.Context, in *v1.WatchHoldsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.WatchHoldsReply], error)
+	// SubmitPods asks for a job of pods. To ask again changes nothing.
+	SubmitPods(ctx context.Context, in *v1.SubmitPodsRequest, opts ...grpc.CallOption) (*v1.SubmitPodsReply, error)
+	// AdmitPods says anew where the pods of a waiting job may go.
+	AdmitPods(ctx context.Context, in *v1.AdmitPodsRequest, opts ...grpc.CallOption) (*v1.AdmitPodsReply, error)
+	// PodsOver tells that the pods of a job have ended or are gone.
+	PodsOver(ctx context.Context, in *v1.PodsOverRequest, opts ...grpc.CallOption) (*v1.PodsOverReply, error)
 	// Events tells what has happened, from the ledger, and goes on as it grows.
 	Events(ctx context.Context, in *v1.EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.EventsReply], error)
 	// ReadOutput reads what the batch script of a job has written, on its node and as its user.
@@ -323,6 +335,16 @@ func (c *clusterClient) ControlJobs(ctx context.Context, in *v1.ControlJobsReque
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.JobResults)
 	err := c.cc.Invoke(ctx, Cluster_ControlJobs_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) NoteJobs(ctx context.Context, in *v1.NoteJobsRequest, opts ...grpc.CallOption) (*v1.NoteJobsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.NoteJobsReply)
+	err := c.cc.Invoke(ctx, Cluster_NoteJobs_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -737,6 +759,36 @@ func (c *clusterClient) WatchHolds(ctx context.Context, in *v1.WatchHoldsRequest
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_WatchHoldsClient = grpc.ServerStreamingClient[v1.WatchHoldsReply]
 
+func (c *clusterClient) SubmitPods(ctx context.Context, in *v1.SubmitPodsRequest, opts ...grpc.CallOption) (*v1.SubmitPodsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.SubmitPodsReply)
+	err := c.cc.Invoke(ctx, Cluster_SubmitPods_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) AdmitPods(ctx context.Context, in *v1.AdmitPodsRequest, opts ...grpc.CallOption) (*v1.AdmitPodsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.AdmitPodsReply)
+	err := c.cc.Invoke(ctx, Cluster_AdmitPods_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *clusterClient) PodsOver(ctx context.Context, in *v1.PodsOverRequest, opts ...grpc.CallOption) (*v1.PodsOverReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.PodsOverReply)
+	err := c.cc.Invoke(ctx, Cluster_PodsOver_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) Events(ctx context.Context, in *v1.EventsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[v1.EventsReply], error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	stream, err := c.cc.NewStream(ctx, &Cluster_ServiceDesc.Streams[5], Cluster_Events_FullMethodName, cOpts...)
@@ -791,6 +843,8 @@ type ClusterServer interface {
 	ClearTriggers(context.Context, *v1.ClearTriggersRequest) (*v1.ClearTriggersReply, error)
 	Cancel(context.Context, *v1.CancelRequest) (*v1.JobResults, error)
 	ControlJobs(context.Context, *v1.ControlJobsRequest) (*v1.JobResults, error)
+	// NoteJobs changes what is said of jobs, also of jobs that are over and forgotten here.
+	NoteJobs(context.Context, *v1.NoteJobsRequest) (*v1.NoteJobsReply, error)
 	Why(context.Context, *v1.WhyRequest) (*v1.WhyReply, error)
 	// Suppose makes changes on a copy of the cluster, each by the rule of its own method,
 	// and tells whose start they would move.
@@ -851,6 +905,12 @@ type ClusterServer interface {
 	ListHolds(context.Context, *v1.ListHoldsRequest) (*v1.ListHoldsReply, error)
 	// WatchHolds tells the same of all nodes, and then of those that change.
 	WatchHolds(*v1.WatchHoldsRequest, grpc.ServerStreamingServer[v1.WatchHoldsReply]) error
+	// SubmitPods asks for a job of pods. To ask again changes nothing.
+	SubmitPods(context.Context, *v1.SubmitPodsRequest) (*v1.SubmitPodsReply, error)
+	// AdmitPods says anew where the pods of a waiting job may go.
+	AdmitPods(context.Context, *v1.AdmitPodsRequest) (*v1.AdmitPodsReply, error)
+	// PodsOver tells that the pods of a job have ended or are gone.
+	PodsOver(context.Context, *v1.PodsOverRequest) (*v1.PodsOverReply, error)
 	// Events tells what has happened, from the ledger, and goes on as it grows.
 	Events(*v1.EventsRequest, grpc.ServerStreamingServer[v1.EventsReply]) error
 	// ReadOutput reads what the batch script of a job has written, on its node and as its user.
@@ -903,6 +963,9 @@ func (UnimplementedClusterServer) Cancel(context.Context, *v1.CancelRequest) (*v
 }
 func (UnimplementedClusterServer) ControlJobs(context.Context, *v1.ControlJobsRequest) (*v1.JobResults, error) {
 	return nil, status.Error(codes.Unimplemented, "method ControlJobs not implemented")
+}
+func (UnimplementedClusterServer) NoteJobs(context.Context, *v1.NoteJobsRequest) (*v1.NoteJobsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method NoteJobs not implemented")
 }
 func (UnimplementedClusterServer) Why(context.Context, *v1.WhyRequest) (*v1.WhyReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Why not implemented")
@@ -1020,6 +1083,15 @@ func (UnimplementedClusterServer) ListHolds(context.Context, *v1.ListHoldsReques
 }
 func (UnimplementedClusterServer) WatchHolds(*v1.WatchHoldsRequest, grpc.ServerStreamingServer[v1.WatchHoldsReply]) error {
 	return status.Error(codes.Unimplemented, "method WatchHolds not implemented")
+}
+func (UnimplementedClusterServer) SubmitPods(context.Context, *v1.SubmitPodsRequest) (*v1.SubmitPodsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method SubmitPods not implemented")
+}
+func (UnimplementedClusterServer) AdmitPods(context.Context, *v1.AdmitPodsRequest) (*v1.AdmitPodsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method AdmitPods not implemented")
+}
+func (UnimplementedClusterServer) PodsOver(context.Context, *v1.PodsOverRequest) (*v1.PodsOverReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method PodsOver not implemented")
 }
 func (UnimplementedClusterServer) Events(*v1.EventsRequest, grpc.ServerStreamingServer[v1.EventsReply]) error {
 	return status.Error(codes.Unimplemented, "method Events not implemented")
@@ -1253,6 +1325,24 @@ func _Cluster_ControlJobs_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(ClusterServer).ControlJobs(ctx, req.(*v1.ControlJobsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_NoteJobs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.NoteJobsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).NoteJobs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_NoteJobs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).NoteJobs(ctx, req.(*v1.NoteJobsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1945,6 +2035,60 @@ func _Cluster_WatchHolds_Handler(srv interface{}, stream grpc.ServerStream) erro
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Cluster_WatchHoldsServer = grpc.ServerStreamingServer[v1.WatchHoldsReply]
 
+func _Cluster_SubmitPods_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.SubmitPodsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).SubmitPods(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_SubmitPods_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).SubmitPods(ctx, req.(*v1.SubmitPodsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_AdmitPods_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.AdmitPodsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).AdmitPods(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_AdmitPods_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).AdmitPods(ctx, req.(*v1.AdmitPodsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Cluster_PodsOver_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.PodsOverRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).PodsOver(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_PodsOver_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).PodsOver(ctx, req.(*v1.PodsOverRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_Events_Handler(srv interface{}, stream grpc.ServerStream) error {
 	m := new(v1.EventsRequest)
 	if err := stream.RecvMsg(m); err != nil {
@@ -2020,6 +2164,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ControlJobs",
 			Handler:    _Cluster_ControlJobs_Handler,
+		},
+		{
+			MethodName: "NoteJobs",
+			Handler:    _Cluster_NoteJobs_Handler,
 		},
 		{
 			MethodName: "Why",
@@ -2168,6 +2316,18 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListHolds",
 			Handler:    _Cluster_ListHolds_Handler,
+		},
+		{
+			MethodName: "SubmitPods",
+			Handler:    _Cluster_SubmitPods_Handler,
+		},
+		{
+			MethodName: "AdmitPods",
+			Handler:    _Cluster_AdmitPods_Handler,
+		},
+		{
+			MethodName: "PodsOver",
+			Handler:    _Cluster_PodsOver_Handler,
 		},
 		{
 			MethodName: "ReadOutput",
@@ -2323,6 +2483,7 @@ const (
 	Agents_Renew_FullMethodName         = "/muster.v1.Agents/Renew"
 	Agents_Configuration_FullMethodName = "/muster.v1.Agents/Configuration"
 	Agents_Connect_FullMethodName       = "/muster.v1.Agents/Connect"
+	Agents_Holds_FullMethodName         = "/muster.v1.Agents/Holds"
 )
 
 // AgentsClient is the client API for Agents service.
@@ -2336,6 +2497,8 @@ type AgentsClient interface {
 	// Configuration tells the cluster's configuration as the controller's host has it.
 	Configuration(ctx context.Context, in *v1.ConfigurationRequest, opts ...grpc.CallOption) (*v1.ConfigurationReply, error)
 	Connect(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[v1.AgentMessage, v1.ControllerMessage], error)
+	// Holds tells a node what other schedulers have on it.
+	Holds(ctx context.Context, in *v1.NodeHoldsRequest, opts ...grpc.CallOption) (*v1.NodeHoldsReply, error)
 }
 
 type agentsClient struct {
@@ -2389,6 +2552,16 @@ func (c *agentsClient) Connect(ctx context.Context, opts ...grpc.CallOption) (gr
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Agents_ConnectClient = grpc.BidiStreamingClient[v1.AgentMessage, v1.ControllerMessage]
 
+func (c *agentsClient) Holds(ctx context.Context, in *v1.NodeHoldsRequest, opts ...grpc.CallOption) (*v1.NodeHoldsReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.NodeHoldsReply)
+	err := c.cc.Invoke(ctx, Agents_Holds_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AgentsServer is the server API for Agents service.
 // All implementations must embed UnimplementedAgentsServer
 // for forward compatibility.
@@ -2400,6 +2573,8 @@ type AgentsServer interface {
 	// Configuration tells the cluster's configuration as the controller's host has it.
 	Configuration(context.Context, *v1.ConfigurationRequest) (*v1.ConfigurationReply, error)
 	Connect(grpc.BidiStreamingServer[v1.AgentMessage, v1.ControllerMessage]) error
+	// Holds tells a node what other schedulers have on it.
+	Holds(context.Context, *v1.NodeHoldsRequest) (*v1.NodeHoldsReply, error)
 	mustEmbedUnimplementedAgentsServer()
 }
 
@@ -2421,6 +2596,9 @@ func (UnimplementedAgentsServer) Configuration(context.Context, *v1.Configuratio
 }
 func (UnimplementedAgentsServer) Connect(grpc.BidiStreamingServer[v1.AgentMessage, v1.ControllerMessage]) error {
 	return status.Error(codes.Unimplemented, "method Connect not implemented")
+}
+func (UnimplementedAgentsServer) Holds(context.Context, *v1.NodeHoldsRequest) (*v1.NodeHoldsReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Holds not implemented")
 }
 func (UnimplementedAgentsServer) mustEmbedUnimplementedAgentsServer() {}
 func (UnimplementedAgentsServer) testEmbeddedByValue()                {}
@@ -2504,6 +2682,24 @@ func _Agents_Connect_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Agents_ConnectServer = grpc.BidiStreamingServer[v1.AgentMessage, v1.ControllerMessage]
 
+func _Agents_Holds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.NodeHoldsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AgentsServer).Holds(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Agents_Holds_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AgentsServer).Holds(ctx, req.(*v1.NodeHoldsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Agents_ServiceDesc is the grpc.ServiceDesc for Agents service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -2522,6 +2718,10 @@ var Agents_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Configuration",
 			Handler:    _Agents_Configuration_Handler,
+		},
+		{
+			MethodName: "Holds",
+			Handler:    _Agents_Holds_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
 	"github.com/musterhpc/muster/internal/transport/pki"
 )
 
@@ -137,11 +137,11 @@ func (o *setup) writeOthers(out io.Writer, cfg *conffile.Config, base string, sl
 
 // copyAuthority gives another controller the key that makes certificates.
 func copyAuthority(from, to pki.Dir) error {
-	key, err := keyfile.Read(filepath.Join(string(from), pki.CAKeyFile))
+	key, err := durable.ReadPrivate(filepath.Join(string(from), pki.CAKeyFile))
 	if err != nil {
 		return err
 	}
-	return keyfile.Write(filepath.Join(string(to), pki.CAKeyFile), key, 0o600)
+	return durable.WriteFile(filepath.Join(string(to), pki.CAKeyFile), key, 0o600)
 }
 
 // yamlOf is the muster.yaml of a further controller. Its paths start from its

@@ -22,9 +22,9 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/program"
 	"github.com/musterhpc/muster/internal/transport/framed/client"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/hostlist"
 )
@@ -443,7 +443,7 @@ func (l *local) launchAgent(ctx context.Context, bin, node string, i int) error 
 			return fmt.Errorf("enrolment token: %w", err)
 		}
 		token := filepath.Join(dir, "token")
-		if err := keyfile.Write(token, []byte(rep.GetToken()+"\n"), 0o600); err != nil {
+		if err := durable.WriteFile(token, []byte(rep.GetToken()+"\n"), 0o600); err != nil {
 			return err
 		}
 		args = append(args, "--token-file", token)

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/mailer"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
 )
 
 // maxMail bounds a message.
@@ -46,7 +46,7 @@ func sendMail(args []string, in io.Reader) error {
 		return errors.Join(err, errMailUsage)
 	}
 	if *file != "" {
-		data, err := keyfile.Read(*file)
+		data, err := durable.ReadPrivate(*file)
 		if err != nil {
 			return err
 		}

@@ -16,7 +16,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/sim/replay"
 	"github.com/musterhpc/muster/sim/tune"
 )
@@ -108,7 +108,7 @@ func (m *memory) Keep(name string, r *tune.Replay) error {
 	if err != nil {
 		return err
 	}
-	return keyfile.Write(m.path, data, 0o600)
+	return durable.WriteFile(m.path, data, 0o600)
 }
 
 // remove deletes the file: the question is answered.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -31,7 +32,7 @@ const whatifUsage = `muster whatif replays this site's own history twice, under 
 was in force and under another one, and prints the figures of both replays.
 
 Usage:
-  muster whatif --from TIME [--to TIME] [--conf slurm.conf] [--qos "NAME KEY=VALUE..."]
+  muster whatif --from TIME [--to TIME] [--conf slurm.conf] [--qos "NAME KEY=VALUE..."] [--add "8 nodes like n1"]
   muster whatif --cluster NAME --old slurm.conf --from TIME [--to TIME] [--conf slurm.conf] [--qos ...]
 
 Every job that became eligible in that time and ran to its end is submitted at
@@ -52,6 +53,7 @@ QOS have no limits but those of --qos.
 Examples:
   muster whatif --from 2026-11-01 --to 2026-11-08 --conf new/slurm.conf
   muster whatif --from now-7days --qos "gpu_priority MaxTRESPerUser=gres/gpu=4 Priority=100"
+  muster whatif --from now-7days --add "8 nodes like gpu01"
   muster whatif --dir lab --from now-1hour --conf new/slurm.conf --json
   muster whatif --cluster old --old /etc/slurm/slurm.conf --from 2026-10-01 --to 2026-11-01 --conf muster/slurm.conf
 
@@ -98,6 +100,7 @@ type whatif struct {
 	conf string
 
 	qos    []string
+	add    []string
 	asJSON bool
 }
 
@@ -126,6 +129,12 @@ func Run(args []string, out, errOut io.Writer) int {
 		nil,
 		"change or add a QOS in the other replay, in sacctmgr's words; may be repeated",
 	)
+	fl.StringArrayVar(
+		&w.add,
+		"add",
+		nil,
+		"nodes of the other replay beside the configured ones, as in \"8 nodes like n1\"; may be repeated",
+	)
 	fl.BoolVar(&w.asJSON, "json", false, "print one JSON object")
 	help := fl.BoolP("help", "h", false, "print this help and exit")
 	fl.Usage = func() {}
@@ -143,10 +152,10 @@ func Run(args []string, out, errOut io.Writer) int {
 	case w.from == "":
 		fmt.Fprintln(errOut, "muster whatif: --from is missing (see --help)")
 		return 2
-	case w.conf == "" && len(w.qos) == 0:
+	case w.conf == "" && len(w.qos) == 0 && len(w.add) == 0:
 		fmt.Fprintln(
 			errOut,
-			"muster whatif: what would be different? name another --conf or a --qos (see --help)",
+			"muster whatif: what would be different? name another --conf, a --qos or nodes to --add (see --help)",
 		)
 		return 2
 	case w.cluster != "" && w.old == "":
@@ -212,6 +221,15 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 	changed, err := old.With(other, changes)
 	if err != nil {
 		return nil, err
+	}
+	for _, text := range w.add {
+		count, like, err := parseAdd(text)
+		if err != nil {
+			return nil, err
+		}
+		if changed, err = changed.AddNodes(count, like); err != nil {
+			return nil, fmt.Errorf("--add %q: %w", text, err)
+		}
 	}
 	if len(changes) > 0 && !changed.Config.Enforce.Limits {
 		fmt.Fprintln(
@@ -310,6 +328,21 @@ func (w *whatif) other() (*spec.Config, []policy.Change, error) {
 	}
 	c, err := w.read(w.conf)
 	return c, changes, err
+}
+
+// maxAdded bounds the nodes that are added.
+const maxAdded = 10_000
+
+// parseAdd reads "8 nodes like n1".
+func parseAdd(text string) (count int, like string, err error) {
+	words := strings.Fields(text)
+	if len(words) == 4 && strings.HasPrefix(words[1], "node") && words[2] == "like" {
+		count, err = strconv.Atoi(words[0])
+		if err == nil && count > 0 && count <= maxAdded {
+			return count, words[3], nil
+		}
+	}
+	return 0, "", fmt.Errorf("--add %q: expected a number of nodes up to %d and one that there is, as in \"8 nodes like n1\"", text, maxAdded)
 }
 
 // read reads a slurm.conf.

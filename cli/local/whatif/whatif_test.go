@@ -138,6 +138,9 @@ func TestWhatIf(t *testing.T) {
 	if r, errText, code = run("--conf", conf, "--json"); code != 0 || r.New.MeanWait != 0 || r.Old.MeanWait != 225 {
 		t.Errorf("with two nodes: exit %d, %s %+v", code, errText, r)
 	}
+	if r, errText, code = run("--add", "1 node like n1", "--json"); code != 0 || r.New.MeanWait != 0 || r.New.P95Wait != 0 || r.Old.P95Wait == 0 {
+		t.Errorf("with a node more: exit %d, %s %+v", code, errText, r)
+	}
 	if r, errText, code = run("--old", conf, "--qos", "normal Priority=1", "--json"); code != 0 || r.New.MeanWait != 0 || r.Old.MeanWait != 0 {
 		t.Errorf("as if there had been two nodes: exit %d, %s %+v", code, errText, r)
 	}
@@ -153,7 +156,7 @@ func TestWhatIf(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--json"}, "name another --conf or a --qos"}, {[]string{"--qos", "normal", "--json"}, "expected a name and what to set"},
+		{[]string{"--json"}, "name another --conf, a --qos or nodes to --add"}, {[]string{"--add", "8 n1"}, "8 nodes like n1"}, {[]string{"--add", "2 nodes like n7"}, "there is no node n7"}, {[]string{"--qos", "normal", "--json"}, "expected a name and what to set"},
 		{[]string{"--qos", "normal Frob=1"}, "Frob"}, {[]string{"--conf", "/nowhere/slurm.conf"}, "/nowhere/slurm.conf"},
 		{[]string{"--qos", "normal Priority=1", "--from", "yesterdayish"}, "--from"}, {[]string{"--qos", "normal Priority=1", "--to", at(-spec.Hour)}, "does not come after"},
 		{[]string{"--qos", "normal Priority=1", "--archive", "/nowhere"}, "/nowhere"}, {[]string{"--qos", "normal Priority=1", "--from", at(spec.Hour + spec.Minute)}, "no job became eligible"}, {[]string{"x"}, "unknown argument"},

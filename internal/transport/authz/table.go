@@ -102,6 +102,7 @@ var table = []row{
 	{"Cluster/ClearTriggers", forOwners(), "one's own; operators clear any"},
 	{"Cluster/Cancel", forUsers(), "own jobs, and those of accounts that the caller coordinates"},
 	{"Cluster/ControlJobs", forUsers(), "as Cancel; suspend and resume are for operators"},
+	{"Cluster/NoteJobs", forUsers(), "own jobs that the controller still shows: the comment and the derived exit code"},
 	{"Cluster/Why", forReaders(), "PrivateData=jobs and nodes"},
 	{"Cluster/Suppose", forReaders(), "each change by the rule of its own method, further nodes for operators; PrivateData=jobs and nodes"},
 	{"Cluster/ListNodes", forReaders(), "PrivateData=nodes"},
@@ -143,6 +144,9 @@ var table = []row{
 	{"Cluster/ReleaseHold", forOperators(), ""},
 	{"Cluster/ListHolds", forOperators(), ""},
 	{"Cluster/WatchHolds", forOperators(), ""},
+	{"Cluster/SubmitPods", forOperators(), ""},
+	{"Cluster/AdmitPods", forOperators(), ""},
+	{"Cluster/PodsOver", forOperators(), ""},
 	{"Cluster/Events", forReaders(), "PrivateData, as each event's own list has it; changes of the policy are for operators, tokens and certificates for administrators"},
 	{"Cluster/ReadOutput", forOwners(), "own jobs; root reads those of any user, with that user's rights"},
 
@@ -153,6 +157,7 @@ var table = []row{
 	{"Agents/Renew", grants{Node: Limited, LoginHost: Limited}, "a certificate of the same name"},
 	{"Agents/Configuration", grants{Root: Full, Node: Full}, ""},
 	{"Agents/Connect", grants{Root: Full, Node: Limited}, "for the node that the certificate names"},
+	{"Agents/Holds", grants{Root: Full, Node: Limited}, "of the node that the certificate names"},
 
 	{"Ledger/Subscribe", grants{Root: Full, Controller: Full}, ""},
 	{"Ledger/Content", grants{Root: Full, Controller: Full}, ""},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/pki"
 )
 
 // Protocol is what a client speaks on a channel.
@@ -39,7 +40,7 @@ func IsStandby(err error) bool {
 
 // Server authenticates accepted connections.
 type Server struct {
-	TLS     *tls.Config       // see mtls.Source.Server; nil = unix sockets only
+	TLS     *tls.Config       // see pki.Source.Server; nil = unix sockets only
 	Cluster string            // whose certificates name a party; with TLS
 	Names   identity.Resolver // names of local users; nil = none
 }
@@ -99,6 +100,9 @@ func (s *Server) handshake(ctx context.Context, raw net.Conn) (*Conn, error) {
 	}
 	state := secure.ConnectionState()
 	id, err := s.peer(state)
+	if err == nil && id.Kind == identity.Anonymous {
+		id.Binding, err = pki.Binding(state)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connection from %s: %w", raw.RemoteAddr(), err)
 	}

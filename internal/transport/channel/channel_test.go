@@ -14,9 +14,8 @@ import (
 
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // accepted returns both ends of a connection.
@@ -99,7 +98,7 @@ func TestTLSByALPN(t *testing.T) {
 	if _, err := dir.Init("c", pki.Holder{Name: "ctl", Hosts: []string{"localhost"}}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	source, err := mtls.Load(dir)
+	source, err := pki.LoadSource(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,8 +177,8 @@ func TestAdmissionRefusesMalformedAttestations(t *testing.T) {
 	login := identity.Identity{Kind: identity.Login, UID: identity.NoID, GID: identity.NoID, Node: "l1"}
 	for _, text := range []string{"", ":", "1", "1:", ":1", "-1:1", "1:-1", "4294967296:1", "1:1:1", "root:root", " 1:1"} {
 		id, err := a.Admit(t.Context(), login, func(string) (string, bool) { return text, true })
-		var e *status.Error
-		if !errors.As(err, &e) || e.Wire != status.InvalidArgument || id.Kind != identity.Anonymous {
+		var e *rpcstatus.Error
+		if !errors.As(err, &e) || e.Wire != rpcstatus.InvalidArgument || id.Kind != identity.Anonymous {
 			t.Errorf("%q: %+v, %v", text, id, err)
 		}
 	}
@@ -194,7 +193,7 @@ func TestAdmissionRefusesMalformedAttestations(t *testing.T) {
 // TestTokenOfACall: a token names the user, whoever shows it; it is refused beside an attestation, where tokens are not
 // accepted, and when it is not good.
 func TestTokenOfACall(t *testing.T) {
-	bad := status.New(status.Unauthenticated, "bad token")
+	bad := rpcstatus.New(rpcstatus.Unauthenticated, "bad token")
 	ada := identity.Identity{Kind: identity.AttestedUser, UID: 1000, GID: 100, User: "ada", Token: true}
 	a := &Admission{Now: time.Now, Token: func(text string) (identity.Identity, error) {
 		if text != "good" {

@@ -13,7 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -270,7 +270,7 @@ func TestSaveLoad(t *testing.T) {
 	if err := os.Chmod(path, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadRing(path); !errors.Is(err, keyfile.ErrExposed) {
+	if _, err := LoadRing(path); !errors.Is(err, durable.ErrExposed) {
 		t.Errorf("exposed: %v", err)
 	}
 	for _, bad := range []string{"", "{}", `{"format":2,"keys":[{}]}`, `{"format":1,"keys":[{"seed":"AAAA","from":1,"until":2}]}`} {

@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/musterhpc/muster/internal/transport/keyfile"
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -270,12 +270,12 @@ func (r Ring) Save(path string) error {
 	if err != nil {
 		return err
 	}
-	return keyfile.Write(path, data, 0o600)
+	return durable.WriteFile(path, data, 0o600)
 }
 
 // LoadRing reads what Save wrote; a file that others can read is refused.
 func LoadRing(path string) (Ring, error) {
-	data, err := keyfile.Read(path)
+	data, err := durable.ReadPrivate(path)
 	if err != nil {
 		return Ring{}, err
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // Bounds of the client's side.
@@ -43,8 +43,9 @@ type Conn struct {
 	closed   *StatusError // why the connection is of no further use
 }
 
-// NewConn takes over an open connection. first is sent at once: Preface, or nothing where
-// somebody has sent it.
+// NewConn takes over an open connection. first goes out with the first call: Preface, or nothing
+// where somebody has sent it. A server waits for the preface for as long as for a handshake, so a
+// connection on which nothing is asked until then is closed.
 func NewConn(conn net.Conn, first string) *Conn {
 	c := &Conn{
 		conn: conn, out: NewWriter(conn, first, maxUnsent, clientPatience), done: make(chan struct{}),
@@ -57,7 +58,7 @@ func NewConn(conn net.Conn, first string) *Conn {
 
 // Close ends the connection; calls in flight fail. It waits for the reader to end.
 func (c *Conn) Close() error {
-	c.fail(transportError(status.Canceled, OutcomeUnknown, "the connection was closed here"))
+	c.fail(transportError(rpcstatus.Canceled, OutcomeUnknown, "the connection was closed here"))
 	<-c.done
 	return nil
 }
@@ -145,7 +146,7 @@ func (c *Conn) writeError(ctx context.Context, err error, begun bool) error {
 		return transportError(own.Wire, outcome, "%s", own.Message)
 	case errors.Is(err, ErrTooLarge), errors.Is(err, ErrEncode):
 		return transportError(
-			status.InvalidArgument,
+			rpcstatus.InvalidArgument,
 			OutcomeNotSent,
 			"the request cannot be sent: %v",
 			err,
@@ -154,7 +155,7 @@ func (c *Conn) writeError(ctx context.Context, err error, begun bool) error {
 		return contextError(ctx, OutcomeNotSent)
 	}
 	return transportError(
-		status.Unavailable,
+		rpcstatus.Unavailable,
 		outcome,
 		"the connection broke while the request was sent: %v",
 		err,
@@ -170,7 +171,7 @@ func (c *Conn) register(call *Call) error {
 		return notSent(c.closed)
 	}
 	if c.draining {
-		return transportError(status.Unavailable, OutcomeNotSent, "the server is shutting down")
+		return transportError(rpcstatus.Unavailable, OutcomeNotSent, "the server is shutting down")
 	}
 	c.last++
 	call.id = c.last
@@ -209,7 +210,7 @@ func (k *Call) Wait() ([]byte, error) {
 	answer, err := k.Recv()
 	if errors.Is(err, io.EOF) {
 		return nil, transportError(
-			status.Internal,
+			rpcstatus.Internal,
 			OutcomeUnknown,
 			"the server ended the call without an answer",
 		)
@@ -220,7 +221,7 @@ func (k *Call) Wait() ([]byte, error) {
 	if _, err := k.Recv(); err == nil {
 		k.Cancel()
 		return nil, transportError(
-			status.Internal,
+			rpcstatus.Internal,
 			OutcomeUnknown,
 			"the server sent several answers to a call that has one",
 		)
@@ -282,7 +283,7 @@ func (k *Call) Cancel() {
 		return
 	}
 	k.conn.mu.Lock()
-	k.end(transportError(status.Canceled, OutcomeUnknown, "the call was cancelled here"))
+	k.end(transportError(rpcstatus.Canceled, OutcomeUnknown, "the call was cancelled here"))
 	k.queue = nil
 	k.conn.mu.Unlock()
 	// Not under the call's context, which may be over; a connection that takes nothing fails by
@@ -322,7 +323,7 @@ func (c *Conn) read() {
 		if err := c.handle(&frame); err != nil {
 			c.fail(
 				transportError(
-					status.Internal,
+					rpcstatus.Internal,
 					OutcomeUnknown,
 					"the server does not speak this protocol: %v",
 					err,
@@ -336,20 +337,20 @@ func (c *Conn) read() {
 func lost(err error) *StatusError {
 	if errors.Is(err, io.EOF) {
 		return transportError(
-			status.Unavailable,
+			rpcstatus.Unavailable,
 			OutcomeUnknown,
 			"the server closed the connection",
 		)
 	}
 	if errors.Is(err, ErrProtocol) {
 		return transportError(
-			status.Internal,
+			rpcstatus.Internal,
 			OutcomeUnknown,
 			"the server does not speak this protocol: %v",
 			err,
 		)
 	}
-	return transportError(status.Unavailable, OutcomeUnknown, "the connection broke: %v", err)
+	return transportError(rpcstatus.Unavailable, OutcomeUnknown, "the connection broke: %v", err)
 }
 
 func (c *Conn) handle(frame *Frame) error {
@@ -403,7 +404,7 @@ func (c *Conn) drain(last uint64) {
 	}
 	for _, call := range dropped {
 		delete(c.calls, call.id)
-		call.end(transportError(status.Unavailable, OutcomeNotSent, "the server is shutting down"))
+		call.end(transportError(rpcstatus.Unavailable, OutcomeNotSent, "the server is shutting down"))
 	}
 	c.mu.Unlock()
 	for range dropped {
@@ -434,7 +435,7 @@ func (c *Conn) reason() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed == nil {
-		return transportError(status.Unavailable, OutcomeNotSent, "the connection has ended")
+		return transportError(rpcstatus.Unavailable, OutcomeNotSent, "the connection has ended")
 	}
 	return notSent(c.closed)
 }
@@ -443,9 +444,9 @@ func notSent(e *StatusError) *StatusError {
 	return transportError(e.Wire, OutcomeNotSent, "%s", e.Message)
 }
 
-func transportError(wire status.Code, outcome, format string, args ...any) *StatusError {
-	e := status.New(wire, format, args...)
-	e.Details = []status.Detail{{Key: DetailOutcome, Value: outcome}}
+func transportError(wire rpcstatus.Code, outcome, format string, args ...any) *StatusError {
+	e := rpcstatus.New(wire, format, args...)
+	e.Details = []rpcstatus.Detail{{Key: DetailOutcome, Value: outcome}}
 	return e
 }
 
@@ -455,7 +456,7 @@ func contextError(ctx context.Context, outcome string) *StatusError {
 
 func contextErrorOf(err error, outcome string) *StatusError {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return transportError(status.DeadlineExceeded, outcome, "no answer within the time allowed")
+		return transportError(rpcstatus.DeadlineExceeded, outcome, "no answer within the time allowed")
 	}
-	return transportError(status.Canceled, outcome, "the call was cancelled here")
+	return transportError(rpcstatus.Canceled, outcome, "the call was cancelled here")
 }

@@ -15,7 +15,7 @@
 //	Cancel   client   empty: the client has lost interest
 //	Credit   client   cost (uvarint) of the messages that the client has consumed
 //	Message  server   flags (1 byte, bit 0 = last), payload
-//	End      server   an encoded status.Error, or nothing for success
+//	End      server   an encoded status error, or nothing for success
 //	Drain    server   empty; id is the last request that the server will answer, later ones have not been looked at
 //
 // Strings are a uvarint length and bytes; headers a uvarint count and key, value strings. A
@@ -24,8 +24,8 @@
 // read one stream never holds up the other calls of its connection.
 //
 // This package holds the frames, the writer and the client's side on plain bytes. framed/client
-// adds protobuf, framed/serve is the server's side on plain bytes, framed/server dispatches to
-// gRPC service descriptions. Nothing here or in framed/client links gRPC.
+// adds protobuf, framed/serve is the server's side on plain bytes, grpcx.Registry dispatches to
+// gRPC service descriptions. Nothing here or in framed/client links gRPC, TLS or the server's side.
 package framed
 
 import (
@@ -36,7 +36,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // Preface is what a client sends first. It differs from HTTP/2's in every position that
@@ -67,6 +67,10 @@ const HeaderAttest = "muster-attest"
 // takes the user from it in place of what the channel says.
 const HeaderToken = "muster-token"
 
+// HeaderMunge is the header with which a command on a host without an agent shows a credential
+// of MUNGE that was made for its connection.
+const HeaderMunge = "muster-munge"
+
 // HeaderProbe marks a ping that asks whether the process at the other end of this connection
 // works. A relay without a controller answers it itself, with an error, instead of waiting for
 // a controller.
@@ -79,7 +83,7 @@ func Attest(uid, gid uint32) Pair {
 }
 
 // StatusError is the error of a call as the server sent it. Read it with errors.As.
-type StatusError = status.Error
+type StatusError = rpcstatus.Error
 
 // Kind is the kind of a frame.
 type Kind byte
@@ -163,7 +167,7 @@ func Append(b []byte, frame *Frame) ([]byte, error) {
 		return frame.finish(append(b, flags), start)
 	case End:
 		if frame.Err != nil {
-			b = status.Append(b, frame.Err)
+			b = rpcstatus.Append(b, frame.Err)
 		}
 	case Credit:
 		b = binary.AppendUvarint(b, frame.Bytes)
@@ -223,7 +227,7 @@ func Parse(b []byte, frame *Frame) error {
 	case End:
 		if len(p.rest) > 0 && !p.bad {
 			var err error
-			frame.Err, err = status.Parse(p.rest)
+			frame.Err, err = rpcstatus.Parse(p.rest)
 			if err != nil {
 				return fmt.Errorf("%w: %w", ErrProtocol, err)
 			}

@@ -11,7 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 func anyFrame(t *rapid.T) *Frame {
@@ -31,7 +31,7 @@ func anyFrame(t *rapid.T) *Frame {
 		f.Payload = payload.Draw(t, "payload")
 	case End:
 		if rapid.Bool().Draw(t, "error") {
-			f.Err = &StatusError{Wire: status.NotFound, Number: rapid.Int32().Draw(t, "number"), Message: "m"}
+			f.Err = &StatusError{Wire: rpcstatus.NotFound, Number: rapid.Int32().Draw(t, "number"), Message: "m"}
 		}
 	case Credit:
 		f.Bytes = rapid.Uint64Range(0, 1<<62).Draw(t, "bytes")
@@ -116,7 +116,7 @@ func TestPrefaceIsNotHTTP2(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, x := range []*Frame{{Kind: Request, ID: 1, Method: "/a/B", Timeout: time.Second, Window: 5, Header: []Pair{{"k", "v"}}, Payload: []byte("p")},
 		{Kind: Cancel, ID: 2}, {Kind: Credit, ID: 3, Bytes: 300}, {Kind: Message, ID: 4, Last: true, Payload: []byte("q")},
-		{Kind: End, ID: 5, Err: status.New(status.NotFound, "x")}, {Kind: Drain, ID: 1 << 60}} {
+		{Kind: End, ID: 5, Err: rpcstatus.New(rpcstatus.NotFound, "x")}, {Kind: Drain, ID: 1 << 60}} {
 		b, err := Append(nil, x)
 		if err != nil {
 			f.Fatal(err)

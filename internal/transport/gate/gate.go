@@ -24,17 +24,16 @@ import (
 	_ "github.com/musterhpc/muster/api/v1/service" // what its methods promise
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/framed"
-	"github.com/musterhpc/muster/internal/transport/framed/relay"
 	"github.com/musterhpc/muster/internal/transport/framed/serve"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/mtls"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/pki"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // Config is what a Gate needs.
 type Config struct {
-	Addresses []string     // of the controllers, in the order in which they are tried
-	Source    *mtls.Source // this host's certificates
+	Addresses []string    // of the controllers, in the order in which they are tried
+	Source    *pki.Source // this host's certificates
 	// Enrol is the command that gets this host a new certificate, for the error when it has
 	// expired.
 	Enrol string
@@ -48,7 +47,7 @@ type Config struct {
 // that word is worth the controller decides.
 type Gate struct {
 	cfg    Config
-	relay  *relay.Relay
+	relay  *serve.Relay
 	server *serve.Server
 
 	mu sync.Mutex
@@ -58,11 +57,11 @@ type Gate struct {
 // New makes a gate.
 func New(cfg Config) (*Gate, error) {
 	gate := &Gate{cfg: cfg}
-	options := relay.Options{Dial: gate.dial, Told: cfg.Explain != nil}
+	options := serve.RelayOptions{Dial: gate.dial, Told: cfg.Explain != nil}
 	if len(cfg.Addresses) > 1 {
 		options.Patience, options.Again = electionPatience, Again
 	}
-	gate.relay = relay.New(options)
+	gate.relay = serve.NewRelay(options)
 	var err error
 	gate.server, err = serve.New(
 		serve.Config{
@@ -83,14 +82,14 @@ func (g *Gate) passOn(ctx context.Context, call *serve.Call) error {
 }
 
 // Forward passes a call on that did not come to the gate's own listener.
-func (g *Gate) Forward(ctx context.Context, req relay.Request, send func([]byte) error) error {
+func (g *Gate) Forward(ctx context.Context, req serve.RelayCall, send func([]byte) error) error {
 	return g.explain(ctx, g.relay.Forward(ctx, req, send))
 }
 
 // explain replaces the error of a call that no controller took.
 func (g *Gate) explain(ctx context.Context, err error) error {
-	var st *status.Error
-	if g.cfg.Explain == nil || !errors.As(err, &st) || st.Wire != status.Unavailable ||
+	var st *rpcstatus.Error
+	if g.cfg.Explain == nil || !errors.As(err, &st) || st.Wire != rpcstatus.Unavailable ||
 		st.Refusal() != nil {
 		return err
 	}

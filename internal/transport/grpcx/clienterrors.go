@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"google.golang.org/grpc"
-
-	"github.com/musterhpc/muster/internal/transport/grpcerr"
 )
 
 func unaryClientErrors(
@@ -16,7 +14,7 @@ func unaryClientErrors(
 	invoker grpc.UnaryInvoker,
 	opts ...grpc.CallOption,
 ) error {
-	return grpcerr.From(invoker(ctx, method, req, reply, cc, opts...))
+	return FromStatus(invoker(ctx, method, req, reply, cc, opts...))
 }
 
 func streamClientErrors(
@@ -29,7 +27,7 @@ func streamClientErrors(
 ) (grpc.ClientStream, error) {
 	s, err := streamer(ctx, desc, cc, method, opts...)
 	if err != nil {
-		return nil, grpcerr.From(err)
+		return nil, FromStatus(err)
 	}
 	return clientStream{s}, nil
 }
@@ -37,6 +35,6 @@ func streamClientErrors(
 // clientStream turns the errors of a stream.
 type clientStream struct{ grpc.ClientStream }
 
-func (s clientStream) SendMsg(m any) error { return grpcerr.From(s.ClientStream.SendMsg(m)) }
-func (s clientStream) RecvMsg(m any) error { return grpcerr.From(s.ClientStream.RecvMsg(m)) }
-func (s clientStream) CloseSend() error    { return grpcerr.From(s.ClientStream.CloseSend()) }
+func (s clientStream) SendMsg(m any) error { return FromStatus(s.ClientStream.SendMsg(m)) }
+func (s clientStream) RecvMsg(m any) error { return FromStatus(s.ClientStream.RecvMsg(m)) }
+func (s clientStream) CloseSend() error    { return FromStatus(s.ClientStream.CloseSend()) }

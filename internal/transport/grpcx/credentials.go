@@ -153,7 +153,7 @@ type clientCredentials struct{ config func() *tls.Config }
 func NewLocalCredentials() credentials.TransportCredentials { return clientCredentials{} }
 
 // NewTLSCredentials returns a client's credentials for TCP. config makes the configuration of
-// one connection, server name included: see mtls.Source.Client and mtls.Pinned.
+// one connection, server name included: see pki.Source.Client and pki.Pinned.
 func NewTLSCredentials(config func() *tls.Config) credentials.TransportCredentials {
 	return clientCredentials{config: config}
 }

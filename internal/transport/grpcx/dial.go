@@ -29,7 +29,7 @@ func DialUnix(path string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	)
 }
 
-// DialTLS makes a client of a TCP address (host:port). config makes the TLS configuration of each connection; see mtls.Source.Client.
+// DialTLS makes a client of a TCP address (host:port). config makes the TLS configuration of each connection; see pki.Source.Client.
 func DialTLS(
 	address string,
 	config func() *tls.Config,

@@ -15,10 +15,9 @@ import (
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/framed/serve"
-	"github.com/musterhpc/muster/internal/transport/framed/server"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // Bounds and times of gRPC connections.
@@ -39,9 +38,9 @@ type EndpointConfig struct {
 	Admit   Admit           // who is asking, per call
 	// Refused is told of calls whose caller Admit refused; nil = nobody is.
 	Refused func(ctx context.Context, channel identity.Identity, method string, err error)
-	Errors  status.Table // how handlers' errors are classified; see status.Numbers
-	Limits  serve.Limits // of the framed protocol
-	Table   *limit.Table // what each party may hold, over both protocols; nil = limit.Defaults
+	Errors  rpcstatus.Table // how handlers' errors are classified; see rpcstatus.Numbers
+	Limits  serve.Limits    // of the framed protocol
+	Table   *limit.Table    // what each party may hold, over both protocols; nil = limit.Defaults
 	Unary   []grpc.UnaryServerInterceptor
 	Stream  []grpc.StreamServerInterceptor // run inside identity and recovery, for both protocols
 	Options []grpc.ServerOption            // further options of the gRPC server
@@ -53,7 +52,7 @@ type EndpointConfig struct {
 type Endpoint struct {
 	grpc     *grpc.Server
 	framed   *serve.Server
-	registry *server.Registry
+	registry *Registry
 	conns    *table // of gRPC
 }
 
@@ -76,7 +75,7 @@ func NewEndpoint(cfg EndpointConfig) (*Endpoint, error) {
 			time.Now,
 		)
 	}
-	registry := server.NewRegistry(cfg.Unary, cfg.Stream)
+	registry := NewRegistry(cfg.Unary, cfg.Stream)
 	fs, err := serve.New(
 		serve.Config{
 			Handler:      registry.Handle,

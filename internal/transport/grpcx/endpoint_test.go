@@ -27,9 +27,8 @@ import (
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/listen"
-	"github.com/musterhpc/muster/internal/transport/mtls"
 	"github.com/musterhpc/muster/internal/transport/pki"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 const perPeer = 80 // connections of one party; BenchmarkUnary opens 64 of each protocol
@@ -39,7 +38,7 @@ type world struct {
 	t        testing.TB
 	ca       *pki.CA
 	dir      pki.Dir
-	source   *mtls.Source // the controller's
+	source   *pki.Source // the controller's
 	endpoint *grpcx.Endpoint
 	unix     string
 	tcp      string
@@ -55,14 +54,14 @@ func newWorld(t testing.TB, service *echotest.Service, requireCert bool) *world 
 	if w.ca, err = w.dir.Init("prod", pki.Holder{Name: "ctl", Hosts: []string{"localhost", "127.0.0.1"}}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if w.source, err = mtls.Load(w.dir); err != nil {
+	if w.source, err = pki.LoadSource(w.dir); err != nil {
 		t.Fatal(err)
 	}
 	w.admit = &channel.Admission{Revoked: w.source.Revoked, Now: time.Now,
 		JobThere: func(node string, a identity.Attestation) (uint32, bool) { return a.GID, w.hasJob[node] == a.UID }}
 	w.endpoint, err = grpcx.NewEndpoint(grpcx.EndpointConfig{
 		Channel: &channel.Server{TLS: w.source.Server(requireCert, channel.ALPNGRPC, framed.ALPN), Cluster: "prod"},
-		Admit:   w.admit.Admit, Errors: status.Numbers(), Limits: serve.Limits{ConnsPerPeer: perPeer},
+		Admit:   w.admit.Admit, Errors: rpcstatus.Numbers(), Limits: serve.Limits{ConnsPerPeer: perPeer},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +91,7 @@ func newWorld(t testing.TB, service *echotest.Service, requireCert bool) *world 
 }
 
 // host makes a host of the cluster with a certificate of the given role, made at the given time.
-func (w *world) host(ca *pki.CA, role identity.Kind, name string, made time.Time) *mtls.Source {
+func (w *world) host(ca *pki.CA, role identity.Kind, name string, made time.Time) *pki.Source {
 	w.t.Helper()
 	p, err := ca.Issue(pki.Holder{Role: role, Name: name, Hosts: []string{"localhost"}}, made)
 	if err != nil {
@@ -102,7 +101,7 @@ func (w *world) host(ca *pki.CA, role identity.Kind, name string, made time.Time
 	if err := dir.SaveEnrolled(p); err != nil {
 		w.t.Fatal(err)
 	}
-	s, err := mtls.Load(dir)
+	s, err := pki.LoadSource(dir)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -145,13 +144,13 @@ func (w *world) framedTo(target client.Target) caller {
 	}
 }
 
-func (w *world) framedTLS(s *mtls.Source) caller {
+func (w *world) framedTLS(s *pki.Source) caller {
 	w.t.Helper()
 	return w.framedTo(client.Target{Network: "tcp", Address: w.tcp, Secure: s.Secure("localhost", identity.Controller, framed.ALPN)})
 }
 
 // both returns the host's callers over TLS.
-func (w *world) both(s *mtls.Source) map[string]caller {
+func (w *world) both(s *pki.Source) map[string]caller {
 	w.t.Helper()
 	return map[string]caller{
 		"grpc":   w.grpcTLS(func() *tls.Config { return s.Client("localhost", identity.Controller, channel.ALPNGRPC) }),
@@ -165,10 +164,10 @@ func whoami(ctx context.Context, call caller) (string, error) {
 	return out.GetValue(), err
 }
 
-func code(err error) status.Code {
-	var e *status.Error
+func code(err error) rpcstatus.Code {
+	var e *rpcstatus.Error
 	if !errors.As(err, &e) {
-		return status.OK
+		return rpcstatus.OK
 	}
 	return e.Wire
 }
@@ -177,35 +176,38 @@ func TestOneServiceFourWays(t *testing.T) {
 	w := newWorld(t, &echotest.Service{}, true)
 	node := w.host(w.ca, identity.Agent, "n1", time.Now())
 	me := fmt.Sprintf("user %d (uid %d)", os.Getuid(), os.Getuid())
-	over := w.both(node)
+	// Each is dialled when its turn comes: the server does not wait for the first call for ever.
 	for name, c := range map[string]struct {
-		call caller
+		dial func() caller
 		who  string
 	}{
-		"grpc, unix": {w.grpcUnix(), me}, "framed, unix": {w.framedTo(client.Unix(w.unix)), me},
-		"grpc, tls": {over["grpc"], "agent n1"}, "framed, tls": {over["framed"], "agent n1"},
+		"grpc, unix":   {w.grpcUnix, me},
+		"framed, unix": {func() caller { return w.framedTo(client.Unix(w.unix)) }, me},
+		"grpc, tls":    {func() caller { return w.both(node)["grpc"] }, "agent n1"},
+		"framed, tls":  {func() caller { return w.both(node)["framed"] }, "agent n1"},
 	} {
-		if got, err := whoami(t.Context(), c.call); err != nil || got != c.who {
+		call := c.dial()
+		if got, err := whoami(t.Context(), call); err != nil || got != c.who {
 			t.Errorf("%s: I am %q, %v; want %q", name, got, err, c.who)
 		}
 		out := new(wrapperspb.StringValue)
 		large := strings.Repeat("x", 8<<20)
-		if err := c.call(t.Context(), echotest.Echo, wrapperspb.String(large), out); err != nil || out.GetValue() != large {
+		if err := call(t.Context(), echotest.Echo, wrapperspb.String(large), out); err != nil || out.GetValue() != large {
 			t.Errorf("%s: 8 MiB: %v", name, err)
 		}
-		err := c.call(t.Context(), echotest.Fail, wrapperspb.String("coded"), out)
-		var e *status.Error
+		err := call(t.Context(), echotest.Fail, wrapperspb.String("coded"), out)
+		var e *rpcstatus.Error
 		if !errors.As(err, &e) || !errors.Is(err, echotest.Refusal()) || !reflect.DeepEqual(e.Refusal(), echotest.Refusal()) || e.SlurmText() == "" {
 			t.Errorf("%s: refusal arrives as %+v", name, err)
 		}
-		if err := c.call(t.Context(), echotest.Fail, wrapperspb.String("panic"), out); code(err) != status.Internal || strings.Contains(err.Error(), "asked for") {
+		if err := call(t.Context(), echotest.Fail, wrapperspb.String("panic"), out); code(err) != rpcstatus.Internal || strings.Contains(err.Error(), "asked for") {
 			t.Errorf("%s: panic: %v", name, err)
 		}
-		if err := c.call(t.Context(), "/muster.test.Echo/None", wrapperspb.String(""), out); code(err) != status.Unimplemented {
+		if err := call(t.Context(), "/muster.test.Echo/None", wrapperspb.String(""), out); code(err) != rpcstatus.Unimplemented {
 			t.Errorf("%s: unknown method: %v", name, err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		if err := c.call(ctx, echotest.Block, wrapperspb.String(""), out); !errors.Is(err, context.DeadlineExceeded) {
+		if err := call(ctx, echotest.Block, wrapperspb.String(""), out); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: deadline: %v", name, err)
 		}
 		cancel()
@@ -238,7 +240,7 @@ func TestStreamOverGRPC(t *testing.T) {
 	if s, err = c.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true}, "/muster.test.Echo/None"); err == nil {
 		err = s.RecvMsg(out)
 	}
-	if code(err) != status.Unimplemented {
+	if code(err) != rpcstatus.Unimplemented {
 		t.Errorf("unknown stream: %v", err)
 	}
 }
@@ -250,7 +252,7 @@ func TestWrongCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	day := 24 * time.Hour
-	trusting := func(s *mtls.Source) func() *tls.Config { // trusts the real controller, shows its own certificate
+	trusting := func(s *pki.Source) func() *tls.Config { // trusts the real controller, shows its own certificate
 		return func() *tls.Config {
 			c := w.source.Client("localhost", identity.Controller, channel.ALPNGRPC)
 			c.Certificates = s.Client("localhost", identity.Controller).Certificates
@@ -302,7 +304,7 @@ func TestWrongCertificates(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: the handshake succeeds", name)
 		}
-		if got, err := whoami(ctx, w.grpcTLS(config)); name != "without naming a protocol" && (err == nil || code(err) != status.Unavailable) {
+		if got, err := whoami(ctx, w.grpcTLS(config)); name != "without naming a protocol" && (err == nil || code(err) != rpcstatus.Unavailable) {
 			t.Errorf("%s: served as %q, %v", name, got, err)
 		}
 	}
@@ -327,7 +329,7 @@ func TestRevocationDuringAConnection(t *testing.T) {
 	}
 	w.source.SetRevoked(list)
 	for name, call := range callers {
-		if got, err := whoami(t.Context(), call); code(err) != status.Unauthenticated {
+		if got, err := whoami(t.Context(), call); code(err) != rpcstatus.Unauthenticated {
 			t.Errorf("%s: still served as %q, %v", name, got, err)
 		}
 	}
@@ -362,7 +364,7 @@ func TestDisconnectEndsStreams(t *testing.T) {
 	for err == nil {
 		err = s.RecvMsg(new(wrapperspb.Int64Value))
 	}
-	if code(err) != status.Unavailable {
+	if code(err) != rpcstatus.Unavailable {
 		t.Errorf("the stream ends with %v", err)
 	}
 }
@@ -378,7 +380,7 @@ func TestConnectionsPerPeer(t *testing.T) {
 		defer c.Close()
 		conns = append(conns, c)
 		err = c.Invoke(t.Context(), echotest.Echo, wrapperspb.String("x"), new(wrapperspb.StringValue))
-		if i < perPeer && err != nil || i == perPeer && code(err) != status.Unavailable {
+		if i < perPeer && err != nil || i == perPeer && code(err) != rpcstatus.Unavailable {
 			t.Errorf("connection %d of at most %d: %v", i+1, perPeer, err)
 		}
 	}
@@ -388,7 +390,7 @@ func TestConnectionsPerPeer(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if code(err) != status.Unavailable {
+		if code(err) != rpcstatus.Unavailable {
 			t.Fatal(err)
 		}
 	}
@@ -404,7 +406,7 @@ func TestExpiryDuringAConnection(t *testing.T) {
 	}
 	w.admit.Now = func() time.Time { return time.Now().Add(pki.LeafLifetime) }
 	for name, call := range callers {
-		if got, err := whoami(t.Context(), call); code(err) != status.Unauthenticated {
+		if got, err := whoami(t.Context(), call); code(err) != rpcstatus.Unauthenticated {
 			t.Errorf("%s: still served as %q, %v", name, got, err)
 		}
 	}
@@ -429,14 +431,14 @@ func TestAttestation(t *testing.T) {
 	} {
 		for protocol, call := range c.by {
 			got, err := whoami(grpcx.WithAttestation(t.Context(), c.uid, 100), call)
-			if c.want == "" && code(err) != status.PermissionDenied || c.want != "" && (err != nil || got != c.want) {
+			if c.want == "" && code(err) != rpcstatus.PermissionDenied || c.want != "" && (err != nil || got != c.want) {
 				t.Errorf("%s, %s: %q, %v", c.name, protocol, got, err)
 			}
 		}
 	}
 	ctx := metadata.AppendToOutgoingContext(t.Context(), framed.HeaderAttest, "root")
 	for protocol, call := range login {
-		if got, err := whoami(ctx, call); code(err) != status.InvalidArgument {
+		if got, err := whoami(ctx, call); code(err) != rpcstatus.InvalidArgument {
 			t.Errorf("%s: a malformed attestation: %q, %v", protocol, got, err)
 		}
 	}
@@ -452,12 +454,12 @@ func TestEnrolmentWithNothingButAToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := whoami(t.Context(), w.grpcTLS(func() *tls.Config { return mtls.Pinned(pin, channel.ALPNGRPC) })); err != nil || got != "anonymous" {
+	if got, err := whoami(t.Context(), w.grpcTLS(func() *tls.Config { return pki.Pinned(pin, channel.ALPNGRPC) })); err != nil || got != "anonymous" {
 		t.Errorf("%q, %v", got, err)
 	}
 	wrong := pin
 	wrong[0] ^= 1
-	if _, err := tls.Dial("tcp", w.tcp, mtls.Pinned(wrong)); !errors.Is(err, mtls.ErrPin) {
+	if _, err := tls.Dial("tcp", w.tcp, pki.Pinned(wrong)); !errors.Is(err, pki.ErrPin) {
 		t.Errorf("another pin: %v", err)
 	}
 	// A node of the right cluster that poses as the controller.
@@ -473,7 +475,7 @@ func TestEnrolmentWithNothingButAToken(t *testing.T) {
 			c.Close()
 		}
 	}()
-	if _, err := tls.Dial("tcp", l.Addr().String(), mtls.Pinned(pin)); !errors.Is(err, mtls.ErrPin) {
+	if _, err := tls.Dial("tcp", l.Addr().String(), pki.Pinned(pin)); !errors.Is(err, pki.ErrPin) {
 		t.Errorf("a node that poses as the controller: %v", err)
 	}
 	if _, err := tls.Dial("tcp", l.Addr().String(), w.source.Client("localhost", identity.Controller)); !errors.Is(err, identity.ErrCertificate) {

@@ -11,10 +11,9 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/tap"
 
-	"github.com/musterhpc/muster/internal/transport/grpcerr"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -27,7 +26,7 @@ type Admit func(ctx context.Context, channel identity.Identity, header func(key 
 type guard struct {
 	admit   Admit
 	refused func(ctx context.Context, channel identity.Identity, method string, err error)
-	table   status.Table
+	table   rpcstatus.Table
 	limits  *limit.Table
 	log     *slog.Logger
 }
@@ -70,7 +69,7 @@ func (g guard) refuseEarly(ctx context.Context, info *tap.Info) (context.Context
 		from = p.Addr
 	}
 	if !g.limits.Call(g.limits.PartyOf(id, from)) {
-		return nil, grpcerr.To(spec.Refuse(spec.CodeBackoff, ""), g.table)
+		return nil, ToStatus(spec.Refuse(spec.CodeBackoff, ""), g.table)
 	}
 	return ctx, nil
 }
@@ -100,8 +99,8 @@ func (g guard) recovered(ctx context.Context, method string, p any) error {
 		"stack",
 		string(debug.Stack()),
 	)
-	return status.New(
-		status.Internal,
+	return rpcstatus.New(
+		rpcstatus.Internal,
 		"%s: internal error; the server's log has the details",
 		method,
 	)
@@ -117,7 +116,7 @@ func (g guard) interceptUnary(
 		if p := recover(); p != nil {
 			err = g.recovered(ctx, info.FullMethod, p)
 		}
-		err = grpcerr.To(err, g.table)
+		err = ToStatus(err, g.table)
 	}()
 	inner, err := g.enter(ctx, info.FullMethod)
 	if err != nil {
@@ -136,7 +135,7 @@ func (g guard) interceptStream(
 		if p := recover(); p != nil {
 			err = g.recovered(ss.Context(), info.FullMethod, p)
 		}
-		err = grpcerr.To(err, g.table)
+		err = ToStatus(err, g.table)
 	}()
 	ctx, err := g.enter(ss.Context(), info.FullMethod)
 	if err != nil {

@@ -66,6 +66,7 @@ type Identity struct {
 	Squashed bool      // of an AttestedUser: he is root there, and Nobody here, who may look and change nothing
 	Token    bool      // known by a user's token alone, which makes no further tokens
 	Paper    Paper     // what that token says of itself
+	Binding  string    // of a TLS client without a certificate: what this connection has and no other
 	Cluster  string    // cluster named in the certificate
 	Serial   string    // certificate's serial number, lower-case hex; "" without a certificate
 	NotAfter time.Time // certificate's end; zero without a certificate

@@ -7,8 +7,9 @@
 // P-256, which every TLS stack and browser reads. A private key never travels: a node makes its
 // own and sends a signing request, of which only the public key is used.
 //
-// The functions here work on bytes and take the time as an argument. What has to be remembered
-// (tokens) goes through TokenStore, which the controller implements on its ledger.
+// The authority's functions work on bytes and take the time as an argument. What has to be
+// remembered (tokens) goes through TokenStore, which the controller implements on its ledger. Source
+// (tls.go) makes TLS configurations of what is on disk.
 package pki
 
 import (

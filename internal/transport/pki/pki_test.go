@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
 )
 
 func at(days int) time.Time {
@@ -173,7 +173,7 @@ func TestDirInit(t *testing.T) {
 	if err := os.Chmod(dir.path(CAKeyFile), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dir.CA(); !errors.Is(err, keyfile.ErrExposed) {
+	if _, err := dir.CA(); !errors.Is(err, durable.ErrExposed) {
 		t.Errorf("exposed key: %v", err)
 	}
 }
@@ -208,7 +208,7 @@ func TestDirRefusesMixtures(t *testing.T) {
 	if _, err := dir.Host(); err == nil || !strings.Contains(err.Error(), "not signed by") {
 		t.Errorf("certificate of another authority: %v", err)
 	}
-	if err := keyfile.Write(dir.path(CAKeyFile), stranger.Key, 0o600); err != nil {
+	if err := durable.WriteFile(dir.path(CAKeyFile), stranger.Key, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dir.CA(); err == nil {

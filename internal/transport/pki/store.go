@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
 )
 
 // Files of a Dir. Those with a key are 0600, the folder 0700, the others 0644.
@@ -64,15 +64,15 @@ func (d Dir) Init(cluster string, controller Holder, now time.Time) (*CA, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := keyfile.Write(d.path(CACertFile), pair.Cert, 0o644); err != nil {
+	if err := durable.WriteFile(d.path(CACertFile), pair.Cert, 0o644); err != nil {
 		return nil, err
 	}
-	return ca, keyfile.Write(d.path(CAKeyFile), pair.Key, 0o600)
+	return ca, durable.WriteFile(d.path(CAKeyFile), pair.Key, 0o600)
 }
 
 // CA reads the authority; its key must be closed to others.
 func (d Dir) CA() (*CA, error) {
-	key, err := keyfile.Read(d.path(CAKeyFile))
+	key, err := durable.ReadPrivate(d.path(CAKeyFile))
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (d Dir) SaveHost(pair Pair) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
-	return keyfile.Write(d.path(HostFile), bytes.Join([][]byte{pair.Cert, pair.Key}, nil), 0o600)
+	return durable.WriteFile(d.path(HostFile), bytes.Join([][]byte{pair.Cert, pair.Key}, nil), 0o600)
 }
 
 // SaveEnrolled stores what a host got when it enrolled: its pair and the authority's
@@ -105,7 +105,7 @@ func (d Dir) SaveEnrolled(pair Pair) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
-	if err := keyfile.Write(d.path(CACertFile), pair.Cert[i:], 0o644); err != nil {
+	if err := durable.WriteFile(d.path(CACertFile), pair.Cert[i:], 0o644); err != nil {
 		return err
 	}
 	return d.SaveHost(pair)
@@ -124,7 +124,7 @@ type Host struct {
 // the certificate and the list.
 func (d Dir) Host() (Host, error) {
 	var host Host
-	both, err := keyfile.Read(d.path(HostFile))
+	both, err := durable.ReadPrivate(d.path(HostFile))
 	if err != nil {
 		return Host{}, err
 	}
@@ -190,5 +190,5 @@ func (d Dir) SaveList(listPEM []byte) error {
 	if number < host.Number {
 		return fmt.Errorf("revocation list %d is older than the stored %d", number, host.Number)
 	}
-	return keyfile.Write(d.path(RevokedFile), listPEM, 0o644)
+	return durable.WriteFile(d.path(RevokedFile), listPEM, 0o644)
 }

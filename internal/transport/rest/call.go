@@ -8,7 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -24,8 +24,8 @@ func (g *Gateway) Call(
 ) (proto.Message, error) {
 	m := g.byName[method]
 	if m == nil || m.stream != nil {
-		return nil, status.New(
-			status.Unimplemented,
+		return nil, rpcstatus.New(
+			rpcstatus.Unimplemented,
 			"there is no method %s with one answer",
 			method,
 		)
@@ -37,7 +37,7 @@ func (g *Gateway) Call(
 	decode := func(into any) error {
 		msg, ok := into.(proto.Message)
 		if !ok {
-			return status.New(status.Internal, "%T is not a protobuf message", into)
+			return rpcstatus.New(rpcstatus.Internal, "%T is not a protobuf message", into)
 		}
 		proto.Merge(msg, req)
 		return nil
@@ -64,8 +64,8 @@ func (g *Gateway) CallStream(
 ) error {
 	m := g.byName[method]
 	if m == nil || m.stream == nil {
-		return status.New(
-			status.Unimplemented,
+		return rpcstatus.New(
+			rpcstatus.Unimplemented,
 			"there is no method %s with several answers",
 			method,
 		)

@@ -11,7 +11,7 @@ import (
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/rest"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -24,7 +24,7 @@ func TestCallStream(t *testing.T) {
 		}
 		return next(srv, s)
 	}
-	g := rest.New(rest.Config{Identify: ada, Errors: status.Numbers(), Stream: []grpc.StreamServerInterceptor{guard}, Version: "1"})
+	g := rest.New(rest.Config{Identify: ada, Errors: rpcstatus.Numbers(), Stream: []grpc.StreamServerInterceptor{guard}, Version: "1"})
 	service.RegisterClusterServer(g, &cluster{})
 	who, err := ada(nil)
 	if err != nil {

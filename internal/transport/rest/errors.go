@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"github.com/musterhpc/muster/internal/transport/grpcerr"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // problem is an error as a program reads it.
@@ -19,7 +19,7 @@ type problem struct {
 
 // failAnswer writes an error, with its HTTP status when nothing was written yet.
 func (a *answer) failAnswer(err error) {
-	e := status.Convert(grpcerr.From(err), a.table)
+	e := rpcstatus.Convert(grpcx.FromStatus(err), a.table)
 	p := problem{Code: e.Wire.String(), Number: e.Number, Message: e.Error(), Slurm: e.SlurmText()}
 	for _, detail := range e.Details {
 		if p.Details == nil {
@@ -45,29 +45,29 @@ func (a *answer) failAnswer(err error) {
 }
 
 // httpStatus is the status of a class of errors.
-func httpStatus(code status.Code) int {
+func httpStatus(code rpcstatus.Code) int {
 	switch code {
-	case status.InvalidArgument, status.OutOfRange:
+	case rpcstatus.InvalidArgument, rpcstatus.OutOfRange:
 		return http.StatusBadRequest
-	case status.FailedPrecondition:
+	case rpcstatus.FailedPrecondition:
 		return http.StatusUnprocessableEntity
-	case status.Unauthenticated:
+	case rpcstatus.Unauthenticated:
 		return http.StatusUnauthorized
-	case status.PermissionDenied:
+	case rpcstatus.PermissionDenied:
 		return http.StatusForbidden
-	case status.NotFound, status.Unimplemented:
+	case rpcstatus.NotFound, rpcstatus.Unimplemented:
 		return http.StatusNotFound
-	case status.AlreadyExists, status.Aborted:
+	case rpcstatus.AlreadyExists, rpcstatus.Aborted:
 		return http.StatusConflict
-	case status.ResourceExhausted:
+	case rpcstatus.ResourceExhausted:
 		return http.StatusTooManyRequests
-	case status.Canceled:
+	case rpcstatus.Canceled:
 		return 499 // the client went away; nobody reads it
-	case status.Unavailable:
+	case rpcstatus.Unavailable:
 		return http.StatusServiceUnavailable
-	case status.DeadlineExceeded:
+	case rpcstatus.DeadlineExceeded:
 		return http.StatusGatewayTimeout
-	case status.OK, status.Unknown, status.Internal, status.DataLoss:
+	case rpcstatus.OK, rpcstatus.Unknown, rpcstatus.Internal, rpcstatus.DataLoss:
 	}
 	return http.StatusInternalServerError
 }

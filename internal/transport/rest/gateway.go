@@ -26,10 +26,10 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 
-	"github.com/musterhpc/muster/internal/transport/framed/server"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -38,11 +38,11 @@ const maxBody = 16 << 20
 
 // Config is what a Gateway needs.
 type Config struct {
-	// Identify finds out who is asking, or refuses with a *status.Error.
+	// Identify finds out who is asking, or refuses with a *rpcstatus.Error.
 	Identify func(r *http.Request) (identity.Identity, error)
 	// Refused is told of requests whose caller Identify refused; nil = nobody is.
 	Refused func(r *http.Request, err error)
-	Errors  status.Table // how handlers' errors are classified
+	Errors  rpcstatus.Table // how handlers' errors are classified
 	Unary   []grpc.UnaryServerInterceptor
 	Stream  []grpc.StreamServerInterceptor
 	Table   *limit.Table // what each party may hold; nil = limit.Defaults
@@ -85,8 +85,8 @@ func New(cfg Config) *Gateway {
 	}
 	return &Gateway{
 		cfg:     cfg,
-		unary:   server.ChainUnary(cfg.Unary),
-		stream:  server.ChainStream(cfg.Stream),
+		unary:   grpcx.ChainUnary(cfg.Unary),
+		stream:  grpcx.ChainStream(cfg.Stream),
 		methods: map[string]*method{},
 		byName:  map[string]*method{},
 	}
@@ -136,7 +136,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				string(debug.Stack()),
 			)
 			out.failAnswer(
-				status.New(status.Internal, "internal error; the server's log has the details"),
+				rpcstatus.New(rpcstatus.Internal, "internal error; the server's log has the details"),
 			)
 		}
 	}()
@@ -152,8 +152,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m := g.methods[r.URL.Path]
 	if m == nil {
 		out.failAnswer(
-			status.New(
-				status.Unimplemented,
+			rpcstatus.New(
+				rpcstatus.Unimplemented,
 				"there is nothing at %s; GET /v1/openapi.json lists what there is",
 				r.URL.Path,
 			),
@@ -244,8 +244,8 @@ func (m *method) verbs() []string {
 
 func (m *method) allows(r *http.Request) error {
 	if !slices.Contains(m.verbs(), r.Method) {
-		return status.New(
-			status.InvalidArgument,
+		return rpcstatus.New(
+			rpcstatus.InvalidArgument,
 			"%s %s: use %s",
 			r.Method,
 			r.URL.Path,
@@ -290,13 +290,13 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		g.cfg.Table.Refuse(limit.Body)
-		return nil, status.New(
-			status.DeadlineExceeded,
+		return nil, rpcstatus.New(
+			rpcstatus.DeadlineExceeded,
 			"the body of the request did not come within %s",
 			bodyTime,
 		)
 	case err != nil:
-		return nil, status.New(status.InvalidArgument, "the request's body: %v", err)
+		return nil, rpcstatus.New(rpcstatus.InvalidArgument, "the request's body: %v", err)
 	case bounded:
 		// The answer may take longer than the request.
 		if err := control.SetReadDeadline(time.Time{}); err != nil {
@@ -310,14 +310,14 @@ func (g *Gateway) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 func (g *Gateway) request(m *method, w http.ResponseWriter, r *http.Request, into any) error {
 	msg, ok := into.(proto.Message)
 	if !ok {
-		return status.New(status.Internal, "%T is not a protobuf message", into)
+		return rpcstatus.New(rpcstatus.Internal, "%T is not a protobuf message", into)
 	}
 	if r.Method == http.MethodGet {
 		return fromQuery(r.URL.Query(), msg)
 	}
 	if ct := r.Header.Get("Content-Type"); ct != "" {
 		if kind, _, err := mime.ParseMediaType(ct); err != nil || kind != "application/json" {
-			return status.New(status.InvalidArgument, "Content-Type %q: send application/json", ct)
+			return rpcstatus.New(rpcstatus.InvalidArgument, "Content-Type %q: send application/json", ct)
 		}
 	}
 	body, err := g.readBody(w, r)
@@ -331,8 +331,8 @@ func (g *Gateway) request(m *method, w http.ResponseWriter, r *http.Request, int
 		return nil // a request without fields
 	}
 	if err := protojson.Unmarshal(body, msg); err != nil {
-		return status.New(
-			status.InvalidArgument,
+		return rpcstatus.New(
+			rpcstatus.InvalidArgument,
 			"the request is not a %s: %v",
 			msg.ProtoReflect().Descriptor().Name(),
 			err,
@@ -397,7 +397,7 @@ func (s *stream) SetTrailer(metadata.MD)       {}
 // answer writes messages, or one error.
 type answer struct {
 	w     http.ResponseWriter
-	table status.Table
+	table rpcstatus.Table
 	code  int // of the HTTP status, where the error's class does not say it
 	began bool
 }
@@ -417,11 +417,11 @@ func (a *answer) message(v any, kind string) error {
 	}
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(m)
 	if err != nil {
-		return status.New(status.Internal, "the answer cannot be encoded: %v", err)
+		return rpcstatus.New(rpcstatus.Internal, "the answer cannot be encoded: %v", err)
 	}
 	var line bytes.Buffer // the runtime varies its spaces on purpose: programs get the same bytes each time
 	if err := json.Compact(&line, text); err != nil {
-		return status.New(status.Internal, "the answer cannot be encoded: %v", err)
+		return rpcstatus.New(rpcstatus.Internal, "the answer cannot be encoded: %v", err)
 	}
 	line.WriteByte('\n')
 	a.writeHeader(kind)
@@ -442,8 +442,8 @@ const maxValues = 100_000
 func (g *Gateway) checkValues(body []byte) error {
 	if values := countValues(body); values > maxValues {
 		g.cfg.Table.Refuse(limit.Complexity)
-		return status.New(
-			status.ResourceExhausted,
+		return rpcstatus.New(
+			rpcstatus.ResourceExhausted,
 			"the request has %d values, more than %d: send several",
 			values,
 			maxValues,

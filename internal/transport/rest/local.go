@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/musterhpc/muster/internal/transport/grpcerr"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // Mounted is another API under a path of this gateway. The gateway finds out who
@@ -22,7 +22,7 @@ type Mounted interface {
 	http.Handler
 	// Refuse answers a request that did not come to ServeHTTP, in the form in
 	// which this API's clients expect errors; code is the HTTP status.
-	Refuse(w http.ResponseWriter, r *http.Request, code int, err *status.Error)
+	Refuse(w http.ResponseWriter, r *http.Request, code int, err *rpcstatus.Error)
 }
 
 // mount is an API with the paths that belong to it.
@@ -50,7 +50,7 @@ func (g *Gateway) findMount(path string) *mount {
 
 // fail answers with an error in the form of the mounted API.
 func (g *Gateway) failMounted(m *mount, w http.ResponseWriter, r *http.Request, err error) {
-	e := status.Convert(grpcerr.From(err), g.cfg.Errors)
+	e := rpcstatus.Convert(grpcx.FromStatus(err), g.cfg.Errors)
 	code := StatusOf(e)
 	if code == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", `Bearer realm="muster"`)
@@ -59,12 +59,12 @@ func (g *Gateway) failMounted(m *mount, w http.ResponseWriter, r *http.Request, 
 }
 
 // Convert is an error of a handler as every protocol gives it.
-func (g *Gateway) Convert(err error) *status.Error {
-	return status.Convert(grpcerr.From(err), g.cfg.Errors)
+func (g *Gateway) Convert(err error) *rpcstatus.Error {
+	return rpcstatus.Convert(grpcx.FromStatus(err), g.cfg.Errors)
 }
 
 // StatusOf is the HTTP status of an error.
-func StatusOf(e *status.Error) int { return httpStatus(e.Wire) }
+func StatusOf(e *rpcstatus.Error) int { return httpStatus(e.Wire) }
 
 // Body reads the body of a request of a mounted API within the bounds that hold
 // for all requests.
@@ -80,21 +80,21 @@ func (g *Gateway) Body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 func (g *Gateway) local(name string) (*method, error) {
 	m := g.byName[name]
 	if m == nil {
-		return nil, status.New(status.Unimplemented, "there is no method %s", name)
+		return nil, rpcstatus.New(rpcstatus.Unimplemented, "there is no method %s", name)
 	}
 	return m, nil
 }
 
 // Ask is Call for a request that was admitted already: a request over HTTP that
 // needs several methods counts once. Who asks is the identity in ctx. Errors are
-// *status.Error.
+// *rpcstatus.Error.
 func (g *Gateway) Ask(ctx context.Context, name string, req, resp proto.Message) error {
 	m, err := g.local(name)
 	if err != nil {
 		return err
 	}
 	if m.unary == nil {
-		return status.New(status.Unimplemented, "%s answers with a stream", name)
+		return rpcstatus.New(rpcstatus.Unimplemented, "%s answers with a stream", name)
 	}
 	reply, err := m.unary(m.impl, ctx, func(into any) error { return hand(req, into) }, g.unary)
 	if err != nil {
@@ -109,7 +109,7 @@ func hand(from, to any) error {
 	source, ok := from.(proto.Message)
 	target, ok2 := to.(proto.Message)
 	if !ok || !ok2 || source.ProtoReflect().Descriptor() != target.ProtoReflect().Descriptor() {
-		return status.New(status.Internal, "BUG: a %T is not a %T", from, to)
+		return rpcstatus.New(rpcstatus.Internal, "BUG: a %T is not a %T", from, to)
 	}
 	into := target.ProtoReflect()
 	source.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
@@ -133,7 +133,7 @@ func (g *Gateway) Stream(ctx context.Context, name string, req proto.Message) (*
 		return nil, err
 	}
 	if m.stream == nil {
-		return nil, status.New(status.Unimplemented, "%s answers with one message", name)
+		return nil, rpcstatus.New(rpcstatus.Unimplemented, "%s answers with one message", name)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	out := &Received{messages: make(chan proto.Message), cancel: cancel}
@@ -151,8 +151,8 @@ func (g *Gateway) Stream(ctx context.Context, name string, req proto.Message) (*
 					"stack",
 					string(debug.Stack()),
 				)
-				out.err = status.New(
-					status.Internal,
+				out.err = rpcstatus.New(
+					rpcstatus.Internal,
 					"internal error; the server's log has the details",
 				)
 			}
@@ -211,7 +211,7 @@ func (s *localStream) RecvMsg(into any) error {
 func (s *localStream) SendMsg(m any) error {
 	message, ok := m.(proto.Message)
 	if !ok {
-		return status.New(status.Internal, "BUG: %T is not a protobuf message", m)
+		return rpcstatus.New(rpcstatus.Internal, "BUG: %T is not a protobuf message", m)
 	}
 	select {
 	case s.out <- message:

@@ -10,7 +10,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/rest"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -30,7 +30,7 @@ func TestLocalCalls(t *testing.T) {
 	refused := func(ctx context.Context, method, name string, number int32) {
 		t.Helper()
 		err := g.Ask(ctx, method, &apiv1.SubmitRequest{Spec: &apiv1.JobSpec{Name: name}}, &apiv1.SubmitReply{})
-		var e *status.Error
+		var e *rpcstatus.Error
 		if !errors.As(err, &e) || e.Number != number {
 			t.Errorf("%s: %v, want number %d", method, err, number)
 		}
@@ -53,7 +53,7 @@ func TestLocalCalls(t *testing.T) {
 			t.Errorf("message %d: %v, %v", i, &j, err)
 		}
 	}
-	if err := s.Recv(&j); spec.CodeOf(err) != spec.CodeStopping && !errors.Is(err, &status.Error{Number: int32(spec.CodeStopping)}) || errors.Is(err, io.EOF) {
+	if err := s.Recv(&j); spec.CodeOf(err) != spec.CodeStopping && !errors.Is(err, &rpcstatus.Error{Number: int32(spec.CodeStopping)}) || errors.Is(err, io.EOF) {
 		t.Errorf("the stream ended with %v", err)
 	}
 	s.Close()
@@ -75,7 +75,7 @@ func (m *mounted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusTeapot)
 }
 
-func (m *mounted) Refuse(w http.ResponseWriter, _ *http.Request, code int, e *status.Error) {
+func (m *mounted) Refuse(w http.ResponseWriter, _ *http.Request, code int, e *rpcstatus.Error) {
 	http.Error(w, "own words: "+e.Error(), code)
 }
 
@@ -84,7 +84,7 @@ func TestMount(t *testing.T) {
 	nobody := false
 	_, srv, g := serve(t, func(r *http.Request) (identity.Identity, error) {
 		if nobody {
-			return identity.Nameless(), status.New(status.Unauthenticated, "who are you")
+			return identity.Nameless(), rpcstatus.New(rpcstatus.Unauthenticated, "who are you")
 		}
 		return ada(r)
 	})

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // fromQuery fills a message from query parameters: field names as in the
@@ -27,15 +27,15 @@ func fromQuery(query url.Values, into proto.Message) error {
 	}
 	if len(wrong) > 0 {
 		slices.Sort(wrong)
-		return status.New(status.InvalidArgument, "the query: %s", strings.Join(wrong, "; "))
+		return rpcstatus.New(rpcstatus.InvalidArgument, "the query: %s", strings.Join(wrong, "; "))
 	}
 	text, err := json.Marshal(root)
 	if err != nil {
-		return status.New(status.InvalidArgument, "the query: %v", err)
+		return rpcstatus.New(rpcstatus.InvalidArgument, "the query: %v", err)
 	}
 	if err := protojson.Unmarshal(text, into); err != nil {
-		return status.New(
-			status.InvalidArgument,
+		return rpcstatus.New(
+			rpcstatus.InvalidArgument,
 			"the query is not a %s: %v",
 			into.ProtoReflect().Descriptor().Name(),
 			err,

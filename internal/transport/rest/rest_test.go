@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/rest"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -56,18 +57,23 @@ func (c *cluster) WatchJob(req *apiv1.WatchJobRequest, s service.Cluster_WatchJo
 
 func serve(t *testing.T, who func(*http.Request) (identity.Identity, error)) (*cluster, *httptest.Server, *rest.Gateway) {
 	t.Helper()
+	c, g := newGateway(who)
+	srv := httptest.NewServer(g)
+	t.Cleanup(srv.Close)
+	return c, srv, g
+}
+
+func newGateway(who func(*http.Request) (identity.Identity, error)) (*cluster, *rest.Gateway) {
 	guard := func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
 		if identity.From(ctx).Kind == identity.Anonymous {
 			return nil, spec.Refuse(spec.CodeAccessDenied, "")
 		}
 		return next(ctx, req)
 	}
-	g := rest.New(rest.Config{Identify: who, Errors: status.Numbers(), Unary: []grpc.UnaryServerInterceptor{guard}, Version: "1"})
+	g := rest.New(rest.Config{Identify: who, Errors: rpcstatus.Numbers(), Unary: []grpc.UnaryServerInterceptor{guard}, Version: "1"})
 	c := &cluster{}
 	service.RegisterClusterServer(g, c)
-	srv := httptest.NewServer(g)
-	t.Cleanup(srv.Close)
-	return c, srv, g
+	return c, g
 }
 
 func ada(*http.Request) (identity.Identity, error) {
@@ -138,7 +144,7 @@ func TestErrors(t *testing.T) {
 		t.Errorf("the interceptor was passed by: %d %s", code, text)
 	}
 	_, stranger, _ := serve(t, func(*http.Request) (identity.Identity, error) {
-		return identity.Nameless(), status.New(status.Unauthenticated, "who are you?")
+		return identity.Nameless(), rpcstatus.New(rpcstatus.Unauthenticated, "who are you?")
 	})
 	if code, text := do(t, "GET", stranger.URL+"/v1/Cluster/ListJobs", ""); code != 401 {
 		t.Errorf("a stranger: %d %s", code, text)
@@ -191,4 +197,32 @@ func TestOpenAPI(t *testing.T) {
 	if refs < 50 {
 		t.Errorf("only %d references", refs)
 	}
+}
+
+// FuzzGateway: a request of any method, path, query and body is answered with a code that HTTP
+// has, and in JSON; a service's own panic is the only cause of an internal error.
+func FuzzGateway(f *testing.F) {
+	f.Add("POST", "/v1/Cluster/ListJobs", `{"filter":{"allStates":true}}`)
+	f.Add("POST", "/v1/Cluster/Submit", `{"spec":{"name":"a","size":{"tasks":1e3}},"script":{"data":"IyE="}}`)
+	f.Add("GET", "/v1/Cluster/ListJobs?filter.users=ada&detail=true", "")
+	f.Add("GET", "/v1/Cluster/WatchJob?job_id=3", "")
+	f.Add("DELETE", "/v1/../Cluster//Ping", "[")
+	_, gateway := newGateway(ada)
+	f.Fuzz(func(t *testing.T, method, target, body string) {
+		address, err := url.ParseRequestURI(target)
+		if err != nil {
+			return // http.Server refuses it
+		}
+		request := httptest.NewRequest(http.MethodPost, "http://x/", strings.NewReader(body))
+		request.Method = method
+		request.URL = address
+		answer := httptest.NewRecorder()
+		gateway.ServeHTTP(answer, request)
+		if answer.Code < 200 || answer.Code > 599 {
+			t.Fatalf("%s %s: code %d", method, target, answer.Code)
+		}
+		if answer.Code == http.StatusInternalServerError && !strings.Contains(body+target, "panic") {
+			t.Fatalf("%s %s %q: %s", method, target, body, answer.Body)
+		}
+	})
 }

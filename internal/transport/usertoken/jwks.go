@@ -24,11 +24,19 @@ import (
 // provider: its public keys are a JSON Web Key Set (RFC 7517), as of Slurm's jwks=.
 // Such a token names a user, and who that is on this host decides what he may do.
 type Issuer struct {
+	// Name is what iss of its tokens says. Empty accepts every name: the keys tell the
+	// tokens apart.
+	Name string
 	// File holds the keys. It is read again when it changes, so that keys are
 	// replaced without a restart.
 	File string
+	// Remote gives the keys instead of File.
+	Remote KeySource
 	// UserClaim is the claim that holds the user's name; empty means sun.
 	UserClaim string
+	// UserName makes the name of a user of this host out of a token's claims, instead of
+	// UserClaim.
+	UserName func(claims map[string]any) (string, error)
 	// Audience must be in the token's aud; empty accepts every audience.
 	Audience string
 	// User finds a user's numbers on this host.
@@ -37,6 +45,12 @@ type Issuer struct {
 	mu   sync.Mutex
 	keys map[string]crypto.PublicKey
 	read time.Time // when the file was written that keys are from
+}
+
+// KeySource knows the public keys of an issuer.
+type KeySource interface {
+	// Key gives the key of a kid; the error says why there is none.
+	Key(kid string) (crypto.PublicKey, error)
 }
 
 // foreignMethods are the algorithms of such tokens; none of them has a secret that
@@ -84,27 +98,13 @@ func (s *Issuer) verifyForeign(
 	cluster string,
 	now func() time.Time,
 ) (identity.Identity, error) {
-	options := []jwt.ParserOption{
-		jwt.WithValidMethods(foreignMethods()),
-		jwt.WithExpirationRequired(),
-		jwt.WithIssuedAt(),
-		jwt.WithTimeFunc(now),
-		jwt.WithStrictDecoding(),
+	claims, err := ForeignClaims(text, s, now)
+	if err != nil {
+		return identity.Nameless(), err
 	}
-	if s.Audience != "" {
-		options = append(options, jwt.WithAudience(s.Audience))
-	}
-	claims := jwt.MapClaims{}
-	if _, err := jwt.NewParser(options...).ParseWithClaims(text, claims, s.keyOf); err != nil {
+	name, err := s.userName(claims)
+	if err != nil {
 		return identity.Nameless(), fmt.Errorf("%w: %w", ErrToken, err)
-	}
-	claim := s.UserClaim
-	if claim == "" {
-		claim = "sun"
-	}
-	name, _ := claims[claim].(string)
-	if name == "" {
-		return identity.Nameless(), fmt.Errorf("%w: its claim %s names no user", ErrToken, claim)
 	}
 	uid, gid, ok := s.User(name)
 	switch {
@@ -132,6 +132,44 @@ func (s *Issuer) verifyForeign(
 	}, nil
 }
 
+// ForeignClaims verifies a token of an issuer and gives what it says.
+func ForeignClaims(text string, s *Issuer, now func() time.Time) (jwt.MapClaims, error) {
+	options := []jwt.ParserOption{
+		jwt.WithValidMethods(foreignMethods()),
+		jwt.WithExpirationRequired(),
+		jwt.WithIssuedAt(),
+		jwt.WithTimeFunc(now),
+		jwt.WithStrictDecoding(),
+	}
+	if s.Audience != "" {
+		options = append(options, jwt.WithAudience(s.Audience))
+	}
+	if s.Name != "" {
+		options = append(options, jwt.WithIssuer(s.Name))
+	}
+	claims := jwt.MapClaims{}
+	if _, err := jwt.NewParser(options...).ParseWithClaims(text, claims, s.keyOf); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrToken, err)
+	}
+	return claims, nil
+}
+
+// userName is the user whom a token's claims name.
+func (s *Issuer) userName(claims jwt.MapClaims) (string, error) {
+	if s.UserName != nil {
+		return s.UserName(claims)
+	}
+	claim := s.UserClaim
+	if claim == "" {
+		claim = "sun"
+	}
+	name, _ := claims[claim].(string)
+	if name == "" {
+		return "", fmt.Errorf("its claim %s names no user", claim)
+	}
+	return name, nil
+}
+
 // foreignPaper is what a foreign token says of itself. Its id is left out: it could be
 // that of one of our own tokens.
 func foreignPaper(claims jwt.MapClaims, user string) identity.Paper {
@@ -155,18 +193,29 @@ func (s *Issuer) keyOf(token *jwt.Token) (any, error) {
 	if kid == "" {
 		return nil, errors.New("it does not name its key (kid)")
 	}
-	keys, err := s.current()
+	key, err := s.find(kid)
 	if err != nil {
 		return nil, err
-	}
-	key := keys[kid]
-	if key == nil {
-		return nil, fmt.Errorf("its key %q is not among those of the issuer", kid)
 	}
 	if ec, ok := key.(*ecdsa.PublicKey); ok && token.Method.Alg() != curveMethod(ec.Curve) {
 		return nil, fmt.Errorf("its key %q is for %s", kid, curveMethod(ec.Curve))
 	}
 	return key, nil
+}
+
+// find gives the key of a kid.
+func (s *Issuer) find(kid string) (crypto.PublicKey, error) {
+	if s.Remote != nil {
+		return s.Remote.Key(kid)
+	}
+	keys, err := s.current()
+	if err != nil {
+		return nil, err
+	}
+	if keys[kid] == nil {
+		return nil, fmt.Errorf("its key %q is not among those of the issuer", kid)
+	}
+	return keys[kid], nil
 }
 
 // curveMethod is the one algorithm of a curve (RFC 7518, section 3.4).
@@ -292,6 +341,15 @@ func number(text string) (*big.Int, error) {
 		return nil, fmt.Errorf("%.20q is not a number in base64url", text)
 	}
 	return new(big.Int).SetBytes(data), nil
+}
+
+// issuerOf is whom a token names as its issuer, before anything of it was verified.
+func issuerOf(text string) string {
+	var claims jwt.RegisteredClaims
+	if _, _, err := jwt.NewParser().ParseUnverified(text, &claims); err != nil {
+		return ""
+	}
+	return claims.Issuer
 }
 
 // isForeign tells that a token was not signed with this cluster's own secret.

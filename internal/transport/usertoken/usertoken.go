@@ -14,12 +14,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/keyfile"
 )
 
 // The times of a token.
@@ -52,22 +54,40 @@ type Keys struct {
 	cluster string
 	key     []byte
 	parser  *jwt.Parser
-	issuer  *Issuer // nil: no token of anybody else is accepted
+	issuers []*Issuer // whose tokens are accepted besides; those with a name come first
 	now     func() time.Time
 }
 
 // Trust accepts the tokens of another issuer too. Call it before Verify.
-func (k *Keys) Trust(issuer *Issuer) { k.issuer = issuer }
+func (k *Keys) Trust(issuer *Issuer) {
+	k.issuers = append(k.issuers, issuer)
+	slices.SortStableFunc(k.issuers, func(a, b *Issuer) int { return strings.Compare(b.Name, a.Name) })
+}
+
+// trusted is the issuer that judges a foreign token: the one that the token names, or else the
+// one that goes by its keys alone.
+func (k *Keys) trusted(text string) *Issuer {
+	if len(k.issuers) == 0 || !isForeign(text) {
+		return nil
+	}
+	name := issuerOf(text)
+	for _, issuer := range k.issuers {
+		if issuer.Name == "" || issuer.Name == name {
+			return issuer
+		}
+	}
+	return k.issuers[0] // which says that the issuer is another one
+}
 
 // Open reads the key from a file that only its owner can read, and makes it
 // the first time.
 func Open(path, cluster string, now func() time.Time) (*Keys, error) {
-	key, err := keyfile.Read(path)
+	key, err := durable.ReadPrivate(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		key = make([]byte, keySize)
 		_, err = rand.Read(key)
 		if err == nil {
-			err = keyfile.Write(path, key, 0o600)
+			err = durable.WriteFile(path, key, 0o600)
 		}
 	}
 	if err != nil {
@@ -153,8 +173,8 @@ func (k *Keys) Issue(bearer Bearer, from, until time.Time) (string, error) {
 // the certificate that vouched for it. root, who got his token on the
 // controller's own host, is an administrator.
 func (k *Keys) Verify(text string) (identity.Identity, error) {
-	if k.issuer != nil && isForeign(text) {
-		return k.issuer.verifyForeign(text, k.cluster, k.now)
+	if issuer := k.trusted(text); issuer != nil {
+		return issuer.verifyForeign(text, k.cluster, k.now)
 	}
 	var claims Claims
 	if _, err := k.parser.ParseWithClaims(text, &claims, k.keyOf); err != nil {

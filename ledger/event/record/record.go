@@ -10,6 +10,10 @@
 // anything) is written as a byte string, so nothing is lost and what is
 // written is always valid CBOR.
 //
+// A field that came with a later version of the vocabulary says so in a tag of its own,
+// `since:"2"`. Needs tells which version a value needs, so that a writer can keep from
+// older readers what they would refuse.
+//
 // Reading is strict: an unknown key is ErrUnknownField, because a newer
 // release wrote it; keys out of order, numbers that are too large or not in
 // their shortest form are ErrMalformed. The types are examined once, by
@@ -56,6 +60,9 @@ type coder struct {
 	typ    reflect.Type
 	elem   *coder
 	fields []field // of a struct, by ascending key
+	// newest is the latest version that a field in it came with: a value of a type whose
+	// newest is 1 need not be looked at.
+	newest uint32
 }
 
 type field struct {
@@ -64,18 +71,21 @@ type field struct {
 	index int
 	omit  bool
 	name  string
+	since uint32 // the version of the vocabulary that it came with
 	c     *coder
 }
 
 // Set is a number of compiled types. It is immutable and safe to share.
 type Set struct {
-	coders map[reflect.Type]*coder
+	version uint32 // that it knows
+	coders  map[reflect.Type]*coder
 }
 
 // Compile examines the struct types of the samples, which are pointers to
-// them, with everything they contain.
-func Compile(samples ...any) (*Set, error) {
-	set := &Set{coders: make(map[reflect.Type]*coder)}
+// them, with everything they contain, as a release sees them that knows a version of the
+// vocabulary: fields that came later do not exist for it.
+func Compile(version uint32, samples ...any) (*Set, error) {
+	set := &Set{version: version, coders: make(map[reflect.Type]*coder)}
 	for _, v := range samples {
 		t := reflect.TypeOf(v)
 		if t == nil || t.Kind() != reflect.Pointer || t.Elem().Kind() != reflect.Struct {
@@ -128,6 +138,13 @@ func (s *Set) compileCoder(t reflect.Type, open []reflect.Type) (*coder, error) 
 	if err != nil {
 		return nil, err
 	}
+	c.newest = 1
+	if c.elem != nil {
+		c.newest = c.elem.newest
+	}
+	for i := range c.fields {
+		c.newest = max(c.newest, c.fields[i].since, c.fields[i].c.newest)
+	}
 	s.coders[t] = c
 	return c, nil
 }
@@ -152,6 +169,16 @@ func (s *Set) compileFields(t reflect.Type, open []reflect.Type) ([]field, error
 		omit := slices.Contains(strings.Split(opts, ","), "omitempty") && c.op != opStruct &&
 			c.op != opArray &&
 			c.op != opBytes
+		since, err := readSince(sf.Tag.Get("since"))
+		if err == nil && since > 1 && !omit {
+			err = errors.New("a field of a later version must be left out when it is empty")
+		}
+		if err != nil {
+			return nil, fmt.Errorf("field %s.%s: %w: %w", t, sf.Name, err, ErrType)
+		}
+		if since > s.version {
+			continue
+		}
 		out = append(
 			out,
 			field{
@@ -160,6 +187,7 @@ func (s *Set) compileFields(t reflect.Type, open []reflect.Type) ([]field, error
 				index: i,
 				omit:  omit,
 				name:  sf.Name,
+				since: since,
 				c:     c,
 			},
 		)
@@ -181,4 +209,16 @@ func (s *Set) compileFields(t reflect.Type, open []reflect.Type) ([]field, error
 		return nil, fmt.Errorf("%s has %d fields, more than 64: %w", t, len(out), ErrType)
 	}
 	return out, nil
+}
+
+// readSince reads the tag that names the version in which a field came.
+func readSince(tag string) (uint32, error) {
+	if tag == "" {
+		return 1, nil
+	}
+	n, err := strconv.ParseUint(tag, 10, 32)
+	if err != nil || n < 2 {
+		return 0, fmt.Errorf("since:%q is not a version after the first", tag)
+	}
+	return uint32(n), nil
 }

@@ -28,7 +28,7 @@ type outer struct {
 
 func compileOuter(t *testing.T) *Set {
 	t.Helper()
-	s, err := Compile(new(outer))
+	s, err := Compile(1, new(outer))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestCompileRefuses(t *testing.T) {
 		}),
 		"contains itself": new(loop),
 	} {
-		if _, err := Compile(v); !errors.Is(err, ErrType) {
+		if _, err := Compile(1, v); !errors.Is(err, ErrType) {
 			t.Errorf("%s: %v, want ErrType", name, err)
 		}
 	}

@@ -247,7 +247,7 @@ func (a *Account) Check() error {
 			a.From,
 			a.To,
 		)
-	case a.Util.Whole < 0 || a.Util.Rest < 0 || a.MemoryMiBNS.Rest < 0 || a.EnergyMJ < 0 || a.SM.Rest < 0 || a.Tensor.Rest < 0:
+	case min(a.Util.Whole, a.Util.Rest, a.MemoryMiBNS.Rest, a.EnergyMJ, a.SM.Rest, a.Tensor.Rest) < 0:
 		return fmt.Errorf("job %d on %s: a figure is negative", a.Job, a.GPU)
 	}
 	return nil

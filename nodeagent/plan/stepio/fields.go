@@ -24,6 +24,8 @@ const (
 	hasEnd
 	hasNotice
 	hasFence
+	hasModex
+	hasAbort
 )
 
 func (w *writer) writeFrame(frame *plan.Frame) {
@@ -66,6 +68,11 @@ func (w *writer) writeFrame(frame *plan.Frame) {
 	case frame.Fence != nil:
 		w.writeNumber(hasFence)
 		w.writeFence(frame.Fence)
+	case frame.Modex != nil:
+		w.writeNumber(hasModex)
+		w.writeModex(frame.Modex)
+	case frame.Abort:
+		w.writeNumber(hasAbort)
 	default:
 		w.writeNumber(hasNotice)
 		w.text(frame.Notice)
@@ -76,6 +83,24 @@ func (w *writer) writeFence(f *plan.Fence) {
 	w.writeNumber(f.Number)
 	w.writeNumber(uint64(f.Node))
 	w.writeBytes(f.Data)
+	if !f.Joined { // as releases before PMIx know it
+		return
+	}
+	w.text(f.Group)
+	w.writeNumber(uint64(len(f.Nodes)))
+	for _, n := range f.Nodes {
+		w.writeNumber(uint64(n))
+	}
+}
+
+func (w *writer) writeModex(m *plan.Modex) {
+	w.writeNumber(uint64(m.Kind))
+	w.writeNumber(m.Number)
+	w.writeNumber(uint64(m.From))
+	w.writeNumber(uint64(m.To))
+	w.writeNumber(uint64(m.Rank))
+	w.writeSigned(int64(m.Status))
+	w.writeBytes(m.Data)
 }
 
 // reader takes fields apart; bad tells that one was not there.
@@ -186,6 +211,11 @@ func (r *reader) readFrame(frame *plan.Frame) {
 	case hasFence:
 		fence := r.readFence()
 		frame.Fence = &fence
+	case hasModex:
+		modex := r.readModex()
+		frame.Modex = &modex
+	case hasAbort:
+		frame.Abort = true
 	case hasNotice:
 		frame.Notice = r.text()
 	default:
@@ -194,9 +224,34 @@ func (r *reader) readFrame(frame *plan.Frame) {
 }
 
 func (r *reader) readFence() plan.Fence {
-	return plan.Fence{
+	fence := plan.Fence{
 		Number: r.readNumber(),
 		Node:   uint32(r.readBelow(1 << 32)),
+		Data:   r.readBytes(),
+	}
+	if r.bad || len(r.b) == 0 {
+		return fence
+	}
+	fence.Joined, fence.Group = true, r.text()
+	n := r.readNumber()
+	if n > uint64(len(r.b)) {
+		r.bad = true
+		return fence
+	}
+	for range n {
+		fence.Nodes = append(fence.Nodes, uint32(r.readBelow(1<<32)))
+	}
+	return fence
+}
+
+func (r *reader) readModex() plan.Modex {
+	return plan.Modex{
+		Kind:   plan.ModexKind(r.readBelow(1 << 8)),
+		Number: r.readNumber(),
+		From:   uint32(r.readBelow(1 << 32)),
+		To:     uint32(r.readBelow(1 << 32)),
+		Rank:   uint32(r.readBelow(1 << 32)),
+		Status: r.readInt32(),
 		Data:   r.readBytes(),
 	}
 }

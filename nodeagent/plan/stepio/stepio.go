@@ -51,6 +51,7 @@ const (
 	Signal                  // client: to all tasks on the node
 	Resize                  // client: the terminal's size
 	Merged                  // client: what the tasks of all nodes have put before a fence
+	Modex                   // client: what another node asks or answers
 )
 
 // Code says why a connection is refused.
@@ -85,6 +86,7 @@ type Message struct {
 	Signal int32
 	Window plan.Window
 	Fence  plan.Fence
+	Modex  plan.Modex
 }
 
 // Append encodes a message behind b.
@@ -122,6 +124,8 @@ func Append(b []byte, message *Message) []byte {
 		w.writeNumber(uint64(message.Window.Columns))
 	case Merged:
 		w.writeFence(&message.Fence)
+	case Modex:
+		w.writeModex(&message.Modex)
 	case Opened:
 	}
 	binary.BigEndian.PutUint32(w.b[at:], uint32(len(w.b)-at-4))
@@ -215,6 +219,8 @@ func parse(b []byte) (Message, error) {
 		}
 	case Merged:
 		message.Fence = r.readFence()
+	case Modex:
+		message.Modex = r.readModex()
 	default:
 		return message, fmt.Errorf("%w: kind %d", ErrMessage, message.Kind)
 	}

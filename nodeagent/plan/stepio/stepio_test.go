@@ -18,7 +18,7 @@ func anyFrame(t *rapid.T) plan.Frame {
 	rank := rapid.Uint32().Draw(t, "rank")
 	small := rapid.Int32()
 	data := func() []byte { return bytes.Clone(rapid.SliceOfN(rapid.Byte(), 1, 50).Draw(t, "data")) }
-	switch rapid.IntRange(1, 6).Draw(t, "what") {
+	switch rapid.IntRange(1, 8).Draw(t, "what") {
 	case hasStarted:
 		f.Started = &plan.TaskPIDs{}
 		for range rapid.IntRange(1, 5).Draw(t, "tasks") {
@@ -36,12 +36,25 @@ func anyFrame(t *rapid.T) plan.Frame {
 		f.Notice = rapid.String().Draw(t, "notice")
 	case hasFence:
 		f.Fence = &plan.Fence{Number: rapid.Uint64().Draw(t, "fence"), Node: rank, Data: data()}
+		if rapid.Bool().Draw(t, "joined") {
+			f.Fence.Joined, f.Fence.Group, f.Fence.Nodes = true, rapid.String().Draw(t, "group"), []uint32{rank, 7}
+		}
+	case hasModex:
+		modex := anyModex(t)
+		f.Modex = &modex
+	case hasAbort:
+		f.Abort = true
 	}
 	return f
 }
 
+func anyModex(t *rapid.T) plan.Modex {
+	return plan.Modex{Kind: plan.ModexAnswer, Number: rapid.Uint64().Draw(t, "number"), From: rapid.Uint32().Draw(t, "from"), To: 3,
+		Rank: rapid.Uint32().Draw(t, "rank"), Status: rapid.Int32().Draw(t, "status"), Data: []byte{0, 1}}
+}
+
 func anyMessage(t *rapid.T) Message {
-	m := Message{Kind: Kind(rapid.IntRange(int(Open), int(Merged)).Draw(t, "kind"))}
+	m := Message{Kind: Kind(rapid.IntRange(int(Open), int(Modex)).Draw(t, "kind"))}
 	data := bytes.Clone(rapid.SliceOfN(rapid.Byte(), 1, 50).Draw(t, "data"))
 	switch m.Kind {
 	case Open:
@@ -62,6 +75,8 @@ func anyMessage(t *rapid.T) Message {
 		m.Window = plan.Window{Rows: uint32(rapid.Uint16().Draw(t, "rows")), Columns: 80}
 	case Merged:
 		m.Fence = plan.Fence{Number: rapid.Uint64().Draw(t, "fence"), Node: 3, Data: data}
+	case Modex:
+		m.Modex = anyModex(t)
 	case Opened:
 	}
 	return m

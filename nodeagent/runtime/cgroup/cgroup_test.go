@@ -15,6 +15,7 @@ import (
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime/spawn"
+	"github.com/musterhpc/muster/spec"
 	"golang.org/x/sys/unix"
 )
 
@@ -332,6 +333,36 @@ func TestOpenFindsAGroupAgain(t *testing.T) {
 	})
 }
 
+// TestAnotherShepherdEnds has the shepherd of another release end, which takes the folders away that
+// both have: the groups of later runs have what they had before.
+func TestAnotherShepherdEnds(t *testing.T) {
+	modes(t, func(t *testing.T, h *Host) {
+		older := *h
+		older.Close()
+		if !h.lacksFolder() {
+			t.Fatal("the folders are still there")
+		}
+		settings := Settings{Limits: plan.Limits{MemoryBytes: 64 << 20, Pids: 50, Cores: true}, CPUs: []int32{0}}
+		g, err := h.Create("1.1.batch.ab", settings)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := g.Remove(); err != nil {
+				t.Error(err)
+			}
+		}()
+		pid := start(t, g, "sleep 100")
+		pids, err := g.Procs()
+		if err != nil || !slices.Contains(pids, pid) {
+			t.Errorf("the group holds %v (%v), not %d", pids, err, pid)
+		}
+		if err := g.WaitEmpty(context.Background(), true); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestNoneTracksNothingAndSaysSo(t *testing.T) {
 	h := Detect(Options{Base: "x", Force: None})
 	if h.Mode() != None || len(h.Notes()) == 0 || h.Enforces() != (plan.Enforces{}) {
@@ -403,5 +434,82 @@ func TestAJobsFolderThatCannotBe(t *testing.T) {
 	}
 	if left, err := os.ReadDir(h.track); err != nil || len(left) != 0 {
 		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// What a run wrote to a disk is counted by its group, also when the process that wrote
+// it is gone and the kernel writes it later.
+func TestDisksAreCounted(t *testing.T) {
+	modes(t, func(t *testing.T, h *Host) {
+		g, err := h.Create("11.0.batch", Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(t.TempDir(), "data")
+		wait(t, start(t, g, "dd if=/dev/zero of="+file+" bs=1M count=8 oflag=direct"))
+		s, err := g.Stats()
+		if err == nil && !s.HasIO && !h.v2["io"] {
+			t.Skip("no io controller of v2, and kernels from 6.10 on count v1 groups with limits only")
+		}
+		requests, known := s.Counters.Get(spec.CounterWriteOps)
+		if err != nil || s.Write < 8<<20 || s.Write > 16<<20 || !known || requests < 1 {
+			t.Errorf("%+v, %v", s, err)
+		}
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The number of a group is that of its folder, and known when the folder is gone.
+func TestNumbersOfGroups(t *testing.T) {
+	modes(t, func(t *testing.T, h *Host) {
+		g, err := h.Create("12.0.batch", Settings{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stat unix.Stat_t
+		if err := unix.Stat(g.Path(), &stat); err != nil {
+			t.Fatal(err)
+		}
+		want := stat.Ino
+		if h.Mode() == V1 {
+			want = 0
+		}
+		if again := h.Open("12.0.batch"); again.ID() != want {
+			t.Errorf("found again: %d, want %d", again.ID(), want)
+		}
+		if err := g.Remove(); err != nil {
+			t.Error(err)
+		}
+		if g.ID() != want {
+			t.Errorf("%d, want %d", g.ID(), want)
+		}
+		tree, depth := h.Tree()
+		if want != 0 && filepath.Dir(g.Path()) != tree && depth == 1 {
+			t.Errorf("%s is not %d below %s", g.Path(), depth, tree)
+		}
+	})
+}
+
+func TestCountersOfTheKernel(t *testing.T) {
+	io := parseIOStat([]byte("8:0 rbytes=4096 wbytes=8192 rios=1 wios=2 dbytes=0 dios=0\n259:1 rbytes=1 wbytes=2 rios=3 wios=4\n7:0 \n8:16 rbytes=x wios=-3\n"))
+	if io != (ioStat{4097, 8194, 4, 6}) {
+		t.Errorf("io.stat: %+v", io)
+	}
+	read, write := parseBlkio([]byte("8:0 Read 10\n8:0 Write 20\n8:0 Sync 30\n8:16 Read 1\n8:16 Write 2\nTotal 63\n"))
+	if read != 11 || write != 22 {
+		t.Errorf("blkio: %d, %d", read, write)
+	}
+	for text, want := range map[string]int64{
+		"some avg10=0.12 avg60=0.01 avg300=0.00 total=123456\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=99\n": 123456,
+		"full avg10=0.00 total=99\n": -1, "some total=x\n": -1, "": -1,
+	} {
+		if n, ok := parsePressure([]byte(text)); ok != (want >= 0) || ok && n != want {
+			t.Errorf("%q: %d, %v", text, n, ok)
+		}
+	}
+	if !hasField([]byte("usage_usec 1\nthrottled_usec 0\n"), "throttled_usec") || hasField([]byte("nr_throttled_usec 1\n"), "throttled_usec") {
+		t.Error("fields are not told apart")
 	}
 }

@@ -29,6 +29,7 @@ type Group struct {
 	extra []string // folders in v1 hierarchies
 	mem   string   // folder with the memory counters; empty without
 	jobs  []string // folders of the job around those of the run
+	id    uint64   // the kernel's number; 0 where the group is in no v2 hierarchy
 }
 
 // Settings are what a group is made with.
@@ -40,11 +41,28 @@ type Settings struct {
 	Fence   bool
 }
 
+// remakeTries bounds how often our folders are made again that others have just taken away.
+const remakeTries = 3
+
 // Create makes a group. In mode None it gives nil and no error.
 func (h *Host) Create(name string, settings Settings) (*Group, error) {
 	if h.mode == None {
 		return nil, nil
 	}
+	for try := 1; ; try++ {
+		group, err := h.create(name, settings)
+		if err == nil || try == remakeTries || !h.lacksFolder() {
+			return group, err
+		}
+		// A shepherd of another release takes the folders away when it ends, where it sees
+		// no group in them.
+		if err := h.remakeFolders(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (h *Host) create(name string, settings Settings) (*Group, error) {
 	group := &Group{host: h, name: name, dir: filepath.Join(h.track, name)}
 	var err error
 	if h.mode == V2 {
@@ -62,6 +80,7 @@ func (h *Host) Create(name string, settings Settings) (*Group, error) {
 		_ = group.Remove()
 		return nil, fmt.Errorf("limit control group %s: %w", name, err)
 	}
+	group.learnID()
 	return group, nil
 }
 
@@ -147,6 +166,7 @@ func (h *Host) Open(name string) *Group {
 	if h.v2["memory"] {
 		group.mem = group.dir
 	}
+	group.learnID()
 	return group
 }
 
@@ -171,6 +191,11 @@ func (g *Group) setLimit(settings Settings) error {
 	}
 	if host.mode == V1 && host.v1["cpuacct"] != "" {
 		if _, err := g.enterController("cpuacct"); err != nil {
+			return err
+		}
+	}
+	if host.v1["blkio"] != "" {
+		if _, err := g.enterController("blkio"); err != nil {
 			return err
 		}
 	}

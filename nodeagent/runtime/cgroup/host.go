@@ -111,6 +111,18 @@ func (h *Host) Mode() Mode { return h.mode }
 // Notes lists what is weaker than it should be, one sentence each.
 func (h *Host) Notes() []string { return slices.Clone(h.notes) }
 
+// Tree gives the group of the v2 hierarchy below which those of the runs lie, and how
+// many levels deeper; empty where there is none.
+func (h *Host) Tree() (dir string, depth int) {
+	switch h.mode {
+	case V2:
+		return h.track, 2 // in a group of the job
+	case Hybrid:
+		return h.track, 1
+	}
+	return "", 0
+}
+
 // Enforces says which limits hold.
 func (h *Host) Enforces() plan.Enforces {
 	if h.mode == None {
@@ -157,7 +169,7 @@ func (h *Host) setUp(best Mode, m *mounts, options Options) error {
 		h.enterLeaf(parent(m.unified))
 		h.enableV2(parent(m.unified))
 	} else {
-		for _, c := range []string{"memory", "pids", "cpuset", "cpuacct", "devices", "freezer"} {
+		for _, c := range []string{"memory", "pids", "cpuset", "cpuacct", "devices", "freezer", "blkio"} {
 			mt := m.v1[c]
 			if mt == nil || (c == "cpuacct" || c == "freezer") && best == Hybrid {
 				continue
@@ -343,6 +355,46 @@ func (h *Host) listGroups(base string) (out []string, err error) {
 		}
 	}
 	return out, nil
+}
+
+// lacksFolder tells that one of our folders is gone.
+func (h *Host) lacksFolder() bool {
+	if !exists(h.track) {
+		return true
+	}
+	for _, dir := range h.v1 {
+		if !exists(dir) {
+			return true
+		}
+	}
+	return false
+}
+
+// remakeFolders makes our folders again, with the controllers that they had.
+func (h *Host) remakeFolders() error {
+	if err := probeFolder(h.track); err != nil {
+		return err
+	}
+	for _, controller := range controllersV2 {
+		if !h.v2[controller] {
+			continue
+		}
+		path := filepath.Join(h.track, "cgroup.subtree_control")
+		if err := writeFile(path, "+"+controller); err != nil {
+			return fmt.Errorf("make control group again: %w", err)
+		}
+	}
+	for controller, dir := range h.v1 {
+		if err := probeFolder(dir); err != nil {
+			return err
+		}
+		if controller == "cpuset" {
+			if err := copyCPUSet(dir); err != nil {
+				return fmt.Errorf("make control group again: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 // Close removes our folders where no group is left in them.

@@ -22,6 +22,12 @@ type Stats struct {
 	Peak              int64 // bytes, page cache included
 	OOMKills          int64
 	HasMemory         bool
+	// Read and Write are bytes from and to block devices; HasIO tells that they were
+	// measured.
+	Read, Write int64
+	HasIO       bool
+	// Counters are what else the kernel has of the group.
+	Counters spec.CounterValues
 }
 
 // Stats reads the counters; of a nil Group they are zero.
@@ -30,6 +36,7 @@ func (g *Group) Stats() (Stats, error) {
 	if g == nil {
 		return stats, nil
 	}
+	g.readIO(&stats)
 	if g.host.mode == V1 {
 		g.cpuV1(&stats)
 	} else {
@@ -40,6 +47,10 @@ func (g *Group) Stats() (Stats, error) {
 		stats.CPU = spec.Span(findField(b, "usage_usec")) * spec.Microsecond
 		stats.User = spec.Span(findField(b, "user_usec")) * spec.Microsecond
 		stats.System = spec.Span(findField(b, "system_usec")) * spec.Microsecond
+		if hasField(b, "throttled_usec") {
+			stats.count(spec.CounterThrottled, findField(b, "throttled_usec"))
+		}
+		g.readPressure(&stats)
 	}
 	switch {
 	case g.mem == "":
@@ -53,6 +64,154 @@ func (g *Group) Stats() (Stats, error) {
 	stats.OOMKills, err = OOMKills(g.OOMFile())
 	stats.HasMemory = err == nil
 	return stats, nil
+}
+
+// ID is the kernel's number of the group in the v2 hierarchy; 0 where it is in none.
+func (g *Group) ID() uint64 {
+	if g == nil {
+		return 0
+	}
+	return g.id
+}
+
+// learnID asks the kernel for the number, which outlives the group: what was counted
+// under it is read after the group is gone.
+func (g *Group) learnID() {
+	if g.host.mode == V1 {
+		return
+	}
+	var stat unix.Stat_t
+	if err := unix.Stat(g.dir, &stat); err == nil {
+		g.id = stat.Ino
+	}
+}
+
+func (s *Stats) count(counter spec.Counter, n int64) {
+	s.Counters = s.Counters.With(counter, n)
+}
+
+// readIO reads what the group did with block devices: io.stat of v2, or the blkio
+// controller of v1.
+func (g *Group) readIO(stats *Stats) {
+	if g.host.mode == V2 {
+		b, err := readFile(filepath.Join(g.dir, "io.stat"))
+		if err != nil {
+			return // the controller is not there
+		}
+		io := parseIOStat(b)
+		stats.Read, stats.Write, stats.HasIO = io.read, io.write, true
+		stats.count(spec.CounterReadOps, io.reads)
+		stats.count(spec.CounterWriteOps, io.writes)
+		return
+	}
+	base := g.host.v1["blkio"]
+	if base == "" {
+		return
+	}
+	dir := filepath.Join(base, g.name)
+	bytes, err := readFile(filepath.Join(dir, "blkio.throttle.io_service_bytes"))
+	if err != nil {
+		return
+	}
+	stats.Read, stats.Write = parseBlkio(bytes)
+	// From 6.10 on kernels count here only for groups that have a limit.
+	stats.HasIO = stats.Read+stats.Write > 0
+	if !stats.HasIO {
+		return
+	}
+	if requests, err := readFile(filepath.Join(dir, "blkio.throttle.io_serviced")); err == nil {
+		reads, writes := parseBlkio(requests)
+		stats.count(spec.CounterReadOps, reads)
+		stats.count(spec.CounterWriteOps, writes)
+	}
+}
+
+// ioStat is what a group did with all block devices.
+type ioStat struct{ read, write, reads, writes int64 }
+
+// parseIOStat adds up the devices of io.stat: "8:0 rbytes=4096 wbytes=0 rios=1 ...".
+// A partition is counted with its disk only, and a device that lies on others (LVM,
+// RAID) beside them: what a job wrote through it counts for both.
+func parseIOStat(b []byte) (sum ioStat) {
+	for line := range bytes.Lines(b) {
+		for _, field := range bytes.Fields(line) {
+			name, value, ok := bytes.Cut(field, []byte("="))
+			if !ok {
+				continue
+			}
+			n, err := strconv.ParseInt(string(value), 10, 64)
+			if err != nil || n < 0 {
+				continue
+			}
+			switch string(name) {
+			case "rbytes":
+				sum.read += n
+			case "wbytes":
+				sum.write += n
+			case "rios":
+				sum.reads += n
+			case "wios":
+				sum.writes += n
+			}
+		}
+	}
+	return sum
+}
+
+// parseBlkio adds up the devices of a file of the blkio controller: "8:0 Read 4096".
+func parseBlkio(b []byte) (read, write int64) {
+	for line := range bytes.Lines(b) {
+		fields := bytes.Fields(line)
+		if len(fields) != 3 {
+			continue // the total of all
+		}
+		n, err := strconv.ParseInt(string(fields[2]), 10, 64)
+		if err != nil || n < 0 {
+			continue
+		}
+		switch string(fields[1]) {
+		case "Read":
+			read += n
+		case "Write":
+			write += n
+		}
+	}
+	return read, write
+}
+
+// readPressure reads for how long tasks of the group waited; kernels without
+// pressure stall information, or with it switched off, have no such files.
+func (g *Group) readPressure(stats *Stats) {
+	for _, p := range []struct {
+		file    string
+		counter spec.Counter
+	}{
+		{"cpu.pressure", spec.CounterCPUStall},
+		{"memory.pressure", spec.CounterMemStall},
+		{"io.pressure", spec.CounterIOStall},
+	} {
+		b, err := readFile(filepath.Join(g.dir, p.file))
+		if err != nil {
+			continue
+		}
+		if total, ok := parsePressure(b); ok {
+			stats.count(p.counter, total)
+		}
+	}
+}
+
+// parsePressure gives the total of the line "some avg10=0.00 ... total=1234".
+func parsePressure(b []byte) (total int64, ok bool) {
+	for line := range bytes.Lines(b) {
+		rest, some := bytes.CutPrefix(line, []byte("some "))
+		if !some {
+			continue
+		}
+		_, text, found := bytes.Cut(rest, []byte("total="))
+		n, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
+		return n, found && err == nil
+	}
+	return 0, false
 }
 
 // OOMFile is where the kernel counts the processes of the group that it killed
@@ -95,6 +254,11 @@ func findField(b []byte, name string) int64 {
 		b = rest
 	}
 	return 0
+}
+
+// hasField tells that a flat-keyed file has a name.
+func hasField(b []byte, name string) bool {
+	return bytes.HasPrefix(b, []byte(name+" ")) || bytes.Contains(b, []byte("\n"+name+" "))
 }
 
 func number(file string) int64 {

@@ -14,13 +14,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/musterhpc/muster/internal/durable"
 )
 
 var (
@@ -59,8 +60,6 @@ type Journal struct {
 	buf     []byte
 	noAlloc bool // the file system cannot reserve
 }
-
-func table() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // Open reads the journal, giving each record to replay, and makes it if there
 // is none. It reports the bytes of a torn record that it dropped.
@@ -136,7 +135,7 @@ func (j *Journal) fresh() error {
 	if err := j.f.Sync(); err != nil {
 		return fmt.Errorf("start journal: %w", err)
 	}
-	return syncDir(filepath.Dir(j.path))
+	return durable.SyncDir(filepath.Dir(j.path))
 }
 
 // scanRecords gives each good record to replay and returns where the good part ends.
@@ -173,7 +172,7 @@ func readRecord(b []byte) ([]byte, bool) {
 		return nil, false
 	}
 	p := b[headerSize : headerSize+int(n)]
-	return p, crc32.Checksum(p, table()) == binary.LittleEndian.Uint32(b[4:])
+	return p, durable.Checksum(p) == binary.LittleEndian.Uint32(b[4:])
 }
 
 // findGoodRecord looks for any good record; -1 if there is none.
@@ -220,7 +219,7 @@ func (j *Journal) encode(payloads [][]byte) error {
 			return fmt.Errorf("journal: a record of %d bytes is not allowed", len(p))
 		}
 		j.buf = binary.LittleEndian.AppendUint32(j.buf, uint32(len(p)))
-		j.buf = binary.LittleEndian.AppendUint32(j.buf, crc32.Checksum(p, table()))
+		j.buf = binary.LittleEndian.AppendUint32(j.buf, durable.Checksum(p))
 		j.buf = append(j.buf, p...)
 	}
 	return nil
@@ -342,7 +341,7 @@ func (j *Journal) Rewrite(emit func(add func([]byte) error) error) error {
 	}
 	_ = j.f.Close()
 	j.f, j.end, j.alloc, j.synced = f, end, end, j.seq
-	if err := syncDir(filepath.Dir(j.path)); err != nil {
+	if err := durable.SyncDir(filepath.Dir(j.path)); err != nil {
 		return fmt.Errorf("rewrite journal: %w", err)
 	}
 	return nil
@@ -385,13 +384,4 @@ func (j *Journal) Close() error {
 		j.failed = errors.New("journal is closed")
 	}
 	return j.f.Close()
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }()
-	return d.Sync()
 }

@@ -64,6 +64,8 @@ func frameWeight(x *plan.Frame) int {
 		return cost + len(x.Output.Data)
 	case x.Fence != nil:
 		return cost + len(x.Fence.Data)
+	case x.Modex != nil:
+		return cost + len(x.Modex.Data)
 	}
 	return 0
 }

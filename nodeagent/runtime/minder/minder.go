@@ -27,10 +27,11 @@ import (
 
 // Verb is the argument with which the shepherd's program minds a step:
 //
-//	muster-shepherd mind FOLDER
+//	muster-shepherd mind FOLDER [DESCRIPTOR]
 //
 // Its standard input is the listening socket, its standard output the file of
-// results. FOLDER holds the Tasks.
+// results. FOLDER holds the Tasks. DESCRIPTOR is the connection to muster-pmix,
+// where the tasks speak PMIx.
 const Verb = "mind"
 
 // Names in the step's folder.
@@ -76,6 +77,7 @@ type minder struct {
 	out     *frames
 	pumps   sync.WaitGroup
 	fences  *fences
+	pmix    *pmixServer
 	taken   taken
 
 	mu      sync.Mutex
@@ -94,7 +96,7 @@ type minder struct {
 
 // Main minds a step until it is over.
 func Main(args []string, errOut io.Writer) int {
-	if len(args) != 1 {
+	if len(args) != 1 && len(args) != 2 {
 		fmt.Fprintln(errOut, "muster-shepherd: mind is for the shepherd itself: FOLDER is missing")
 		return exitUsage
 	}
@@ -133,7 +135,7 @@ func Main(args []string, errOut io.Writer) int {
 		mark:    os.Getenv(MarkName),
 		taken:   taken{at: map[int32]uint64{}},
 	}
-	if err := m.open(args[0]); err != nil {
+	if err := m.open(args[0], args[1:]); err != nil {
 		fmt.Fprintln(errOut, "muster-shepherd:", err)
 		return exitFailed
 	}
@@ -156,7 +158,7 @@ func closeToUser() {
 // MarkName is the variable that marks the processes of a run.
 const MarkName = "MUSTER_RUN"
 
-func (m *minder) open(folder string) error {
+func (m *minder) open(folder string, descriptor []string) error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become the parent of orphans: %w", err)
 	}
@@ -192,6 +194,16 @@ func (m *minder) open(folder string) error {
 	unixLn.SetUnlinkOnClose(false)
 	m.ln, m.results = unixLn, os.NewFile(uintptr(fds[1]), ResultsName)
 	m.fences = newFences(m.spec.PMI)
+	if m.spec.PMIx != nil {
+		fd := -1
+		if len(descriptor) > 0 {
+			fd, err = strconv.Atoi(descriptor[0])
+		}
+		if err != nil || fd < 0 {
+			return errors.New("the connection to muster-pmix is missing")
+		}
+		m.pmix = newPMIx(m, m.spec.PMIx, fd)
+	}
 	return nil
 }
 
@@ -208,6 +220,7 @@ func (m *minder) run() {
 	go m.reapChildren()
 	<-m.over
 	m.clearLeftovers()
+	m.pmix.close()
 	m.drainPipes()
 	if n, err := cgroup.OOMKills(m.spec.OOMFile); err == nil && n > 0 {
 		m.tellUser(
@@ -357,11 +370,16 @@ func (m *minder) signalTasks(sig unix.Signal) {
 	}
 }
 
-// abortTasks kills all tasks, and those that are still to begin.
+// abortTasks kills all tasks here, and those that are still to begin. The step's
+// client ends those of other nodes.
 func (m *minder) abortTasks() {
 	m.mu.Lock()
+	first := !m.aborted
 	m.aborted = true
 	m.mu.Unlock()
+	if first {
+		m.out.addFrame(plan.Frame{Abort: true})
+	}
 	m.signalTasks(unix.SIGKILL)
 }
 

@@ -129,7 +129,16 @@ func (c *conn) handleMessage(message protocol.Message) error {
 		if err := c.r.Decode(message, &q); err != nil {
 			return err
 		}
+		if q.Joined {
+			return c.replyTo(message, nil, c.m.pmix.merged(&q))
+		}
 		return c.replyTo(message, nil, c.m.fences.completeFence(&q))
+	case protocol.OpStepModex:
+		var q plan.Modex
+		if err := c.r.Decode(message, &q); err != nil {
+			return err
+		}
+		return c.replyTo(message, nil, c.m.pmix.modex(&q))
 	}
 	return c.replyTo(
 		message,

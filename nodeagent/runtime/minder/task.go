@@ -112,8 +112,12 @@ func (m *minder) beginTask(t *task, files shared) error {
 	if err != nil {
 		return err
 	}
+	served, err := m.pmix.environ(t.Rank)
+	if err != nil {
+		return err
+	}
 	req := &spawn.Request{
-		Env:      m.taskEnv(t),
+		Env:      withVariables(m.taskEnv(t), served),
 		PIDVar:   "SLURM_TASK_PID",
 		Stdin:    ends.fd[0],
 		Stdout:   ends.fd[1],

@@ -24,6 +24,8 @@ type Stat struct {
 	ChildSystem        uint64
 	MinFaults          uint64
 	MajFaults          uint64
+	ChildMinFaults     uint64 // of the children that it has waited for
+	ChildMajFaults     uint64
 	StartTicks         uint64 // clock ticks after boot; with the pid it names a process for ever
 	RSSPages           int64
 	VM                 int64 // bytes of address space
@@ -59,7 +61,7 @@ func parseStat(b []byte) (Stat, error) {
 		return n
 	}
 	stat := Stat{PID: pid, State: f[0][0], PPID: int(num(4)), Session: int(num(6)),
-		MinFaults: num(10), MajFaults: num(12), User: num(14), System: num(15),
+		MinFaults: num(10), MajFaults: num(12), ChildMinFaults: num(11), ChildMajFaults: num(13), User: num(14), System: num(15),
 		ChildUser: num(
 			16,
 		), ChildSystem: num(17), StartTicks: num(22), VM: int64(num(23)), RSSPages: int64(num(24))}

@@ -60,6 +60,7 @@ const (
 	OpStepResize
 	OpStepMerged
 	OpStepNotice
+	OpStepModex
 )
 
 // StepAttach asks for the frames after a number.

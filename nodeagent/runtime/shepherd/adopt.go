@@ -155,7 +155,7 @@ func (s *Shepherd) adoptRun(r *run) {
 		err = s.watch.addProcess(fd, r)
 	}
 	if err != nil {
-		s.log.Error("run cannot be watched", "run", r.Key.String(), "pid", r.PID, "err", err)
+		s.log.Error("run cannot be watched", aboutRun(r), "pid", r.PID, "err", err)
 		closeFD(fd)
 		s.loseRun(r, "its process cannot be watched: "+err.Error())
 		return
@@ -166,7 +166,7 @@ func (s *Shepherd) adoptRun(r *run) {
 		r.env = processEnv(r.PID)
 	}
 	s.mu.Unlock()
-	s.log.Info("run adopted", "run", r.Key.String(), "pid", r.PID)
+	s.log.Info("run adopted", aboutRun(r), "pid", r.PID)
 }
 
 // loseRun ends a run whose end nobody saw; what is left of it is killed first.

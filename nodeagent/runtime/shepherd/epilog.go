@@ -30,7 +30,7 @@ func (s *Shepherd) completeRun(r *run, x *plan.Exit) {
 	s.wg.Go(func() {
 		if err := s.runTaskEpilog(r); err != nil {
 			why := fmt.Sprintf("TaskEpilog %s: %v", r.TaskEpilog, err)
-			s.log.Warn("epilog of a task", "run", r.Key.String(), "err", why)
+			s.log.Warn("epilog of a task", aboutRun(r), "err", why)
 			s.tellUser(r, why)
 		}
 		s.concludeRun(r, x)

@@ -297,6 +297,12 @@ func execMessage(r *run, errno unix.Errno) string {
 	if r.Spool == "" {
 		return fmt.Sprintf("cannot execute %s: %v", r.spec.Argv[0], stdfile.Describe(errno))
 	}
+	if r.spec.Login != nil {
+		return fmt.Sprintf(
+			"login environment: the job's user cannot execute muster-shepherd: %v",
+			stdfile.Describe(errno),
+		)
+	}
 	if r.spec.TaskProlog != "" { // the program that was executed is our own
 		return fmt.Sprintf(
 			"TaskProlog %s: the job's user cannot execute muster-shepherd: %v",

@@ -190,10 +190,10 @@ func (g *guard) killOverdue() bool {
 		}
 		killed, err := killLeased(table.Mode, r)
 		if err != nil {
-			g.log.Error("a run whose lease is over could not be killed", "run", r.Mark, "err", err)
+			g.log.Error("a run whose lease is over could not be killed", aboutMark(r.Mark), "err", err)
 		} else if killed && !g.said[r.Mark] {
 			g.said[r.Mark] = true
-			g.log.Warn("killed a run whose lease is over and which its shepherd did not end", "run", r.Mark)
+			g.log.Warn("killed a run whose lease is over and which its shepherd did not end", aboutMark(r.Mark))
 		}
 	}
 	return len(table.Runs) > 0

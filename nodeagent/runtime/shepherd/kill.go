@@ -112,7 +112,7 @@ func (s *Shepherd) deliverSignal(r *run, sig unix.Signal, scope plan.Scope) {
 	for again := true; again; { // a process may make others before it is stopped itself
 		pids, err := s.listMembers(r)
 		if err != nil {
-			s.log.Warn("signal not delivered", "run", r.Key.String(), "err", err)
+			s.log.Warn("signal not delivered", aboutRun(r), "err", err)
 		}
 		again = false
 		for _, pid := range pids {
@@ -141,7 +141,7 @@ func (s *Shepherd) killRun(r *run) {
 		return
 	}
 	if err := group.Kill(); err != nil {
-		s.log.Warn("kill", "run", r.Key.String(), "err", err)
+		s.log.Warn("kill", aboutRun(r), "err", err)
 	}
 }
 

@@ -5,7 +5,6 @@ package shepherd
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -162,6 +161,9 @@ func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 	}
 	if sp.Tasks != nil {
 		r.Minded, r.Spool = true, filepath.Join(s.cfg.Spool, stepFolder+key.String())
+		if p := sp.Tasks.PMIx; p != nil && !r.Spaced {
+			r.PMIxFolder = p.Folder
+		}
 		s.spools[r.Spool] = true
 	}
 	if len(sp.Script) > 0 {
@@ -404,7 +406,12 @@ func (s *Shepherd) spawnRun(thread *spawn.Thread, r *run, files *stdio) error {
 	}
 	child := spawn.Child{PIDFD: -1}
 	var bootNow int64
-	err, tainted := s.inSpace(thread, r, files, func() (err error) {
+	serve, closeServer := func() error { return nil }, func() {}
+	if r.Minded && r.spec.Tasks.PMIx != nil {
+		serve, closeServer = s.servePMIx(r, files, req)
+	}
+	defer closeServer()
+	err, tainted := s.inSpace(thread, r, files, serve, func() (err error) {
 		for try := 0; ; try++ {
 			bootNow = proc.BootClock()
 			child, err = spawn.Start(req)
@@ -451,7 +458,7 @@ func (s *Shepherd) spawnRequest(r *run, files *stdio) (*spawn.Request, error) {
 		Cred: r.credential(
 			s.root,
 		),
-		Nice:       int(sp.Nice),
+		Nice:       s.niceOf(sp),
 		CPUs:       sp.CPUs,
 		NoNewPrivs: sp.Container != nil,
 	}
@@ -466,20 +473,20 @@ func (s *Shepherd) spawnRequest(r *run, files *stdio) (*spawn.Request, error) {
 		req.Paths, req.Argv = spawn.SearchPath(sp.Argv[0], sp.Env), sp.Argv
 	}
 	if sp.TaskProlog != "" {
-		self, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("TaskProlog: %w", err)
-		}
 		if r.Spool == "" {
 			return nil, errors.New("TaskProlog stands in front of batch scripts only")
 		}
 		verb := minder.TaskVerb
 		if sp.Container != nil {
-			self = minder.SelfExe // its path is not in the image
 			verb = minder.ContainedTaskVerb
 		}
 		req.Argv = minder.ThroughProlog(verb, s.cfg.Prefix, sp.TaskProlog, req.Argv)
-		req.Paths = []string{self}
+		req.Paths = []string{minder.SelfExe}
+	}
+	if sp.Login != nil {
+		if err := s.throughLogin(r, req); err != nil {
+			return nil, err
+		}
 	}
 	var warnings []string
 	req.Rlimits, warnings = s.limits.applyLimits(sp.Rlimits)
@@ -518,8 +525,7 @@ func (s *Shepherd) noteStarted(r *run, child spawn.Child, rec startedRecord) {
 		if err := s.writeLeases(); err != nil { // the mark in its environment names it too
 			s.log.Error(
 				"the guard of leases does not know the process of a run",
-				"run",
-				r.Key.String(),
+				aboutRun(r),
 				"err",
 				err,
 			)
@@ -585,7 +591,7 @@ func (s *Shepherd) endUnstarted(r *run, failure plan.Failure, err error) {
 		exit.Code = 1
 	}
 	if failure.NodeFault() {
-		s.log.Error("run not started", "run", r.Key.String(), "why", failure.String(), "err", err)
+		s.log.Error("run not started", aboutRun(r), "why", failure.String(), "err", err)
 	}
 	s.concludeRun(r, exit)
 }

@@ -164,7 +164,7 @@ func (s *Shepherd) takeLease(r *run) error {
 
 // refuseLate ends a run whose order came too late; see takeLease.
 func (s *Shepherd) refuseLate(r *run, err error) {
-	s.log.Error("run not started", "run", r.Key.String(), "err", err)
+	s.log.Error("run not started", aboutRun(r), "err", err)
 	s.concludeRun(r, &plan.Exit{Key: r.Key, Code: 1, Failure: plan.NotBegun, Message: err.Error()})
 }
 
@@ -229,13 +229,12 @@ func (s *Shepherd) enforceLeases() {
 		left := spec.Span(r.Lease.Until(grant) - clock)
 		s.log.Warn(
 			"the lease of a run ends: the controller has not answered this node",
-			"run",
-			r.Key.String(),
+			aboutRun(r),
 			"lease",
 			int64(r.Lease.Length.Seconds()),
 		)
 		if err := s.terminateRuns(plan.Terminate{Key: r.Key, Scope: plan.ScopeRun, Grace: left, Notice: leaseNotice}); err != nil {
-			s.log.Error("end of a lease", "run", r.Key.String(), "err", err)
+			s.log.Error("end of a lease", aboutRun(r), "err", err)
 		}
 	}
 	for _, r := range over {

@@ -45,8 +45,9 @@ func ownLimits() limits {
 	return l
 }
 
-// applyLimits turns the wishes into limits that can be set, and warns of those that
-// had to be cut.
+// applyLimits turns what is asked for into limits that can be set. A soft limit above
+// the hard one is cut to it. If the user named the limit, it is the node's instead,
+// and the user is told, as Slurm does.
 func (l *limits) applyLimits(want []plan.Rlimit) (out []spawn.Rlimit, warnings []string) {
 	nofile := spawn.Rlimit{
 		Resource: unix.RLIMIT_NOFILE,
@@ -73,12 +74,15 @@ func (l *limits) applyLimits(want []plan.Rlimit) (out []spawn.Rlimit, warnings [
 			rlimit.Soft = min(own.Cur, rlimit.Hard)
 		}
 		if rlimit.Soft > rlimit.Hard {
-			warnings = append(
-				warnings,
-				fmt.Sprintf("resource limit %d: %s is above this node's %s, which is used instead",
-					w.Resource, limitText(rlimit.Soft), limitText(rlimit.Hard)),
-			)
-			rlimit.Soft = rlimit.Hard
+			if w.Asked {
+				warnings = append(
+					warnings,
+					fmt.Sprintf("Can't propagate RLIMIT_%s of %s from submit host: Invalid argument",
+						w.Name(), limitText(rlimit.Soft)),
+				)
+				rlimit.Soft = own.Cur
+			}
+			rlimit.Soft = min(rlimit.Soft, rlimit.Hard)
 		}
 		if rlimit.Resource == unix.RLIMIT_NOFILE {
 			nofile = rlimit

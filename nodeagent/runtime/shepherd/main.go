@@ -14,6 +14,7 @@ import (
 	"runtime/debug"
 
 	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
+	"github.com/musterhpc/muster/nodeagent/runtime/login"
 	"github.com/musterhpc/muster/nodeagent/runtime/minder"
 	"github.com/musterhpc/muster/nodeagent/runtime/receive"
 	"golang.org/x/sys/unix"
@@ -36,6 +37,10 @@ func Main(args []string, stdout, stderr io.Writer) int {
 			return runTask(args[1:], false, stdout, stderr)
 		case minder.ContainedTaskVerb:
 			return runTask(args[1:], true, stdout, stderr)
+		case login.Verb:
+			return login.Main(args[1:], stderr)
+		case login.PrintVerb:
+			return login.Print(stdout)
 		case receive.Verb:
 			return receive.Main(args[1:], os.Stdin, stderr)
 		case GuardVerb:

@@ -62,6 +62,7 @@ func (s *Shepherd) leaderEnded(r *run, e ended) {
 		PeakRSS: e.usage.Maxrss << 10, MinFaults: e.usage.Minflt, MajFaults: e.usage.Majflt,
 		ReadB: e.usage.Inblock * 512, WriteB: e.usage.Oublock * 512,
 		VolSwitch: e.usage.Nvcsw, InvSwitch: e.usage.Nivcsw}
+	addSwitches(&x.Usage)
 	s.completeRun(r, x)
 }
 
@@ -153,7 +154,7 @@ func (s *Shepherd) clearTree(r *run, x *plan.Exit) {
 			}
 		} else {
 			if err := r.group.WaitEmpty(context.Background(), true); err != nil {
-				s.log.Error("processes of an ended run cannot be cleared", "run", r.Key.String(), "err", err)
+				s.log.Error("processes of an ended run cannot be cleared", aboutRun(r), "err", err)
 			}
 			stats, _ = r.group.Stats()
 			if err := r.group.Remove(); err == nil {
@@ -186,12 +187,15 @@ func (s *Shepherd) recordExit(r *run, x *plan.Exit, stats cgroup.Stats) {
 	if r.stray {
 		return
 	}
+	s.removePMIx(r)
 	usage := &x.Usage
 	usage.Key = r.Key
 	// rusage misses what daemons used; the group misses nothing but is coarser.
 	if stats.CPU > usage.UserCPU+usage.SystemCPU {
 		usage.UserCPU, usage.SystemCPU = stats.User, max(stats.CPU-stats.User, 0)
 	}
+	addGroup(usage, &stats)
+	usage.Group = r.group.ID()
 	usage.PeakRSS, usage.PeakGroup, usage.OOMKills = max(
 		usage.PeakRSS,
 		r.peakRSS,

@@ -49,6 +49,9 @@ type launchRecord struct {
 	Order  []byte    `cbor:"13,keyasint,omitempty"`
 	// Spaced tells that the run is in the private folders of its attempt.
 	Spaced bool `cbor:"14,keyasint,omitempty"`
+	// PMIxFolder is where muster-pmix keeps files of the run; empty where it has
+	// none, or where they go with the private folders.
+	PMIxFolder string `cbor:"15,keyasint,omitempty"`
 	// Lease is that of the RunSpec.
 	Lease plan.Lease `cbor:"110,keyasint"`
 }

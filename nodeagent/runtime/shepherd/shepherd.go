@@ -201,6 +201,8 @@ func (s *Shepherd) prepareRun() error {
 		Enforces:   s.host.Enforces(),
 		Degraded:   s.host.Notes(),
 	}
+	tree, depth := s.host.Tree()
+	s.hello.Tree, s.hello.TreeDepth = tree, int32(depth)
 	if err := s.openSpaces(); err != nil {
 		return err
 	}
@@ -343,8 +345,12 @@ func (s *Shepherd) close() {
 		}
 		_ = s.jr.Close()
 	}
-	if s.host != nil {
-		s.host.Close() // fails, rightly, where runs or another release's are left
+	s.mu.Lock()
+	followed := s.isGone
+	s.mu.Unlock()
+	// Whoever drained this shepherd uses the folders, and may have no group in them yet.
+	if s.host != nil && !followed {
+		s.host.Close() // fails, rightly, where runs are left
 	}
 	if s.lock != nil {
 		_ = s.lock.Close()

@@ -115,8 +115,9 @@ func TestLimitsAreCutToWhatTheNodeAllows(t *testing.T) {
 		warns int
 	}{
 		{plan.Rlimit{Resource: unix.RLIMIT_CORE, Soft: 50, Hard: plan.RlimitKeep}, false, 50, 100, 0},
-		{plan.Rlimit{Resource: unix.RLIMIT_CORE, Soft: 500, Hard: plan.RlimitKeep}, false, 100, 100, 1},
-		{plan.Rlimit{Resource: unix.RLIMIT_CORE, Soft: plan.RlimitInfinity, Hard: plan.RlimitInfinity}, false, 100, 100, 1},
+		{plan.Rlimit{Resource: unix.RLIMIT_CORE, Soft: 500, Hard: plan.RlimitKeep}, false, 100, 100, 0},
+		{plan.Rlimit{Resource: unix.RLIMIT_CORE, Soft: 500, Hard: plan.RlimitKeep, Asked: true}, false, 10, 100, 1},
+		{plan.Rlimit{Resource: unix.RLIMIT_CORE, Soft: plan.RlimitInfinity, Hard: plan.RlimitInfinity}, false, 100, 100, 0},
 		{plan.Rlimit{Resource: unix.RLIMIT_CORE, Soft: plan.RlimitInfinity, Hard: plan.RlimitInfinity}, true, plan.RlimitInfinity, plan.RlimitInfinity, 0},
 		{plan.Rlimit{Resource: unix.RLIMIT_CORE, Soft: plan.RlimitKeep, Hard: 5}, false, 5, 5, 0},
 	} {

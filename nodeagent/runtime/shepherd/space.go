@@ -75,15 +75,20 @@ func (e *placeError) Unwrap() error { return e.err }
 // inSpace calls a function on the calling thread where the run's processes are
 // to be: in the private folders of its attempt, in its container, and in its work
 // directory. The run's files are open already: those of the node, so that output
-// outlives the job. With tainted the thread must end, whatever became of the call.
+// outlives the job. beside is called before the container is entered: it starts
+// what is of the run and of the node's files. With tainted the thread must end,
+// whatever became of the calls.
 func (s *Shepherd) inSpace(
 	thread *spawn.Thread,
 	r *run,
 	files *stdio,
-	fn func() error,
+	beside, fn func() error,
 ) (err, tainted error) {
 	box := r.spec.Container
 	if !r.Spaced && box == nil {
+		if err := beside(); err != nil {
+			return err, nil
+		}
 		return fn(), nil
 	}
 	asUser := func(fn func() error) error { return thread.As(r.credential(s.root), int(r.spec.Umask&0o777), fn) }
@@ -94,6 +99,9 @@ func (s *Shepherd) inSpace(
 		if err != nil {
 			return &placeError{plan.FailSpace, err}, nil
 		}
+	}
+	if err := beside(); err != nil {
+		return err, taint(leave())
 	}
 	if box != nil {
 		shows := []space.Show{{Path: s.cfg.Spool}}

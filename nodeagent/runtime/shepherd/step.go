@@ -150,7 +150,7 @@ func (s *Shepherd) readResults(r *run, x *plan.Exit) {
 	list, whole, text := parseResults(filepath.Join(r.Spool, minder.ResultsName))
 	if log := readLog(filepath.Join(r.Spool, minder.LogName)); log != "" {
 		text = log
-		s.log.Warn("the minder of a step", "run", r.Key.String(), "says", text)
+		s.log.Warn("the minder of a step", aboutRun(r), "says", text)
 	}
 	var sum plan.Usage
 	for i := range list {
@@ -161,6 +161,7 @@ func (s *Shepherd) readResults(r *run, x *plan.Exit) {
 	}
 	if x.Started || whole {
 		x.Usage.PeakRSS = sum.PeakRSS // and not the minder's own
+		x.Usage.Tasks = spreadOf(list)
 		if x.Usage.UserCPU+x.Usage.SystemCPU == 0 {
 			x.Usage.UserCPU, x.Usage.SystemCPU = sum.UserCPU, sum.SystemCPU
 		}
@@ -185,6 +186,32 @@ func (s *Shepherd) readResults(r *run, x *plan.Exit) {
 		x.Code, x.Signal = code, 0
 	}
 }
+
+// spreadOf is how the use of a step lay on its tasks. The list is a file that the
+// user's processes could have written: figures without sense are bounded.
+func spreadOf(list []plan.TaskExit) (out spec.TaskSpreads) {
+	for i := range list {
+		rank := list[i].Rank
+		u := &list[i].Usage
+		cpu := min(max(u.UserCPU, 0), mostCPU) + min(max(u.SystemCPU, 0), mostCPU)
+		for _, figure := range []struct {
+			kind spec.TaskKind
+			n    int64
+		}{
+			{spec.TaskCPU, int64(cpu / spec.Microsecond)},
+			{spec.TaskRSS, u.PeakRSS},
+			{spec.TaskRead, u.ReadB},
+			{spec.TaskWrite, u.WriteB},
+			{spec.TaskPages, u.MajFaults},
+		} {
+			out = out.Observe(figure.kind, rank, min(max(figure.n, 0), mostOfTask))
+		}
+	}
+	return out
+}
+
+// mostOfTask bounds a figure of one task, so that those of very many add up.
+const mostOfTask = 1 << 50
 
 // readLog is the beginning of what a minder has complained of.
 func readLog(path string) string {

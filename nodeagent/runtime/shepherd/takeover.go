@@ -168,7 +168,7 @@ func (s *Shepherd) markForeign(release string, keys []plan.RunKey) {
 	for _, key := range keys {
 		s.foreign[key] = release
 		if s.runs[key] != nil {
-			s.log.Error("a run was started by two shepherds", "run", key.String(), "other", release)
+			s.log.Error("a run was started by two shepherds", aboutRun(s.runs[key]), "other", release)
 		}
 	}
 }

@@ -35,6 +35,7 @@ const (
 //
 //	muster-shepherd task PREFIX TASKPROLOG COMMAND [ARGUMENT...]
 //
+// An empty TASKPROLOG stands for a job that has only its login environment before it.
 // In a container the image may lack the interpreter of the TaskProlog, or a mount
 // of the user's may hide it: the task runs without it then, and its user is told.
 func runTask(args []string, contained bool, out, errOut io.Writer) int {
@@ -48,10 +49,13 @@ func runTask(args []string, contained bool, out, errOut io.Writer) int {
 	prefix := args[0]
 	prolog := args[1]
 	argv := args[2:]
-	cmd := exec.Command(prolog)
 	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, errOut
-	err := cmd.Run()
+	var err error
+	if prolog != "" {
+		cmd := exec.Command(prolog)
+		cmd.Stdout, cmd.Stderr = &said, errOut
+		err = cmd.Run()
+	}
 	if contained && errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(errOut, "%sTaskProlog %s is left out: %s\n", prefix, prolog, minder.NotInImage)
 		err = nil

@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
+	"github.com/musterhpc/muster/nodeagent/runtime/cgroup"
 	"github.com/musterhpc/muster/nodeagent/runtime/proc"
 	"github.com/musterhpc/muster/spec"
 )
@@ -78,8 +79,8 @@ func (s *Shepherd) usageOf(r *run, clocks *proc.Clocks) (plan.Usage, bool) {
 		usage.RSS += stat.RSSPages * page
 		usage.VM += stat.VM
 		usage.PIDs = append(usage.PIDs, int32(pid))
-		usage.MinFaults += int64(stat.MinFaults)
-		usage.MajFaults += int64(stat.MajFaults)
+		usage.MinFaults += int64(stat.MinFaults + stat.ChildMinFaults)
+		usage.MajFaults += int64(stat.MajFaults + stat.ChildMajFaults)
 		rd, wr := proc.IO(pid)
 		usage.ReadB += rd
 		usage.WriteB += wr
@@ -88,7 +89,11 @@ func (s *Shepherd) usageOf(r *run, clocks *proc.Clocks) (plan.Usage, bool) {
 	if st, err := group.Stats(); err == nil && group != nil {
 		usage.UserCPU, usage.SystemCPU = st.User, max(st.CPU-st.User, 0)
 		usage.PeakGroup, usage.OOMKills = st.Peak, st.OOMKills
+		addGroup(&usage, &st)
+		usage.Group = group.ID()
 	}
+	// Switches are known at the end only: /proc has those of the first thread.
+	usage.Counters = usage.Counters.With(spec.CounterMinFaults, usage.MinFaults)
 	s.mu.Lock()
 	r.peakRSS = max(r.peakRSS, usage.RSS)
 	r.peakVM = max(r.peakVM, usage.VM)
@@ -100,4 +105,22 @@ func (s *Shepherd) usageOf(r *run, clocks *proc.Clocks) (plan.Usage, bool) {
 	usage.KHz = r.khz
 	s.mu.Unlock()
 	return usage, true
+}
+
+// addGroup completes the use of a run by what its control group counts. The counters
+// of block devices have what the kernel wrote later for the run, which those of its
+// processes have not.
+func addGroup(usage *plan.Usage, stats *cgroup.Stats) {
+	if stats.HasIO {
+		usage.ReadB, usage.WriteB = stats.Read, stats.Write
+	}
+	usage.Counters = usage.Counters.Add(stats.Counters)
+}
+
+// addSwitches writes the faults and switches of processes that have ended as counters.
+func addSwitches(usage *plan.Usage) {
+	usage.Counters = usage.Counters.
+		With(spec.CounterMinFaults, usage.MinFaults).
+		With(spec.CounterVolSwitches, usage.VolSwitch).
+		With(spec.CounterInvSwitches, usage.InvSwitch)
 }

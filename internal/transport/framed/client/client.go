@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/musterhpc/muster/internal/transport/framed"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // Target is where and how to connect.
@@ -20,7 +20,7 @@ type Target struct {
 	Network string // "unix" or "tcp"
 	Address string // socket path, or host:port
 	// Secure makes the plain connection into a secure one, or fails and closes it; it must obey
-	// ctx. Required for tcp: see mtls.Source.
+	// ctx. Required for tcp: see pki.Source.
 	Secure func(ctx context.Context, plain net.Conn) (net.Conn, error)
 }
 
@@ -31,6 +31,7 @@ func Unix(path string) Target { return Target{Network: "unix", Address: path} }
 type Client struct {
 	conn   *framed.Conn
 	header []framed.Pair
+	watch  Watch
 }
 
 // Dial connects. When the server cannot be reached the error is a *framed.StatusError with code
@@ -59,26 +60,38 @@ func Dial(ctx context.Context, target Target) (*Client, error) {
 }
 
 func unreachable(ctx context.Context, target Target, err error) error {
-	e := status.New(
-		status.Unavailable,
+	e := rpcstatus.New(
+		rpcstatus.Unavailable,
 		"cannot reach the controller at %s: %v",
 		target.Address,
 		err,
 	)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		e.Wire = status.DeadlineExceeded
+		e.Wire = rpcstatus.DeadlineExceeded
 	}
-	e.Details = []status.Detail{{Key: framed.DetailOutcome, Value: framed.OutcomeNotSent}}
+	e.Details = []rpcstatus.Detail{{Key: framed.DetailOutcome, Value: framed.OutcomeNotSent}}
 	return e
 }
 
 // New makes a client of a connection that is open and secure.
-func New(conn net.Conn) *Client { return &Client{conn: framed.NewConn(conn, framed.Preface)} }
+func New(conn net.Conn) *Client {
+	return &Client{conn: framed.NewConn(conn, framed.Preface), watch: controllerWatch}
+}
+
+// Watched returns a client on the same connection that gives up a silent server as watch says.
+// Closing either closes both.
+func (c *Client) Watched(watch Watch) *Client {
+	watched := *c
+	watched.watch = watch
+	return &watched
+}
 
 // With returns a client on the same connection that sends these headers with every request.
 // Closing either closes both.
 func (c *Client) With(header ...framed.Pair) *Client {
-	return &Client{conn: c.conn, header: append(append([]framed.Pair(nil), c.header...), header...)}
+	more := *c
+	more.header = append(append([]framed.Pair(nil), c.header...), header...)
+	return &more
 }
 
 // Close ends the connection.
@@ -172,5 +185,5 @@ func decode(method string, payload []byte, into proto.Message) error {
 }
 
 func unreadable(method string, err error) error {
-	return status.New(status.Internal, "%s: the server's answer cannot be read: %v", method, err)
+	return rpcstatus.New(rpcstatus.Internal, "%s: the server's answer cannot be read: %v", method, err)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/internal/transport/framed"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // How long a server may send nothing at all. A server that is stopped accepts
@@ -20,6 +20,26 @@ const (
 	methodPing  = "/muster.v1.Cluster/Ping"
 )
 
+// Watch says how long a server may be silent, and how a call ends then.
+type Watch struct {
+	Quiet  time.Duration                   // until the server is pinged
+	Ping   time.Duration                   // that the answer to the ping may take
+	Silent func(after time.Duration) error // the error of the call
+}
+
+// controllerWatch is the watch of a client that has no other.
+var controllerWatch = Watch{Quiet: quietPeriod, Ping: pingPeriod, Silent: silentController}
+
+func silentController(after time.Duration) error {
+	e := rpcstatus.New(
+		rpcstatus.Unavailable,
+		"the controller accepts connections but has not answered for %s: its process may be stopped",
+		after,
+	)
+	e.Details = []rpcstatus.Detail{{Key: framed.DetailOutcome, Value: framed.OutcomeUnknown}}
+	return e
+}
+
 // errSilent ends a call whose server does not even answer a ping.
 var errSilent = errors.New("the server is silent")
 
@@ -27,6 +47,7 @@ var errSilent = errors.New("the server is silent")
 // its first message.
 type watchedCall struct {
 	call    *framed.Call
+	watch   Watch
 	ctx     context.Context
 	abandon context.CancelCauseFunc
 	quiet   *time.Timer
@@ -40,8 +61,8 @@ func (c *Client) beginCall(parent context.Context, frame *framed.Frame) (*watche
 		abandon(nil)
 		return nil, err
 	}
-	watched := &watchedCall{call: call, ctx: ctx, abandon: abandon}
-	watched.quiet = time.AfterFunc(quietPeriod, func() {
+	watched := &watchedCall{call: call, watch: c.watch, ctx: ctx, abandon: abandon}
+	watched.quiet = time.AfterFunc(c.watch.Quiet, func() {
 		if !c.answersPing(ctx) {
 			abandon(errSilent)
 		}
@@ -52,7 +73,7 @@ func (c *Client) beginCall(parent context.Context, frame *framed.Frame) (*watche
 // answersPing tells whether the server answers anything. A refusal is an answer:
 // accounting, for example, knows no Ping.
 func (c *Client) answersPing(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, pingPeriod)
+	ctx, cancel := context.WithTimeout(ctx, c.watch.Ping)
 	defer cancel()
 	header := append(slices.Clone(c.header), framed.Pair{Key: framed.HeaderProbe, Value: "1"})
 	_, err := c.conn.Invoke(ctx, methodPing, nil, header...)
@@ -83,13 +104,7 @@ func (w *watchedCall) end(err error) error {
 	if err == nil || !silent {
 		return err
 	}
-	e := status.New(
-		status.Unavailable,
-		"the controller accepts connections but has not answered for %s: its process may be stopped",
-		quietPeriod+pingPeriod,
-	)
-	e.Details = []status.Detail{{Key: framed.DetailOutcome, Value: framed.OutcomeUnknown}}
-	return e
+	return w.watch.Silent(w.watch.Quiet + w.watch.Ping)
 }
 
 // cancelCall gives the call up.

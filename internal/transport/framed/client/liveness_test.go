@@ -12,7 +12,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/internal/transport/framed"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // silentServer reads what it is sent and never answers, as a stopped process
@@ -37,11 +37,28 @@ func TestSilentServer(t *testing.T) {
 		began := time.Now()
 		err := c.Call(context.Background(), "/muster.v1.Cluster/Diag", &apiv1.DiagRequest{}, &apiv1.DiagReply{})
 		var refused *framed.StatusError
-		if !errors.As(err, &refused) || refused.Wire != status.Unavailable {
+		if !errors.As(err, &refused) || refused.Wire != rpcstatus.Unavailable {
 			t.Errorf("error %v", err)
 		}
 		if took := time.Since(began); took != quietPeriod+pingPeriod {
 			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// TestWatched: a client may give a silent server up sooner, and name it by an error of its own,
+// also where it sends headers.
+func TestWatched(t *testing.T) {
+	errAsleep := errors.New("the library is asleep")
+	synctest.Test(t, func(t *testing.T) {
+		var told time.Duration
+		asleep := func(after time.Duration) error { told = after; return errAsleep }
+		watch := Watch{Quiet: 2 * time.Second, Ping: time.Second, Silent: asleep}
+		c := silentServer(t).Watched(watch).With(framed.Pair{Key: framed.HeaderToken, Value: "t"})
+		began := time.Now()
+		err := c.Call(context.Background(), "/muster.v1.Accounting/Jobs", &apiv1.AcctQuery{}, &apiv1.AcctReply{})
+		if took := time.Since(began); !errors.Is(err, errAsleep) || took != 3*time.Second || told != took {
+			t.Errorf("error %v after %v, told %v", err, took, told)
 		}
 	})
 }

@@ -1,5 +1,7 @@
-// Package serve is the server's side of the framed protocol on plain bytes: connections, calls, bounds, shutdown. It knows neither
-// protobuf nor gRPC, so the shepherd of a node can serve with it; framed/server puts gRPC service descriptions on top.
+// Package serve is the server's side of the framed protocol on plain bytes: Server takes connections
+// and hands calls to a Handler, and Relay is a Handler that passes them on to another server. It
+// knows neither protobuf nor gRPC; grpcx.Registry puts gRPC service descriptions on top. It is apart
+// from framed because it links crypto/x509, which a command would pay for at each start.
 //
 // Each connection has one goroutine that reads, and one for each call that is being handled, up to a bound; further calls wait in
 // a bounded queue, and beyond that are refused. Nothing a client does (sending slowly, not reading, opening many connections,
@@ -16,7 +18,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 )
 
 // Handler handles one call: it sends messages with Call.Send or Call.Reply and returns the call's end. It runs in its own
@@ -88,7 +90,7 @@ type Config struct {
 	Admit func(ctx context.Context, channel identity.Identity, header func(key string) (string, bool)) (identity.Identity, error)
 	// Refused is told of calls whose caller Admit refused; nil = nobody is.
 	Refused func(ctx context.Context, channel identity.Identity, method string, err error)
-	Errors  status.Table // how handlers' errors are classified
+	Errors  rpcstatus.Table // how handlers' errors are classified
 	Limits  Limits
 	// Table counts what each party holds, together with the other protocols of
 	// the process. nil = a table of this server's own, made of Limits.

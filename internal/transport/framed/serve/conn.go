@@ -12,7 +12,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
-	"github.com/musterhpc/muster/internal/transport/status"
+	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -75,8 +75,8 @@ func (c *conn) read() error {
 		case errors.As(err, &refused):
 			c.refuse(
 				refused.ID,
-				status.New(
-					status.ResourceExhausted,
+				rpcstatus.New(
+					rpcstatus.ResourceExhausted,
 					"the server has no room for a request of %d bytes now: try again",
 					refused.Size,
 				),
@@ -180,8 +180,8 @@ func (c *conn) request(frame *framed.Frame, n int) error {
 		c.wg.Go(func() {
 			c.refuse(
 				frame.ID,
-				status.New(
-					status.ResourceExhausted,
+				rpcstatus.New(
+					rpcstatus.ResourceExhausted,
 					"%d calls of this connection wait already",
 					c.server.cfg.Limits.QueuedCalls,
 				),
@@ -237,7 +237,7 @@ func (c *conn) serve(call *Call) {
 		return
 	}
 	call.release()
-	f := framed.Frame{Kind: framed.End, ID: call.id, Err: status.Convert(err, c.server.cfg.Errors)}
+	f := framed.Frame{Kind: framed.End, ID: call.id, Err: rpcstatus.Convert(err, c.server.cfg.Errors)}
 	c.send(call.ctx, &f)
 }
 
@@ -256,8 +256,8 @@ func (c *conn) invoke(call *Call) (err error) {
 				"stack",
 				string(debug.Stack()),
 			)
-			err = status.New(
-				status.Internal,
+			err = rpcstatus.New(
+				rpcstatus.Internal,
 				"%s: internal error; the server's log has the details",
 				call.Method,
 			)
@@ -282,7 +282,7 @@ func (c *conn) invoke(call *Call) (err error) {
 }
 
 // refuse answers a request that is not handled.
-func (c *conn) refuse(id uint64, why *status.Error) {
+func (c *conn) refuse(id uint64, why *rpcstatus.Error) {
 	c.send(c.ctx, &framed.Frame{Kind: framed.End, ID: id, Err: why})
 }
 
@@ -380,11 +380,11 @@ func (k *Call) spend(cost uint64) bool {
 
 func unsendable(err error) error {
 	if errors.Is(err, framed.ErrEncode) {
-		return status.New(status.Internal, "the answer cannot be sent: %v", err)
+		return rpcstatus.New(rpcstatus.Internal, "the answer cannot be sent: %v", err)
 	}
 	if errors.Is(err, framed.ErrTooLarge) {
-		return status.New(
-			status.ResourceExhausted,
+		return rpcstatus.New(
+			rpcstatus.ResourceExhausted,
 			"the answer cannot be sent: %v: ask for less",
 			err,
 		)

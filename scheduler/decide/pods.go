@@ -1,0 +1,230 @@
+package decide
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler/commit"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// podCommands decides about jobs that consist of pods. They wait, start and make room
+// like all others. What differs is who tells of their end: Kubernetes, and nobody
+// else. Their nodes stay allocated until it has said that nothing of the pods can run
+// any more, whatever an agent, a clock or an operator has to say meanwhile.
+type podCommands struct{ *decision }
+
+// AdmitPods says anew which nodes Kubernetes lets the pods of a waiting job go to.
+type AdmitPods struct {
+	UID    spec.JobUID
+	Pod    string // UID of the first pod
+	Admits string
+}
+
+// PodsOver tells that the pods of a job have ended, or that there are none any more.
+// Both are final in Kubernetes.
+type PodsOver struct {
+	Run   commit.Run // attempt 0: the job has not started
+	Epoch uint64     // of the attempt
+	Pod   string     // UID of the first pod
+	// Result is how they ended; nil where they were deleted first.
+	Result *event.StepResult
+	Why    string // for people, where Result is nil
+}
+
+func (AdmitPods) command() string { return "admit pods" }
+func (PodsOver) command() string  { return "pods over" }
+
+// maxPods bounds a gang: all its pods are in one message.
+const maxPods = 4096
+
+// submit accepts a job of pods. To ask again is to get the same answer, however often
+// and however late it is, because a pod is of one job only.
+func (d podCommands) submit(c Submit) error {
+	if err := checkPods(c); err != nil {
+		return err
+	}
+	for _, pod := range c.Spec.Pods.Pods {
+		job := d.t.JobOfPod(pod.UID)
+		switch {
+		case job == nil:
+			continue
+		case !job.Spec.Pods.Same(c.Spec.Pods):
+			return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf(
+				"pod %s/%s is of job %d, which has other pods too",
+				c.Spec.Pods.Space,
+				pod.Name,
+				job.ID,
+			))
+		}
+		d.res.UID, d.res.ID = job.UID, job.ID
+		return nil
+	}
+	return d.submission().submitJob(c.Spec, c.Request, c.ByScript)
+}
+
+// checkPods refuses what no pods can be.
+func checkPods(c Submit) error {
+	jobSpec, pods := c.Spec, c.Spec.Pods
+	problem := ""
+	_, err := hostlist.Expand(pods.Admits)
+	switch {
+	case len(c.Rest) > 0:
+		problem = "a heterogeneous job cannot consist of pods"
+	case len(pods.Pods) == 0 || len(pods.Pods) > maxPods:
+		problem = fmt.Sprintf("%d pods: expected 1 to %d", len(pods.Pods), maxPods)
+	case int(jobSpec.Size.Tasks) != len(pods.Pods):
+		problem = fmt.Sprintf("%d tasks for %d pods", jobSpec.Size.Tasks, len(pods.Pods))
+	case !jobSpec.Shell || !jobSpec.Script.IsZero() || jobSpec.Attended:
+		problem = "a job of pods has no script and no client that attends it"
+	case jobSpec.Queue.Array != nil || jobSpec.Container != nil || jobSpec.Time.Signal != 0:
+		problem = "a job of pods is no array and has no container and no signal of Muster"
+	case jobSpec.Queue.NoKill || jobSpec.Queue.Reboot:
+		problem = "a job of pods has neither --no-kill nor --reboot"
+	case err != nil:
+		problem = err.Error()
+	}
+	seen := map[string]bool{}
+	for _, pod := range pods.Pods {
+		if pod.UID == "" || seen[pod.UID] {
+			problem = fmt.Sprintf("pod %q has no UID, or is named twice", pod.Name)
+		}
+		seen[pod.UID] = true
+	}
+	if problem != "" {
+		return spec.Refuse(spec.CodeBadRequest, problem)
+	}
+	return nil
+}
+
+// mayChangePods refuses changes of a job that its pods would not follow.
+func mayChangePods(old, changed *spec.JobSpec, leave []string) error {
+	if old.Pods == nil {
+		return nil
+	}
+	if len(leave) > 0 || old.Queue.Requeue != changed.Queue.Requeue || old.Time.Signal != changed.Time.Signal ||
+		!reflect.DeepEqual(old.Size, changed.Size) {
+		return spec.Refuse(
+			spec.CodeDisabled,
+			"what a pod requests is in its specification: change it there",
+		)
+	}
+	return nil
+}
+
+// admit changes where a waiting job may start. Where it has started, its pods go
+// where they were let go.
+func (d podCommands) admit(c AdmitPods) error {
+	job := d.t.Job(c.UID)
+	if job == nil || job.Spec.Pods == nil || job.Spec.Pods.Pods[0].UID != c.Pod ||
+		job.State != spec.Pending {
+		d.res.Stale++
+		return nil
+	}
+	if _, err := hostlist.Expand(c.Admits); err != nil {
+		return spec.Refuse(spec.CodeBadRequest, err.Error())
+	}
+	if job.Spec.Pods.Admits == c.Admits {
+		return nil
+	}
+	changed := *job.Spec
+	pods := *job.Spec.Pods
+	pods.Admits = c.Admits
+	changed.Pods = &pods
+	return d.Emit(&event.JobUpdated{
+		UID:     job.UID,
+		Spec:    &changed,
+		Req:     job.Req,
+		Assoc:   job.Assoc,
+		Changed: []string{"Pods"},
+	})
+}
+
+// over takes the word of Kubernetes that the pods of a job are over.
+func (d podCommands) over(c PodsOver) error {
+	job := d.t.Job(c.Run.UID)
+	if job == nil || job.Spec.Pods == nil || job.Spec.Pods.Pods[0].UID != c.Pod ||
+		job.Attempt != c.Run.Attempt || (job.Attempt > 0 && job.Epoch != c.Epoch) ||
+		job.PodsOver {
+		d.res.Stale++
+		return nil
+	}
+	if job.State == spec.Pending {
+		verdict := &event.JobEnded{
+			UID:     job.UID,
+			Attempt: job.Attempt,
+			State:   spec.Cancelled,
+			Reason:  spec.Reason{Code: spec.ReasonNone, Detail: c.Why},
+			By:      d.t.Actor.UID,
+		}
+		if err := d.Emit(verdict); err != nil {
+			return err
+		}
+	}
+	if err := d.giveBack(job.UID, &c); err != nil {
+		return err
+	}
+	return d.Emit(&event.JobPodsOver{UID: job.UID, Attempt: c.Run.Attempt})
+}
+
+// giveBack ends the attempt and gives its nodes back, all together: the gang is over as
+// a whole. The first node has what there is of an exit, as that of a batch script.
+func (d podCommands) giveBack(uid spec.JobUID, c *PodsOver) error {
+	job := d.t.Job(uid)
+	if !job.HoldsNodes() {
+		return nil
+	}
+	if c.Result == nil && job.GoesOn() {
+		if err := d.RequestEnd(job, event.EndCancel, false, spec.NotHeld, c.Why); err != nil {
+			return err
+		}
+	}
+	result := c.Result
+	for i := range d.t.Job(uid).Alloc.Nodes {
+		job = d.t.Job(uid)
+		name := job.Alloc.Nodes[i].Name
+		if !commit.HoldsNode(job, name) {
+			continue
+		}
+		if err := d.FinishNode(job, name, &commit.NodeDone{Batch: result}, false); err != nil {
+			return err
+		}
+		result = nil
+	}
+	return nil
+}
+
+// endOn asks the jobs of pods on a node to end. Kubernetes tells when they have.
+func (d podCommands) endOn(node, why string) error {
+	for _, uid := range slices.Clone(d.t.Node(node).Jobs) {
+		job := d.t.Job(uid)
+		if job.Spec.Pods == nil || !job.GoesOn() {
+			continue
+		}
+		if err := d.RequestEnd(job, event.EndNodeLost, false, spec.NotHeld, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearOfPods refuses what would take a node from under pods.
+func (d podCommands) clearOfPods(node *state.Node) error {
+	for _, uid := range node.Jobs {
+		job := d.t.Job(uid)
+		if job.Spec.Pods == nil || job.Configuring() {
+			continue
+		}
+		return spec.Refuse(spec.CodeNodesBusy, fmt.Sprintf(
+			"pods of job %d (%s) are on %s: drain the node and wait, or cancel the job",
+			job.ID,
+			job.Spec.Name,
+			node.Spec.Name,
+		))
+	}
+	return nil
+}

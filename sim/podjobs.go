@@ -1,0 +1,301 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/musterhpc/muster/copilot"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/hostlist"
+)
+
+// Pods that Muster schedules are objects of the same API server as the others, seen
+// by the same watch. A controller makes them, in gangs or one by one, and makes another
+// one for each that goes before it has ended, as those of Kubernetes do.
+
+// createGang is a user's: a pod, or a gang of equal ones.
+func (k *kubernetes) createGang() {
+	world := k.w
+	k.made++
+	who := userActor(world.rng.IntN(users))
+	gang := copilot.JobPod{
+		Namespace: "train",
+		Size:      1,
+		Request: copilot.Request{
+			User:    who.Name,
+			Account: "a",
+			Owner:   fmt.Sprintf("Job/g%d", k.made),
+			Limit:   spec.Minute * spec.Span(1+world.rng.IntN(4)),
+			Ask: copilot.Ask{
+				MilliCPU: int64(1 + world.rng.IntN(2500)),
+				Mem:      int64(world.rng.IntN(100)),
+			},
+		},
+	}
+	if world.profile.Floor > 0 && who.Name == "u0" {
+		gang.Request.Account = floorAccount
+	}
+	if world.profile.Preempt > 0 && world.rng.IntN(4) == 0 {
+		gang.Request.Partition = "top"
+	}
+	if world.profile.GPUs > 0 && world.rng.IntN(2) == 0 {
+		gang.Request.Ask.GPUs = int64(1 + world.rng.IntN(world.profile.GPUs))
+	}
+	var admits []string
+	for _, n := range world.nodes {
+		if world.rng.IntN(4) > 0 {
+			admits = append(admits, n.name)
+		}
+	}
+	gang.Request.Admits = hostlist.Fold(admits)
+	if n := 1 + world.rng.IntN(3); n > 1 {
+		gang.Size, gang.Gang = n, fmt.Sprintf("g%d", k.made)
+	}
+	for rank := range gang.Size {
+		member := gang
+		member.Rank = rank
+		world.scheduleAfter(world.upTo(5*spec.Second), func() { k.createMember(member) })
+	}
+}
+
+// createMember makes a pod that Muster schedules.
+func (k *kubernetes) createMember(member copilot.JobPod) {
+	k.made++
+	member.UID = fmt.Sprintf("uid-%d", k.made)
+	member.Name = fmt.Sprintf("g-%d", k.made)
+	member.Created = k.w.now
+	p := &pod{object: object{
+		Pod: copilot.Pod{
+			UID:       member.UID,
+			Namespace: member.Namespace,
+			Name:      member.Name,
+			Created:   member.Created,
+			Ask:       member.Request.Ask,
+		},
+		ganged: &member,
+	}}
+	k.pods[p.Name] = p
+	k.order = append(k.order, p.Name)
+	k.changed(p)
+}
+
+// replace is the controller that makes another pod for one that was deleted.
+func (k *kubernetes) replace(p *pod) {
+	if p.ganged == nil || p.Over || k.w.calm {
+		return
+	}
+	member := *p.ganged
+	k.w.scheduleAfter(k.w.upTo(5*spec.Second), func() {
+		if !k.w.calm {
+			k.createMember(member)
+		}
+	})
+}
+
+// deleteHopeless removes what rightly waits for ever when all is calm: gangs that are
+// not complete any more, and pods whose jobs are over a limit or larger than the cluster.
+func (k *kubernetes) deleteHopeless() {
+	st := k.w.ctl.durable
+	for _, name := range slices.Clone(k.order) {
+		p := k.pods[name]
+		if p == nil || p.ganged == nil || p.Node != "" {
+			continue
+		}
+		job := st.JobOfPod(p.UID)
+		alone := job == nil && k.w.now.Sub(p.Created) > 10*spec.Minute
+		if alone || job != nil && job.State == spec.Pending && fitsNowhere(st, job) {
+			k.delete(p)
+		}
+	}
+}
+
+func fitsNowhere(st *state.State, job *state.Job) bool {
+	switch job.Reason.Code {
+	case spec.ReasonPartitionConfig, spec.ReasonBadConstraints, spec.ReasonPartitionNodeLimit:
+		return true
+	}
+	return hopeless(st, job, 0)
+}
+
+// podJobs are the jobs of a state as the copilot's watch tells them.
+func podJobs(st *state.State) []copilot.PodJob {
+	var out []copilot.PodJob
+	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
+		if job.Spec.Pods != nil && !job.PodsOver {
+			out = append(out, copilot.PodJobOf(job))
+		}
+		return true
+	})
+	return out
+}
+
+// reconcileJobs is the other half of a round of the copilot.
+func (k *kubernetes) reconcileJobs(jobs []copilot.PodJob) {
+	var pods []copilot.JobPod
+	for _, name := range sortedNames(k.seen) {
+		if seen := k.seen[name]; seen.ganged != nil {
+			pod := *seen.ganged
+			pod.Node, pod.Over, pod.Deleting, pod.End = seen.Node, seen.Over, seen.Deleting, seen.end
+			pods = append(pods, pod)
+		}
+	}
+	plan := copilot.ReconcileJobs(pods, jobs)
+	for _, over := range plan.Overs {
+		k.tellOver(over)
+	}
+	for _, del := range plan.Deletes {
+		k.deleteFor(del)
+	}
+	for _, bind := range plan.Binds {
+		k.bindFor(bind)
+	}
+	for _, admit := range plan.Admits {
+		k.send(scheduler.AdmitPods{
+			UID:    admit.Job.Run.UID,
+			Pod:    admit.Job.Pods.Pods[0].UID,
+			Admits: admit.Admits,
+		})
+	}
+	for _, submit := range plan.Submits {
+		k.submit(submit)
+	}
+}
+
+// send gives Muster an order of the copilot, which may come late and twice.
+func (k *kubernetes) send(cmd scheduler.Command) {
+	k.w.sendMessage(func() { k.w.ctl.decideCommand(rootActor(), cmd, nil) })
+}
+
+func (k *kubernetes) submit(submit copilot.Submit) {
+	jobSpec := submit.SpecOf()
+	for n := range users {
+		if who := userActor(n); who.Name == jobSpec.User {
+			jobSpec.UID = who.UID
+		}
+	}
+	k.send(scheduler.Submit{Spec: jobSpec})
+}
+
+// areMissing is a fresh look at pods that were not seen.
+func (k *kubernetes) areMissing(confirm map[string]string) bool {
+	for uid, name := range confirm {
+		if !copilot.Missing(uid, k.get(name)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (k *kubernetes) tellOver(over copilot.Over) {
+	if !k.areMissing(over.Confirm) {
+		return
+	}
+	k.send(scheduler.PodsOver{
+		Run:    scheduler.Run{UID: over.Job.Run.UID, Attempt: over.Job.Run.Attempt},
+		Epoch:  over.Job.Run.Epoch,
+		Pod:    over.Job.Pods.Pods[0].UID,
+		Result: over.Result,
+		Why:    over.Why,
+	})
+}
+
+// deleteFor deletes a pod whose job ends, if the object is the one that was seen.
+func (k *kubernetes) deleteFor(del copilot.Delete) {
+	if !k.areMissing(del.Confirm) {
+		return
+	}
+	k.w.sendMessage(func() {
+		p := k.pods[del.Pod.Name]
+		if p == nil || p.UID != del.Pod.UID || p.Deleting || p.Over {
+			return
+		}
+		k.judgeDeletion(p)
+		k.delete(p)
+	})
+}
+
+// judgeDeletion: no pod goes because something was restarted or not seen. Its job is to
+// end, or its gang has lost another one.
+func (k *kubernetes) judgeDeletion(p *pod) {
+	job := k.w.ctl.durable.JobOfPod(p.UID)
+	if job == nil || job.State.Terminal() || job.Ending != nil {
+		return
+	}
+	for _, member := range job.Spec.Pods.Pods {
+		other := k.byUID(member.UID)
+		if other == nil || other.Over && !other.end.Exit.OK() {
+			return
+		}
+	}
+	k.w.failSeed("pod %s of job uid %d is deleted, and nothing has happened to it", p.UID, job.UID)
+}
+
+func (k *kubernetes) byUID(uid string) *pod {
+	for _, name := range k.order {
+		if k.pods[name].UID == uid {
+			return k.pods[name]
+		}
+	}
+	return nil
+}
+
+// bindFor binds a pod, if it is as it was seen.
+func (k *kubernetes) bindFor(bind copilot.Bind) {
+	k.w.sendMessage(func() {
+		p := k.pods[bind.Pod.Name]
+		if p == nil || p.UID != bind.Pod.UID || p.Node != "" || p.Deleting ||
+			k.w.rng.IntN(100) < k.w.profile.Conflicts {
+			return
+		}
+		k.jobCovers(p, bind.Place)
+		p.Node = bind.Place.Node
+		k.changed(p)
+		k.runs(p)
+	})
+}
+
+// jobCovers judges that a durable job has for a pod what it requests where it is bound,
+// and that no other pod was given the same device.
+func (k *kubernetes) jobCovers(p *pod, place spec.PodPlace) {
+	job := k.w.ctl.durable.JobOfPod(p.UID)
+	if job == nil || !job.HoldsNodes() || job.Started == 0 {
+		k.w.failSeed("pod %s is bound to %s and no job has started for it", p.UID, place.Node)
+		return
+	}
+	if k.cancelled[job.UID] {
+		k.w.failSeed("pod %s is bound, whose job was cancelled before it started", p.UID)
+	}
+	at := job.Alloc.Nodes[slices.IndexFunc(
+		job.Alloc.Nodes,
+		func(a spec.NodeAlloc) bool { return a.Name == place.Node },
+	)]
+	if int64(len(place.GPUs)) != p.Ask.GPUs || at.CPUs.Count()*1000 < int(p.Ask.MilliCPU) ||
+		at.Mem < p.Ask.Mem {
+		k.w.failSeed("pod %s is bound to %+v for %+v", p.UID, at, p.Ask)
+	}
+	for _, name := range k.order {
+		other := k.pods[name]
+		if other == p || other.ganged == nil || other.Node == "" || other.Over {
+			continue
+		}
+		for _, gpu := range k.places[other.UID].GPUs {
+			if slices.Contains(place.GPUs, gpu) {
+				k.w.failSeed("pods %s and %s have GPU %s", p.UID, other.UID, gpu.UUID)
+			}
+		}
+	}
+	k.places[p.UID] = place
+}
+
+// judgeGivenBack: no node goes under a pod that is there.
+func (w *World) judgeGivenBack(e *event.JobNodeDone, job *state.Job) {
+	for _, member := range job.Spec.Pods.Pods {
+		p := w.pods.byUID(member.UID)
+		if p != nil && p.Node == e.Node && !p.Over {
+			w.failSeed("%s is taken from job uid %d, and its pod %s is there", e.Node, e.UID, p.UID)
+		}
+	}
+}
