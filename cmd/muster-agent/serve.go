@@ -209,7 +209,6 @@ func assembleAgent(
 		return nil, err
 	}
 	cfg := s.AgentConfig(sys.Now(), version)
-	cfg.Account = machine.FindAccount
 	if a.gpus == nil &&
 		slices.ContainsFunc(s.Node.GRES, func(g spec.GRESSpec) bool { return g.Name == "gpu" }) {
 		a.troubles = append(a.troubles, choice.Reason)
@@ -231,9 +230,10 @@ func assembleAgent(
 	deps := daemon.Deps{
 		Shepherd: a.keeper, Controller: ctl, Clocks: tuner, Credentials: &controllers.Verifier{Node: s.Node.Name}, GPUs: gpus, Host: m, Telemetry: machine.Telemetry{Of: a.metrics, Jobs: a.jobs},
 		Samples: controllers.NewSampleStore(s.Config.Telemetry.SamplesTo, s.Config.AccountingSocket, ctl), Scripts: scripts, Spool: machine.SpoolFile(filepath.Join(s.StateDir, "agent.json")), Clock: machine.Clock{Clock: sys}, BootClock: runtime.BootClock, Jitter: rand.Int64N, Logger: log, Reboot: machine.NewRebooter(s.Cluster.Config.RebootProgram, filepath.Join(s.StateDir, "reboot.log"), log),
-		Revoked: a.steps.DropRevoked,
-		Reread:  a.rereader(source, scripts),
-		Outputs: machine.OutputReader{Files: readas.New()},
+		Revoked:  a.steps.DropRevoked,
+		Reread:   a.rereader(source, scripts),
+		Outputs:  machine.OutputReader{Files: readas.New()},
+		Accounts: machine.NewAccounts(),
 	}
 	deps.Meter = a.openMeter(&cfg, sys.Now())
 	a.openCounters(&cfg, &deps)

@@ -2,13 +2,14 @@ package host
 
 import (
 	"context"
+	"errors"
 	"log/slog"
-	"os/user"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/internal/nss"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -34,6 +35,8 @@ type directory struct {
 	mu    sync.Mutex
 	known map[string]groups
 	log   *slog.Logger
+
+	databases nss.Databases
 }
 
 type groups struct {
@@ -42,22 +45,26 @@ type groups struct {
 	until   time.Time
 }
 
-const groupsTTL = time.Minute
+const (
+	groupsTTL = time.Minute
+	// lookupLimit is how long a user database may take; a call waits for it.
+	lookupLimit = 10 * time.Second
+)
 
 // NewDirectory makes a directory that remembers nothing yet.
 func NewDirectory(l *slog.Logger) *directory {
-	return &directory{known: map[string]groups{}, log: l}
+	return &directory{known: map[string]groups{}, log: l, databases: nss.System(lookupLimit)}
 }
 
 // Groups implements daemon.Directory.
-func (d *directory) Groups(_ context.Context, name string, gid uint32) (string, []uint32) {
+func (d *directory) Groups(ctx context.Context, name string, gid uint32) (string, []uint32) {
 	d.mu.Lock()
 	g, ok := d.known[name]
 	d.mu.Unlock()
 	if ok && time.Now().Before(g.until) {
 		return g.primary, g.ids
 	}
-	g = lookUp(name, gid) // which may take long: others need not wait
+	g = d.lookUp(ctx, name, gid) // which may take long: others need not wait
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.known) > 10000 {
@@ -68,34 +75,32 @@ func (d *directory) Groups(_ context.Context, name string, gid uint32) (string, 
 }
 
 // User implements daemon.Directory.
-func (d *directory) User(_ context.Context, name string) (uid, gid uint32, ok bool) {
-	u, err := user.Lookup(name)
-	if err != nil {
-		return 0, 0, false
+func (d *directory) User(ctx context.Context, name string) (uid, gid uint32, ok bool) {
+	account, err := d.databases.ByName(ctx, name)
+	if err != nil && !errors.Is(err, nss.ErrUnknown) {
+		d.log.Warn("a user cannot be looked up", "user", name, "error", err)
 	}
-	id, uerr := strconv.ParseUint(u.Uid, 10, 32)
-	group, gerr := strconv.ParseUint(u.Gid, 10, 32)
-	return uint32(id), uint32(group), uerr == nil && gerr == nil
+	return account.UID, account.GID, err == nil
 }
 
-func lookUp(name string, gid uint32) groups {
-	g := groups{
+// lookUp asks the databases. What they cannot tell now is told in the log, and asked
+// for again with the next call.
+func (d *directory) lookUp(ctx context.Context, name string, gid uint32) groups {
+	out := groups{
 		primary: strconv.FormatUint(uint64(gid), 10),
-		ids:     []uint32{gid},
 		until:   time.Now().Add(groupsTTL),
 	}
-	if pg, err := user.LookupGroupId(g.primary); err == nil {
-		g.primary = pg.Name
+	primary, err := d.databases.GroupName(ctx, gid)
+	if err == nil {
+		out.primary = primary
 	}
-	if u, err := user.Lookup(name); err == nil {
-		if ids, err := u.GroupIds(); err == nil {
-			g.ids = g.ids[:0]
-			for _, id := range ids {
-				if n, err := strconv.ParseUint(id, 10, 32); err == nil {
-					g.ids = append(g.ids, uint32(n))
-				}
-			}
+	ids, groupsErr := d.databases.GroupsOf(ctx, name, gid)
+	out.ids = ids
+	for _, err := range []error{err, groupsErr} {
+		if err != nil && !errors.Is(err, nss.ErrUnknown) {
+			d.log.Warn("groups of a user cannot be looked up", "user", name, "error", err)
+			out.until = time.Time{}
 		}
 	}
-	return g
+	return out
 }

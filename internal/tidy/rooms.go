@@ -319,6 +319,12 @@ var order = []room{
 		why:   "hands mail to a server, for reports and for alerts",
 	},
 	{
+		path:  "internal/nss",
+		layer: 4,
+		upTo:  0,
+		why:   "an adapter knows the machine's user databases and no other adapter",
+	},
+	{
 		path:  "internal/program",
 		layer: 4,
 		upTo:  0,
@@ -416,6 +422,7 @@ var order = []room{
 		also: []string{
 			"internal/clock",
 			"internal/conffile",
+			"internal/nss",
 			"internal/program",
 			"internal/transport",
 			"nodeagent/runtime",
@@ -512,7 +519,7 @@ var order = []room{
 		path:  "controller/host",
 		layer: 5,
 		upTo:  3,
-		also:  []string{"scheduler/daemon", "internal/clock", "internal/program", "internal/transport"},
+		also:  []string{"scheduler/daemon", "internal/clock", "internal/nss", "internal/program", "internal/transport"},
 		why:   "the controller's host behind the interfaces of its daemon: users, programs, clock",
 	},
 	{

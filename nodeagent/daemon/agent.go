@@ -110,6 +110,7 @@ func New(cfg Config, deps Deps) *Agent {
 	agent.aborts, agent.fetching = map[plan.RunKey]context.CancelFunc{}, map[plan.RunKey]context.CancelFunc{}
 	agent.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
 	agent.core.awaited = deps.awaited()
+	agent.core.identifies = deps.Accounts != nil
 	agent.health.Store(&Health{})
 	agent.vigil = newVigil(cfg.MessageTimeout)
 	return agent
@@ -321,6 +322,7 @@ func (a *Agent) judge(hello *plan.Hello) {
 func (a *Agent) carryOut(ctx context.Context) {
 	for {
 		fx := a.core.Effects()
+		a.identify(ctx, fx.Identify)
 		a.runScripts(ctx, &fx)
 		for _, t := range fx.Tune {
 			a.queueTune(t)

@@ -366,6 +366,7 @@ type stage struct {
 	// configure changes the configuration before the start; may be nil.
 	configure func(*Config)
 	images    Images
+	accounts  Accounts
 	stop      func()
 }
 
@@ -410,6 +411,9 @@ func (s *stage) start() {
 	}
 	if s.images != nil {
 		deps.Images = s.images
+	}
+	if s.accounts != nil {
+		deps.Accounts = s.accounts
 	}
 	cfg := testConfig()
 	if s.configure != nil {

@@ -17,16 +17,17 @@ import (
 type phase uint8
 
 const (
-	queued    phase = iota + 1 // a step whose job has not begun here
-	preparing                  // its prolog runs
-	tuning                     // the clocks of its GPUs are set
-	asked                      // the launcher has it
-	living                     // the shepherd has it
-	held                       // a part of an allocation without a script
-	closing                    // over but for its steps, which are being ended
-	measuring                  // over; one more reading of its GPUs is awaited
-	cleaning                   // its epilog runs
-	reported                   // over; the report waits for its acknowledgement
+	queued      phase = iota + 1 // a step whose job has not begun here
+	identifying                  // the account of its user is looked up
+	preparing                    // its prolog runs
+	tuning                       // the clocks of its GPUs are set
+	asked                        // the launcher has it
+	living                       // the shepherd has it
+	held                         // a part of an allocation without a script
+	closing                      // over but for its steps, which are being ended
+	measuring                    // over; one more reading of its GPUs is awaited
+	cleaning                     // its epilog runs
+	reported                     // over; the report waits for its acknowledgement
 )
 
 // run is one attempt on this node.
@@ -37,8 +38,11 @@ type run struct {
 	user   uint32    // whose it is
 	phase  phase
 	facts  facts
-	wanted bool            // by the controller
-	spec   *plan.RunSpec   // until the shepherd has it; nil for a held part
+	wanted bool          // by the controller
+	spec   *plan.RunSpec // until the shepherd has it; nil for a held part
+	// awaits goes on with the run when its user's account is known; set while it is
+	// identified.
+	awaits func(Account, []string)
 	env    []string        // of prolog and epilog; nil = neither ran nor is to run
 	usage  *spec.Usage     // while its epilog runs
 	since  spec.Instant    // first asked, or first measuring
@@ -146,8 +150,10 @@ type Core struct {
 	devices map[string]device.Device // by UUID, instances too
 	book    *attrib.Book
 	gpus    bool // there is a provider
-	energy  energyState
-	sole    soleJob
+	// identifies tells that accounts can be looked up here.
+	identifies bool
+	energy     energyState
+	sole       soleJob
 
 	known      []device.Device      // the inventory
 	unlisted   bool                 // when the node registered, it could not be read
@@ -299,7 +305,7 @@ func (c *Core) Welcome(welcome *apiv1.Welcome) {
 			continue
 		}
 		switch r.phase {
-		case queued:
+		case queued, identifying: // nothing of it was done
 			c.releaseRun(r)
 		case held:
 			c.releaseRun(r) // given away long ago: nothing to tell

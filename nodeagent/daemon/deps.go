@@ -50,6 +50,20 @@ type Shepherd interface {
 	Vacate(ctx context.Context, k plan.RunKey) error
 }
 
+// Accounts knows the users of the node.
+type Accounts interface {
+	// FindAccount looks a user up. It may wait for a database of the network, and
+	// returns when ctx ends or its own time is over. The error is for the user.
+	FindAccount(ctx context.Context, uid uint32) (Account, error)
+}
+
+// Account is what a job without an environment, or with a login environment, is told
+// of its user.
+type Account struct {
+	Home  string
+	Shell string // empty: /bin/sh
+}
+
 // Images keeps the files of containers' images on the node.
 type Images interface {
 	// Fetch gives an image of a registry. The error is for the user of the job.
@@ -295,9 +309,6 @@ type Config struct {
 	UsageEvery spec.Span
 	// Location is the time zone of lines written for people.
 	Location *time.Location
-	// Account is a user's home and shell, for jobs that bring no environment;
-	// empty where they are not known. Nil knows none.
-	Account func(uid uint32) (home, shell string)
 	// GPUFreq is the --gpu-freq of jobs with GPUs that give none; may be empty.
 	GPUFreq string
 	// EnergyEvery is the time between two readings of Deps.Meter, EnergyGap the
@@ -320,6 +331,7 @@ type Deps struct {
 	Credentials Credentials
 	GPUs        GPUs
 	Images      Images       // nil: containers of registries cannot be started
+	Accounts    Accounts     // nil: no account is known, and none is looked up
 	Clocks      Clocks       // nil: those of the GPUs cannot be set
 	Meter       Meter        // nil: nothing measures the node's energy
 	Network     Network      // nil: bytes over the network are not counted by run

@@ -9,8 +9,12 @@
 //
 // # A run
 //
-//	ordered -> preparing -> asked -> living -> measuring -> cleaning -> reported -> (forgotten)
-//	                     -> held  ----------------^
+//	ordered -> identifying -> preparing -> asked -> living -> measuring -> cleaning -> reported -> (forgotten)
+//	                                    -> held  ----------------^
+//
+// A run that was submitted without an environment, or asks for a login's, needs the
+// home and shell of its user, which are looked up first: a user database that does
+// not answer holds up the runs of its users only.
 //
 // Where the site has a prolog it runs before anything of the job does, and the
 // epilog before the node is given back; without them a run passes through. An

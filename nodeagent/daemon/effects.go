@@ -8,6 +8,7 @@ import (
 // Effects is what a step of the Core asks for. Everything in it may be done
 // late or twice; what is never done is asked for again by a later Resync.
 type Effects struct {
+	Identify  []Identify       // look the account of a run's user up, and answer with Identified
 	Prepare   []Script         // run the prolog, and answer with Prepared
 	Clean     []Script         // run the epilog, remove the private folders, and answer with Cleaned
 	Abort     []plan.RunKey    // end the prolog of a run that is not to begin
@@ -32,6 +33,12 @@ type Effects struct {
 	// kept is not asked for again.
 	Samples []*apiv1.GpuSeries
 	Usage   []*apiv1.UsageSeries
+}
+
+// Identify asks for the account of a run's user.
+type Identify struct {
+	Key plan.RunKey
+	UID uint32
 }
 
 // Script is a run of the node's prolog or epilog.

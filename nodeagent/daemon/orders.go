@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"cmp"
 	"crypto/sha256"
 	"errors"
@@ -110,15 +109,26 @@ func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
 		c.refuseRun(r, why)
 		return
 	}
-	if launch.GetBatch() {
+	if !launch.GetBatch() {
+		c.prepareRun(r, job)
+		return
+	}
+	c.identifyRun(r, job.UID, needsAccount(job), func(account Account, notices []string) {
+		job.Home, job.Shell = account.Home, account.Shell
 		c.specifyBatch(r, job)
+		r.spec.Notices = append(r.spec.Notices, notices...)
 		r.spec.Launch, r.spec.Seq, r.spec.Order = identity.Launch, identity.Seq, identity.Order
 		r.spec.Lease = leaseOf(launch)
-	}
+		c.prepareRun(r, job)
+	})
+}
+
+// prepareRun runs the prolog of a run, or begins it where there is none.
+func (c *Core) prepareRun(r *run, job *plan.Job) {
 	r.env = plan.ScriptEnv(job, &c.cfg.Node) // an epilog may be configured while it runs
 	if c.cfg.Prolog {
 		r.phase = preparing
-		c.fx.Prepare = append(c.fx.Prepare, Script{key, plan.PrologEnv(r.env)})
+		c.fx.Prepare = append(c.fx.Prepare, Script{r.key, plan.PrologEnv(r.env)})
 		return
 	}
 	c.beginRun(r)
@@ -145,10 +155,6 @@ func (c *Core) endEarlier(key plan.RunKey) {
 
 // specifyBatch prepares the batch script.
 func (c *Core) specifyBatch(r *run, job *plan.Job) {
-	needsAccount := job.Spec.IO.Login != nil || !bytes.Contains(job.Env, []byte("HOME="))
-	if c.cfg.Account != nil && needsAccount {
-		job.Home, job.Shell = c.cfg.Account(job.UID)
-	}
 	rs, warnings := plan.Batch(job, &c.cfg.Node)
 	for _, w := range warnings {
 		c.log.Warn("a job cannot have all it asks for", aboutRun(r), "problem", w)
@@ -540,7 +546,7 @@ func (c *Core) endRun(r *run, terminate *plan.Terminate) {
 	case preparing:
 		c.fx.Abort = append(c.fx.Abort, r.key)
 	case tuning: // that takes no time; Tuned sees it
-	case queued:
+	case queued, identifying:
 		c.reportCancelled(r)
 	case held:
 		c.measureEnd(r)
@@ -605,7 +611,7 @@ func (c *Core) passSignal(key plan.RunKey, signal *apiv1.SignalRun) {
 		sig.Scope = plan.ScopeRun
 	}
 	switch r.phase {
-	case queued, preparing, tuning, asked:
+	case queued, identifying, preparing, tuning, asked:
 		r.early = append(r.early, sig)
 	case living:
 		c.fx.Signal = append(c.fx.Signal, sig)

@@ -71,15 +71,19 @@ type node struct {
 func TestReportsUnderFire(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tb := testBenchOf(t)
-		b := newBench(tb)
+		b := newIdentifyingBench(tb)
 		l := &ledger{t: t, wanted: map[plan.RunKey]bool{}, done: map[plan.RunKey]string{}, expected: map[plan.RunKey]string{},
 			ordered: map[plan.RunKey]int{}, told: map[plan.RunKey]map[uint64]bool{}}
 		n := &node{alive: map[plan.RunKey]bool{}, exits: map[plan.RunKey]*plan.Exit{}, ever: map[plan.RunKey]int{}, tomb: map[plan.RunKey]bool{}}
 		connected := false
 		var next uint64
-		deaf := false // the shepherd does not hear acknowledgements
+		deaf := false          // the shepherd does not hear acknowledgements
+		var slow []plan.RunKey // whose users are being looked up
 		var carry func(fx Effects)
 		carry = func(fx Effects) {
+			for _, ask := range fx.Identify {
+				slow = append(slow, ask.Key)
+			}
 			for _, s := range fx.Launch {
 				answerLaunch(b, n, s.Key)
 				carry(b.core.Effects())
@@ -126,7 +130,15 @@ func TestReportsUnderFire(t *testing.T) {
 		}
 		launch := func(k plan.RunKey) {
 			l.again(k)
-			carry(b.orders(b.order(k)))
+			order := b.order(k)
+			if k.Job%2 == 0 {
+				withoutEnv(order.GetLaunch())
+			}
+			carry(b.orders(order))
+		}
+		identify := func(k plan.RunKey) {
+			slow = slices.DeleteFunc(slow, func(o plan.RunKey) bool { return o == k })
+			carry(b.identified(k, Account{Home: "/"}, nil))
 		}
 		connect := func(ackFirst bool) {
 			connected, l.last, l.ackable = true, 0, nil
@@ -190,6 +202,12 @@ func TestReportsUnderFire(t *testing.T) {
 				b.core.Ack(upTo)
 				carry(b.core.Effects())
 			},
+			"identify": func(t *rapid.T) {
+				if len(slow) == 0 {
+					t.Skip()
+				}
+				identify(rapid.SampledFrom(slow).Draw(t, "run"))
+			},
 			"break":   func(*rapid.T) { connected = false },
 			"connect": func(t *rapid.T) { connect(rapid.Bool().Draw(t, "acknowledged first")) },
 			"deaf":    func(*rapid.T) { deaf = !deaf },
@@ -205,8 +223,9 @@ func TestReportsUnderFire(t *testing.T) {
 				clear(l.ordered)
 				clear(l.told)
 				now := b.now
-				b = newBench(tb)
+				b = newIdentifyingBench(tb)
 				b.now = now
+				slow = nil
 				if rapid.Bool().Draw(t, "spooled") {
 					if err := b.core.Restore(data, "boot"); err != nil {
 						t.Fatal(err)
@@ -242,6 +261,9 @@ func TestReportsUnderFire(t *testing.T) {
 			n.end(l, k, b.now, 0, 0)
 		}
 		connect(false)
+		for len(slow) > 0 {
+			identify(slow[0])
+		}
 		tell()
 		resync()
 		for range 3 {

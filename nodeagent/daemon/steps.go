@@ -74,12 +74,17 @@ func (c *Core) launchStep(key plan.RunKey, launch *apiv1.Launch) {
 		c.stepFailed(r, err.Error())
 		return
 	}
-	if err := c.specifyStep(r, part); err != nil {
-		c.stepFailed(r, err.Error())
-		return
-	}
-	r.spec.Lease = leaseOf(launch)
-	c.beginStep(r)
+	c.identifyRun(r, part.Job.UID, stepNeedsAccount(part.Job), func(account Account, notices []string) {
+		part.Job.Home, part.Job.Shell = account.Home, account.Shell
+		if err := c.specifyStep(r, part); err != nil {
+			c.stepFailed(r, err.Error())
+			return
+		}
+		r.spec.Tasks.Notices = append(r.spec.Tasks.Notices, notices...)
+		r.spec.Lease = leaseOf(launch)
+		r.phase = queued
+		c.beginStep(r)
+	})
 }
 
 // beginStep hands a step's part to the launcher if its job is there, and leaves
@@ -146,9 +151,6 @@ func (c *Core) readStep(key plan.RunKey, launch *apiv1.Launch) (*plan.StepPart, 
 	job, err := c.readLaunch(key, launch)
 	if err != nil {
 		return nil, err
-	}
-	if c.cfg.Account != nil {
-		job.Home, job.Shell = c.cfg.Account(job.UID)
 	}
 	m := launch.GetStep()
 	ss, err := wire.ToStepSpec(m.GetSpec())

@@ -9,12 +9,10 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/user"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/internal/nss"
 	"github.com/musterhpc/muster/nodeagent/daemon"
 	"github.com/musterhpc/muster/nodeagent/gpu/attrib"
 	"github.com/musterhpc/muster/nodeagent/gpu/device"
@@ -146,23 +144,20 @@ func (m *Host) Load(context.Context) (loadMilli, freeMiB int64, err error) {
 // BusyCPU implements daemon.Host.
 func (m *Host) BusyCPU() (int64, error) { return host.ReadBusyCPU(host.This("/tmp")) }
 
-// FindAccount looks a user up; it is asked only for jobs without an environment.
-func FindAccount(uid uint32) (home, shell string) {
-	u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10))
-	if err != nil {
-		return "", ""
-	}
-	shell = "/bin/sh"
-	if b, err := os.ReadFile("/etc/passwd"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			if f := strings.Split(strings.TrimSpace(line), ":"); len(f) == 7 &&
-				f[0] == u.Username &&
-				f[6] != "" {
-				shell = f[6]
-			}
-		}
-	}
-	return u.HomeDir, shell
+// accountPatience is how long the user databases may take. SSSD gives up on a server
+// that is away after some 10 seconds, and asks the next.
+const accountPatience = 30 * time.Second
+
+// Accounts are the users of this host.
+type Accounts struct{ known *nss.Accounts }
+
+// NewAccounts knows no user yet.
+func NewAccounts() Accounts { return Accounts{nss.NewAccounts(nss.System(accountPatience))} }
+
+// FindAccount implements daemon.Accounts.
+func (a Accounts) FindAccount(ctx context.Context, uid uint32) (daemon.Account, error) {
+	found, err := a.known.Find(ctx, uid)
+	return daemon.Account{Home: found.Home, Shell: found.Shell}, err
 }
 
 // SpoolFile keeps the agent's state in one file. It is not synced: after a
