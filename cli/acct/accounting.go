@@ -114,11 +114,7 @@ func runAccounting(call *tool.Call) error {
 		return err
 	}
 	if call.Opts.On("json") {
-		err = render.Structured(
-			call,
-			true,
-			render.Document(call, tree.Member{Key: "findings", Value: rows}),
-		)
+		err = render.Print(call, tree.Member{Key: "findings", Value: rows})
 	} else {
 		err = call.WriteOut(b)
 	}

@@ -219,7 +219,7 @@ func runSreport(call *tool.Call) error {
 	fetch.WarnBehind(call, rep.GetBehind())
 	ask.fullNames(call.Env, &rep)
 	if render.WantsDocument(call) {
-		return render.Structured(call, call.Opts.On("json"), ask.makeDocument(call, &rep))
+		return render.Print(call, ask.makeDocument(&rep)...)
 	}
 	text, err := ask.text(&rep, render.TableStyle(call), call.Loc)
 	if err != nil {
@@ -463,7 +463,7 @@ func (a *reportAsk) fullNames(env *tool.Env, rep *apiv1.ReportReply) {
 }
 
 // makeDocument is the report as a tree: amounts as they are, seconds for time.
-func (a *reportAsk) makeDocument(call *tool.Call, rep *apiv1.ReportReply) tree.Object {
+func (a *reportAsk) makeDocument(rep *apiv1.ReportReply) []tree.Member {
 	rows := tree.List{}
 	for _, r := range rep.GetRows() {
 		var object tree.Object
@@ -486,17 +486,13 @@ func (a *reportAsk) makeDocument(call *tool.Call, rep *apiv1.ReportReply) tree.O
 		}
 		rows = append(rows, object)
 	}
-	return render.Document(
-		call,
-		tree.Member{Key: "report", Value: a.query.GetReport()},
-		tree.Member{Key: "cluster", Value: rep.GetCluster()},
-		tree.Member{
-			Key:   "start",
-			Value: rep.GetStart() / tool.Second,
-		},
-		tree.Member{Key: "end", Value: rep.GetEnd() / tool.Second},
-		tree.Member{Key: "rows", Value: rows},
-	)
+	return []tree.Member{
+		{Key: "report", Value: a.query.GetReport()},
+		{Key: "cluster", Value: rep.GetCluster()},
+		{Key: "start", Value: rep.GetStart() / tool.Second},
+		{Key: "end", Value: rep.GetEnd() / tool.Second},
+		{Key: "rows", Value: rows},
+	}
 }
 
 // text lays a report out.

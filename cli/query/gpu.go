@@ -154,11 +154,7 @@ func gpuOnce(call *tool.Call, what, job string) error {
 		for i, g := range list {
 			rows[i] = g.tree()
 		}
-		return render.Structured(
-			call,
-			call.Opts.On("json"),
-			render.Document(call, tree.Member{Key: "gpus", Value: rows}),
-		)
+		return render.Print(call, tree.Member{Key: "gpus", Value: rows})
 	}
 	return call.WriteOut([]byte(gpuTable(what, list, !call.Opts.On("noheader"))))
 }
@@ -190,14 +186,10 @@ func gpuJob(call *tool.Call, job string, now []*gpuNow) error {
 		for i, g := range now {
 			rows[i] = g.tree()
 		}
-		return render.Structured(
+		return render.Print(
 			call,
-			call.Opts.On("json"),
-			render.Document(
-				call,
-				tree.Member{Key: "gpus", Value: rows},
-				tree.Member{Key: "history", Value: gpuHistoryTree(past)},
-			),
+			tree.Member{Key: "gpus", Value: rows},
+			tree.Member{Key: "history", Value: gpuHistoryTree(past)},
 		)
 	}
 	text := gpuEnded(past.GetGpus(), !call.Opts.On("noheader"))

@@ -24,11 +24,7 @@ func gpuTopo(call *tool.Call, nodes []*apiv1.NodeInfo) error {
 		for _, n := range nodes {
 			rows = append(rows, topoTree(n))
 		}
-		return render.Structured(
-			call,
-			call.Opts.On("json"),
-			render.Document(call, tree.Member{Key: "nodes", Value: rows}),
-		)
+		return render.Print(call, tree.Member{Key: "nodes", Value: rows})
 	}
 	return call.WriteOut([]byte(topoText(nodes, !call.Opts.On("noheader"))))
 }

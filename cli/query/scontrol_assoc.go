@@ -744,5 +744,5 @@ func (m *assocMgr) makeDocument() error {
 			members = append(members, s)
 		}
 	}
-	return render.Structured(m.c, m.c.Opts.On("json"), render.Document(m.c, members...))
+	return render.Print(m.c, members...)
 }

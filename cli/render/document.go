@@ -157,6 +157,27 @@ func Answer(call *tool.Call, name string, members ...tree.Member) error {
 	)
 }
 
+// Print prints a document that Slurm has no schema of, in the form that was asked for last. A
+// version that --json or --yaml names must exist all the same, so that a slip is noticed.
+func Print(call *tool.Call, members ...tree.Member) error {
+	version, err := dataParser(call)
+	if err != nil {
+		return err
+	}
+	return Structured(call, documentForm(call) == "json", document(call, version, members))
+}
+
+// Steps is the list of steps of a document of [Print], each in the shape that steps have in
+// documents of accounting.
+func Steps(call *tool.Call, steps tree.List) (tree.Member, error) {
+	version, err := dataParser(call)
+	if err != nil {
+		return tree.Member{}, err
+	}
+	shape := schema.Of(version).Type("step_list")
+	return tree.Member{Key: "steps", Value: shape.Conform(steps)}, nil
+}
+
 // Structured prints a document as JSON or YAML.
 func Structured(call *tool.Call, json bool, doc any) error {
 	if err := call.Exact(); err != nil {
