@@ -98,7 +98,7 @@ func samples() map[string]map[string]sample {
 			"noconvert": with("", "-o reqmem"), "nodelist": s("node1"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "partition": s("gpu"), "qos": s("q"), "reason": s("x"), "starttime": s("now-1day"), "state": s("F"),
 			"timelimit-max": with("4:00:00", "-k 1:30:00 -o jobid"), "timelimit-min": s("10"), "truncate": with("", "-S 01:44:42 -o start"), "uid": s("bob"), "user": s("bob"), "units": with("M", "-o reqmem"), "wckeys": s("w"), "whole-hetjob": s("yes"), "yaml": s(""),
 		},
-		"sstat": {"allsteps": s(""), "format": s("jobid"), "helpformat": s(""), "jobs": on("sstat", "4"), "noconvert": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "pidformat": s("")},
+		"sstat": {"allsteps": s(""), "format": s("jobid"), "helpformat": s(""), "jobs": on("sstat", "4"), "noconvert": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "pidformat": s(""), "json": s(""), "yaml": s("")},
 		"seff":  {"debug": s("")}, "accounting": {"json": s(""), "quiet": s("")},
 		"sql": {"format": s("csv"), "explain-report": on("muster sql", "kpi"), "output": on("muster sql -f parquet SELECT", "SQLFILE"), "noheader": s(""), "views": on("muster sql", "")},
 		"sreport": {
@@ -108,7 +108,7 @@ func samples() map[string]map[string]sample {
 			"associations": s(""), "immediate": on("sacctmgr add account x", ""), "json": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": on("sacctmgr -i add account x", ""),
 			"readonly": on("sacctmgr -i add account x", ""), "yaml": s(""),
 		},
-		"sprio": {"clusters": s("other"), "format": s("%i"), "jobs": s("8"), "long": s(""), "noheader": s(""), "norm": s(""), "partition": s("debug"), "sort": s("-i"), "user": s("bob"), "weights": s("")},
+		"sprio": {"clusters": s("other"), "format": s("%i"), "jobs": s("8"), "long": s(""), "noheader": s(""), "norm": s(""), "partition": s("debug"), "sort": s("-i"), "user": s("bob"), "weights": s(""), "json": s(""), "yaml": s("")},
 		"sshare": {"accounts": s("vision"), "all": on("sshare", ""), "clusters": s("other"), "format": s("user"), "json": s(""), "long": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""),
 			"partition": s(""), "users": on("sshare", "bob"), "Users": s(""), "yaml": s("")},
 		"sdiag": {"reset": s(""), "sort-by-id": s(""), "sort-by-time": s(""), "sort-by-time2": s(""), "cluster": s("other"), "json": s(""), "yaml": s("")},

@@ -20,7 +20,7 @@ func TestModifyJobs(t *testing.T) {
 		{Uid: 9, JobId: 13, Submit: 1_000_000 * tool.Second, End: 2},
 	}
 	w.reply[tool.MethodNoteJobs] = func(proto.Message) (proto.Message, error) { return &apiv1.NoteJobsReply{}, nil }
-	got := w.shell("sacctmgr -i modify job where jobid=12,13 set AdminC='a b' comment=c System=s Extra=e DerivedEx=7")
+	got := w.shell("sacctmgr -i modify job where cluster=peer jobid=12,13 set AdminC='a b' comment=c System=s Extra=e DerivedEx=7")
 	const said = " Modified jobs...\n  12 submitted at 1970-01-12T13:46:40\n  13 submitted at 1970-01-12T13:46:40\n"
 	if got.code != 0 || got.out != said {
 		t.Fatalf("%d %q %q, want %q", got.code, got.out, got.errOut, said)

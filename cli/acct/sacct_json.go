@@ -2,7 +2,6 @@ package acct
 
 import (
 	"cmp"
-	"strings"
 
 	"google.golang.org/protobuf/proto"
 
@@ -36,30 +35,6 @@ func acctTree(view *acctView, rows []*apiv1.AcctRow) tree.List {
 		i = next
 	}
 	return jobs
-}
-
-// tresList is a vector as slurmdbd's documents have it.
-func tresList(tres *apiv1.Tres) tree.List {
-	out := tree.List{}
-	for i, x := range render.ToTRES(tres).All() {
-		kind, name, _ := strings.Cut(x.Name, "/")
-		id := i + 1001
-		for k, fixed := range [...]string{"cpu", "mem", "energy", "node", "billing"} {
-			if x.Name == fixed {
-				id = k + 1
-			}
-		}
-		out = append(
-			out,
-			tree.Object{
-				{Key: "type", Value: kind},
-				{Key: "name", Value: name},
-				{Key: "id", Value: id},
-				{Key: "count", Value: x.N},
-			},
-		)
-	}
-	return out
 }
 
 func cpuSeconds(ns int64) tree.Object {
@@ -103,7 +78,7 @@ func acctJob(view *acctView, r *apiv1.AcctRow, steps tree.List) tree.Object {
 		{Key: "script", Value: ""}, {Key: "stdin_expanded", Value: r.GetStdin()}, {Key: "stdout_expanded", Value: r.GetStdout()}, {Key: "stderr_expanded", Value: r.GetStderr()},
 		{Key: "stdout", Value: r.GetStdout()}, {Key: "stderr", Value: r.GetStderr()}, {Key: "stdin", Value: r.GetStdin()},
 		{Key: "state", Value: tree.Object{{Key: "current", Value: tree.List{r.GetState()}}, {Key: "reason", Value: cmp.Or(r.GetReason(), "None")}}}, {Key: "steps", Value: steps},
-		{Key: "submit_line", Value: r.GetSubmitLine()}, {Key: "tres", Value: tree.Object{{Key: "allocated", Value: tresList(r.GetAllocTres())}, {Key: "requested", Value: tresList(r.GetReqTres())}}},
+		{Key: "submit_line", Value: r.GetSubmitLine()}, {Key: "tres", Value: tree.Object{{Key: "allocated", Value: render.TRESTree(r.GetAllocTres())}, {Key: "requested", Value: render.TRESTree(r.GetReqTres())}}},
 		{Key: "used_gres", Value: ""}, {Key: "user", Value: r.GetUser()}, {Key: "wckey", Value: tree.Object{{Key: "wckey", Value: r.GetWckey()}, {Key: "flags", Value: tree.List{}}}},
 		{Key: "working_directory", Value: r.GetWorkDir()},
 		{Key: "gpu_uuids", Value: tree.Strings(tool.SplitList(r.GetGpuUuids()))}, // Muster's own
@@ -126,6 +101,6 @@ func acctStep(view *acctView, r *apiv1.AcctRow) tree.Object {
 				{Key: "peak_virtual", Value: render.Number(usage.GetPeakVm(), usage.GetPeakVm() > 0, false)}}}}},
 		{Key: "step", Value: tree.Object{{Key: "id", Value: acctID(r)}, {Key: "name", Value: cmp.Or(r.GetName(), r.GetStep())}, {Key: "stderr", Value: ""}, {Key: "stdin", Value: ""}, {Key: "stdout", Value: ""}}},
 		{Key: "task", Value: tree.Object{{Key: "distribution", Value: "Unknown"}}},
-		{Key: "tres", Value: tree.Object{{Key: "allocated", Value: tresList(r.GetAllocTres())}}},
+		{Key: "tres", Value: tree.Object{{Key: "allocated", Value: render.TRESTree(r.GetAllocTres())}}},
 	}
 }

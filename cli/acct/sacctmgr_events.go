@@ -3,12 +3,15 @@ package acct
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/fetch"
 	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
 	"github.com/musterhpc/muster/spec/hostlist"
@@ -51,6 +54,9 @@ func showEvents(call *tool.Call, words render.PolicyWords) error {
 		return err
 	}
 	fetch.WarnBehind(call, rep.GetBehind())
+	if render.WantsDocument(call) {
+		return render.Print(call, tree.Member{Key: "events", Value: eventTrees(&rep, now.UnixNano())})
+	}
 	var rows []*render.PolicyRow
 	for _, r := range rep.GetRows() {
 		var texts []string
@@ -101,21 +107,73 @@ func showEvents(call *tool.Call, words render.PolicyWords) error {
 	return call.WriteOut(s.Text(render.TableStyle(call), shown, rows))
 }
 
+// eventTrees are the events of a report as objects: a key for each column, a time as a number.
+func eventTrees(rep *apiv1.ReportReply, now int64) tree.List {
+	out := make(tree.List, len(rep.GetRows()))
+	for i, row := range rep.GetRows() {
+		event := tree.Object{}
+		for k, col := range rep.GetColumns() {
+			cell := row.GetCells()[k]
+			member := tree.Member{Key: eventKey(col.GetName()), Value: cell.GetText()}
+			if col.GetUnit() == "time" {
+				at := cell.GetInt()
+				member.Value = render.Number(at/tool.Second, at != 0, false)
+			}
+			event = append(event, member)
+		}
+		out[i] = append(event, tree.Member{Key: "duration", Value: eventSeconds(rep, row, now)})
+	}
+	return out
+}
+
+// eventKey is the name of a column as a key: NodeName is node_name.
+func eventKey(column string) string {
+	var b strings.Builder
+	for i, r := range column {
+		if i > 0 && unicode.IsUpper(r) {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// runawayTree is a job that accounting takes for open and the controller does not know.
+func runawayTree(row *apiv1.AcctRow, cluster string) tree.Object {
+	return tree.Object{
+		{Key: "cluster", Value: cluster},
+		{Key: "job_id", Value: row.GetJobId()},
+		{Key: "id", Value: acctID(row)},
+		{Key: "name", Value: row.GetName()},
+		{Key: "partition", Value: row.GetPartition()},
+		{Key: "state", Value: row.GetState()},
+		{
+			Key: "time",
+			Value: tree.Object{
+				{Key: "submission", Value: render.Number(row.GetSubmit()/tool.Second, row.GetSubmit() != 0, false)},
+				{Key: "start", Value: render.Number(row.GetStart()/tool.Second, row.GetStart() != 0, false)},
+				{Key: "end", Value: render.Number(row.GetEnd()/tool.Second, row.GetEnd() != 0, false)},
+			},
+		},
+	}
+}
+
 // eventLength is how long an event took, or takes until now.
 func eventLength(rep *apiv1.ReportReply, r *apiv1.ReportRow, now int64) string {
+	return format.Duration(eventSeconds(rep, r, now))
+}
+
+func eventSeconds(rep *apiv1.ReportReply, r *apiv1.ReportRow, now int64) int64 {
 	var times []int64
 	for i, col := range rep.GetColumns() {
 		if col.GetUnit() == "time" {
 			times = append(times, r.GetCells()[i].GetInt())
 		}
 	}
-	if len(times) != 2 {
-		return ""
-	}
 	if times[1] == 0 {
 		times[1] = now
 	}
-	return format.Duration((times[1] - times[0]) / tool.Second)
+	return (times[1] - times[0]) / tool.Second
 }
 
 // showRunaway lists jobs that accounting takes for open and the controller
@@ -155,6 +213,13 @@ func showRunaway(call *tool.Call) error {
 		return err
 	}
 	fetch.WarnBehind(call, behind)
+	if render.WantsDocument(call) {
+		list := make(tree.List, len(lost))
+		for i, row := range lost {
+			list[i] = runawayTree(row, cluster)
+		}
+		return render.Print(call, tree.Member{Key: "runaway_jobs", Value: list})
+	}
 	if len(lost) == 0 {
 		return call.WriteOut([]byte("Runaway Jobs: No runaway jobs found on cluster " + cluster +
 			"\n"))

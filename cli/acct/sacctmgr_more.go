@@ -12,6 +12,7 @@ import (
 	"github.com/musterhpc/muster/cli/fetch"
 	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
 	"github.com/musterhpc/muster/spec/format"
 	"github.com/musterhpc/muster/spec/hostlist"
 )
@@ -56,12 +57,14 @@ func showTransactions(call *tool.Call, words render.PolicyWords) error {
 	)
 	actor, byActor := render.PolicyWord(words.Where, "actor", "actors")
 	action, byAction := render.PolicyWord(words.Where, "action", "actions")
+	list := tree.List{}
 	var rows []*render.PolicyRow
 	for _, transaction := range rep.GetTransactions() {
 		if (byActor && !slices.Contains(tool.SplitList(actor), transaction.GetActor())) ||
 			(byAction && !strings.EqualFold(action, transaction.GetAction())) {
 			continue
 		}
+		list = append(list, transactionTree(transaction))
 		rows = append(
 			rows,
 			&render.PolicyRow{
@@ -75,12 +78,26 @@ func showTransactions(call *tool.Call, words render.PolicyWords) error {
 			},
 		)
 	}
+	if render.WantsDocument(call) {
+		return render.Print(call, tree.Member{Key: "transactions", Value: list})
+	}
 	shown, err := policyColumns(call, fields, nil, words)
 	if err != nil {
 		return err
 	}
 	s := render.PolicyView{}
 	return call.WriteOut(s.Text(render.TableStyle(call), shown, rows))
+}
+
+func transactionTree(transaction *apiv1.Transaction) tree.Object {
+	return tree.Object{
+		{Key: "time", Value: render.Instant(transaction.GetAt())},
+		{Key: "action", Value: transaction.GetAction()},
+		{Key: "actor", Value: transaction.GetActor()},
+		{Key: "where", Value: transaction.GetWhere()},
+		{Key: "info", Value: transaction.GetInfo()},
+		{Key: "event", Value: transaction.GetSeq()},
+	}
 }
 
 // showAccountedReservations is sacctmgr show reservation: those that the controller
@@ -117,11 +134,13 @@ func showAccountedReservations(call *tool.Call, words render.PolicyWords) error 
 	all[3].Names = []string{"start"}
 	all[4].Names = []string{"end"}
 	all[6].Names = []string{"nodes"}
+	list := tree.List{}
 	var rows []*render.PolicyRow
 	for _, reservation := range rep.GetReservations() {
 		if len(words.Names) > 0 && !slices.Contains(words.Names, reservation.GetName()) {
 			continue
 		}
+		list = append(list, accountedReservationTree(cfg.GetCluster(), reservation))
 		rows = append(
 			rows,
 			&render.PolicyRow{
@@ -141,12 +160,43 @@ func showAccountedReservations(call *tool.Call, words render.PolicyWords) error 
 			},
 		)
 	}
+	if render.WantsDocument(call) {
+		return render.Print(call, tree.Member{Key: "reservations", Value: list})
+	}
 	shown, err := policyColumns(call, all[:6], all[6:], words)
 	if err != nil {
 		return err
 	}
 	s := render.PolicyView{}
 	return call.WriteOut(s.Text(render.TableStyle(call), shown, rows))
+}
+
+func accountedReservationTree(cluster string, reservation *apiv1.ReservationInfo) tree.Object {
+	return tree.Object{
+		{Key: "cluster", Value: cluster},
+		{Key: "name", Value: reservation.GetName()},
+		{Key: "tres", Value: render.TRESTree(reservation.GetTres())},
+		{
+			Key: "time",
+			Value: tree.Object{
+				{Key: "start", Value: render.Instant(reservation.GetStart())},
+				{Key: "end", Value: render.Instant(reservation.GetEnd())},
+			},
+		},
+		{Key: "nodes", Value: hostlist.FoldSorted(reservation.GetNodes())},
+		{Key: "flags", Value: tree.Strings(tool.SplitList(reservation.GetFlags()))},
+		{Key: "comment", Value: reservation.GetComment()},
+	}
+}
+
+// accountingKeys are the keys of the configuration that concern accounting.
+func accountingKeys() []string {
+	return []string{
+		"AccountingStorageBackupHost", "AccountingStorageEnforce", "AccountingStorageHost",
+		"AccountingStorageParameters", "AccountingStoragePort", "AccountingStorageTRES",
+		"AccountingStorageType", "AccountingStorageUser", "AuthType", "MessageTimeout", "PluginDir",
+		"PrivateData", "SlurmUser", "SLURM_CONF", "SLURM_VERSION", "TCPTimeout", "TrackWCKey",
+	}
 }
 
 // showConfiguration prints what of the configuration concerns accounting.
@@ -157,12 +207,19 @@ func showConfiguration(call *tool.Call) error {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Configuration data as of %s\n", render.FormatTime(call, cfg.GetNow()))
-	for _, key := range [...]string{"AccountingStorageBackupHost", "AccountingStorageEnforce", "AccountingStorageHost", "AccountingStorageParameters", "AccountingStoragePort",
-		"AccountingStorageTRES", "AccountingStorageType", "AccountingStorageUser", "AuthType", "MessageTimeout", "PluginDir", "PrivateData", "SlurmUser", "SLURM_CONF", "SLURM_VERSION",
-		"TCPTimeout", "TrackWCKey"} {
+	values := tree.Object{}
+	for _, key := range accountingKeys() {
 		if v := render.ConfigValue(&cfg, key); v != "" {
 			fmt.Fprintf(&b, "%-22s = %s\n", key, v)
+			values = append(values, tree.Member{Key: key, Value: v})
 		}
+	}
+	if render.WantsDocument(call) {
+		return render.Print(
+			call,
+			tree.Member{Key: "configuration", Value: values},
+			tree.Member{Key: "last_update", Value: render.Instant(cfg.GetNow())},
+		)
 	}
 	return call.WriteOut([]byte(b.String()))
 }

@@ -52,7 +52,7 @@ func showPolicy(call *tool.Call, args []string) error {
 		Policy: &policy,
 		Words:  words,
 		Host:   ping.GetHost(),
-		Port:   cmp.Or(render.ConfigValue(&cfg, "SlurmctldPort"), "6817"),
+		Port:   cmp.Or(render.ConfigValue(&cfg, "SlurmctldPort"), cfg.GetPort(), "6817"),
 		Config: &cfg,
 		Assocs: withAssoc,
 		Tree: slices.Contains(
@@ -75,16 +75,20 @@ func showPolicy(call *tool.Call, args []string) error {
 	}
 	rows, fields, more := s.Rows(what)
 	if rows == nil && fields == nil {
-		return call.Errorf(
-			"show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, reservation, resource, runawayjobs, transaction, tres, user and wckey are)",
-			what,
-		)
+		return cannotShow(call, what)
 	}
 	shown, err := policyColumns(call, fields, more, words)
 	if err != nil {
 		return err
 	}
 	return call.WriteOut(s.Text(render.TableStyle(call), shown, rows))
+}
+
+func cannotShow(call *tool.Call, what string) error {
+	return call.Errorf(
+		"show %s is not supported in this release (account, association, cluster, configuration, event, federation, problem, qos, reservation, resource, runawayjobs, transaction, tres, user and wckey are)",
+		what,
+	)
 }
 
 // policyColumns reads format=; name%width sets the width.
@@ -119,9 +123,12 @@ func policyColumns(
 
 // policyDocument is sacctmgr show --json.
 func policyDocument(call *tool.Call, what string, s *render.PolicyView) error {
+	if member, ok := s.SmallDocument(what); ok {
+		return render.Print(call, member)
+	}
 	members, name := s.Documents(what)
 	if name == "" {
-		return call.Errorf("show %s --json is not supported in this release", what)
+		return cannotShow(call, what)
 	}
 	list, _ := members[0].Value.(tree.List)
 	if call.API != nil && len(s.Words.Names) > 0 && len(list) == 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
 )
@@ -57,11 +58,19 @@ empty, never zero.`,
 				Arg:   "<job[.step]>",
 				Help:  "jobs and steps: 12,36_4,12.batch,12.0",
 			},
+			{
+				Long:  "json",
+				Arg:   "<data_parser>",
+				Maybe: true,
+				Env:   "SLURM_JSON",
+				Help:  "print JSON: all that was measured, whatever -o says",
+			},
 			{Long: "noconvert", Help: "print amounts in bytes"},
 			{Long: "noheader", Short: "n", Help: "omit the header"},
 			{Long: "parsable", Short: "p", Help: "end every field with |"},
 			{Long: "parsable2", Short: "P", Help: "separate fields with |"},
 			{Long: "pidformat", Short: "i", Help: "show the processes of each step instead"},
+			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
 		},
 		Example: []tool.Example{
 			{
@@ -146,6 +155,7 @@ func sstatPrint(
 		heads[i] = column.Field{Name: f.name, Width: f.width}
 	}
 	b := style.Header(nil, heads)
+	list := tree.List{}
 	var problems []string
 	for _, job := range rep.GetJobs() {
 		if e := job.GetError(); e != nil {
@@ -167,15 +177,30 @@ func sstatPrint(
 				texts[i] = f.text(view, step)
 			}
 			b = style.Row(b, heads, texts)
+			if render.WantsDocument(call) {
+				list = append(list, liveStepTree(step))
+			}
 		}
 	}
-	if err := call.WriteOut(b); err != nil {
+	if err := sstatWrite(call, b, list); err != nil {
 		return err
 	}
 	if len(problems) > 0 {
 		return tool.Fail(1, problems...)
 	}
 	return nil
+}
+
+// sstatWrite writes the table, or the document in its place.
+func sstatWrite(call *tool.Call, table []byte, list tree.List) error {
+	if !render.WantsDocument(call) {
+		return call.WriteOut(table)
+	}
+	steps, err := render.Steps(call, list)
+	if err != nil {
+		return err
+	}
+	return render.Print(call, steps)
 }
 
 // sstatSteps picks the steps that were asked for.

@@ -4,9 +4,12 @@ import (
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
+	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 // sstatField is a column of sstat. A negative width pads on the right.
@@ -241,12 +244,9 @@ func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock 
 //
 //muster:table one row for each column
 func sstatFields() []sstatField {
-	cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock := sstatKinds()
+	cpu, disk, written, _, _, mem, pages, vmem, clock := sstatKinds()
 	power := sstatEnergy()
-	lustreIn, lustreOut := sstatCounter("fs/lustre", spec.CounterLustreRead), sstatCounter("fs/lustre", spec.CounterLustreWrite)
-	fabricIn, fabricOut := sstatCounter("ic/ofed", spec.CounterFabricIn), sstatCounter("ic/ofed", spec.CounterFabricOut)
-	in := []*measured{cpu, power, disk, lustreIn, gpuMem, gpuUtil, fabricIn, mem, pages, vmem}
-	out := []*measured{written, lustreOut, fabricOut}
+	in, out := sstatVectors()
 	empty := func(*acctView, *liveStep) string { return "" }
 	most := func(k *measured, v *acctView, _ *liveStep, p spread) string { return k.text(v, p.most) }
 	least := func(k *measured, v *acctView, _ *liveStep, p spread) string { return k.text(v, p.least) }
@@ -272,6 +272,85 @@ func sstatFields() []sstatField {
 		{"TRESUsageInMin", 14, formatVector(in, least)}, {"TRESUsageInMinNode", 18, formatVector(in, leastOn)}, {"TRESUsageInMinTask", 18, formatVector(in, leastTask)}, {"TRESUsageInTot", 14, formatVector(in, total)},
 		{"TRESUsageOutAve", 15, formatVector(out, mean)}, {"TRESUsageOutMax", 15, formatVector(out, most)}, {"TRESUsageOutMaxNode", 19, formatVector(out, mostOn)}, {"TRESUsageOutMaxTask", 19, formatVector(out, mostTask)},
 		{"TRESUsageOutMin", 15, formatVector(out, least)}, {"TRESUsageOutMinNode", 19, formatVector(out, leastOn)}, {"TRESUsageOutMinTask", 19, formatVector(out, leastTask)}, {"TRESUsageOutTot", 15, formatVector(out, total)},
+	}
+}
+
+// sstatVectors are the kinds in the vectors of what a step reads and uses, and what it writes.
+func sstatVectors() (in, out []*measured) {
+	cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, _ := sstatKinds()
+	in = []*measured{
+		cpu, sstatEnergy(), disk, sstatCounter("fs/lustre", spec.CounterLustreRead), gpuMem, gpuUtil,
+		sstatCounter("ic/ofed", spec.CounterFabricIn), mem, pages, vmem,
+	}
+	out = []*measured{
+		written,
+		sstatCounter("fs/lustre", spec.CounterLustreWrite),
+		sstatCounter("ic/ofed", spec.CounterFabricOut),
+	}
+	return in, out
+}
+
+// liveStepTree is a running step in the words of the steps of accounting: requested is what it
+// reads and uses, consumed what it writes.
+func liveStepTree(step *liveStep) tree.Object {
+	_, _, _, _, _, _, _, _, clock := sstatKinds()
+	frequency, energy := clock.over(step), sstatEnergy().over(step)
+	var hosts []string
+	for _, measurement := range step.on {
+		hosts = append(hosts, measurement.GetNode())
+	}
+	khz := int64(0)
+	if frequency.n > 0 {
+		khz = clock.ave(step, frequency)
+	}
+	in, out := sstatVectors()
+	return tree.Object{
+		{
+			Key: "nodes",
+			Value: tree.Object{
+				{Key: "count", Value: len(step.on)},
+				{Key: "range", Value: hostlist.Fold(hosts)},
+				{Key: "list", Value: tree.Strings(hosts)},
+			},
+		},
+		{Key: "tasks", Value: tree.Object{{Key: "count", Value: step.tasks}}},
+		{Key: "pid", Value: livePids(nil, step)},
+		{Key: "state", Value: tree.List{spec.Running.String()}},
+		{
+			Key: "statistics",
+			Value: tree.Object{
+				{Key: "CPU", Value: tree.Object{{Key: "actual_frequency", Value: khz}}},
+				{Key: "energy", Value: tree.Object{{Key: "consumed", Value: render.Number(energy.sum, energy.n > 0, false)}}},
+			},
+		},
+		{Key: "step", Value: tree.Object{{Key: "id", Value: step.id}}},
+		{
+			Key: "tres",
+			Value: tree.Object{
+				{Key: "requested", Value: usageTree(step, in)},
+				{Key: "consumed", Value: usageTree(step, out)},
+				{Key: "allocated", Value: render.TRESTree(step.alloc)},
+			},
+		},
+	}
+}
+
+// usageTree is what a step used of each kind that was measured.
+func usageTree(step *liveStep, kinds []*measured) tree.Object {
+	vector := func(count func(k *measured, p spread) int64) tree.List {
+		var list []*apiv1.NamedCount
+		for _, k := range kinds {
+			if p := k.over(step); p.n > 0 {
+				list = append(list, &apiv1.NamedCount{Name: k.name, N: count(k, p)})
+			}
+		}
+		return render.TRESList(list)
+	}
+	return tree.Object{
+		{Key: "max", Value: vector(func(_ *measured, p spread) int64 { return p.most })},
+		{Key: "min", Value: vector(func(_ *measured, p spread) int64 { return p.least })},
+		{Key: "average", Value: vector(func(k *measured, p spread) int64 { return k.ave(step, p) })},
+		{Key: "total", Value: vector(func(k *measured, p spread) int64 { return k.total(p) })},
 	}
 }
 

@@ -85,7 +85,7 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{Long: "federation", Env: "SCONTROL_FEDERATION", Help: "include the other clusters of the federation", Always: tool.NoFederation},
 			{Long: "future", Short: "F", Env: "SCONTROL_FUTURE", Help: "include nodes in state FUTURE"},
 			{Long: "hide", Help: "do not show hidden partitions (default without --all)"},
-			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON (show job, node, partition, licenses, assoc_mgr; ping)"},
+			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON (show job, step, node, partition, reservation, licenses, config, assoc_mgr; ping)"},
 			{Long: "local", Env: "SCONTROL_LOCAL", Help: "query this cluster", Always: tool.NoFederation},
 			{Long: "oneliner", Short: "o", Help: "print each record on one line"},
 			{Long: "quiet", Short: "Q", Help: "suppress warnings"},

@@ -9,6 +9,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
 	"github.com/musterhpc/muster/spec/format"
 )
 
@@ -126,6 +127,9 @@ func showConfig(call *tool.Call) error {
 	}
 	k := render.NewClock(call.Env)
 	k.Now = rep.GetNow()
+	if render.WantsDocument(call) {
+		return configDocument(call, &rep, k)
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "Configuration data as of %s\n", k.Time(rep.GetNow()))
 	for _, line := range configLines(&rep, k) {
@@ -133,6 +137,21 @@ func showConfig(call *tool.Call) error {
 	}
 	fmt.Fprintf(&b, "\nSlurmctld(primary) at %s is UP\n", rep.GetController())
 	return call.WriteOut([]byte(b.String()))
+}
+
+// configDocument is scontrol show config --json: the lines of the text, key by key. Slurm has a
+// schema of its configuration from v0.0.45 on, for GET conf, which leaves out what is not set.
+func configDocument(call *tool.Call, rep *apiv1.GetConfigReply, k render.Clock) error {
+	values := tree.Object{}
+	for _, line := range configLines(rep, k) {
+		values = append(values, tree.Member{Key: line[0], Value: line[1]})
+	}
+	return render.Print(
+		call,
+		tree.Member{Key: "configuration", Value: values},
+		tree.Member{Key: "controller", Value: rep.GetController()},
+		tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())},
+	)
 }
 
 // configLines are the keys and values in the order in which they are printed.

@@ -10,6 +10,7 @@ import (
 	"github.com/musterhpc/muster/cli/fetch"
 	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/format"
 	"github.com/musterhpc/muster/spec/hostlist"
@@ -223,6 +224,7 @@ func showSteps(call *tool.Call, name string) error {
 	}
 	view := &render.JobView{Clock: render.NewClock(call.Env), Env: call.Env}
 	found := false
+	list := tree.List{}
 	for _, j := range rep.GetJobs() {
 		for _, st := range j.GetSteps() {
 			id := spec.StepID(st.GetStepId()).String()
@@ -230,6 +232,10 @@ func showSteps(call *tool.Call, name string) error {
 				continue
 			}
 			found = true
+			if render.WantsDocument(call) {
+				list = append(list, stepTree(view, j, st, rep.GetNow()))
+				continue
+			}
 			row := render.JobRow{JobInfo: j, Task: -1}
 			rec := &render.Record{}
 			rec.Line(
@@ -253,6 +259,8 @@ func showSteps(call *tool.Call, name string) error {
 		}
 	}
 	switch {
+	case render.WantsDocument(call) && (found || name == ""):
+		return stepsDocument(call, list, rep.GetNow())
 	case found:
 		return nil
 	case name == "":
@@ -261,6 +269,43 @@ func showSteps(call *tool.Call, name string) error {
 		return tool.Fail(1, "Job step "+job+" not found")
 	}
 	return tool.Fail(1, "Job step "+job+"."+step+" not found")
+}
+
+// stepsDocument is scontrol show step --json.
+func stepsDocument(call *tool.Call, list tree.List, now int64) error {
+	steps, err := render.Steps(call, list)
+	if err != nil {
+		return err
+	}
+	return render.Print(call, steps, tree.Member{Key: "last_update", Value: render.Instant(now)})
+}
+
+// stepTree is a running step, in the words of the steps of accounting.
+func stepTree(view *render.JobView, job *apiv1.JobInfo, step *apiv1.StepInfo, now int64) tree.Object {
+	id := view.ID(render.JobRow{JobInfo: job, Task: -1}) + "." + spec.StepID(step.GetStepId()).String()
+	return tree.Object{
+		{
+			Key: "time",
+			Value: tree.Object{
+				{Key: "elapsed", Value: max(now-step.GetStart(), 0) / tool.Second},
+				{Key: "start", Value: render.Instant(step.GetStart())},
+				{Key: "limit", Value: render.Minutes(cmp.Or(step.GetTimeLimit(), job.GetTimeLimit()))},
+			},
+		},
+		{
+			Key: "nodes",
+			Value: tree.Object{
+				{Key: "count", Value: len(step.GetNodes())},
+				{Key: "range", Value: hostlist.Fold(step.GetNodes())},
+				{Key: "list", Value: tree.Strings(step.GetNodes())},
+			},
+		},
+		{Key: "tasks", Value: tree.Object{{Key: "count", Value: step.GetTasks()}}},
+		{Key: "state", Value: tree.List{spec.JobState(step.GetState()).String()}},
+		{Key: "step", Value: tree.Object{{Key: "id", Value: id}, {Key: "name", Value: step.GetName()}}},
+		{Key: "task", Value: tree.Object{{Key: "distribution", Value: cmp.Or(step.GetDistribution(), "Unknown")}}},
+		{Key: "tres", Value: tree.Object{{Key: "allocated", Value: render.TRESTree(step.GetTres())}}},
+	}
 }
 
 // nodeRange is the number of nodes; of a job that waits from how many to how many it takes, if

@@ -30,12 +30,12 @@ func showNodes(call *tool.Call, names string) error {
 		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_node error: "+r.Text)...)
 	}
 	view := &render.NodeView{
-		Clock:   render.NewClock(call.Env),
-		UID:     tool.LookupUID,
-		Cluster: call.Cluster(),
+		Clock: render.NewClock(call.Env),
+		UID:   tool.LookupUID,
 	}
 	view.Now = rep.GetNow()
 	if render.WantsDocument(call) {
+		view.Cluster = call.Cluster()
 		if err := notFound(spec.CodeInvalidNodeName, "Node", rep.GetUnknown()); err != nil {
 			return err
 		}

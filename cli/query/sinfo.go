@@ -311,6 +311,7 @@ func sinfoOnce(call *tool.Call, query *nodeQuery) error {
 	}
 	view.Now = nodes.GetNow()
 	if render.WantsDocument(call) {
+		view.Cluster = call.Cluster()
 		return render.Structured(call, call.Opts.On("json"), render.SinfoTree(call, groups, view))
 	}
 	query.sortLines(groups, shown, view)

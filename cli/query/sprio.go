@@ -11,7 +11,9 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/column"
 	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/cli/tree"
 )
 
 // The formats of sprio. A letter in capitals is weighted, a small one is not.
@@ -33,6 +35,7 @@ is truncated to a whole number, the components are rounded.`,
 			{Long: "federation", Env: "SPRIO_FEDERATION", Help: "include the other clusters of the federation", Always: tool.NoFederation},
 			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SPRIO_FORMAT", Help: "columns to show, as %[.][width]letter"},
 			{Long: "jobs", Short: "j", Arg: "<job_id_list>", Help: "only these jobs"},
+			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON: all components and weights, whatever -o says"},
 			{Long: "local", Env: "SPRIO_LOCAL", Help: "show this cluster only", Always: tool.NoFederation},
 			{Long: "long", Short: "l", Help: "show all columns"},
 			{Long: "noheader", Short: "h", Help: "omit the header"},
@@ -42,6 +45,7 @@ is truncated to a whole number, the components are rounded.`,
 			{Long: "sort", Short: "S", Arg: "<sort_list>", Help: "sort by these letters of -o; - before a letter reverses its order"},
 			{Long: "user", Also: "users", Short: "u", Arg: "<user_list>", Help: "only jobs of these users"},
 			{Long: "weights", Short: "w", Help: "show the priority weights"},
+			{Long: "yaml", Arg: "<data_parser>", Maybe: true, Env: "SLURM_YAML", Help: "print YAML"},
 		},
 		Example: []tool.Example{{Line: "sprio -l", What: "shows all parts"}, {Line: "sprio -w", What: "shows the weights"}, {Line: "sprio -S -y -o '%i %u %Y'", What: "highest first"}},
 		Fields:  sprioFields,
@@ -142,7 +146,9 @@ func joinFactors(
 	return strings.Join(parts, ",")
 }
 
-func runSprio(call *tool.Call) error { return call.EachHeaded(false, showPriorities) }
+func runSprio(call *tool.Call) error {
+	return call.EachHeaded(render.WantsDocument(call), showPriorities)
+}
 
 func showPriorities(call *tool.Call) error {
 	var rep apiv1.PrioritiesReply
@@ -172,6 +178,9 @@ func showPriorities(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
+	if render.WantsDocument(call) {
+		return prioritiesDocument(call, jobs, weights)
+	}
 	var b []byte
 	line := func(text func(f prioField) string) {
 		b = append(b, before...)
@@ -191,6 +200,74 @@ func showPriorities(call *tool.Call) error {
 		line(func(f prioField) string { return f.text(j) })
 	}
 	return call.WriteOut(b)
+}
+
+// prioritiesDocument is sprio --json: each component with its weight and without.
+func prioritiesDocument(call *tool.Call, jobs []*apiv1.JobPriority, weights *apiv1.PriorityWeights) error {
+	list := make(tree.List, len(jobs))
+	for i, job := range jobs {
+		list[i] = priorityTree(job)
+	}
+	return render.Print(
+		call,
+		tree.Member{Key: "jobs", Value: list},
+		tree.Member{Key: "weights", Value: weightTree(weights)},
+	)
+}
+
+//muster:table one entry for each key
+func priorityTree(job *apiv1.JobPriority) tree.Object {
+	part := func(weighted, norm float64) tree.Object {
+		return tree.Object{{Key: "weighted", Value: weighted}, {Key: "normalized", Value: norm}}
+	}
+	tres := make(tree.List, len(job.GetTres()))
+	for i, factor := range job.GetTres() {
+		tres[i] = append(
+			tree.Object{{Key: "name", Value: factor.GetName()}},
+			part(factor.GetWeighted(), factor.GetNorm())...)
+	}
+	return tree.Object{
+		{Key: "job_id", Value: job.GetJobId()},
+		{Key: "partition", Value: job.GetPartition()},
+		{Key: "user", Value: job.GetUser()},
+		{Key: "account", Value: job.GetAccount()},
+		{Key: "qos", Value: job.GetQos()},
+		{Key: "priority", Value: job.GetPriority()},
+		{Key: "set_by_administrator", Value: job.GetDirect()},
+		{Key: "site", Value: job.GetSite()},
+		{Key: "nice", Value: job.GetNice()},
+		{
+			Key: "factors",
+			Value: tree.Object{
+				{Key: "age", Value: part(job.GetAge(), job.GetAgeNorm())},
+				{Key: "association", Value: part(job.GetAssoc(), job.GetAssocNorm())},
+				{Key: "fair_share", Value: part(job.GetFairShare(), job.GetFairShareNorm())},
+				{Key: "job_size", Value: part(job.GetJobSize(), job.GetJobSizeNorm())},
+				{Key: "partition", Value: part(job.GetPartitionPart(), job.GetPartitionNorm())},
+				{Key: "qos", Value: part(job.GetQosPart(), job.GetQosNorm())},
+				{Key: "tres", Value: tres},
+			},
+		},
+	}
+}
+
+func weightTree(weights *apiv1.PriorityWeights) tree.Object {
+	tres := make(tree.List, len(weights.GetTres()))
+	for i, factor := range weights.GetTres() {
+		tres[i] = tree.Object{
+			{Key: "name", Value: factor.GetName()},
+			{Key: "weight", Value: factor.GetWeighted()},
+		}
+	}
+	return tree.Object{
+		{Key: "age", Value: weights.GetAge()},
+		{Key: "association", Value: weights.GetAssoc()},
+		{Key: "fair_share", Value: weights.GetFairShare()},
+		{Key: "job_size", Value: weights.GetJobSize()},
+		{Key: "partition", Value: weights.GetPartition()},
+		{Key: "qos", Value: weights.GetQos()},
+		{Key: "tres", Value: tres},
+	}
 }
 
 // sprioFormat is what -o says, or the columns whose weights are not 0.

@@ -164,7 +164,7 @@ func JobTree(call *tool.Call, job *apiv1.JobInfo) tree.Object {
 		{Key: "array_task_id", Value: arrayTask}, {Key: "array_max_tasks", Value: Number(int64(job.GetArrayThrottle()), true, false)},
 		{Key: "array_task_string", Value: tasks}, {Key: "association_id", Value: 0}, {Key: "batch_features", Value: ""},
 		{Key: "batch_flag", Value: !s.GetShell()}, {Key: "batch_host", Value: job.GetBatchHost()}, {Key: "flags", Value: jobFlags(job)},
-		{Key: "burst_buffer", Value: ""}, {Key: "burst_buffer_state", Value: ""}, {Key: "cluster", Value: cmp.Or(call.NamedCluster(), call.Cluster())}, {Key: "cluster_features", Value: ""},
+		{Key: "burst_buffer", Value: ""}, {Key: "burst_buffer_state", Value: ""}, {Key: "cluster", Value: call.Cluster()}, {Key: "cluster_features", Value: ""},
 		{Key: "command", Value: CommandLine(job)}, {Key: "comment", Value: s.GetComment()}, {Key: "container", Value: ImageName(job)}, {Key: "container_id", Value: ""},
 		{Key: "contiguous", Value: s.GetContiguous()}, {Key: "core_spec", Value: s.GetCoreSpec()}, {Key: "thread_spec", Value: 32766},
 		{Key: "cores_per_socket", Value: Number(0, false, false)}, {Key: "billable_tres", Value: Some(job.GetAllocTres().GetBilling())},

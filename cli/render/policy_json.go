@@ -141,6 +141,27 @@ func TRESList(list []*apiv1.NamedCount) tree.List {
 	return out
 }
 
+// TRESTree is a vector as documents of slurmdb have it.
+func TRESTree(tres *apiv1.Tres) tree.List {
+	out := tree.List{}
+	for i, x := range ToTRES(tres).All() {
+		kind, name, _ := strings.Cut(x.Name, "/")
+		out = append(
+			out,
+			tree.Object{
+				{Key: "type", Value: kind},
+				{Key: "name", Value: name},
+				{Key: "id", Value: cmp.Or(TRESNumber(x.Name), i+firstOtherTRES)},
+				{Key: "count", Value: x.N},
+			},
+		)
+	}
+	return out
+}
+
+// firstOtherTRES is the first number of a resource that clusters number as they like.
+const firstOtherTRES = 1001
+
 // coordinators are those of an account.
 func coordinators(account *apiv1.Account) tree.List {
 	out := tree.List{}

@@ -90,24 +90,8 @@ func (s *PolicyView) smallRows(what string) (rows []*PolicyRow, fields []PolicyF
 		}
 		return rows, fields[:6]
 	case "problem":
-		for _, account := range policy.GetAccounts() {
-			used := false
-			for _, as := range policy.GetAssociations() {
-				used = used || (as.GetAccount() == account.GetName() && as.GetUser() != "") ||
-					(as.GetUser() == "" && s.ByID(as.GetParent()).GetAccount() == account.GetName())
-			}
-			if !used {
-				add(policy.GetCluster(), account.GetName(), "", "Account has no users")
-			}
-		}
-		for _, user := range policy.GetUsers() {
-			used := false
-			for _, as := range policy.GetAssociations() {
-				used = used || as.GetUser() == user.GetName()
-			}
-			if !used {
-				add(policy.GetCluster(), "", user.GetName(), "User has no associations")
-			}
+		for _, problem := range s.problems() {
+			add(policy.GetCluster(), problem.account, problem.user, problem.text)
 		}
 		return rows, TextFields("Cluster", 10, "Account", 10, "User", 10, "Problem", 40)
 	case "federation": // there is none

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/plain"
 	"github.com/musterhpc/muster/spec"
@@ -33,6 +34,7 @@ type Call struct {
 	lent     bool   // Conn is that of the call that this one was made from, which ends it
 	lentPast bool   // the same of Past
 	imported string // the same, where this cluster's accounting has imported it
+	cluster  string // what the controller says that its cluster is called
 	screen   *plain.Writer
 }
 
@@ -222,6 +224,23 @@ func (c *Call) ConnectFor(method string) (Conn, error) {
 		c.Past = conn
 	}
 	return c.Past, nil
+}
+
+// Cluster is the name of the cluster that this call asks: the one that -M named, or else what the
+// controller says. It is empty where no controller answers.
+func (c *Call) Cluster() string {
+	switch {
+	case c.named != "":
+		return c.named
+	case c.API != nil:
+		return c.API.Cluster
+	case c.cluster == "":
+		var ping apiv1.PingReply
+		if err := c.RPC(MethodPing, &apiv1.PingRequest{}, &ping); err == nil {
+			c.cluster = ping.GetCluster()
+		}
+	}
+	return c.cluster
 }
 
 // RPC makes one call.
