@@ -23,7 +23,7 @@ TESTFLAGS ?= -timeout 25m # of one package; a busy machine is no fault
 # and its neighbours) are
 # left to `make e2e`.
 SMALL := -std=gnu11 -Wall -Wextra -O2 -s
-PURE  := /(spec|sim|ledger/(event|state|view)|scheduler|nodeagent/(plan|gpu/device|gpu/attrib)|accounting/(tally|kpi|query)|internal/(catalogue|tidy))(/|$$)
+PURE  := /(spec|sim|cli/local/whatif|ledger/(event|state|view)|scheduler|nodeagent/(plan|gpu/device|gpu/attrib)|accounting/(tally|kpi|query)|internal/(catalogue|tidy))(/|$$)
 ALL    = $(shell $(GO) list ./... | grep -vE '^$(MODULE)/test/(attack|chaos|clients|console|e2e|grafana)(/|$$)')
 PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)')
 RACING = $(filter-out $(PLAIN),$(ALL))
@@ -75,6 +75,7 @@ deadcode:
 fresh:
 	deploy/deps/protoc.sh --check
 	$(GO) run ./docs/gen -check
+	$(GO) test -count=1 -run TestPage ./test/clients
 
 fmt: ## format every Go file
 	git ls-files -co --exclude-standard '*.go' | grep -v -e /testdata/ -e '\.pb\.go$$' | xargs gofmt -w

@@ -105,7 +105,6 @@ func TestFiguresAgreeWhileRunsGoOn(t *testing.T) {
 			ledger := newLedger(t)
 			ledger.add(t, h.Log, 25)
 			s := &sqlRig{rig: newRigIn(t, engine.Socket(), fmt.Sprintf("agree%d", seed), ledger)}
-			s.cfg.SampleInterval = 20 * spec.Millisecond
 			s.who = daemon.Caller{User: "root", Admin: true}
 			s.cfg.Identify = func(context.Context) daemon.Caller { return s.who }
 			s.clock.set(h.Now)

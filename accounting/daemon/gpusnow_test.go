@@ -25,7 +25,6 @@ func TestGPUsNow(t *testing.T) {
 	ledger := newLedger(t)
 	ledger.add(t, h.Log, 25)
 	r := newRig(t, startEngine(t).Socket(), ledger)
-	r.cfg.SampleInterval = 20 * spec.Millisecond
 	r.start()
 	r.stored(uint64(len(h.Log)))
 	series := func(node string, index uint32, job uint64, back int64, util int64) *apiv1.GpuSeries {

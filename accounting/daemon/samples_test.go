@@ -81,7 +81,7 @@ func TestGpuSamples(t *testing.T) {
 	ledger.add(t, log, 25)
 	s := &sqlRig{rig: newRig(t, startEngine(t).Socket(), ledger)}
 	store := &fullStore{Store: s.store}
-	s.cfg.Store, s.cfg.SampleInterval, s.cfg.SampleKeep, s.who.Admin = store, 20*spec.Millisecond, 90*spec.Day, true
+	s.cfg.Store, s.cfg.SampleKeep, s.who.Admin = store, 90*spec.Day, true
 	s.cfg.Identify = func(context.Context) daemon.Caller { return s.who }
 	s.clock.set(log[len(log)-1].At.Add(spec.Minute))
 	s.start()
@@ -284,7 +284,6 @@ func TestIdleGPUs(t *testing.T) {
 	ledger := newLedger(t)
 	ledger.add(t, h.Log, 25)
 	r := newRig(t, startEngine(t).Socket(), ledger)
-	r.cfg.SampleInterval = 20 * spec.Millisecond
 	r.clock.set(h.Now.Add(spec.Minute))
 	r.start()
 	r.stored(uint64(len(h.Log)))
