@@ -17,6 +17,7 @@ import (
 	acctd "github.com/musterhpc/muster/accounting/daemon"
 	"github.com/musterhpc/muster/accounting/embedded"
 	"github.com/musterhpc/muster/accounting/feed"
+	"github.com/musterhpc/muster/accounting/findings"
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/accounting/mailing"
 	"github.com/musterhpc/muster/accounting/tally"
@@ -237,8 +238,8 @@ func (a *accounting) close() {
 	}
 }
 
-// currentLag is how far the store is behind, for /metrics.
-func (a *accounting) currentLag() collector.AccountingLag {
+// Lag is how far the store is behind, for /metrics.
+func (a *accounting) Lag() collector.AccountingLag {
 	status := a.daemon.Status()
 	lag := collector.AccountingLag{
 		Up:             status.Up,
@@ -255,7 +256,22 @@ func (a *accounting) currentLag() collector.AccountingLag {
 	return lag
 }
 
-func (a *accounting) currentKPIs() []kpi.Value { return a.daemon.KPIs() }
+// KPIs, Budgets and Findings are what accounting has computed, for /metrics.
+func (a *accounting) KPIs() []kpi.Value { return a.daemon.KPIs() }
+
+// Budgets implements exporting.Accounting.
+func (a *accounting) Budgets() []kpi.Spent { return a.daemon.Budgets() }
+
+// Findings implements exporting.Accounting.
+func (a *accounting) Findings() *findings.Found { return a.daemon.Findings() }
+
+// checkStores says why the store takes no rows; nil = it does.
+func (a *accounting) checkStores() error {
+	if st := a.daemon.Status(); !st.Up {
+		return fmt.Errorf("the store takes no rows: %v", st.Error)
+	}
+	return nil
+}
 
 // founding keeps this controller from founding a cluster where there is one.
 func (s *server) founding() *founding.Guard {

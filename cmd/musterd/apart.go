@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"net/http"
 	"os"
 	"strings"
 
@@ -13,15 +12,14 @@ import (
 
 	"github.com/musterhpc/muster/accounting/feed"
 	"github.com/musterhpc/muster/api/v1/service"
-	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/controller/doors"
+	"github.com/musterhpc/muster/controller/exporting"
 	"github.com/musterhpc/muster/controller/host"
-	"github.com/musterhpc/muster/internal/clock"
+	"github.com/musterhpc/muster/internal/parts"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/pki"
-	"github.com/musterhpc/muster/ledger/state"
-	"github.com/musterhpc/muster/ledger/view"
 )
 
 // runApart is `musterd --role accounting`: the ledger comes from a controller
@@ -47,22 +45,26 @@ func (s *server) runApart(ctx context.Context) error {
 		return err
 	}
 	defer s.acct.close()
-	ctx, cancel := context.WithCancel(ctx)
-	g := &group{ctx: ctx, errs: make(chan error, 16)}
-	defer g.wg.Wait()
-	defer cancel()
+	g := parts.New(ctx)
+	defer g.Stop()
 	s.keepCertificate(g, source)
 	endpoint, err := s.newEndpoint(source)
 	if err != nil {
 		return err
 	}
 	service.RegisterAccountingServer(endpoint, s.acct.service)
-	if err := (doors{socket: s.cfg.AccountingSocket, apiKey: "listen.accounting_api", api: s.cfg.Listen.AccountingAPI,
-		metricsKey: "listen.accounting_metrics", metrics: s.cfg.Listen.AccountingMetrics,
-		web: s.webOptions(), log: s.log}).serveAll(g, endpoint, s.accountingPages(ledger)); err != nil {
+	pages := exporting.AccountingApart{
+		Cluster: s.cluster.ClusterName,
+		Version: version,
+		Private: s.hidesUsers(),
+		Of:      s.acct,
+		Head:    ledger.Head,
+		Ready:   s.acct.checkStores,
+	}
+	if err := s.accountingDoors(pages).ServeAll(g, endpoint); err != nil {
 		return err
 	}
-	g.spawnPart("accounting", func(ctx context.Context) error {
+	g.Spawn("accounting", func(ctx context.Context) error {
 		if err := ledger.AwaitController(ctx); err != nil {
 			return err
 		}
@@ -73,7 +75,7 @@ func (s *server) runApart(ctx context.Context) error {
 			"controller",
 			s.controllerName(),
 		)
-		g.spawnPart(
+		g.Spawn(
 			"report to the controller",
 			func(ctx context.Context) error { return ledger.ReportProgress(ctx, s.acct.daemon.Status) },
 		)
@@ -89,7 +91,7 @@ func (s *server) runApart(ctx context.Context) error {
 		s.cfg.Listen.AccountingMetrics,
 	)
 	select {
-	case err := <-g.errs:
+	case err := <-g.Failed():
 		return err
 	case <-ctx.Done():
 		s.log.Info("shutting down; the ledger keeps what is not stored")
@@ -127,48 +129,19 @@ func (s *server) dialController() (*pki.Source, *grpc.ClientConn, error) {
 	return source, conn, err
 }
 
-// accountingPages are the pages of an accounting of its own: the KPIs, and
-// whether it stores.
-func (s *server) accountingPages(ledger *feed.Remote) *http.ServeMux {
-	return s.kpiPages(
-		collector.Source{
-			Now:     clock.NewSystem().Now,
-			Version: version,
-			KPIs:    s.acct.currentKPIs,
-			Private: s.hidesUsers(),
-			View: func() *view.View {
-				head, at := ledger.Head()
-				if head == 0 {
-					return nil
-				}
-				st := state.New()
-				st.Seq, st.At, st.ClusterName = head, at, s.cluster.ClusterName
-				return &view.View{State: st}
+// accountingDoors are those of an accounting that has its process for itself.
+func (s *server) accountingDoors(pages exporting.AccountingApart) doors.Doors {
+	return doors.Doors{
+		Socket: s.cfg.AccountingSocket,
+		API:    doors.Address{Key: "listen.accounting_api", At: s.cfg.Listen.AccountingAPI},
+		Metrics: doors.Metrics{
+			Address: doors.Address{
+				Key: "listen.accounting_metrics",
+				At:  s.cfg.Listen.AccountingMetrics,
 			},
+			Pages:   pages.Pages(),
+			Readers: s.webOptions(),
+			Log:     s.log,
 		},
-	)
-}
-
-// kpiPages are /metrics with the KPIs, and whether the store takes rows.
-func (s *server) kpiPages(src collector.Source) *http.ServeMux {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", collector.AccountingHandler(src))
-	mux.HandleFunc(
-		"GET /livez",
-		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") },
-	)
-	ready := func(w http.ResponseWriter, _ *http.Request) {
-		if st := s.acct.daemon.Status(); !st.Up {
-			http.Error(
-				w,
-				fmt.Sprintf("the store takes no rows: %v", st.Error),
-				http.StatusServiceUnavailable,
-			)
-			return
-		}
-		fmt.Fprintln(w, "ok")
 	}
-	mux.HandleFunc("GET /healthz", ready)
-	mux.HandleFunc("GET /readyz", ready)
-	return mux
 }

@@ -14,7 +14,9 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/controller/exporting"
 	"github.com/musterhpc/muster/internal/audit/trail"
+	"github.com/musterhpc/muster/internal/parts"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/rest"
 	"github.com/musterhpc/muster/internal/transport/rpcstatus"
@@ -46,13 +48,9 @@ func TestAuditTrail(t *testing.T) {
 		if written, err = trail.Open(s.trailOptions()); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		g := &group{ctx: ctx, errs: make(chan error, 4)}
-		written.EachExporter(g.spawnPart)
-		return func() {
-			cancel()
-			g.wg.Wait()
-		}
+		g := parts.New(context.Background())
+		written.EachExporter(g.Spawn)
+		return g.Stop
 	}
 	read := func() (out []auditLine) {
 		data, _ := os.ReadFile(s.cfg.Audit.File) // it comes with the first record
@@ -128,7 +126,7 @@ func TestAuditTrail(t *testing.T) {
 		t.Error("a user reads the audit trail")
 	}
 	s.trail = written // of the last run
-	for _, st := range s.auditTargets() {
+	for _, st := range exporting.AuditTargets(s.trail) {
 		if st.Name != "file" || st.Records == 0 || st.Seconds != 0 || st.Seq != s.ctl.View().State.Seq {
 			t.Errorf("status %+v", st)
 		}

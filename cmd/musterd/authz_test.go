@@ -29,6 +29,7 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/controller/doors"
 	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/framed"
@@ -153,7 +154,7 @@ func newWalkerWith(t *testing.T, limits limit.Config) *walker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := gatewayServer(t.Context(), gateway, source.Server(false, "h2", "http/1.1"))
+	srv := doors.GatewayServer(t.Context(), gateway, source.Server(false, "h2", "http/1.1"))
 	t.Cleanup(func() { srv.Close() })
 	go ep.Serve(local)
 	go ep.Serve(secure)

@@ -3,15 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"net/url"
 	"time"
 
+	"github.com/musterhpc/muster/controller/doors"
 	"github.com/musterhpc/muster/controller/host"
-	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/console"
 	"github.com/musterhpc/muster/internal/console/firing"
 	"github.com/musterhpc/muster/internal/transport/channel"
@@ -57,6 +54,24 @@ func (s *server) openConsole(source *pki.Source, gateway *rest.Gateway) (*consol
 	})
 }
 
+// consoleDoor is the web console with its address; nil where listen.web is off.
+func (s *server) consoleDoor(source *pki.Source, gateway *rest.Gateway) (*doors.Console, error) {
+	pages, err := s.openConsole(source, gateway)
+	if err != nil || pages == nil {
+		return nil, err
+	}
+	door := &doors.Console{
+		Address: doors.Address{Key: "listen.web", At: s.cfg.Listen.Web},
+		Pages:   pages,
+		TLS:     source.Server(false, "h2", "http/1.1"),
+		Beside:  map[string]func(context.Context) error{"console's live pages": pages.Run},
+	}
+	if s.firing != nil {
+		door.Beside["console's alerts"] = s.firing.Follow
+	}
+	return door, nil
+}
+
 // consoleLogin is the way into the console by the site's identity provider; nil = there is none.
 func (s *server) consoleLogin() console.Login {
 	if s.provider == nil || s.cfg.OIDC.ClientID == "" {
@@ -100,54 +115,4 @@ func (l providerLogin) Finish(
 		return "", fmt.Errorf("there is no user %s on the controller's host", user.Name)
 	}
 	return l.s.ctl.IssueLogin(ctx, user.Name, uid, gid, l.s.cfg.OIDC.Session, user.Issuer)
-}
-
-// serveConsole opens listen.web and serves the console there.
-func (d doors) serveConsole(
-	g *group,
-	tcp func(key string, addr conffile.Addr) (net.Listener, error),
-) error {
-	if d.console == nil {
-		return nil
-	}
-	open, err := tcp("listen.web", d.consoleAt)
-	if err != nil {
-		return err
-	}
-	srv := &http.Server{
-		Handler:           d.console,
-		TLSConfig:         d.gatewayTLS,
-		MaxHeaderBytes:    64 << 10,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		BaseContext:       func(net.Listener) context.Context { return g.ctx },
-	}
-	serve := func() error { return srv.ServeTLS(open, "", "") }
-	if onlyLocal(open.Addr()) {
-		serve = func() error { return srv.Serve(open) }
-	}
-	g.spawnPart("console", func(context.Context) error {
-		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	g.spawnPart("console's live pages", d.console.Run)
-	if d.firing != nil {
-		g.spawnPart("console's alerts", d.firing.Follow)
-	}
-	g.spawnPart("stop console", func(ctx context.Context) error {
-		<-ctx.Done()
-		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		return srv.Shutdown(stop)
-	})
-	return nil
-}
-
-// onlyLocal tells an address that only this machine reaches, where nobody else
-// can listen in and plain HTTP will do.
-func onlyLocal(addr net.Addr) bool {
-	tcp, ok := addr.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
 }

@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -18,25 +15,24 @@ import (
 	"github.com/musterhpc/muster/cli/submit"
 	"github.com/musterhpc/muster/collector/web"
 	"github.com/musterhpc/muster/controller/callers"
+	"github.com/musterhpc/muster/controller/doors"
+	"github.com/musterhpc/muster/controller/exporting"
 	"github.com/musterhpc/muster/controller/forward"
 	"github.com/musterhpc/muster/controller/keys"
-	"github.com/musterhpc/muster/internal/conffile"
-	"github.com/musterhpc/muster/internal/console"
-	"github.com/musterhpc/muster/internal/console/firing"
+	"github.com/musterhpc/muster/internal/parts"
 	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
-	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/internal/transport/rpcstatus"
 	"github.com/musterhpc/muster/scheduler/daemon"
 )
 
 // openSockets opens the controller's sockets and serves on them.
-func (s *server) openSockets(g *group) error {
+func (s *server) openSockets(g *parts.Group) error {
 	source, err := s.openCertificates()
 	if err != nil {
 		return err
@@ -78,35 +74,70 @@ func (s *server) openSockets(g *group) error {
 	} else {
 		service.RegisterAccountingServer(users, feed.Absent{Socket: s.cfg.AccountingSocket})
 	}
-	pages, err := s.openConsole(source, gateway)
+	console, err := s.consoleDoor(source, gateway)
 	if err != nil {
 		return err
 	}
 	s.mountSlurm(gateway)
 	gateway.Mount(forward.HealthPath, forward.Health{Own: s.ownHealth}, true)
-	d := doors{
-		socket:     s.cfg.Socket,
-		apiKey:     "listen.grpc",
-		api:        s.cfg.Listen.GRPC,
-		metricsKey: "listen.metrics",
-		metrics:    s.cfg.Listen.Metrics,
-		web:        s.webOptions(),
-		log:        s.log,
-		console:    pages,
-		firing:     s.firing,
-		consoleAt:  s.cfg.Listen.Web,
-		rest:       s.cfg.Listen.REST,
-		restSocket: s.cfg.RESTSocket,
-		gateway:    gateway,
-		gatewayTLS: source.Server(false, "h2", "http/1.1"),
-		names:      userNames(),
-		limits:     s.limits,
+	exporter := exporting.New(exporting.Options{
+		Config:     s.cfg,
+		Cluster:    s.cluster.ClusterName,
+		Version:    version,
+		Private:    s.hidesUsers(),
+		Controller: s.ctl,
+		Durable:    s.durable,
+		Calls:      s.calls,
+		Limits:     s.limits,
+		Trail:      s.trail,
+		Traces:     s.traces,
+		Accounting: s.exportedAccounting(),
+		Apart:      &exporting.Apart{Said: &s.told, Archive: s.archive, Codec: s.codec, Began: s.began},
+		Log:        s.log,
+	})
+	metrics := s.metricsDoor()
+	metrics.Pages = exporter.Pages(g)
+	d := doors.Doors{
+		Socket:  s.cfg.Socket,
+		API:     doors.Address{Key: "listen.grpc", At: s.cfg.Listen.GRPC},
+		Metrics: metrics,
+		REST:    s.restDoor(gateway, source),
+		Console: console,
 	}
 	if s.peers != nil {
-		d.openAPI = func() net.Listener { return s.peers.Door.Listen(apiProtocols...) }
-		d.openLocal = func() net.Listener { return s.local.leadTrack() }
+		d.TakeAPI = func() net.Listener { return s.peers.Door.Listen(apiProtocols...) }
+		d.TakeLocal = func() net.Listener { return s.local.TakeOver() }
 	}
-	return d.serveAll(g, endpoint, s.metricsPages(g))
+	return d.ServeAll(g, endpoint)
+}
+
+// exportedAccounting is the accounting of this process as the metrics read it; nil = there is none.
+func (s *server) exportedAccounting() exporting.Accounting {
+	if s.acct == nil {
+		return nil
+	}
+	return s.acct
+}
+
+// metricsDoor is the address of the metrics, without pages.
+func (s *server) metricsDoor() doors.Metrics {
+	return doors.Metrics{
+		Address: doors.Address{Key: "listen.metrics", At: s.cfg.Listen.Metrics},
+		Readers: s.webOptions(),
+		Log:     s.log,
+	}
+}
+
+// restDoor is the way to a gateway of the API.
+func (s *server) restDoor(gateway http.Handler, source *pki.Source) *doors.REST {
+	return &doors.REST{
+		Address: doors.Address{Key: "listen.rest", At: s.cfg.Listen.REST},
+		Socket:  s.cfg.RESTSocket,
+		Gateway: gateway,
+		TLS:     source.Server(false, "h2", "http/1.1"),
+		Limits:  s.limits,
+		Names:   userNames(),
+	}
 }
 
 // openCertificates are this host's.
@@ -122,8 +153,8 @@ func (s *server) openCertificates() (*pki.Source, error) {
 }
 
 // keepCertificate has this host's certificate renewed as long as the group of parts runs.
-func (s *server) keepCertificate(g *group, source *pki.Source) {
-	g.spawnPart("keep the certificate", func(ctx context.Context) error {
+func (s *server) keepCertificate(g *parts.Group, source *pki.Source) {
+	g.Spawn("keep the certificate", func(ctx context.Context) error {
 		return keys.KeepCertificate(ctx, source, pki.Dir(s.cfg.TLS.Dir), s.log)
 	})
 }
@@ -164,7 +195,7 @@ func (s *server) newEndpoint(source *pki.Source) (*grpcx.Endpoint, error) {
 // aroundUnary and aroundStream surround every call, whichever way it came.
 func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{
-		countCalls(s.calls),
+		exporting.CountCalls(s.calls),
 		s.confirmUnary,
 		s.trail.UnaryInterceptor(),
 		s.authorizationDoor().Unary(),
@@ -243,112 +274,7 @@ func (s *server) webOptions() web.Options {
 	return web.Options{ConfigFile: s.cfg.TLS.WebConfig, TokenFile: s.cfg.TLS.WebTokenFile}
 }
 
-// doors are the places at which a process is reached, with the keys of
-// muster.yaml that choose them.
-type doors struct {
-	socket             string
-	apiKey, metricsKey string
-	api, metrics       conffile.Addr
-	web                web.Options // what the metrics ask of those who read them
-	log                *slog.Logger
-
-	rest       conffile.Addr // where the gateway is reached over TLS, and …
-	restSocket string        // … on this host
-	// Of a group: the port of the API and the socket are open already, and these take
-	// what comes there from now on.
-	openAPI, openLocal func() net.Listener
-
-	gateway    http.Handler // nil = none
-	gatewayTLS *tls.Config
-	console    *console.Console // nil = none
-	firing     *firing.Alerts   // of the console; nil = no Alertmanager
-	consoleAt  conffile.Addr
-	limits     *limit.Table      // of the gateway's connections
-	names      identity.Resolver // of those who come over restSocket
-}
-
-// serveAll opens all of them, or none, and serves: nobody is served by a process
-// that then finds a port taken.
-func (d doors) serveAll(g *group, endpoint *grpcx.Endpoint, pages http.Handler) (err error) {
-	if err := d.web.Check(); err != nil {
-		return err
-	}
-	var opened []net.Listener
-	defer func() {
-		for _, l := range opened {
-			if err != nil {
-				err = errors.Join(err, l.Close())
-			}
-		}
-	}()
-	tcp := func(key string, addr conffile.Addr) (net.Listener, error) {
-		if addr.Off() {
-			return nil, nil
-		}
-		l, err := listen.TCP(g.ctx, string(addr))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w (choose another in muster.yaml)", key, err)
-		}
-		opened = append(opened, l)
-		return l, nil
-	}
-	var api net.Listener
-	if d.openAPI == nil {
-		api, err = tcp(d.apiKey, d.api)
-		if err != nil {
-			return err
-		}
-	}
-	metrics, err := tcp(d.metricsKey, d.metrics)
-	if err != nil {
-		return err
-	}
-	var local net.Listener
-	if d.openLocal == nil {
-		local, err = listen.Unix(d.socket, 0o666)
-		if err != nil {
-			return err
-		}
-		opened = append(opened, local)
-	}
-	if err := d.serveREST(g, tcp); err != nil {
-		return err
-	}
-	if err := d.serveConsole(g, tcp); err != nil {
-		return err
-	}
-	if d.openAPI != nil {
-		api, local = d.openAPI(), d.openLocal()
-	}
-	g.spawnPart("local socket", func(context.Context) error { return endpoint.Serve(local) })
-	if api != nil {
-		g.spawnPart("API", func(context.Context) error { return endpoint.Serve(api) })
-	}
-	g.spawnPart("stop API", func(ctx context.Context) error {
-		<-ctx.Done()
-		stop, cancel := context.WithTimeout(context.Background(), 3*time.Second)
-		defer cancel()
-		return endpoint.Shutdown(stop)
-	})
-	if metrics != nil {
-		serveHTTP(g, metrics, pages, d.web, d.log)
-	}
-	return nil
-}
-
-// serveHTTP serves pages until the group's context ends.
-func serveHTTP(g *group, l net.Listener, pages http.Handler, opts web.Options, log *slog.Logger) {
-	srv := &http.Server{Handler: pages, ReadHeaderTimeout: 10 * time.Second}
-	g.spawnPart("metrics", func(context.Context) error {
-		if err := opts.Serve(l, srv, log); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	})
-	g.spawnPart("stop metrics", func(ctx context.Context) error {
-		<-ctx.Done()
-		stop, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		defer cancel()
-		return srv.Shutdown(stop)
-	})
+// hidesUsers tells whether the metrics leave users out.
+func (s *server) hidesUsers() bool {
+	return exporting.HidesUsers(s.webOptions(), s.cluster.Private)
 }

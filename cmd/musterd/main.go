@@ -33,6 +33,9 @@ import (
 
 var version = "dev"
 
+// witnessRole is musterd's role as the third vote of two controllers.
+const witnessRole = "witness"
+
 const usage = `musterd is the server of a Muster cluster.
 
 Usage:

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"sync"
 	"time"
 
 	acctd "github.com/musterhpc/muster/accounting/daemon"
@@ -17,13 +16,14 @@ import (
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/collector/slurm"
 	"github.com/musterhpc/muster/collector/web"
+	"github.com/musterhpc/muster/controller/doors"
+	"github.com/musterhpc/muster/controller/exporting"
 	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/parts"
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/pki"
-	"github.com/musterhpc/muster/ledger/state"
-	"github.com/musterhpc/muster/ledger/view"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -69,20 +69,17 @@ func runObserver(
 		"GET /readyz",
 		func(w http.ResponseWriter, _ *http.Request) { readyToShow(w, source.Latest()) },
 	)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	g := &group{ctx: ctx, wg: sync.WaitGroup{}, errs: make(chan error, 4)}
-	defer g.wg.Wait()
-	defer cancel()
+	g := parts.New(ctx)
+	defer g.Stop()
 	if withAccounting {
-		acct, err := observeAccounting(ctx, g, cfg, config, log)
+		acct, err := observeAccounting(g, cfg, config, log)
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
 		defer acct.close()
 	}
-	g.spawnPart("reader of Slurm", source.Run)
-	serveHTTP(g, l, mux, opts, log)
+	g.Spawn("reader of Slurm", source.Run)
+	doors.Metrics{Pages: mux, Readers: opts, Log: log}.ServeOn(g, l)
 	log.Info(
 		"observing a Slurm",
 		"metrics",
@@ -91,7 +88,7 @@ func runObserver(
 		time.Duration(cfg.Observe.Interval),
 	)
 	select {
-	case err := <-g.errs:
+	case err := <-g.Failed():
 		return err
 	case <-ctx.Done():
 		return nil
@@ -138,8 +135,7 @@ func readyToShow(w http.ResponseWriter, snap *slurm.Snapshot) {
 // store, sacct, sreport, reports, SQL and the KPIs, as for a cluster of one's
 // own.
 func observeAccounting(
-	ctx context.Context,
-	g *group,
+	g *parts.Group,
 	cfg *conffile.Config,
 	config string,
 	log *slog.Logger,
@@ -166,7 +162,7 @@ func observeAccounting(
 	o := &observed.History{
 		Config: cfg.Observe,
 		Log:    log,
-		Hide:   observed.ReadPrivateData(ctx, cfg.Observe.Bin),
+		Hide:   observed.ReadPrivateData(g.Context(), cfg.Observe.Bin),
 		Identify: func(ctx context.Context) acctd.Caller {
 			c := identify(ctx)
 			return acctd.Caller{User: c.User, Admin: c.Admin || (c.UID == 0 && c.User != "")}
@@ -194,11 +190,17 @@ func observeAccounting(
 		return nil, err
 	}
 	service.RegisterAccountingServer(endpoint, s.acct.service)
-	if err := (doors{socket: cfg.AccountingSocket, apiKey: "listen.accounting_api", api: cfg.Listen.AccountingAPI, metricsKey: "listen.accounting_metrics",
-		metrics: cfg.Listen.AccountingMetrics, web: s.webOptions(), log: log}).serveAll(g, endpoint, s.observedPages(o)); err != nil {
+	pages := exporting.AccountingApart{
+		Cluster: o.Config.Cluster,
+		Version: version,
+		Of:      s.acct,
+		Head:    o.Head,
+		Ready:   s.acct.checkStores,
+	}
+	if err := s.accountingDoors(pages).ServeAll(g, endpoint); err != nil {
 		return nil, err
 	}
-	g.spawnPart("accounting", s.acct.run)
+	g.Spawn("accounting", s.acct.run)
 	log.Info(
 		"accounting reads the Slurm",
 		"cluster",
@@ -209,26 +211,4 @@ func observeAccounting(
 		cfg.AccountingSocket,
 	)
 	return s.acct, nil
-}
-
-// observedPages are the KPIs of an observed Slurm, and whether they are kept.
-func (s *server) observedPages(o *observed.History) *http.ServeMux {
-	return s.kpiPages(
-		collector.Source{
-			Now:     clock.NewSystem().Now,
-			Version: version,
-			KPIs:    s.acct.currentKPIs,
-			View: func() *view.View {
-				head, at := o.Head()
-				if head == 0 {
-					return nil
-				}
-				st := state.New()
-				st.Seq = head
-				st.At = at
-				st.ClusterName = o.Config.Cluster
-				return &view.View{State: st}
-			},
-		},
-	)
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -31,17 +30,19 @@ import (
 	"github.com/musterhpc/muster/controller/keys"
 	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/controller/sitescripts"
+	"github.com/musterhpc/muster/controller/witness"
 	"github.com/musterhpc/muster/internal/audit/trail"
 	"github.com/musterhpc/muster/internal/clock"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/console/firing"
-	"github.com/musterhpc/muster/internal/push"
+	"github.com/musterhpc/muster/internal/parts"
 	"github.com/musterhpc/muster/internal/traces/sending"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/gate"
 	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/limit"
+	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/oidc"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/internal/transport/rest"
@@ -86,7 +87,7 @@ type server struct {
 	peers    *peers.Peers   // nil = this is the only controller
 	lead     *log.Lead      // of a group: the turn's
 	passing  *gate.Gate     // of a group: the way of this host's commands to the leader
-	local    *points        // of a group: the socket, whose connections go this way or that
+	local    *listen.Switch // of a group: the socket, whose connections go this way or that
 
 	calls    *collector.Calls // of the API, for metrics
 	limits   *limit.Table     // what each caller may hold and do
@@ -95,9 +96,8 @@ type server struct {
 	jobMails *mailing.JobMails
 	jobComp  *jobcomp.Writer // nil unless JobCompType=jobcomp/filetxt
 	scripts  *sitescripts.Scripts
-	trail    *trail.Trail                // nil unless muster.yaml says where it goes
-	traces   *sending.Sender             // nil unless muster.yaml names a collector
-	pusher   atomic.Pointer[push.Pusher] // of metrics; nil unless muster.yaml says where to
+	trail    *trail.Trail    // nil unless muster.yaml says where it goes
+	traces   *sending.Sender // nil unless muster.yaml names a collector
 }
 
 func (s *server) hasRole(role string) bool { return slices.Contains(s.roles, role) }
@@ -117,7 +117,13 @@ func (s *server) run(ctx context.Context) (err error) {
 	}
 	if s.hasRole(witnessRole) {
 		keys.RenewCertificate(pki.Dir(s.cfg.TLS.Dir), time.Now(), s.log)
-		return s.runWitness(ctx)
+		return witness.Run(ctx, witness.Options{
+			Config:  s.cfg,
+			Cluster: s.cluster.ClusterName,
+			Version: version,
+			Readers: s.webOptions(),
+			Log:     s.log,
+		})
 	}
 	if !s.hasRole("controller") {
 		return s.runApart(ctx)
@@ -145,8 +151,6 @@ func (s *server) run(ctx context.Context) (err error) {
 
 // runLeader runs what only the controller that leads does, until the context ends.
 func (s *server) runLeader(ctx context.Context) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	if err := s.newController(); err != nil {
 		return err
 	}
@@ -157,38 +161,19 @@ func (s *server) runLeader(ctx context.Context) (err error) {
 		}
 		defer s.acct.close()
 	}
-	g := &group{ctx: ctx, errs: make(chan error, 16)}
-	defer g.wg.Wait()
-	defer cancel()
+	g := parts.New(ctx)
+	defer g.Stop()
 	return s.serveRoles(g)
 }
 
-// group runs the parts of the process; the first error ends it.
-type group struct {
-	ctx  context.Context
-	wg   sync.WaitGroup
-	errs chan error
-}
-
-// spawnPart runs a part until the context ends.
-func (g *group) spawnPart(name string, f func(context.Context) error) {
-	g.wg.Add(1)
-	go func() {
-		defer g.wg.Done()
-		if err := f(g.ctx); err != nil && g.ctx.Err() == nil {
-			g.errs <- fmt.Errorf("%s: %w", name, err)
-		}
-	}()
-}
-
 // serveRoles starts the controller, then what stands on it, and waits.
-func (s *server) serveRoles(g *group) error {
+func (s *server) serveRoles(g *parts.Group) error {
 	uuid, err := clusterUUID(rand.Read)
 	if err != nil {
 		return err
 	}
 	ready := make(chan struct{})
-	g.spawnPart("controller", func(ctx context.Context) error {
+	g.Spawn("controller", func(ctx context.Context) error {
 		err := s.ctl.Run(ctx, daemon.Create{Config: s.cluster, UUID: uuid}, ready)
 		if err == nil && ctx.Err() == nil {
 			err = errors.New("it stopped by itself")
@@ -197,44 +182,44 @@ func (s *server) serveRoles(g *group) error {
 	})
 	select {
 	case <-ready:
-	case err := <-g.errs:
+	case err := <-g.Failed():
 		return err
-	case <-g.ctx.Done():
+	case <-g.Context().Done():
 		return nil
 	}
 	if err := s.founding().MarkCluster(s.ctl.View().State); err != nil {
 		return fmt.Errorf("note which cluster the state folder belongs to: %w", err)
 	}
 	if s.acct != nil {
-		g.spawnPart("accounting", s.acct.run)
+		g.Spawn("accounting", s.acct.run)
 	}
-	g.spawnPart("keep the history", s.newKeeper().Run)
-	g.spawnPart("rotate the keys", func(ctx context.Context) error {
+	g.Spawn("keep the history", s.newKeeper().Run)
+	g.Spawn("rotate the keys", func(ctx context.Context) error {
 		return s.access.RotateKeys(ctx, s.cfg.TLS.RotateKeys, s.ctl.KeysChanged, s.log)
 	})
 	s.trail, err = trail.Open(s.trailOptions())
 	if err != nil {
 		return err
 	}
-	s.trail.EachExporter(g.spawnPart)
+	s.trail.EachExporter(g.Spawn)
 	s.traces, err = sending.Open(s.trailOptions(), version)
 	if err != nil {
 		return err
 	}
 	if s.traces != nil {
-		g.spawnPart("traces of jobs", s.traces.Run)
+		g.Spawn("traces of jobs", s.traces.Run)
 	}
 	if s.jobComp != nil {
-		g.spawnPart("job completion file", s.jobComp.Run)
+		g.Spawn("job completion file", s.jobComp.Run)
 	}
-	g.spawnPart("mail about jobs", s.jobMails.Run)
+	g.Spawn("mail about jobs", s.jobMails.Run)
 	if err := s.openSockets(g); err != nil {
 		return err
 	}
 	if s.peers != nil {
 		s.peers.SetTrail(s.delivered)
 		s.peers.SetLeads(true)
-		g.spawnPart("look after the group", func(ctx context.Context) error {
+		g.Spawn("look after the group", func(ctx context.Context) error {
 			return s.peers.TendGroup(ctx, func() uint32 { return s.ctl.View().State.Version })
 		})
 	}
@@ -248,14 +233,14 @@ func (s *server) serveRoles(g *group) error {
 		s.cfg.Socket,
 	)
 	select {
-	case err := <-g.errs:
+	case err := <-g.Failed():
 		return err
 	case <-s.durable.Done():
 		return s.durable.Err()
 	case <-s.stop:
 		s.log.Info("shutting down as asked; jobs go on")
 		return nil
-	case <-g.ctx.Done():
+	case <-g.Context().Done():
 		s.log.Info("shutting down; jobs go on")
 		return nil
 	}
@@ -536,19 +521,6 @@ func (s *server) revokedSerials() []string {
 	return out
 }
 
-// serveHealth is ok when the controller takes submissions.
-func (s *server) serveHealth(w http.ResponseWriter, _ *http.Request) {
-	if low, err := (store.Log{Durable: s.durable}).Low(); err != nil || low {
-		http.Error(
-			w,
-			"the ledger's disk is almost full: submissions are refused",
-			http.StatusServiceUnavailable,
-		)
-		return
-	}
-	fmt.Fprintln(w, "ok")
-}
-
 // syncAside puts what lies beside the log on the disk.
 func (s *server) syncAside() error {
 	_, err := s.archive.Sync()
@@ -596,7 +568,6 @@ func (s *server) peersOptions() peers.Options {
 		Config:   s.cfg,
 		Cluster:  s.cluster.ClusterName,
 		Version:  version,
-		Witness:  s.hasRole(witnessRole),
 		NewGroup: s.newGroup,
 		Log:      s.log,
 	}
@@ -610,50 +581,6 @@ func clusterUUID(random func([]byte) (int, error)) (id [16]byte, err error) {
 	}
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80 // RFC 9562, version 4
 	return id, nil
-}
-
-// toldLag is how far an accounting in another process is behind, for /metrics.
-// The age is that of the first event which it has not confirmed, read from the
-// archive; since a controller that starts knows nothing, it is unknown (as old
-// as the controller) until the first report.
-func (s *server) toldLag() collector.AccountingLag {
-	view := s.ctl.View()
-	_, up := s.told.LastReport()
-	lag := collector.AccountingLag{Up: up, Seq: view.AccountedSeq}
-	if view.AccountedSeq >= view.State.Seq {
-		return lag
-	}
-	now := clock.NewSystem().Now()
-	since := s.began
-	if view.AccountedSeq > 0 {
-		if at, err := s.eventTime(view.AccountedSeq + 1); err == nil {
-			since = at
-		}
-	}
-	lag.Seconds = float64(max(now.Sub(since), 0)) / float64(spec.Second)
-	return lag
-}
-
-// eventTime is when an event happened.
-func (s *server) eventTime(seq uint64) (spec.Instant, error) {
-	iterator, err := s.archive.Disk.Reader(seq)
-	if err != nil {
-		return 0, err
-	}
-	record, err := iterator.Next()
-	if err != nil {
-		return 0, err
-	}
-	events, err := s.codec.Decode(record.Batch)
-	if err != nil {
-		return 0, err
-	}
-	for i := range events {
-		if events[i].Seq >= seq {
-			return events[i].At, nil
-		}
-	}
-	return 0, io.EOF
 }
 
 // newForwarder makes the gateway of a standby.

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/parts"
 	"github.com/musterhpc/muster/internal/traces"
 	"github.com/musterhpc/muster/internal/traces/sending"
 )
@@ -87,13 +88,9 @@ func TestTracesAreSent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithCancel(context.Background())
-		g := &group{ctx: ctx, errs: make(chan error, 4)}
-		g.spawnPart("traces", sender.Run)
-		return sender, func() {
-			cancel()
-			g.wg.Wait()
-		}
+		g := parts.New(context.Background())
+		g.Spawn("traces", sender.Run)
+		return sender, g.Stop
 	}
 	caughtUp := func(sender *sending.Sender) {
 		for sender.Status().Seq < s.ctl.View().State.Seq && t.Context().Err() == nil {

@@ -3,19 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"log/slog"
-	"net"
-	"net/http"
 	"path/filepath"
-	"sync"
 	"time"
 
-	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/controller/exporting"
 	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/audit/trail"
 	"github.com/musterhpc/muster/internal/clock"
-	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/parts"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/framed"
 	"github.com/musterhpc/muster/internal/transport/gate"
@@ -30,17 +25,15 @@ var errLeadOver = errors.New("this controller leads no longer")
 // runGroup is one of several controllers: it stands by and leads in turns. The
 // port of the API and the local socket stay open all the time.
 func (s *server) runGroup(parent context.Context, p *peers.Peers) (err error) {
-	ctx, cancel := context.WithCancel(parent)
-	g := &group{ctx: ctx, errs: make(chan error, 16)}
-	defer g.wg.Wait()
-	defer cancel()
+	g := parts.New(parent)
+	defer g.Stop()
 	s.peers = p
 	p.WarnOfCount()
 	socket, err := listen.Unix(s.cfg.Socket, 0o666)
 	if err != nil {
 		return errors.Join(err, p.Door.Close())
 	}
-	s.local = newPoints(socket)
+	s.local = listen.NewSwitch(socket)
 	passing, err := gate.New(
 		gate.Config{
 			Addresses: p.AllAddresses(),
@@ -54,18 +47,18 @@ func (s *server) runGroup(parent context.Context, p *peers.Peers) (err error) {
 		return errors.Join(err, socket.Close(), p.Door.Close())
 	}
 	s.passing = passing
-	g.spawnPart("port of the controllers", func(context.Context) error { return p.Door.Serve() })
+	g.Spawn("port of the controllers", func(context.Context) error { return p.Door.Serve() })
 	s.keepCertificate(g, p.Source)
-	g.spawnPart("local socket", func(context.Context) error { return s.local.acceptConns(s.log) })
-	g.spawnPart(
+	g.Spawn("local socket", func(context.Context) error { return s.local.Run(s.log) })
+	g.Spawn(
 		"pass commands on",
-		func(ctx context.Context) error { return passing.Serve(ctx, s.local.standby) },
+		func(ctx context.Context) error { return passing.Serve(ctx, s.local.Standby()) },
 	)
-	g.spawnPart("close the doors", func(ctx context.Context) error {
+	g.Spawn("close the doors", func(ctx context.Context) error {
 		<-ctx.Done()
-		return errors.Join(p.Door.Close(), s.local.close())
+		return errors.Join(p.Door.Close(), s.local.Close())
 	})
-	if err := s.joinGroup(ctx, p); err != nil {
+	if err := s.joinGroup(g.Context(), p); err != nil {
 		if parent.Err() != nil {
 			return nil
 		}
@@ -73,19 +66,19 @@ func (s *server) runGroup(parent context.Context, p *peers.Peers) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.leaveGroup(p)) }()
 	ended := make(chan error, 1)
-	g.spawnPart("take turns", func(ctx context.Context) error {
+	g.Spawn("take turns", func(ctx context.Context) error {
 		ended <- s.takeTurns(ctx)
 		return nil
 	})
 	select {
 	case err = <-ended:
 		return err
-	case err = <-g.errs:
+	case err = <-g.Failed():
 	case <-s.durable.Done():
 		err = s.durable.Err()
 	case <-parent.Done():
 	}
-	cancel()
+	g.Cancel()
 	return errors.Join(err, <-ended)
 }
 
@@ -171,14 +164,12 @@ func ignoreEnd(ctx context.Context, err error) error {
 
 // standBy serves what a standby serves until this controller is elected.
 func (s *server) standBy(parent context.Context) error {
-	ctx, cancel := context.WithCancel(parent)
-	g := &group{ctx: ctx, errs: make(chan error, 16)}
-	defer g.wg.Wait()
-	defer cancel()
+	g := parts.New(parent)
+	defer g.Stop()
 	if err := s.serveStandby(g); err != nil {
 		return err
 	}
-	g.spawnPart("follow the lead", func(ctx context.Context) error {
+	g.Spawn("follow the lead", func(ctx context.Context) error {
 		for ctx.Err() == nil {
 			changed := s.durable.Changed()
 			if lead := s.durable.Leader(); lead.Known {
@@ -194,22 +185,22 @@ func (s *server) standBy(parent context.Context) error {
 		return nil
 	})
 	if trail.Positions(s.cfg) {
-		g.spawnPart("copy how far the audit trail has come", func(ctx context.Context) error {
+		g.Spawn("copy how far the audit trail has come", func(ctx context.Context) error {
 			return trail.CopyDelivered(ctx, s.cfg, s.peers, s.durable, s.log)
 		})
 	}
-	g.spawnPart("follow the keys", func(ctx context.Context) error {
+	g.Spawn("follow the keys", func(ctx context.Context) error {
 		return s.access.FollowKeys(ctx, s.peers, s.log)
 	})
 	elected := make(chan error, 1)
-	g.spawnPart("wait for the lead", func(ctx context.Context) error {
+	g.Spawn("wait for the lead", func(ctx context.Context) error {
 		elected <- awaitLead(ctx, s.durable)
 		return nil
 	})
 	select {
 	case err := <-elected:
 		return err
-	case err := <-g.errs:
+	case err := <-g.Failed():
 		return err
 	case <-parent.Done():
 		return nil
@@ -272,176 +263,18 @@ func (s *server) newTurn() *server {
 
 // serveStandby opens the metrics and REST of a standby. Its metrics are about
 // itself alone, so that sums over controllers count the cluster once.
-func (s *server) serveStandby(g *group) error {
-	if err := s.webOptions().Check(); err != nil {
+func (s *server) serveStandby(g *parts.Group) error {
+	metrics := s.metricsDoor()
+	metrics.Pages = exporting.Standby{
+		Cluster: s.cluster.ClusterName,
+		Version: version,
+		Durable: s.durable,
+	}.Pages()
+	if err := metrics.Serve(g); err != nil {
 		return err
 	}
-	if addr := s.cfg.Listen.Metrics; !addr.Off() {
-		l, err := listen.TCP(g.ctx, string(addr))
-		if err != nil {
-			return fmt.Errorf("listen.metrics: %w (choose another in muster.yaml)", err)
-		}
-		serveHTTP(g, l, s.standbyPages(), s.webOptions(), s.log)
-	}
-	d := doors{
-		rest:       s.cfg.Listen.REST,
-		restSocket: s.cfg.RESTSocket,
-		gateway:    s.newForwarder(),
-		gatewayTLS: s.peers.Source.Server(
-			false,
-			"h2",
-			"http/1.1",
-		),
-		names:  userNames(),
-		limits: s.limits,
-	}
-	return d.serveREST(g, func(key string, addr conffile.Addr) (net.Listener, error) {
-		l, err := listen.TCP(g.ctx, string(addr))
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w (choose another in muster.yaml)", key, err)
-		}
-		return l, nil
-	})
+	return s.restDoor(s.newForwarder(), s.peers.Source).Serve(g)
 }
-
-// standbyPages are the metrics and the health of a standby.
-func (s *server) standbyPages() http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle(
-		"GET /metrics",
-		collector.StandbyHandler(
-			collector.Source{
-				Version: version,
-				Cluster: s.cluster.ClusterName,
-				Now:     clock.NewSystem().Now,
-				Raft:    func() collector.Raft { return raftFigures(s.durable) },
-			},
-		),
-	)
-	mux.HandleFunc(
-		"GET /livez",
-		func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok: standby") },
-	)
-	ready := func(w http.ResponseWriter, _ *http.Request) {
-		if !s.durable.Leader().Known {
-			http.Error(w, "the controllers have no leader", http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ok: standby")
-	}
-	mux.HandleFunc("GET /healthz", ready)
-	mux.HandleFunc("GET /readyz", ready)
-	return mux
-}
-
-// points send the connections of one socket this way or that: to the API while
-// this controller leads, else to what passes calls on to the one that does.
-type points struct {
-	from    net.Listener
-	standby *track
-	done    chan struct{}
-
-	mu  sync.Mutex
-	now *track
-}
-
-// track is a listener for the connections that come while it is the one in use.
-type track struct {
-	of    *points
-	conns chan net.Conn
-	done  chan struct{}
-	once  sync.Once
-}
-
-func newPoints(from net.Listener) *points {
-	p := &points{from: from, done: make(chan struct{})}
-	p.standby = &track{of: p, conns: make(chan net.Conn), done: make(chan struct{})}
-	p.now = p.standby
-	return p
-}
-
-// leadTrack sends what comes to a new track until that is closed.
-func (p *points) leadTrack() *track {
-	t := &track{of: p, conns: make(chan net.Conn), done: make(chan struct{})}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.now = t
-	return t
-}
-
-func (p *points) current() *track {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.now
-}
-
-// acceptConns accepts until the socket is closed.
-func (p *points) acceptConns(logger *slog.Logger) error {
-	for {
-		c, err := listen.Accept(p.from, logger)
-		if err != nil {
-			select {
-			case <-p.done:
-				return nil
-			default:
-				return err
-			}
-		}
-		go p.giveConn(c)
-	}
-}
-
-// giveConn hands a connection to the track in use, whichever that is by then.
-func (p *points) giveConn(c net.Conn) {
-	for {
-		t := p.current()
-		select {
-		case t.conns <- c:
-			return
-		case <-t.done:
-			if t == p.standby {
-				c.Close()
-				return
-			}
-		case <-p.done:
-			c.Close()
-			return
-		}
-	}
-}
-
-func (p *points) close() error {
-	close(p.done)
-	return p.from.Close()
-}
-
-// Accept implements net.Listener.
-func (t *track) Accept() (net.Conn, error) {
-	select {
-	case c := <-t.conns:
-		return c, nil
-	case <-t.done:
-		return nil, net.ErrClosed
-	case <-t.of.done:
-		return nil, net.ErrClosed
-	}
-}
-
-// Close implements net.Listener.
-func (t *track) Close() error {
-	t.once.Do(func() {
-		t.of.mu.Lock()
-		if t.of.now == t {
-			t.of.now = t.of.standby
-		}
-		t.of.mu.Unlock()
-		close(t.done)
-	})
-	return nil
-}
-
-// Addr implements net.Listener.
-func (t *track) Addr() net.Addr { return t.of.from.Addr() }
 
 // apiProtocols are what agents and tools speak.
 var apiProtocols = []string{channel.ALPNGRPC, framed.ALPN}

@@ -1,28 +1,28 @@
-package main
+package exporting
 
 import (
 	"os"
 	"time"
 
 	"github.com/musterhpc/muster/collector"
+	"github.com/musterhpc/muster/internal/parts"
 	"github.com/musterhpc/muster/internal/push"
 )
 
 // startPush sends this controller's metrics where nobody can scrape them, while it leads.
-// What is wrong with the settings is told and costs nothing else: jobs go on.
-func (s *server) startPush(g *group, gather collector.Gather) {
-	t := &s.cfg.Telemetry
-	pusher, err := s.openPush(gather)
+// What is wrong with the settings is logged and costs nothing else: jobs go on.
+func (e *Exporter) startPush(g *parts.Group, gather collector.Gather) {
+	pusher, err := e.openPush(gather)
 	if err != nil {
-		s.log.Error("the metrics are not pushed", "url", t.PushURL, "error", err)
+		e.of.Log.Error("the metrics are not pushed", "url", e.of.Config.Telemetry.PushURL, "error", err)
 		return
 	}
-	s.pusher.Store(pusher)
-	g.spawnPart("push metrics", pusher.Run)
+	e.pusher.Store(pusher)
+	g.Spawn("push metrics", pusher.Run)
 }
 
-func (s *server) openPush(gather collector.Gather) (*push.Pusher, error) {
-	t := &s.cfg.Telemetry
+func (e *Exporter) openPush(gather collector.Gather) (*push.Pusher, error) {
+	t := &e.of.Config.Telemetry
 	headers, err := push.ReadHeaders(t.PushHeadersFile)
 	if err != nil {
 		return nil, err
@@ -41,13 +41,18 @@ func (s *server) openPush(gather collector.Gather) (*push.Pusher, error) {
 		CA:      t.PushCA,
 		Headers: headers,
 		// The names that deploy/prometheus gives to what it scrapes.
-		Target:  push.Target{Job: "slurm", Instance: host, Labels: map[string]string{"cluster": s.cluster.ClusterName}},
+		Target: push.Target{
+			Job:      "slurm",
+			Instance: host,
+			Labels:   map[string]string{"cluster": e.of.Cluster},
+		},
 		Began:   time.Now(),
 		Timeout: time.Duration(t.PushInterval),
 	})
 	if err != nil {
 		return nil, err
 	}
+	log := e.of.Log
 	return push.New(push.Config{
 		Gather:   push.Gatherer(gather),
 		To:       to,
@@ -55,17 +60,21 @@ func (s *server) openPush(gather collector.Gather) (*push.Pusher, error) {
 		Now:      time.Now,
 		Changed: func(err error) {
 			if err != nil {
-				s.log.Warn("the metrics cannot be pushed; those of some minutes are kept", "url", t.PushURL, "error", err)
+				log.Warn(
+					"the metrics cannot be pushed; those of some minutes are kept",
+					"url", t.PushURL,
+					"error", err,
+				)
 				return
 			}
-			s.log.Info("the metrics are pushed again", "url", t.PushURL)
+			log.Info("the metrics are pushed again", "url", t.PushURL)
 		},
 	}), nil
 }
 
-// pushed is how pushes went, as metrics show it.
-func (s *server) pushed() (collector.Pushed, bool) {
-	pusher := s.pusher.Load()
+// readPushed is how pushes went, and whether there are any.
+func (e *Exporter) readPushed() (collector.Pushed, bool) {
+	pusher := e.pusher.Load()
 	if pusher == nil {
 		return collector.Pushed{}, false
 	}

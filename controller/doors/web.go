@@ -1,0 +1,133 @@
+package doors
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/musterhpc/muster/controller/callers"
+	"github.com/musterhpc/muster/internal/parts"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/internal/transport/limit"
+	"github.com/musterhpc/muster/internal/transport/rest"
+)
+
+// maxHeaders is how large the headers of a request may be.
+const maxHeaders = 64 << 10
+
+// REST is the API as JSON, over TLS and on this host's socket.
+type REST struct {
+	Address Address
+	Socket  string
+	Gateway http.Handler
+	TLS     *tls.Config
+	Limits  *limit.Table      // of the connections
+	Names   identity.Resolver // of those who come over the socket
+}
+
+// Serve opens the two ways to the gateway, unless REST is off, and serves on them.
+func (r *REST) Serve(g *parts.Group) error {
+	return r.serve(g, &opener{ctx: g.Context()})
+}
+
+func (r *REST) serve(g *parts.Group, opened *opener) error {
+	secure, err := opened.openTCP(r.Address)
+	if err != nil || secure == nil {
+		return err
+	}
+	local, err := opened.openSocket(r.Socket)
+	if err != nil {
+		return err
+	}
+	srv := GatewayServer(g.Context(), r.Gateway, r.TLS)
+	spawnServer := func(name string, serve func() error) {
+		g.Spawn(name, func(context.Context) error {
+			if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+				return fmt.Errorf("serve: %w", err)
+			}
+			return nil
+		})
+	}
+	spawnServer("REST", func() error {
+		return srv.ServeTLS(&rest.Listener{Listener: secure, Table: r.Limits}, "", "")
+	})
+	spawnServer("REST socket", func() error {
+		return srv.Serve(&rest.Listener{Listener: local, Table: r.Limits, Names: r.Names})
+	})
+	stopLater(g, "stop REST", srv)
+	return nil
+}
+
+// GatewayServer serves the gateway. How long a body may take the gateway says
+// itself: a deadline of the server would end long answers too.
+func GatewayServer(ctx context.Context, gateway http.Handler, cfg *tls.Config) *http.Server {
+	return &http.Server{
+		Handler:           gateway,
+		TLSConfig:         cfg,
+		MaxHeaderBytes:    maxHeaders,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       30 * time.Second,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			if accepted, ok := c.(*rest.Conn); ok && accepted.Peer.IsUser() {
+				return callers.WithPeer(ctx, accepted.Peer)
+			}
+			return ctx
+		},
+	}
+}
+
+// Console is the web console.
+type Console struct {
+	Address Address
+	Pages   http.Handler
+	TLS     *tls.Config
+	// Beside are the parts that keep the pages up to date, by name.
+	Beside map[string]func(context.Context) error
+}
+
+// Serve opens the console's address, unless it is off, and serves the console there.
+func (c *Console) Serve(g *parts.Group) error {
+	return c.serve(g, &opener{ctx: g.Context()})
+}
+
+func (c *Console) serve(g *parts.Group, opened *opener) error {
+	open, err := opened.openTCP(c.Address)
+	if err != nil || open == nil {
+		return err
+	}
+	srv := &http.Server{
+		Handler:           c.Pages,
+		TLSConfig:         c.TLS,
+		MaxHeaderBytes:    maxHeaders,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return g.Context() },
+	}
+	serve := func() error { return srv.ServeTLS(open, "", "") }
+	if isLocal(open.Addr()) {
+		serve = func() error { return srv.Serve(open) }
+	}
+	g.Spawn("console", func(context.Context) error {
+		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+			return err
+		}
+		return nil
+	})
+	for name, part := range c.Beside {
+		g.Spawn(name, part)
+	}
+	stopLater(g, "stop console", srv)
+	return nil
+}
+
+// isLocal tells an address that only this machine reaches, where nobody else
+// can listen in and plain HTTP will do.
+func isLocal(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
