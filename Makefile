@@ -17,6 +17,7 @@ JOBS      ?= 20000000
 MONTHS    ?= 7
 SIDE      ?= /var/tmp/muster-side-by-side
 TESTFLAGS ?= -timeout 25m # of one package; a busy machine is no fault
+ATONCE    ?= 4           # packages: several of them wait more than they work
 
 # Rooms without a goroutine: nothing there can race, and their property tests and simulations
 # are several times faster without the detector. Whole programs (test/e2e
@@ -52,8 +53,8 @@ demo: deps build engine ## start a cluster with 16 simulated GPUs, run the tour,
 	deploy/lab/demo.sh
 
 test: deps gofmt vet ## run every test but the whole-program ones, with the race detector where anything is concurrent
-	@rc=0; echo '$(GO) test (pure rooms)'; $(GO) test $(TESTFLAGS) $(PLAIN) || rc=1; \
-	echo '$(GO) test -race (everything else)'; $(GO) test -race $(TESTFLAGS) $(RACING) || rc=1; exit $$rc
+	@rc=0; echo '$(GO) test (pure rooms)'; $(GO) test -p $(ATONCE) $(TESTFLAGS) $(PLAIN) || rc=1; \
+	echo '$(GO) test -race (everything else)'; $(GO) test -race -p $(ATONCE) $(TESTFLAGS) $(RACING) || rc=1; exit $$rc
 
 test-long: deps engine ## run the tests that "make test" runs in a shorter form, at full length
 	GO=$(GO) test/long.sh $(TESTFLAGS)
