@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -27,8 +28,8 @@ type seenWindows struct {
 
 // seenWindow is what was read of one window.
 type seenWindow struct {
-	done  chan struct{} // closed when the rest is set
-	until spec.Instant
+	done  chan struct{} // closed when what follows is set
+	until spec.Instant  // guarded by the mutex of seenWindows; endless while it is read
 	seq   uint64
 	seen  findings.Seen
 	sql   []string
@@ -48,6 +49,9 @@ func (r *report) readSeen(ctx context.Context, ask query.Report) (findings.Seen,
 		w.sql = r.sql[before:len(r.sql):len(r.sql)]
 		if w.err != nil {
 			r.s.D.seen.drop(key, w)
+		} else {
+			// A window that took long to read is kept as long as any other.
+			r.s.D.seen.keep(w, r.s.D.cfg.Clock.Now().Add(spec.Span(seenFor)))
 		}
 		close(w.done)
 		return w.seen, w.err
@@ -81,9 +85,16 @@ func (s *seenWindows) join(key string, now spec.Instant, minSeq uint64) (w *seen
 			delete(s.list, other)
 		}
 	}
-	w = &seenWindow{done: make(chan struct{}), until: now.Add(spec.Span(seenFor))}
+	w = &seenWindow{done: make(chan struct{}), until: math.MaxInt64}
 	s.list[key] = w
 	return w, true
+}
+
+// keep lets others have a window until an instant.
+func (s *seenWindows) keep(w *seenWindow, until spec.Instant) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.until = until
 }
 
 // tooOld tells whether what was read lacks events that the caller has seen.

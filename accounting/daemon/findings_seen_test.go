@@ -18,9 +18,13 @@ func TestSeenWindows(t *testing.T) {
 	if _, mine := s.join("week", 0, 9); mine {
 		t.Error("a window that is being read is read twice")
 	}
+	if _, mine := s.join("week", spec.Instant(10*seenFor), 9); mine {
+		t.Error("a window that takes long to read is read twice")
+	}
 	first.seq = 7
+	last := spec.Instant(11 * seenFor)
+	s.keep(first, last)
 	close(first.done)
-	last := spec.Instant(seenFor)
 	if w, mine := s.join("week", last, 7); mine || w != first {
 		t.Error("what was read is not taken")
 	}

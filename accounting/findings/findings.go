@@ -122,7 +122,8 @@ type Node struct {
 }
 
 // Place is how long completed single-node runs of one user, job name and number
-// of GPUs took on one node.
+// of GPUs took on one node. One with 0 GPUs is what the runs of a node had that are too
+// few to be compared.
 type Place struct {
 	User, Account, JobName, Node   string
 	GPUs, Runs, Median, Total, Had int64 // Had: GPU time held with work

@@ -50,14 +50,15 @@ func (r *Report) FindingsWork(scope Scope) Query {
 		ran+r.filterClause(b))
 	held := "(SELECT uid, restarts, sum(amount * greatest(0, b - a)) AS gpu_us FROM (" +
 		b.gpuHolds() + ") GROUP BY uid, restarts)"
+	// A run has one row of each of its devices.
 	devices := "(SELECT uid, restarts, sum(idle) AS idle_us, sumIf(idle, NOT did) AS unworked_us, " +
-		"toInt64(countIf(did)) AS worked FROM (SELECT uid, restarts, gpu_uuid, sum(idle) AS idle, max(did) AS did FROM (" +
+		"toInt64(countIf(did)) AS worked FROM (" +
 		b.deviceRows(
-			"uid, restarts, gpu_uuid, toInt64(round((no_process_us + idle_us) * part)) AS idle, "+
+			"uid, restarts, toInt64(round((no_process_us + idle_us) * part)) AS idle, "+
 				"busy_us > 0 OR util_us > 0 AS did, "+storedPart(),
 			" AND measured"+shareWithin,
 			true,
-		) + ") GROUP BY uid, restarts, gpu_uuid) GROUP BY uid, restarts)"
+		) + ") GROUP BY uid, restarts)"
 	const peak = "intDiv(assumeNotNull(peak_rss) + 1048575, 1048576)"
 	nodes := "(SELECT uid, restarts, sum(cpu_us) AS cpu_us, sum(used) AS used_us, " +
 		"sum(mem_us) AS mem_us, sum(spare) AS spare_us, max(peak) AS peak, count() AS seen, " +
@@ -101,7 +102,8 @@ func (r *Report) FindingsWork(scope Scope) Query {
 
 // FindingsPlaces asks how long completed runs on one node took there, by user,
 // account, job name without its numbers, node and number of GPUs: the columns of
-// findings.Place in its order.
+// findings.Place in its order. Places with fewer runs than are compared come as one for
+// each node, without a user and with 0 GPUs: they are most of all, and only what they had counts.
 func (r *Report) FindingsPlaces(scope Scope) Query {
 	b := newBuilder(scope)
 	r.bindWindow(b)
@@ -115,15 +117,22 @@ func (r *Report) FindingsPlaces(scope Scope) Query {
 			" AND measured"+shareWithin,
 			true,
 		) + ") GROUP BY uid, restarts)"
-	return b.buildQuery("SELECT toString(user), toString(account), " + workName("name") +
-		" AS work, toString(h.node), toInt64(alloc_gpus) AS gpus, toInt64(count()), " +
-		"toInt64(quantileExact(0.5)(elapsed_us)), toInt64(sum(elapsed_us)), " +
-		"toInt64(sum(h.gpu_us - least(h.gpu_us, d.idle_us)))\nFROM (SELECT uid, restarts, user, account, name, alloc_gpus, elapsed_us FROM " +
+	places := "SELECT user, account, " + workName("name") +
+		" AS work, h.node AS at_node, toInt64(alloc_gpus) AS gpus, toInt64(count()) AS runs, " +
+		"toInt64(quantileExact(0.5)(elapsed_us)) AS median, toInt64(sum(elapsed_us)) AS total, " +
+		"toInt64(sum(h.gpu_us - least(h.gpu_us, d.idle_us))) AS had\nFROM (SELECT uid, restarts, user, account, name, alloc_gpus, elapsed_us FROM " +
 		b.qualifyTable("jobs") + " WHERE " + stored + " AND " + where + r.filterClause(b) +
 		") AS r\nINNER JOIN " + held +
 		" AS h ON r.uid = h.uid AND r.restarts = h.restarts\nLEFT JOIN " + idle +
 		" AS d ON r.uid = d.uid AND r.restarts = d.restarts\n" +
-		"GROUP BY user, account, work, h.node, gpus\nORDER BY user, account, work, h.node, gpus")
+		"GROUP BY user, account, work, at_node, gpus"
+	compared := func(column, none string) string {
+		return fmt.Sprintf("if(runs >= %d, %s, %s)", findings.MinRuns, column, none)
+	}
+	return b.buildQuery("SELECT " + compared("toString(user)", "''") + " AS by_user, " + compared("toString(account)", "''") +
+		" AS by_account, " + compared("work", "''") + " AS of_work, toString(at_node) AS place, " + compared("gpus", "0") + " AS of_gpus, " +
+		"toInt64(sum(runs)), max(median), toInt64(sum(total)), toInt64(sum(had))\nFROM (" + places +
+		")\nGROUP BY by_user, by_account, of_work, place, of_gpus\nORDER BY by_user, by_account, of_work, place, of_gpus")
 }
 
 // FindingsLadder asks for the goodput ladder in one row: the GPU microseconds of each of

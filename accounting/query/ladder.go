@@ -65,7 +65,11 @@ func (b *builder) ladderOutcomes() string {
 // ladderByNode is a subquery of a row for each node: node, node_bought and, for each
 // step that is held or free, node_STEP, all in microseconds.
 //
-// The time of each node is cut wherever its state changes and wherever a run
+// Most nodes never had more devices held than they have, and were of one class
+// throughout. Of those plain nodes each step is the sum of its spans (ladderSpans), and
+// the rest of what was bought is of that class.
+//
+// The time of the others is cut wherever the node's state changes and wherever a run
 // takes or gives back its devices. Within a piece nothing changes; what runs
 // hold there is taken from what the node has, in the order of kpi.Steps, and the
 // rest is by the node's state. So nothing is counted twice, also where a run
@@ -73,10 +77,12 @@ func (b *builder) ladderOutcomes() string {
 func (b *builder) ladderByNode() string {
 	held, free := kpi.HeldSteps(), kpi.FreeSteps()
 	var deltas, levels []string
-	for _, s := range append(append([]kpi.Step{}, held...), free...) {
+	place := map[string]int{} // of a step in the array plain
+	for i, s := range append(append([]kpi.Step{}, held...), free...) {
+		place[s.Name] = i + 2
 		deltas = append(
 			deltas,
-			fmt.Sprintf("sumIf(amount * e.2, slot = '%[1]s') AS d_%[1]s", s.Name),
+			fmt.Sprintf("sumIf(abs(change) * e.2, slot = '%[1]s') AS d_%[1]s", s.Name),
 		)
 		levels = append(
 			levels,
@@ -90,17 +96,12 @@ func (b *builder) ladderByNode() string {
 	for _, s := range free {
 		had = append(had, "l_"+s.Name)
 	}
+	add := func(step, sum string) {
+		sums = append(sums, fmt.Sprintf("%s + any(plain)[%d] AS node_%s", sum, place[step], step))
+	}
 	for _, step := range held {
 		before := strings.Join(append([]string{"cap"}, taken...), " - l_")
-		sums = append(
-			sums,
-			fmt.Sprintf(
-				"sum(toInt128(greatest(0, least(l_%s, %s))) * dt) AS node_%s",
-				step.Name,
-				before,
-				step.Name,
-			),
-		)
+		add(step.Name, fmt.Sprintf("sum(toInt128(greatest(0, least(l_%s, %s))) * dt)", step.Name, before))
 		taken = append(taken, step.Name)
 	}
 	rest := "greatest(0, " + strings.Join(append([]string{"cap"}, taken...), " - l_") + ")"
@@ -110,30 +111,61 @@ func (b *builder) ladderByNode() string {
 		if i == len(free)-1 {
 			cond = strings.TrimPrefix(not, " AND ")
 		}
-		sums = append(
-			sums,
-			fmt.Sprintf("sumIf(toInt128(%s) * dt, %s) AS node_%s", rest, cond, step.Name),
-		)
+		add(step.Name, fmt.Sprintf("sumIf(toInt128(%s) * dt, %s)", rest, cond))
 		not += " AND l_" + step.Name + " = 0"
 	}
-	capacity := "SELECT node, a, b, caps[1] AS amount, multiIf(class = 'up', 'unallocated', class = 'planned', 'off', caps[2] = 1, 'drained', 'down') AS slot FROM " +
+	pieces := "SELECT node, e.1 AS t, any(plain) AS plain, " + strings.Join(deltas, ", ") +
+		" FROM (SELECT node, plain, span.1 AS a, span.2 AS b, span.3 AS change, span.4 AS slot FROM " + b.ladderSpans() +
+		" ARRAY JOIN spans AS span) ARRAY JOIN [(a, toInt64(1)), (b, toInt64(-1))] AS e GROUP BY node, t"
+	return "(\n    SELECT node, sum(toInt128(cap) * dt) + any(plain)[1] AS node_bought, " +
+		strings.Join(sums, ",\n      ") +
+		"\n    FROM (\n      SELECT node, plain, leadInFrame(t, 1, t) OVER (PARTITION BY node ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) - t AS dt, " +
+		strings.Join(levels, ",\n        ") +
+		", " + strings.Join(had, " + ") + " AS cap\n      FROM (" + pieces +
+		")\n    )\n    GROUP BY node\n  )"
+}
+
+// ladderSpans is a subquery of a row for each node. Of a plain node, plain has what was
+// bought and then what each step that is held or free had of it, in microseconds, and
+// spans has one span of nothing. Of others, plain is empty and spans has when the node
+// had devices (change below 0) and when runs held some: from, until, change, step.
+//
+// A node was never overcommitted if the sum of the changes, in the order of time, never is
+// above 0. At one instant what is given back comes before what is taken.
+func (b *builder) ladderSpans() string {
+	capacity := "SELECT node, a, b, caps[1] AS amount, multiIf(class = 'up', 'unallocated', class = 'planned', 'off', caps[2] = 1, 'drained', 'down') AS slot, true AS has FROM " +
 		b.nodeIntervals(
 			"toInt64(gpus), toInt64(state = 'DRAIN')",
 			"",
 		) +
 		" WHERE a < b AND amount > 0"
-	holds := "SELECT h.node AS node, h.a AS a, h.b AS b, h.amount AS amount, if(o.outcome = '', 'preempted', o.outcome) AS slot FROM (" +
+	holds := "SELECT h.node AS node, h.a AS a, h.b AS b, h.amount AS amount, if(o.outcome = '', 'preempted', o.outcome) AS slot, false AS has FROM (" +
 		b.gpuHolds() + ") AS h LEFT JOIN " + b.ladderOutcomes() +
 		" AS o USING (uid, restarts) WHERE a < b"
-	pieces := "SELECT node, e.1 AS t, " + strings.Join(deltas, ", ") + " FROM (" + capacity +
-		" UNION ALL " + holds +
-		") ARRAY JOIN [(toInt64(a), toInt64(1)), (toInt64(b), toInt64(-1))] AS e GROUP BY node, t"
-	return "(\n    SELECT node, sum(toInt128(cap) * dt) AS node_bought, " +
-		strings.Join(sums, ",\n      ") +
-		"\n    FROM (\n      SELECT node, leadInFrame(t, 1, t) OVER (PARTITION BY node ORDER BY t ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) - t AS dt, " +
-		strings.Join(levels, ",\n        ") +
-		", " + strings.Join(had, " + ") + " AS cap\n      FROM (" + pieces +
-		")\n    )\n    GROUP BY node\n  )"
+	columns := []string{
+		"node",
+		"groupArray(toInt64(a)) AS froms",
+		"groupArray(toInt64(b)) AS untils",
+		"groupArray(toInt64(if(has, -amount, amount))) AS changes",
+		"groupArray(slot) AS slots",
+		"minIf(slot, has) AS class",
+		"class = maxIf(slot, has) AS alike",
+		"sumIf(amount * (b - a), has) AS bought",
+		"sumIf(amount * (b - a), NOT has) AS all_held",
+	}
+	sums := []string{"bought"}
+	for _, s := range kpi.HeldSteps() {
+		columns = append(columns, fmt.Sprintf("sumIf(amount * (b - a), slot = '%[1]s') AS held_%[1]s", s.Name))
+		sums = append(sums, "held_"+s.Name)
+	}
+	for _, s := range kpi.FreeSteps() {
+		sums = append(sums, fmt.Sprintf("if(class = '%s', bought - all_held, 0)", s.Name))
+	}
+	const overcommitted = "arrayMax(arrayCumSum(arraySort((c, k) -> k, arrayConcat(changes, arrayMap(c -> -c, changes)), " +
+		"arrayConcat(arrayMap((t, c) -> 2 * t + (c > 0), froms, changes), arrayMap((t, c) -> 2 * t + (c < 0), untils, changes))))) > 0"
+	return "(SELECT node, alike AND NOT " + overcommitted + " AS whole, if(whole, [" + strings.Join(sums, ", ") + "], []) AS plain, " +
+		"if(whole, [(toInt64(0), toInt64(0), toInt64(0), '')], arrayZip(froms, untils, changes, slots)) AS spans FROM (SELECT " +
+		strings.Join(columns, ", ") + " FROM (" + capacity + " UNION ALL " + holds + ") GROUP BY node))"
 }
 
 // gpuHolds is a query over the devices that runs hold on nodes, cut to the

@@ -14,6 +14,9 @@ import (
 // fillFrom is the first second of the made-up jobs: 2026-10-01 in UTC.
 const fillFrom = 1_790_812_800
 
+// fillNodes is how many nodes the cluster has, with 8 GPUs each.
+const fillNodes = 1000
+
 // fillPart is how many jobs one statement makes.
 const fillPart = 1_000_000
 
@@ -38,8 +41,12 @@ func (f *fill) lastSeq() uint64 { return uint64(f.jobs) * 5 }
 // endInstant is the instant behind the last month.
 func (f *fill) endInstant() spec.Instant { return spec.AtUnix(fillFrom + int64(f.months)*30*86400) }
 
+// turn is the time in seconds from one job of a node to its next: a job is over by then,
+// because a node has no device for two.
+func (f *fill) turn() int64 { return max(int64(f.months)*30*86400*fillNodes/int64(f.jobs), 2) }
+
 // common are the columns from which every table is made: submissions evenly
-// over the time, waits up to ten minutes, run times with a long tail, 100
+// over the time, waits up to ten minutes, run times with a tail, 100
 // users in ten accounts, and the ends that jobs have.
 func (f *fill) common(from, n int) string {
 	dice := func(k int) string { return fmt.Sprintf("(cityHash64(number, %d) %% 1000000 / 1000000)", k) }
@@ -51,14 +58,14 @@ func (f *fill) common(from, n int) string {
 			fillFrom,
 			float64(f.months)*30*86400/float64(f.jobs),
 		),
-		"sub + cityHash64(number, 2) % 600 AS sta", "sta + 5 + toUInt64(-log(1 - " + dice(3) +
-			" * 0.9999) * 1800) AS fin",
+		fmt.Sprintf("sub + cityHash64(number, 2) %% %d AS sta", max(min(600, f.turn()/4), 1)),
+		fmt.Sprintf("least(sta + 5 + toUInt64(-log(1 - %s * 0.9999) * 1800), sub + %d) AS fin", dice(3), f.turn()-1),
 		"toInt64(cityHash64(number, 1) % 100) AS whose", "concat('u', leftPad(toString(whose + 1), 3, '0')) AS user", "concat('acct', leftPad(toString(intDiv(whose, 10) + 1), 2, '0')) AS account",
 		"toInt64([1, 1, 2, 4, 8, 16][1 + cityHash64(number, 4) % 6]) AS cpus", "toInt64([0, 0, 1, 2, 8][1 + cityHash64(number, 5) % 5]) AS gpus", dice(6) +
 			" AS r",
 		"multiIf(r < 0.85, 'COMPLETED', r < 0.93, 'FAILED', r < 0.97, 'CANCELLED', r < 0.99, 'TIMEOUT', 'OUT_OF_MEMORY') AS state",
 		"toInt32(r >= 0.85 AND r < 0.93) AS code", "toInt32(if(r >= 0.93 AND r < 0.97, 15, 0)) AS sig", "toInt64(fin - sta) AS d",
-		"number % 1000 AS nodenr", "concat('node', toString(1 + nodenr)) AS node",
+		fmt.Sprintf("number %% %d AS nodenr", fillNodes), "concat('node', toString(1 + nodenr)) AS node",
 		fmt.Sprintf("number FROM numbers(%d, %d)", from, n),
 	}, ",\n  ")
 }
