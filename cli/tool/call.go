@@ -249,8 +249,8 @@ func (c *Call) RPC(method string, req, resp proto.Message) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.Ctx, callPatience)
-	defer cancel()
+	ctx, stop := c.patience(method)
+	defer stop()
 	began := c.Now()
 	err = c.Patiently(ctx, func() error { return conn.Call(ctx, method, req, resp) })
 	c.Trace(method, began, req, resp)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/musterhpc/muster/internal/transport/framed"
@@ -12,8 +13,8 @@ import (
 
 // How long a server may send nothing at all. A server that is stopped accepts
 // connections and requests (the kernel does it) and never answers. A call that
-// takes long by right must not be mistaken for that: after quietPeriod the client
-// asks beside it for a ping, which a server that works answers at once.
+// takes long by right must not be mistaken for that: whenever quietPeriod has passed the
+// client asks beside it for a ping, which a server that works answers at once.
 const (
 	quietPeriod = 5 * time.Second
 	pingPeriod  = 5 * time.Second
@@ -50,7 +51,9 @@ type watchedCall struct {
 	watch   Watch
 	ctx     context.Context
 	abandon context.CancelCauseFunc
-	quiet   *time.Timer
+
+	mu    sync.Mutex
+	quiet *time.Timer // until the next ping; nil = it has answered
 }
 
 // beginCall starts a call and watches for its first byte.
@@ -62,12 +65,35 @@ func (c *Client) beginCall(parent context.Context, frame *framed.Frame) (*watche
 		return nil, err
 	}
 	watched := &watchedCall{call: call, watch: c.watch, ctx: ctx, abandon: abandon}
+	watched.mu.Lock()
+	defer watched.mu.Unlock()
 	watched.quiet = time.AfterFunc(c.watch.Quiet, func() {
 		if !c.answersPing(ctx) {
 			abandon(errSilent)
+			return
 		}
+		watched.watchOn()
 	})
 	return watched, nil
+}
+
+// watchOn begins the next quiet period of a call that is not answered yet.
+func (w *watchedCall) watchOn() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.quiet != nil {
+		w.quiet.Reset(w.watch.Quiet)
+	}
+}
+
+// endWatch ends the watch for good.
+func (w *watchedCall) endWatch() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.quiet != nil {
+		w.quiet.Stop()
+		w.quiet = nil
+	}
 }
 
 // answersPing tells whether the server answers anything. A refusal is an answer:
@@ -83,7 +109,7 @@ func (c *Client) answersPing(ctx context.Context) bool {
 // receiveNext gives the next message; the first one ends the watch.
 func (w *watchedCall) receiveNext() ([]byte, error) {
 	payload, err := w.call.Recv()
-	w.quiet.Stop()
+	w.endWatch()
 	if err != nil {
 		return nil, w.end(err)
 	}
@@ -93,7 +119,7 @@ func (w *watchedCall) receiveNext() ([]byte, error) {
 // awaitReply gives the only message of a call.
 func (w *watchedCall) awaitReply() ([]byte, error) {
 	payload, err := w.call.Wait()
-	w.quiet.Stop()
+	w.endWatch()
 	return payload, w.end(err)
 }
 
@@ -109,7 +135,7 @@ func (w *watchedCall) end(err error) error {
 
 // cancelCall gives the call up.
 func (w *watchedCall) cancelCall() {
-	w.quiet.Stop()
+	w.endWatch()
 	w.call.Cancel()
 	w.abandon(nil)
 }

@@ -68,7 +68,7 @@ func TestSlowAnswer(t *testing.T) {
 	const slow = time.Minute
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
-		go answerSlowly(far, slow)
+		go answerSlowly(far, slow, slow)
 		c := New(near)
 		defer func() { _ = c.Close(); _ = far.Close() }()
 		began := time.Now()
@@ -79,8 +79,29 @@ func TestSlowAnswer(t *testing.T) {
 	})
 }
 
-// answerSlowly answers pings at once and everything else after a while.
-func answerSlowly(conn net.Conn, slow time.Duration) {
+// TestStoppedLater: a server that is stopped while it works on a call is given up as well.
+func TestStoppedLater(t *testing.T) {
+	const stopped = 30 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		go answerSlowly(far, time.Hour, stopped)
+		c := New(near)
+		defer func() { _ = c.Close(); _ = far.Close() }()
+		began := time.Now()
+		err := c.Call(context.Background(), "/muster.v1.Cluster/Diag", &apiv1.DiagRequest{}, &apiv1.DiagReply{})
+		var refused *framed.StatusError
+		if !errors.As(err, &refused) || refused.Wire != rpcstatus.Unavailable {
+			t.Errorf("error %v", err)
+		}
+		if took := time.Since(began); took < stopped || took > stopped+quietPeriod+pingPeriod {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// answerSlowly answers pings at once until it is stopped, and everything else after a while.
+func answerSlowly(conn net.Conn, slow, stopped time.Duration) {
+	began := time.Now()
 	preface := make([]byte, len(framed.Preface))
 	if _, err := io.ReadFull(conn, preface); err != nil {
 		return
@@ -98,6 +119,9 @@ func answerSlowly(conn net.Conn, slow time.Duration) {
 		id, wait := f.ID, slow
 		if f.Method == methodPing {
 			wait = 0
+		}
+		if time.Since(began) > stopped {
+			continue
 		}
 		time.AfterFunc(wait, func() {
 			_ = out.Write(context.Background(), &framed.Frame{Kind: framed.Message, ID: id, Last: true})
