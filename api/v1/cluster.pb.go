@@ -78,7 +78,7 @@ func (x PolicyChangeRequest_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use PolicyChangeRequest_Verb.Descriptor instead.
 func (PolicyChangeRequest_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{49, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{53, 0}
 }
 
 type ReservationChange_Verb int32
@@ -130,7 +130,7 @@ func (x ReservationChange_Verb) Number() protoreflect.EnumNumber {
 // Deprecated: Use ReservationChange_Verb.Descriptor instead.
 func (ReservationChange_Verb) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{68, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{72, 0}
 }
 
 type Outlook_Standing int32
@@ -191,7 +191,7 @@ func (x Outlook_Standing) Number() protoreflect.EnumNumber {
 // Deprecated: Use Outlook_Standing.Descriptor instead.
 func (Outlook_Standing) EnumDescriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{102, 0}
+	return file_cluster_proto_rawDescGZIP(), []int{106, 0}
 }
 
 type GpuInfo struct {
@@ -452,7 +452,8 @@ type NodeInfo struct {
 	ResumeAt       int64          `protobuf:"varint,99,opt,name=resume_at,json=resumeAt,proto3" json:"resume_at,omitempty"` // when a drained or downed node returns by itself; 0 = it does not
 	Holds          []*ForeignHold `protobuf:"bytes,100,rep,name=holds,proto3" json:"holds,omitempty"`                       // of other schedulers, by id
 	// GPUs that are configured and were not found; it is in service without them.
-	Shortfall     string `protobuf:"bytes,101,opt,name=shortfall,proto3" json:"shortfall,omitempty"`
+	Shortfall     string        `protobuf:"bytes,101,opt,name=shortfall,proto3" json:"shortfall,omitempty"`
+	Found         *NodeHardware `protobuf:"bytes,102,opt,name=found,proto3" json:"found,omitempty"` // by the agent; not set before one has registered
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -944,6 +945,108 @@ func (x *NodeInfo) GetShortfall() string {
 	return ""
 }
 
+func (x *NodeInfo) GetFound() *NodeHardware {
+	if x != nil {
+		return x.Found
+	}
+	return nil
+}
+
+// NodeHardware is what the agent of a node has found there, whatever slurm.conf says.
+type NodeHardware struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Cpus           int64                  `protobuf:"varint,1,opt,name=cpus,proto3" json:"cpus,omitempty"`
+	Sockets        int64                  `protobuf:"varint,2,opt,name=sockets,proto3" json:"sockets,omitempty"`
+	CoresPerSocket int64                  `protobuf:"varint,3,opt,name=cores_per_socket,json=coresPerSocket,proto3" json:"cores_per_socket,omitempty"`
+	ThreadsPerCore int64                  `protobuf:"varint,4,opt,name=threads_per_core,json=threadsPerCore,proto3" json:"threads_per_core,omitempty"`
+	Mem            int64                  `protobuf:"varint,5,opt,name=mem,proto3" json:"mem,omitempty"`                        // MiB
+	TmpDisk        int64                  `protobuf:"varint,6,opt,name=tmp_disk,json=tmpDisk,proto3" json:"tmp_disk,omitempty"` // MiB
+	Addr           string                 `protobuf:"bytes,7,opt,name=addr,proto3" json:"addr,omitempty"`                       // host:port of the agent's API
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *NodeHardware) Reset() {
+	*x = NodeHardware{}
+	mi := &file_cluster_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeHardware) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeHardware) ProtoMessage() {}
+
+func (x *NodeHardware) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeHardware.ProtoReflect.Descriptor instead.
+func (*NodeHardware) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *NodeHardware) GetCpus() int64 {
+	if x != nil {
+		return x.Cpus
+	}
+	return 0
+}
+
+func (x *NodeHardware) GetSockets() int64 {
+	if x != nil {
+		return x.Sockets
+	}
+	return 0
+}
+
+func (x *NodeHardware) GetCoresPerSocket() int64 {
+	if x != nil {
+		return x.CoresPerSocket
+	}
+	return 0
+}
+
+func (x *NodeHardware) GetThreadsPerCore() int64 {
+	if x != nil {
+		return x.ThreadsPerCore
+	}
+	return 0
+}
+
+func (x *NodeHardware) GetMem() int64 {
+	if x != nil {
+		return x.Mem
+	}
+	return 0
+}
+
+func (x *NodeHardware) GetTmpDisk() int64 {
+	if x != nil {
+		return x.TmpDisk
+	}
+	return 0
+}
+
+func (x *NodeHardware) GetAddr() string {
+	if x != nil {
+		return x.Addr
+	}
+	return ""
+}
+
 type PartitionInfo struct {
 	state             protoimpl.MessageState `protogen:"open.v1"`
 	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -992,7 +1095,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_cluster_proto_msgTypes[2]
+	mi := &file_cluster_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +1108,7 @@ func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[2]
+	mi := &file_cluster_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1019,7 +1122,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{2}
+	return file_cluster_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *PartitionInfo) GetName() string {
@@ -1313,7 +1416,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_cluster_proto_msgTypes[3]
+	mi := &file_cluster_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1326,7 +1429,7 @@ func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[3]
+	mi := &file_cluster_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1340,7 +1443,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{3}
+	return file_cluster_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListNodesRequest) GetNodes() []string {
@@ -1375,7 +1478,7 @@ type ListNodesReply struct {
 
 func (x *ListNodesReply) Reset() {
 	*x = ListNodesReply{}
-	mi := &file_cluster_proto_msgTypes[4]
+	mi := &file_cluster_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1491,7 @@ func (*ListNodesReply) ProtoMessage() {}
 
 func (x *ListNodesReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[4]
+	mi := &file_cluster_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1505,7 @@ func (x *ListNodesReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListNodesReply.ProtoReflect.Descriptor instead.
 func (*ListNodesReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{4}
+	return file_cluster_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListNodesReply) GetNodes() []*NodeInfo {
@@ -1436,7 +1539,7 @@ type ListPartitionsRequest struct {
 
 func (x *ListPartitionsRequest) Reset() {
 	*x = ListPartitionsRequest{}
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1449,7 +1552,7 @@ func (*ListPartitionsRequest) ProtoMessage() {}
 
 func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[5]
+	mi := &file_cluster_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1566,7 @@ func (x *ListPartitionsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListPartitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListPartitionsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{5}
+	return file_cluster_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListPartitionsRequest) GetPartitions() []string {
@@ -1491,7 +1594,7 @@ type ListPartitionsReply struct {
 
 func (x *ListPartitionsReply) Reset() {
 	*x = ListPartitionsReply{}
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1504,7 +1607,7 @@ func (*ListPartitionsReply) ProtoMessage() {}
 
 func (x *ListPartitionsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[6]
+	mi := &file_cluster_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1621,7 @@ func (x *ListPartitionsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListPartitionsReply.ProtoReflect.Descriptor instead.
 func (*ListPartitionsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{6}
+	return file_cluster_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ListPartitionsReply) GetPartitions() []*PartitionInfo {
@@ -1555,7 +1658,7 @@ type UpdateNodeRequest struct {
 
 func (x *UpdateNodeRequest) Reset() {
 	*x = UpdateNodeRequest{}
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1568,7 +1671,7 @@ func (*UpdateNodeRequest) ProtoMessage() {}
 
 func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[7]
+	mi := &file_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1685,7 @@ func (x *UpdateNodeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use UpdateNodeRequest.ProtoReflect.Descriptor instead.
 func (*UpdateNodeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{7}
+	return file_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *UpdateNodeRequest) GetNodes() string {
@@ -1629,7 +1732,7 @@ type UpdateNodeReply struct {
 
 func (x *UpdateNodeReply) Reset() {
 	*x = UpdateNodeReply{}
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1642,7 +1745,7 @@ func (*UpdateNodeReply) ProtoMessage() {}
 
 func (x *UpdateNodeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[8]
+	mi := &file_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1656,7 +1759,7 @@ func (x *UpdateNodeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use UpdateNodeReply.ProtoReflect.Descriptor instead.
 func (*UpdateNodeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{8}
+	return file_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *UpdateNodeReply) GetUnknown() []string {
@@ -1680,7 +1783,7 @@ type PartitionChange struct {
 
 func (x *PartitionChange) Reset() {
 	*x = PartitionChange{}
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1693,7 +1796,7 @@ func (*PartitionChange) ProtoMessage() {}
 
 func (x *PartitionChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[9]
+	mi := &file_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1810,7 @@ func (x *PartitionChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PartitionChange.ProtoReflect.Descriptor instead.
 func (*PartitionChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{9}
+	return file_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PartitionChange) GetName() string {
@@ -1747,7 +1850,7 @@ type PartitionChangeReply struct {
 
 func (x *PartitionChangeReply) Reset() {
 	*x = PartitionChangeReply{}
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1863,7 @@ func (*PartitionChangeReply) ProtoMessage() {}
 
 func (x *PartitionChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[10]
+	mi := &file_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1774,7 +1877,7 @@ func (x *PartitionChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PartitionChangeReply.ProtoReflect.Descriptor instead.
 func (*PartitionChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{10}
+	return file_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *PartitionChangeReply) GetWarnings() []string {
@@ -1795,7 +1898,7 @@ type NodeChange struct {
 
 func (x *NodeChange) Reset() {
 	*x = NodeChange{}
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1808,7 +1911,7 @@ func (*NodeChange) ProtoMessage() {}
 
 func (x *NodeChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[11]
+	mi := &file_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1822,7 +1925,7 @@ func (x *NodeChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeChange.ProtoReflect.Descriptor instead.
 func (*NodeChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{11}
+	return file_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NodeChange) GetCreate() string {
@@ -1848,7 +1951,7 @@ type NodeChangeReply struct {
 
 func (x *NodeChangeReply) Reset() {
 	*x = NodeChangeReply{}
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1964,7 @@ func (*NodeChangeReply) ProtoMessage() {}
 
 func (x *NodeChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[12]
+	mi := &file_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1875,7 +1978,7 @@ func (x *NodeChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeChangeReply.ProtoReflect.Descriptor instead.
 func (*NodeChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{12}
+	return file_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *NodeChangeReply) GetNodes() []string {
@@ -1896,7 +1999,7 @@ type ConfigEntry struct {
 
 func (x *ConfigEntry) Reset() {
 	*x = ConfigEntry{}
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2012,7 @@ func (*ConfigEntry) ProtoMessage() {}
 
 func (x *ConfigEntry) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[13]
+	mi := &file_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1923,7 +2026,7 @@ func (x *ConfigEntry) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfigEntry.ProtoReflect.Descriptor instead.
 func (*ConfigEntry) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{13}
+	return file_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ConfigEntry) GetKey() string {
@@ -1955,7 +2058,7 @@ type GetConfigRequest struct {
 
 func (x *GetConfigRequest) Reset() {
 	*x = GetConfigRequest{}
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2071,7 @@ func (*GetConfigRequest) ProtoMessage() {}
 
 func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[14]
+	mi := &file_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1982,7 +2085,7 @@ func (x *GetConfigRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetConfigRequest.ProtoReflect.Descriptor instead.
 func (*GetConfigRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{14}
+	return file_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 type GetConfigReply struct {
@@ -1997,15 +2100,16 @@ type GetConfigReply struct {
 	SlurmConf     string                 `protobuf:"bytes,8,opt,name=slurm_conf,json=slurmConf,proto3" json:"slurm_conf,omitempty"` // path on the controller
 	StateDir      string                 `protobuf:"bytes,9,opt,name=state_dir,json=stateDir,proto3" json:"state_dir,omitempty"`    // of the controller
 	Port          string                 `protobuf:"bytes,10,opt,name=port,proto3" json:"port,omitempty"`                           // on which the controller listens for the API
-	Topology      []*SwitchInfo          `protobuf:"bytes,20,rep,name=topology,proto3" json:"topology,omitempty"`                   // the leaves first
-	Topologies    []*TopologyInfo        `protobuf:"bytes,21,rep,name=topologies,proto3" json:"topologies,omitempty"`               // all of them, the cluster's first
+	Log           *LogInfo               `protobuf:"bytes,11,opt,name=log,proto3" json:"log,omitempty"`
+	Topology      []*SwitchInfo          `protobuf:"bytes,20,rep,name=topology,proto3" json:"topology,omitempty"`     // the leaves first
+	Topologies    []*TopologyInfo        `protobuf:"bytes,21,rep,name=topologies,proto3" json:"topologies,omitempty"` // all of them, the cluster's first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetConfigReply) Reset() {
 	*x = GetConfigReply{}
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2018,7 +2122,7 @@ func (*GetConfigReply) ProtoMessage() {}
 
 func (x *GetConfigReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[15]
+	mi := &file_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2032,7 +2136,7 @@ func (x *GetConfigReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GetConfigReply.ProtoReflect.Descriptor instead.
 func (*GetConfigReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{15}
+	return file_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetConfigReply) GetEntries() []*ConfigEntry {
@@ -2105,6 +2209,13 @@ func (x *GetConfigReply) GetPort() string {
 	return ""
 }
 
+func (x *GetConfigReply) GetLog() *LogInfo {
+	if x != nil {
+		return x.Log
+	}
+	return nil
+}
+
 func (x *GetConfigReply) GetTopology() []*SwitchInfo {
 	if x != nil {
 		return x.Topology
@@ -2131,7 +2242,7 @@ type TopologyInfo struct {
 
 func (x *TopologyInfo) Reset() {
 	*x = TopologyInfo{}
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2144,7 +2255,7 @@ func (*TopologyInfo) ProtoMessage() {}
 
 func (x *TopologyInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[16]
+	mi := &file_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2158,7 +2269,7 @@ func (x *TopologyInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TopologyInfo.ProtoReflect.Descriptor instead.
 func (*TopologyInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{16}
+	return file_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TopologyInfo) GetName() string {
@@ -2199,7 +2310,7 @@ type BlockInfo struct {
 
 func (x *BlockInfo) Reset() {
 	*x = BlockInfo{}
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2212,7 +2323,7 @@ func (*BlockInfo) ProtoMessage() {}
 
 func (x *BlockInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[17]
+	mi := &file_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2226,7 +2337,7 @@ func (x *BlockInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BlockInfo.ProtoReflect.Descriptor instead.
 func (*BlockInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{17}
+	return file_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BlockInfo) GetName() string {
@@ -2255,7 +2366,7 @@ type SwitchInfo struct {
 
 func (x *SwitchInfo) Reset() {
 	*x = SwitchInfo{}
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2268,7 +2379,7 @@ func (*SwitchInfo) ProtoMessage() {}
 
 func (x *SwitchInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[18]
+	mi := &file_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2282,7 +2393,7 @@ func (x *SwitchInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SwitchInfo.ProtoReflect.Descriptor instead.
 func (*SwitchInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{18}
+	return file_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SwitchInfo) GetName() string {
@@ -2321,7 +2432,7 @@ type PingRequest struct {
 
 func (x *PingRequest) Reset() {
 	*x = PingRequest{}
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2445,7 @@ func (*PingRequest) ProtoMessage() {}
 
 func (x *PingRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[19]
+	mi := &file_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2348,7 +2459,7 @@ func (x *PingRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PingRequest.ProtoReflect.Descriptor instead.
 func (*PingRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{19}
+	return file_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 type PingReply struct {
@@ -2367,7 +2478,7 @@ type PingReply struct {
 
 func (x *PingReply) Reset() {
 	*x = PingReply{}
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2380,7 +2491,7 @@ func (*PingReply) ProtoMessage() {}
 
 func (x *PingReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[20]
+	mi := &file_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2394,7 +2505,7 @@ func (x *PingReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PingReply.ProtoReflect.Descriptor instead.
 func (*PingReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{20}
+	return file_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PingReply) GetHost() string {
@@ -2461,7 +2572,7 @@ type ControllersRequest struct {
 
 func (x *ControllersRequest) Reset() {
 	*x = ControllersRequest{}
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +2585,7 @@ func (*ControllersRequest) ProtoMessage() {}
 
 func (x *ControllersRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[21]
+	mi := &file_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2488,7 +2599,7 @@ func (x *ControllersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControllersRequest.ProtoReflect.Descriptor instead.
 func (*ControllersRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{21}
+	return file_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 // ControllerInfo is one member of the ledger's group.
@@ -2510,7 +2621,7 @@ type ControllerInfo struct {
 
 func (x *ControllerInfo) Reset() {
 	*x = ControllerInfo{}
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2523,7 +2634,7 @@ func (*ControllerInfo) ProtoMessage() {}
 
 func (x *ControllerInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[22]
+	mi := &file_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2537,7 +2648,7 @@ func (x *ControllerInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControllerInfo.ProtoReflect.Descriptor instead.
 func (*ControllerInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{22}
+	return file_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ControllerInfo) GetName() string {
@@ -2625,7 +2736,7 @@ type ControllersReply struct {
 
 func (x *ControllersReply) Reset() {
 	*x = ControllersReply{}
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2749,7 @@ func (*ControllersReply) ProtoMessage() {}
 
 func (x *ControllersReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[23]
+	mi := &file_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2652,7 +2763,7 @@ func (x *ControllersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControllersReply.ProtoReflect.Descriptor instead.
 func (*ControllersReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{23}
+	return file_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ControllersReply) GetControllers() []*ControllerInfo {
@@ -2719,7 +2830,7 @@ type ChangeControllersRequest struct {
 
 func (x *ChangeControllersRequest) Reset() {
 	*x = ChangeControllersRequest{}
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2732,7 +2843,7 @@ func (*ChangeControllersRequest) ProtoMessage() {}
 
 func (x *ChangeControllersRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[24]
+	mi := &file_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2746,7 +2857,7 @@ func (x *ChangeControllersRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeControllersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeControllersRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{24}
+	return file_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ChangeControllersRequest) GetAdd() string {
@@ -2801,7 +2912,7 @@ type ChangeControllersReply struct {
 
 func (x *ChangeControllersReply) Reset() {
 	*x = ChangeControllersReply{}
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2814,7 +2925,7 @@ func (*ChangeControllersReply) ProtoMessage() {}
 
 func (x *ChangeControllersReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[25]
+	mi := &file_cluster_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +2939,7 @@ func (x *ChangeControllersReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeControllersReply.ProtoReflect.Descriptor instead.
 func (*ChangeControllersReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{25}
+	return file_cluster_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ChangeControllersReply) GetLeader() string {
@@ -2853,7 +2964,7 @@ type ReconfigureRequest struct {
 
 func (x *ReconfigureRequest) Reset() {
 	*x = ReconfigureRequest{}
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +2977,7 @@ func (*ReconfigureRequest) ProtoMessage() {}
 
 func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[26]
+	mi := &file_cluster_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2880,7 +2991,7 @@ func (x *ReconfigureRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureRequest.ProtoReflect.Descriptor instead.
 func (*ReconfigureRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{26}
+	return file_cluster_proto_rawDescGZIP(), []int{27}
 }
 
 type ReconfigureReply struct {
@@ -2892,7 +3003,7 @@ type ReconfigureReply struct {
 
 func (x *ReconfigureReply) Reset() {
 	*x = ReconfigureReply{}
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2905,7 +3016,7 @@ func (*ReconfigureReply) ProtoMessage() {}
 
 func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[27]
+	mi := &file_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3030,7 @@ func (x *ReconfigureReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReconfigureReply.ProtoReflect.Descriptor instead.
 func (*ReconfigureReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{27}
+	return file_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReconfigureReply) GetWarnings() []string {
@@ -2937,7 +3048,7 @@ type ShutdownRequest struct {
 
 func (x *ShutdownRequest) Reset() {
 	*x = ShutdownRequest{}
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2950,7 +3061,7 @@ func (*ShutdownRequest) ProtoMessage() {}
 
 func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[28]
+	mi := &file_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2964,7 +3075,7 @@ func (x *ShutdownRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownRequest.ProtoReflect.Descriptor instead.
 func (*ShutdownRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{28}
+	return file_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 type ShutdownReply struct {
@@ -2975,7 +3086,7 @@ type ShutdownReply struct {
 
 func (x *ShutdownReply) Reset() {
 	*x = ShutdownReply{}
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2988,7 +3099,7 @@ func (*ShutdownReply) ProtoMessage() {}
 
 func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[29]
+	mi := &file_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3002,7 +3113,179 @@ func (x *ShutdownReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ShutdownReply.ProtoReflect.Descriptor instead.
 func (*ShutdownReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{29}
+	return file_cluster_proto_rawDescGZIP(), []int{30}
+}
+
+// SetLogRequest changes what the controller writes to its log until it ends. What is not set stays.
+type SetLogRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         string                 `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`                  // Slurm's name or number: quiet, error, info, debug, ...
+	Flags         []string               `protobuf:"bytes,2,rep,name=flags,proto3" json:"flags,omitempty"`                  // names, with + or - in front to change some
+	Scheduling    *bool                  `protobuf:"varint,3,opt,name=scheduling,proto3,oneof" json:"scheduling,omitempty"` // passes and what they start
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLogRequest) Reset() {
+	*x = SetLogRequest{}
+	mi := &file_cluster_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLogRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLogRequest) ProtoMessage() {}
+
+func (x *SetLogRequest) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLogRequest.ProtoReflect.Descriptor instead.
+func (*SetLogRequest) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *SetLogRequest) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *SetLogRequest) GetFlags() []string {
+	if x != nil {
+		return x.Flags
+	}
+	return nil
+}
+
+func (x *SetLogRequest) GetScheduling() bool {
+	if x != nil && x.Scheduling != nil {
+		return *x.Scheduling
+	}
+	return false
+}
+
+type SetLogReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Log           *LogInfo               `protobuf:"bytes,1,opt,name=log,proto3" json:"log,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLogReply) Reset() {
+	*x = SetLogReply{}
+	mi := &file_cluster_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLogReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLogReply) ProtoMessage() {}
+
+func (x *SetLogReply) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLogReply.ProtoReflect.Descriptor instead.
+func (*SetLogReply) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *SetLogReply) GetLog() *LogInfo {
+	if x != nil {
+		return x.Log
+	}
+	return nil
+}
+
+// LogInfo is what a controller writes to its log.
+type LogInfo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Level         string                 `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"` // quiet, error, warn, info or debug
+	Flags         []string               `protobuf:"bytes,2,rep,name=flags,proto3" json:"flags,omitempty"`
+	Scheduling    bool                   `protobuf:"varint,3,opt,name=scheduling,proto3" json:"scheduling,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogInfo) Reset() {
+	*x = LogInfo{}
+	mi := &file_cluster_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogInfo) ProtoMessage() {}
+
+func (x *LogInfo) ProtoReflect() protoreflect.Message {
+	file_cluster_proto_init_once()
+	mi := &file_cluster_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogInfo.ProtoReflect.Descriptor instead.
+func (*LogInfo) Descriptor() ([]byte, []int) {
+	file_cluster_proto_init_once()
+	return file_cluster_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *LogInfo) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *LogInfo) GetFlags() []string {
+	if x != nil {
+		return x.Flags
+	}
+	return nil
+}
+
+func (x *LogInfo) GetScheduling() bool {
+	if x != nil {
+		return x.Scheduling
+	}
+	return false
 }
 
 // CreateTokenRequest asks for an enrolment token of a node, or of a login host.
@@ -3017,7 +3300,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3313,7 @@ func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[30]
+	mi := &file_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3044,7 +3327,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{30}
+	return file_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CreateTokenRequest) GetNode() string {
@@ -3078,7 +3361,7 @@ type CreateTokenReply struct {
 
 func (x *CreateTokenReply) Reset() {
 	*x = CreateTokenReply{}
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3091,7 +3374,7 @@ func (*CreateTokenReply) ProtoMessage() {}
 
 func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[31]
+	mi := &file_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3105,7 +3388,7 @@ func (x *CreateTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{31}
+	return file_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *CreateTokenReply) GetToken() string {
@@ -3136,7 +3419,7 @@ type HostInfo struct {
 
 func (x *HostInfo) Reset() {
 	*x = HostInfo{}
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3149,7 +3432,7 @@ func (*HostInfo) ProtoMessage() {}
 
 func (x *HostInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[32]
+	mi := &file_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3163,7 +3446,7 @@ func (x *HostInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HostInfo.ProtoReflect.Descriptor instead.
 func (*HostInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{32}
+	return file_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HostInfo) GetName() string {
@@ -3209,7 +3492,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3222,7 +3505,7 @@ func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[33]
+	mi := &file_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3236,7 +3519,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{33}
+	return file_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 type ListHostsReply struct {
@@ -3249,7 +3532,7 @@ type ListHostsReply struct {
 
 func (x *ListHostsReply) Reset() {
 	*x = ListHostsReply{}
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3262,7 +3545,7 @@ func (*ListHostsReply) ProtoMessage() {}
 
 func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[34]
+	mi := &file_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3559,7 @@ func (x *ListHostsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHostsReply.ProtoReflect.Descriptor instead.
 func (*ListHostsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{34}
+	return file_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListHostsReply) GetHosts() []*HostInfo {
@@ -3306,7 +3589,7 @@ type RevokeHostRequest struct {
 
 func (x *RevokeHostRequest) Reset() {
 	*x = RevokeHostRequest{}
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3319,7 +3602,7 @@ func (*RevokeHostRequest) ProtoMessage() {}
 
 func (x *RevokeHostRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[35]
+	mi := &file_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3333,7 +3616,7 @@ func (x *RevokeHostRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeHostRequest.ProtoReflect.Descriptor instead.
 func (*RevokeHostRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{35}
+	return file_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RevokeHostRequest) GetName() string {
@@ -3366,7 +3649,7 @@ type RevokeHostReply struct {
 
 func (x *RevokeHostReply) Reset() {
 	*x = RevokeHostReply{}
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3379,7 +3662,7 @@ func (*RevokeHostReply) ProtoMessage() {}
 
 func (x *RevokeHostReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[36]
+	mi := &file_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3393,7 +3676,7 @@ func (x *RevokeHostReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeHostReply.ProtoReflect.Descriptor instead.
 func (*RevokeHostReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{36}
+	return file_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RevokeHostReply) GetHosts() []*HostInfo {
@@ -3419,7 +3702,7 @@ type OrphanRun struct {
 
 func (x *OrphanRun) Reset() {
 	*x = OrphanRun{}
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3432,7 +3715,7 @@ func (*OrphanRun) ProtoMessage() {}
 
 func (x *OrphanRun) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[37]
+	mi := &file_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3446,7 +3729,7 @@ func (x *OrphanRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OrphanRun.ProtoReflect.Descriptor instead.
 func (*OrphanRun) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{37}
+	return file_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *OrphanRun) GetRun() string {
@@ -3499,7 +3782,7 @@ type ListOrphansRequest struct {
 
 func (x *ListOrphansRequest) Reset() {
 	*x = ListOrphansRequest{}
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3512,7 +3795,7 @@ func (*ListOrphansRequest) ProtoMessage() {}
 
 func (x *ListOrphansRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[38]
+	mi := &file_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3526,7 +3809,7 @@ func (x *ListOrphansRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListOrphansRequest.ProtoReflect.Descriptor instead.
 func (*ListOrphansRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{38}
+	return file_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 type ListOrphansReply struct {
@@ -3540,7 +3823,7 @@ type ListOrphansReply struct {
 
 func (x *ListOrphansReply) Reset() {
 	*x = ListOrphansReply{}
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3553,7 +3836,7 @@ func (*ListOrphansReply) ProtoMessage() {}
 
 func (x *ListOrphansReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[39]
+	mi := &file_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3567,7 +3850,7 @@ func (x *ListOrphansReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListOrphansReply.ProtoReflect.Descriptor instead.
 func (*ListOrphansReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{39}
+	return file_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListOrphansReply) GetRuns() []*OrphanRun {
@@ -3602,7 +3885,7 @@ type KillOrphansRequest struct {
 
 func (x *KillOrphansRequest) Reset() {
 	*x = KillOrphansRequest{}
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3615,7 +3898,7 @@ func (*KillOrphansRequest) ProtoMessage() {}
 
 func (x *KillOrphansRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[40]
+	mi := &file_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3629,7 +3912,7 @@ func (x *KillOrphansRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use KillOrphansRequest.ProtoReflect.Descriptor instead.
 func (*KillOrphansRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{40}
+	return file_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *KillOrphansRequest) GetRuns() []string {
@@ -3655,7 +3938,7 @@ type KillOrphansReply struct {
 
 func (x *KillOrphansReply) Reset() {
 	*x = KillOrphansReply{}
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +3951,7 @@ func (*KillOrphansReply) ProtoMessage() {}
 
 func (x *KillOrphansReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[41]
+	mi := &file_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3682,7 +3965,7 @@ func (x *KillOrphansReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use KillOrphansReply.ProtoReflect.Descriptor instead.
 func (*KillOrphansReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{41}
+	return file_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *KillOrphansReply) GetRuns() []*OrphanRun {
@@ -3704,7 +3987,7 @@ type CreateUserTokenRequest struct {
 
 func (x *CreateUserTokenRequest) Reset() {
 	*x = CreateUserTokenRequest{}
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3717,7 +4000,7 @@ func (*CreateUserTokenRequest) ProtoMessage() {}
 
 func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[42]
+	mi := &file_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3731,7 +4014,7 @@ func (x *CreateUserTokenRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{42}
+	return file_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *CreateUserTokenRequest) GetUser() string {
@@ -3759,7 +4042,7 @@ type CreateUserTokenReply struct {
 
 func (x *CreateUserTokenReply) Reset() {
 	*x = CreateUserTokenReply{}
-	mi := &file_cluster_proto_msgTypes[43]
+	mi := &file_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3772,7 +4055,7 @@ func (*CreateUserTokenReply) ProtoMessage() {}
 
 func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[43]
+	mi := &file_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3786,7 +4069,7 @@ func (x *CreateUserTokenReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CreateUserTokenReply.ProtoReflect.Descriptor instead.
 func (*CreateUserTokenReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{43}
+	return file_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *CreateUserTokenReply) GetToken() string {
@@ -3821,7 +4104,7 @@ type ListUserTokensRequest struct {
 
 func (x *ListUserTokensRequest) Reset() {
 	*x = ListUserTokensRequest{}
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3834,7 +4117,7 @@ func (*ListUserTokensRequest) ProtoMessage() {}
 
 func (x *ListUserTokensRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[44]
+	mi := &file_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3848,7 +4131,7 @@ func (x *ListUserTokensRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListUserTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListUserTokensRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{44}
+	return file_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListUserTokensRequest) GetUser() string {
@@ -3875,7 +4158,7 @@ type UserTokenInfo struct {
 
 func (x *UserTokenInfo) Reset() {
 	*x = UserTokenInfo{}
-	mi := &file_cluster_proto_msgTypes[45]
+	mi := &file_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3888,7 +4171,7 @@ func (*UserTokenInfo) ProtoMessage() {}
 
 func (x *UserTokenInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[45]
+	mi := &file_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3902,7 +4185,7 @@ func (x *UserTokenInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use UserTokenInfo.ProtoReflect.Descriptor instead.
 func (*UserTokenInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{45}
+	return file_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *UserTokenInfo) GetId() string {
@@ -3978,7 +4261,7 @@ type ListUserTokensReply struct {
 
 func (x *ListUserTokensReply) Reset() {
 	*x = ListUserTokensReply{}
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3991,7 +4274,7 @@ func (*ListUserTokensReply) ProtoMessage() {}
 
 func (x *ListUserTokensReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[46]
+	mi := &file_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4005,7 +4288,7 @@ func (x *ListUserTokensReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListUserTokensReply.ProtoReflect.Descriptor instead.
 func (*ListUserTokensReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{46}
+	return file_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ListUserTokensReply) GetTokens() []*UserTokenInfo {
@@ -4035,7 +4318,7 @@ type RevokeUserTokensRequest struct {
 
 func (x *RevokeUserTokensRequest) Reset() {
 	*x = RevokeUserTokensRequest{}
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4048,7 +4331,7 @@ func (*RevokeUserTokensRequest) ProtoMessage() {}
 
 func (x *RevokeUserTokensRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[47]
+	mi := &file_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4062,7 +4345,7 @@ func (x *RevokeUserTokensRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeUserTokensRequest.ProtoReflect.Descriptor instead.
 func (*RevokeUserTokensRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{47}
+	return file_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RevokeUserTokensRequest) GetIds() []string {
@@ -4095,7 +4378,7 @@ type RevokeUserTokensReply struct {
 
 func (x *RevokeUserTokensReply) Reset() {
 	*x = RevokeUserTokensReply{}
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4108,7 +4391,7 @@ func (*RevokeUserTokensReply) ProtoMessage() {}
 
 func (x *RevokeUserTokensReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[48]
+	mi := &file_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4122,7 +4405,7 @@ func (x *RevokeUserTokensReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RevokeUserTokensReply.ProtoReflect.Descriptor instead.
 func (*RevokeUserTokensReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{48}
+	return file_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RevokeUserTokensReply) GetTokens() []*UserTokenInfo {
@@ -4150,7 +4433,7 @@ type PolicyChangeRequest struct {
 
 func (x *PolicyChangeRequest) Reset() {
 	*x = PolicyChangeRequest{}
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4163,7 +4446,7 @@ func (*PolicyChangeRequest) ProtoMessage() {}
 
 func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[49]
+	mi := &file_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4177,7 +4460,7 @@ func (x *PolicyChangeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeRequest.ProtoReflect.Descriptor instead.
 func (*PolicyChangeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{49}
+	return file_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *PolicyChangeRequest) GetVerb() PolicyChangeRequest_Verb {
@@ -4245,7 +4528,7 @@ type PolicyChangeReply struct {
 
 func (x *PolicyChangeReply) Reset() {
 	*x = PolicyChangeReply{}
-	mi := &file_cluster_proto_msgTypes[50]
+	mi := &file_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4258,7 +4541,7 @@ func (*PolicyChangeReply) ProtoMessage() {}
 
 func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[50]
+	mi := &file_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4272,7 +4555,7 @@ func (x *PolicyChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyChangeReply.ProtoReflect.Descriptor instead.
 func (*PolicyChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{50}
+	return file_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PolicyChangeReply) GetChanged() []string {
@@ -4292,7 +4575,7 @@ type PolicyRequest struct {
 
 func (x *PolicyRequest) Reset() {
 	*x = PolicyRequest{}
-	mi := &file_cluster_proto_msgTypes[51]
+	mi := &file_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4305,7 +4588,7 @@ func (*PolicyRequest) ProtoMessage() {}
 
 func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[51]
+	mi := &file_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4319,7 +4602,7 @@ func (x *PolicyRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyRequest.ProtoReflect.Descriptor instead.
 func (*PolicyRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{51}
+	return file_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PolicyRequest) GetDump() bool {
@@ -4354,7 +4637,7 @@ type PolicyReply struct {
 
 func (x *PolicyReply) Reset() {
 	*x = PolicyReply{}
-	mi := &file_cluster_proto_msgTypes[52]
+	mi := &file_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4367,7 +4650,7 @@ func (*PolicyReply) ProtoMessage() {}
 
 func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[52]
+	mi := &file_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4381,7 +4664,7 @@ func (x *PolicyReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PolicyReply.ProtoReflect.Descriptor instead.
 func (*PolicyReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{52}
+	return file_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *PolicyReply) GetQos() []*Qos {
@@ -4467,7 +4750,7 @@ type KnownCluster struct {
 
 func (x *KnownCluster) Reset() {
 	*x = KnownCluster{}
-	mi := &file_cluster_proto_msgTypes[53]
+	mi := &file_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +4763,7 @@ func (*KnownCluster) ProtoMessage() {}
 
 func (x *KnownCluster) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[53]
+	mi := &file_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4494,7 +4777,7 @@ func (x *KnownCluster) ProtoReflect() protoreflect.Message {
 // Deprecated: Use KnownCluster.ProtoReflect.Descriptor instead.
 func (*KnownCluster) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{53}
+	return file_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *KnownCluster) GetName() string {
@@ -4539,7 +4822,7 @@ type LimitUsageReply struct {
 
 func (x *LimitUsageReply) Reset() {
 	*x = LimitUsageReply{}
-	mi := &file_cluster_proto_msgTypes[54]
+	mi := &file_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4552,7 +4835,7 @@ func (*LimitUsageReply) ProtoMessage() {}
 
 func (x *LimitUsageReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[54]
+	mi := &file_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4566,7 +4849,7 @@ func (x *LimitUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LimitUsageReply.ProtoReflect.Descriptor instead.
 func (*LimitUsageReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{54}
+	return file_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LimitUsageReply) GetPolicy() *PolicyReply {
@@ -4599,7 +4882,7 @@ type OptionalInt struct {
 
 func (x *OptionalInt) Reset() {
 	*x = OptionalInt{}
-	mi := &file_cluster_proto_msgTypes[55]
+	mi := &file_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4612,7 +4895,7 @@ func (*OptionalInt) ProtoMessage() {}
 
 func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[55]
+	mi := &file_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4626,7 +4909,7 @@ func (x *OptionalInt) ProtoReflect() protoreflect.Message {
 // Deprecated: Use OptionalInt.ProtoReflect.Descriptor instead.
 func (*OptionalInt) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{55}
+	return file_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *OptionalInt) GetValue() int64 {
@@ -4679,7 +4962,7 @@ type Qos struct {
 
 func (x *Qos) Reset() {
 	*x = Qos{}
-	mi := &file_cluster_proto_msgTypes[56]
+	mi := &file_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4692,7 +4975,7 @@ func (*Qos) ProtoMessage() {}
 
 func (x *Qos) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[56]
+	mi := &file_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4706,7 +4989,7 @@ func (x *Qos) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Qos.ProtoReflect.Descriptor instead.
 func (*Qos) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{56}
+	return file_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Qos) GetId() uint32 {
@@ -4965,7 +5248,7 @@ type WcKey struct {
 
 func (x *WcKey) Reset() {
 	*x = WcKey{}
-	mi := &file_cluster_proto_msgTypes[57]
+	mi := &file_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4978,7 +5261,7 @@ func (*WcKey) ProtoMessage() {}
 
 func (x *WcKey) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[57]
+	mi := &file_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4992,7 +5275,7 @@ func (x *WcKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WcKey.ProtoReflect.Descriptor instead.
 func (*WcKey) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{57}
+	return file_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *WcKey) GetId() uint32 {
@@ -5034,7 +5317,7 @@ type Resource struct {
 
 func (x *Resource) Reset() {
 	*x = Resource{}
-	mi := &file_cluster_proto_msgTypes[58]
+	mi := &file_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5047,7 +5330,7 @@ func (*Resource) ProtoMessage() {}
 
 func (x *Resource) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[58]
+	mi := &file_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5061,7 +5344,7 @@ func (x *Resource) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Resource.ProtoReflect.Descriptor instead.
 func (*Resource) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{58}
+	return file_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Resource) GetName() string {
@@ -5147,7 +5430,7 @@ type Account struct {
 
 func (x *Account) Reset() {
 	*x = Account{}
-	mi := &file_cluster_proto_msgTypes[59]
+	mi := &file_cluster_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5160,7 +5443,7 @@ func (*Account) ProtoMessage() {}
 
 func (x *Account) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[59]
+	mi := &file_cluster_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5174,7 +5457,7 @@ func (x *Account) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Account.ProtoReflect.Descriptor instead.
 func (*Account) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{59}
+	return file_cluster_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Account) GetName() string {
@@ -5224,7 +5507,7 @@ type AccountingUser struct {
 
 func (x *AccountingUser) Reset() {
 	*x = AccountingUser{}
-	mi := &file_cluster_proto_msgTypes[60]
+	mi := &file_cluster_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5237,7 +5520,7 @@ func (*AccountingUser) ProtoMessage() {}
 
 func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[60]
+	mi := &file_cluster_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5251,7 +5534,7 @@ func (x *AccountingUser) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AccountingUser.ProtoReflect.Descriptor instead.
 func (*AccountingUser) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{60}
+	return file_cluster_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *AccountingUser) GetName() string {
@@ -5318,7 +5601,7 @@ type Association struct {
 
 func (x *Association) Reset() {
 	*x = Association{}
-	mi := &file_cluster_proto_msgTypes[61]
+	mi := &file_cluster_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5331,7 +5614,7 @@ func (*Association) ProtoMessage() {}
 
 func (x *Association) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[61]
+	mi := &file_cluster_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5345,7 +5628,7 @@ func (x *Association) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Association.ProtoReflect.Descriptor instead.
 func (*Association) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{61}
+	return file_cluster_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Association) GetId() uint32 {
@@ -5553,7 +5836,7 @@ type DiagRequest struct {
 
 func (x *DiagRequest) Reset() {
 	*x = DiagRequest{}
-	mi := &file_cluster_proto_msgTypes[62]
+	mi := &file_cluster_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5566,7 +5849,7 @@ func (*DiagRequest) ProtoMessage() {}
 
 func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[62]
+	mi := &file_cluster_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5580,7 +5863,7 @@ func (x *DiagRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagRequest.ProtoReflect.Descriptor instead.
 func (*DiagRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{62}
+	return file_cluster_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *DiagRequest) GetAnew() bool {
@@ -5602,7 +5885,7 @@ type CallFigure struct {
 
 func (x *CallFigure) Reset() {
 	*x = CallFigure{}
-	mi := &file_cluster_proto_msgTypes[63]
+	mi := &file_cluster_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5615,7 +5898,7 @@ func (*CallFigure) ProtoMessage() {}
 
 func (x *CallFigure) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[63]
+	mi := &file_cluster_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5629,7 +5912,7 @@ func (x *CallFigure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CallFigure.ProtoReflect.Descriptor instead.
 func (*CallFigure) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{63}
+	return file_cluster_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CallFigure) GetName() string {
@@ -5689,7 +5972,7 @@ type DiagReply struct {
 
 func (x *DiagReply) Reset() {
 	*x = DiagReply{}
-	mi := &file_cluster_proto_msgTypes[64]
+	mi := &file_cluster_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5702,7 +5985,7 @@ func (*DiagReply) ProtoMessage() {}
 
 func (x *DiagReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[64]
+	mi := &file_cluster_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5716,7 +5999,7 @@ func (x *DiagReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use DiagReply.ProtoReflect.Descriptor instead.
 func (*DiagReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{64}
+	return file_cluster_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *DiagReply) GetNow() int64 {
@@ -5943,7 +6226,7 @@ type ReservationInfo struct {
 
 func (x *ReservationInfo) Reset() {
 	*x = ReservationInfo{}
-	mi := &file_cluster_proto_msgTypes[65]
+	mi := &file_cluster_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5956,7 +6239,7 @@ func (*ReservationInfo) ProtoMessage() {}
 
 func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[65]
+	mi := &file_cluster_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5970,7 +6253,7 @@ func (x *ReservationInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationInfo.ProtoReflect.Descriptor instead.
 func (*ReservationInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{65}
+	return file_cluster_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ReservationInfo) GetName() string {
@@ -6115,7 +6398,7 @@ type ReservationsRequest struct {
 
 func (x *ReservationsRequest) Reset() {
 	*x = ReservationsRequest{}
-	mi := &file_cluster_proto_msgTypes[66]
+	mi := &file_cluster_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6128,7 +6411,7 @@ func (*ReservationsRequest) ProtoMessage() {}
 
 func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[66]
+	mi := &file_cluster_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6142,7 +6425,7 @@ func (x *ReservationsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsRequest.ProtoReflect.Descriptor instead.
 func (*ReservationsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{66}
+	return file_cluster_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ReservationsRequest) GetMoment() *Moment {
@@ -6162,7 +6445,7 @@ type ReservationsReply struct {
 
 func (x *ReservationsReply) Reset() {
 	*x = ReservationsReply{}
-	mi := &file_cluster_proto_msgTypes[67]
+	mi := &file_cluster_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6175,7 +6458,7 @@ func (*ReservationsReply) ProtoMessage() {}
 
 func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[67]
+	mi := &file_cluster_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6189,7 +6472,7 @@ func (x *ReservationsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationsReply.ProtoReflect.Descriptor instead.
 func (*ReservationsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{67}
+	return file_cluster_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ReservationsReply) GetReservations() []*ReservationInfo {
@@ -6217,7 +6500,7 @@ type ReservationChange struct {
 
 func (x *ReservationChange) Reset() {
 	*x = ReservationChange{}
-	mi := &file_cluster_proto_msgTypes[68]
+	mi := &file_cluster_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6230,7 +6513,7 @@ func (*ReservationChange) ProtoMessage() {}
 
 func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[68]
+	mi := &file_cluster_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6244,7 +6527,7 @@ func (x *ReservationChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChange.ProtoReflect.Descriptor instead.
 func (*ReservationChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{68}
+	return file_cluster_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ReservationChange) GetVerb() ReservationChange_Verb {
@@ -6277,7 +6560,7 @@ type ReservationChangeReply struct {
 
 func (x *ReservationChangeReply) Reset() {
 	*x = ReservationChangeReply{}
-	mi := &file_cluster_proto_msgTypes[69]
+	mi := &file_cluster_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6290,7 +6573,7 @@ func (*ReservationChangeReply) ProtoMessage() {}
 
 func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[69]
+	mi := &file_cluster_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6304,7 +6587,7 @@ func (x *ReservationChangeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReservationChangeReply.ProtoReflect.Descriptor instead.
 func (*ReservationChangeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{69}
+	return file_cluster_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ReservationChangeReply) GetName() string {
@@ -6331,7 +6614,7 @@ type ForeignHold struct {
 
 func (x *ForeignHold) Reset() {
 	*x = ForeignHold{}
-	mi := &file_cluster_proto_msgTypes[70]
+	mi := &file_cluster_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6344,7 +6627,7 @@ func (*ForeignHold) ProtoMessage() {}
 
 func (x *ForeignHold) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[70]
+	mi := &file_cluster_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6358,7 +6641,7 @@ func (x *ForeignHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ForeignHold.ProtoReflect.Descriptor instead.
 func (*ForeignHold) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{70}
+	return file_cluster_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *ForeignHold) GetId() string {
@@ -6428,7 +6711,7 @@ type HeldGpu struct {
 
 func (x *HeldGpu) Reset() {
 	*x = HeldGpu{}
-	mi := &file_cluster_proto_msgTypes[71]
+	mi := &file_cluster_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6441,7 +6724,7 @@ func (*HeldGpu) ProtoMessage() {}
 
 func (x *HeldGpu) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[71]
+	mi := &file_cluster_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6455,7 +6738,7 @@ func (x *HeldGpu) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HeldGpu.ProtoReflect.Descriptor instead.
 func (*HeldGpu) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{71}
+	return file_cluster_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *HeldGpu) GetUuid() string {
@@ -6495,7 +6778,7 @@ type HoldNodeRequest struct {
 
 func (x *HoldNodeRequest) Reset() {
 	*x = HoldNodeRequest{}
-	mi := &file_cluster_proto_msgTypes[72]
+	mi := &file_cluster_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6508,7 +6791,7 @@ func (*HoldNodeRequest) ProtoMessage() {}
 
 func (x *HoldNodeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[72]
+	mi := &file_cluster_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6522,7 +6805,7 @@ func (x *HoldNodeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HoldNodeRequest.ProtoReflect.Descriptor instead.
 func (*HoldNodeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{72}
+	return file_cluster_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *HoldNodeRequest) GetNode() string {
@@ -6571,7 +6854,7 @@ type HoldNodeReply struct {
 
 func (x *HoldNodeReply) Reset() {
 	*x = HoldNodeReply{}
-	mi := &file_cluster_proto_msgTypes[73]
+	mi := &file_cluster_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6584,7 +6867,7 @@ func (*HoldNodeReply) ProtoMessage() {}
 
 func (x *HoldNodeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[73]
+	mi := &file_cluster_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6598,7 +6881,7 @@ func (x *HoldNodeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HoldNodeReply.ProtoReflect.Descriptor instead.
 func (*HoldNodeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{73}
+	return file_cluster_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *HoldNodeReply) GetHold() *ForeignHold {
@@ -6634,7 +6917,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_cluster_proto_msgTypes[74]
+	mi := &file_cluster_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6647,7 +6930,7 @@ func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[74]
+	mi := &file_cluster_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6661,7 +6944,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{74}
+	return file_cluster_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ReleaseHoldRequest) GetNode() string {
@@ -6694,7 +6977,7 @@ type ReleaseHoldReply struct {
 
 func (x *ReleaseHoldReply) Reset() {
 	*x = ReleaseHoldReply{}
-	mi := &file_cluster_proto_msgTypes[75]
+	mi := &file_cluster_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6707,7 +6990,7 @@ func (*ReleaseHoldReply) ProtoMessage() {}
 
 func (x *ReleaseHoldReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[75]
+	mi := &file_cluster_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6721,7 +7004,7 @@ func (x *ReleaseHoldReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReleaseHoldReply.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{75}
+	return file_cluster_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ReleaseHoldReply) GetSeq() uint64 {
@@ -6742,7 +7025,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_cluster_proto_msgTypes[76]
+	mi := &file_cluster_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6755,7 +7038,7 @@ func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[76]
+	mi := &file_cluster_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6769,7 +7052,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{76}
+	return file_cluster_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListHoldsRequest) GetUnlessSeq() uint64 {
@@ -6790,7 +7073,7 @@ type ListHoldsReply struct {
 
 func (x *ListHoldsReply) Reset() {
 	*x = ListHoldsReply{}
-	mi := &file_cluster_proto_msgTypes[77]
+	mi := &file_cluster_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6803,7 +7086,7 @@ func (*ListHoldsReply) ProtoMessage() {}
 
 func (x *ListHoldsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[77]
+	mi := &file_cluster_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6817,7 +7100,7 @@ func (x *ListHoldsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ListHoldsReply.ProtoReflect.Descriptor instead.
 func (*ListHoldsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{77}
+	return file_cluster_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *ListHoldsReply) GetSeq() uint64 {
@@ -6863,7 +7146,7 @@ type HeldNode struct {
 
 func (x *HeldNode) Reset() {
 	*x = HeldNode{}
-	mi := &file_cluster_proto_msgTypes[78]
+	mi := &file_cluster_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6876,7 +7159,7 @@ func (*HeldNode) ProtoMessage() {}
 
 func (x *HeldNode) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[78]
+	mi := &file_cluster_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6890,7 +7173,7 @@ func (x *HeldNode) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HeldNode.ProtoReflect.Descriptor instead.
 func (*HeldNode) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{78}
+	return file_cluster_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *HeldNode) GetName() string {
@@ -6994,7 +7277,7 @@ type GpuCount struct {
 
 func (x *GpuCount) Reset() {
 	*x = GpuCount{}
-	mi := &file_cluster_proto_msgTypes[79]
+	mi := &file_cluster_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7007,7 +7290,7 @@ func (*GpuCount) ProtoMessage() {}
 
 func (x *GpuCount) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[79]
+	mi := &file_cluster_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7021,7 +7304,7 @@ func (x *GpuCount) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuCount.ProtoReflect.Descriptor instead.
 func (*GpuCount) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{79}
+	return file_cluster_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *GpuCount) GetType() string {
@@ -7048,7 +7331,7 @@ type NodeHoldsRequest struct {
 
 func (x *NodeHoldsRequest) Reset() {
 	*x = NodeHoldsRequest{}
-	mi := &file_cluster_proto_msgTypes[80]
+	mi := &file_cluster_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7061,7 +7344,7 @@ func (*NodeHoldsRequest) ProtoMessage() {}
 
 func (x *NodeHoldsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[80]
+	mi := &file_cluster_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7075,7 +7358,7 @@ func (x *NodeHoldsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeHoldsRequest.ProtoReflect.Descriptor instead.
 func (*NodeHoldsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{80}
+	return file_cluster_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *NodeHoldsRequest) GetNode() string {
@@ -7094,7 +7377,7 @@ type NodeHoldsReply struct {
 
 func (x *NodeHoldsReply) Reset() {
 	*x = NodeHoldsReply{}
-	mi := &file_cluster_proto_msgTypes[81]
+	mi := &file_cluster_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7107,7 +7390,7 @@ func (*NodeHoldsReply) ProtoMessage() {}
 
 func (x *NodeHoldsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[81]
+	mi := &file_cluster_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7121,7 +7404,7 @@ func (x *NodeHoldsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeHoldsReply.ProtoReflect.Descriptor instead.
 func (*NodeHoldsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{81}
+	return file_cluster_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *NodeHoldsReply) GetHolds() []*ForeignHold {
@@ -7141,7 +7424,7 @@ type WatchHoldsRequest struct {
 
 func (x *WatchHoldsRequest) Reset() {
 	*x = WatchHoldsRequest{}
-	mi := &file_cluster_proto_msgTypes[82]
+	mi := &file_cluster_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7154,7 +7437,7 @@ func (*WatchHoldsRequest) ProtoMessage() {}
 
 func (x *WatchHoldsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[82]
+	mi := &file_cluster_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7168,7 +7451,7 @@ func (x *WatchHoldsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchHoldsRequest.ProtoReflect.Descriptor instead.
 func (*WatchHoldsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{82}
+	return file_cluster_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *WatchHoldsRequest) GetPods() bool {
@@ -7193,7 +7476,7 @@ type WatchHoldsReply struct {
 
 func (x *WatchHoldsReply) Reset() {
 	*x = WatchHoldsReply{}
-	mi := &file_cluster_proto_msgTypes[83]
+	mi := &file_cluster_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7206,7 +7489,7 @@ func (*WatchHoldsReply) ProtoMessage() {}
 
 func (x *WatchHoldsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[83]
+	mi := &file_cluster_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7220,7 +7503,7 @@ func (x *WatchHoldsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchHoldsReply.ProtoReflect.Descriptor instead.
 func (*WatchHoldsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{83}
+	return file_cluster_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *WatchHoldsReply) GetSeq() uint64 {
@@ -7279,7 +7562,7 @@ type PodJob struct {
 
 func (x *PodJob) Reset() {
 	*x = PodJob{}
-	mi := &file_cluster_proto_msgTypes[84]
+	mi := &file_cluster_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7292,7 +7575,7 @@ func (*PodJob) ProtoMessage() {}
 
 func (x *PodJob) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[84]
+	mi := &file_cluster_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7306,7 +7589,7 @@ func (x *PodJob) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PodJob.ProtoReflect.Descriptor instead.
 func (*PodJob) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{84}
+	return file_cluster_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *PodJob) GetUid() uint64 {
@@ -7404,7 +7687,7 @@ type PodPlace struct {
 
 func (x *PodPlace) Reset() {
 	*x = PodPlace{}
-	mi := &file_cluster_proto_msgTypes[85]
+	mi := &file_cluster_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7417,7 +7700,7 @@ func (*PodPlace) ProtoMessage() {}
 
 func (x *PodPlace) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[85]
+	mi := &file_cluster_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7431,7 +7714,7 @@ func (x *PodPlace) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PodPlace.ProtoReflect.Descriptor instead.
 func (*PodPlace) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{85}
+	return file_cluster_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *PodPlace) GetPod() string {
@@ -7467,7 +7750,7 @@ type SubmitPodsRequest struct {
 
 func (x *SubmitPodsRequest) Reset() {
 	*x = SubmitPodsRequest{}
-	mi := &file_cluster_proto_msgTypes[86]
+	mi := &file_cluster_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7480,7 +7763,7 @@ func (*SubmitPodsRequest) ProtoMessage() {}
 
 func (x *SubmitPodsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[86]
+	mi := &file_cluster_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7494,7 +7777,7 @@ func (x *SubmitPodsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubmitPodsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitPodsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{86}
+	return file_cluster_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SubmitPodsRequest) GetUser() string {
@@ -7522,7 +7805,7 @@ type SubmitPodsReply struct {
 
 func (x *SubmitPodsReply) Reset() {
 	*x = SubmitPodsReply{}
-	mi := &file_cluster_proto_msgTypes[87]
+	mi := &file_cluster_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7535,7 +7818,7 @@ func (*SubmitPodsReply) ProtoMessage() {}
 
 func (x *SubmitPodsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[87]
+	mi := &file_cluster_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7549,7 +7832,7 @@ func (x *SubmitPodsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubmitPodsReply.ProtoReflect.Descriptor instead.
 func (*SubmitPodsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{87}
+	return file_cluster_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *SubmitPodsReply) GetUid() uint64 {
@@ -7585,7 +7868,7 @@ type AdmitPodsRequest struct {
 
 func (x *AdmitPodsRequest) Reset() {
 	*x = AdmitPodsRequest{}
-	mi := &file_cluster_proto_msgTypes[88]
+	mi := &file_cluster_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7598,7 +7881,7 @@ func (*AdmitPodsRequest) ProtoMessage() {}
 
 func (x *AdmitPodsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[88]
+	mi := &file_cluster_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7612,7 +7895,7 @@ func (x *AdmitPodsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AdmitPodsRequest.ProtoReflect.Descriptor instead.
 func (*AdmitPodsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{88}
+	return file_cluster_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *AdmitPodsRequest) GetUid() uint64 {
@@ -7645,7 +7928,7 @@ type AdmitPodsReply struct {
 
 func (x *AdmitPodsReply) Reset() {
 	*x = AdmitPodsReply{}
-	mi := &file_cluster_proto_msgTypes[89]
+	mi := &file_cluster_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7658,7 +7941,7 @@ func (*AdmitPodsReply) ProtoMessage() {}
 
 func (x *AdmitPodsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[89]
+	mi := &file_cluster_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7672,7 +7955,7 @@ func (x *AdmitPodsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AdmitPodsReply.ProtoReflect.Descriptor instead.
 func (*AdmitPodsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{89}
+	return file_cluster_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *AdmitPodsReply) GetSeq() uint64 {
@@ -7697,7 +7980,7 @@ type PodsOverRequest struct {
 
 func (x *PodsOverRequest) Reset() {
 	*x = PodsOverRequest{}
-	mi := &file_cluster_proto_msgTypes[90]
+	mi := &file_cluster_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7710,7 +7993,7 @@ func (*PodsOverRequest) ProtoMessage() {}
 
 func (x *PodsOverRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[90]
+	mi := &file_cluster_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7724,7 +8007,7 @@ func (x *PodsOverRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PodsOverRequest.ProtoReflect.Descriptor instead.
 func (*PodsOverRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{90}
+	return file_cluster_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *PodsOverRequest) GetUid() uint64 {
@@ -7782,7 +8065,7 @@ type PodsEnd struct {
 
 func (x *PodsEnd) Reset() {
 	*x = PodsEnd{}
-	mi := &file_cluster_proto_msgTypes[91]
+	mi := &file_cluster_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7795,7 +8078,7 @@ func (*PodsEnd) ProtoMessage() {}
 
 func (x *PodsEnd) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[91]
+	mi := &file_cluster_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7809,7 +8092,7 @@ func (x *PodsEnd) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PodsEnd.ProtoReflect.Descriptor instead.
 func (*PodsEnd) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{91}
+	return file_cluster_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *PodsEnd) GetStarted() int64 {
@@ -7856,7 +8139,7 @@ type PodsOverReply struct {
 
 func (x *PodsOverReply) Reset() {
 	*x = PodsOverReply{}
-	mi := &file_cluster_proto_msgTypes[92]
+	mi := &file_cluster_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7869,7 +8152,7 @@ func (*PodsOverReply) ProtoMessage() {}
 
 func (x *PodsOverReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[92]
+	mi := &file_cluster_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7883,7 +8166,7 @@ func (x *PodsOverReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use PodsOverReply.ProtoReflect.Descriptor instead.
 func (*PodsOverReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{92}
+	return file_cluster_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *PodsOverReply) GetSeq() uint64 {
@@ -7919,7 +8202,7 @@ type EventsRequest struct {
 
 func (x *EventsRequest) Reset() {
 	*x = EventsRequest{}
-	mi := &file_cluster_proto_msgTypes[93]
+	mi := &file_cluster_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7932,7 +8215,7 @@ func (*EventsRequest) ProtoMessage() {}
 
 func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[93]
+	mi := &file_cluster_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7946,7 +8229,7 @@ func (x *EventsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventsRequest.ProtoReflect.Descriptor instead.
 func (*EventsRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{93}
+	return file_cluster_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *EventsRequest) GetFromSeq() uint64 {
@@ -8040,7 +8323,7 @@ type EventsReply struct {
 
 func (x *EventsReply) Reset() {
 	*x = EventsReply{}
-	mi := &file_cluster_proto_msgTypes[94]
+	mi := &file_cluster_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8053,7 +8336,7 @@ func (*EventsReply) ProtoMessage() {}
 
 func (x *EventsReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[94]
+	mi := &file_cluster_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8067,7 +8350,7 @@ func (x *EventsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventsReply.ProtoReflect.Descriptor instead.
 func (*EventsReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{94}
+	return file_cluster_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *EventsReply) GetEvents() []*EventInfo {
@@ -8128,7 +8411,7 @@ type EventInfo struct {
 
 func (x *EventInfo) Reset() {
 	*x = EventInfo{}
-	mi := &file_cluster_proto_msgTypes[95]
+	mi := &file_cluster_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8141,7 +8424,7 @@ func (*EventInfo) ProtoMessage() {}
 
 func (x *EventInfo) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[95]
+	mi := &file_cluster_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8155,7 +8438,7 @@ func (x *EventInfo) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventInfo.ProtoReflect.Descriptor instead.
 func (*EventInfo) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{95}
+	return file_cluster_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *EventInfo) GetSeq() uint64 {
@@ -8274,7 +8557,7 @@ type EventField struct {
 
 func (x *EventField) Reset() {
 	*x = EventField{}
-	mi := &file_cluster_proto_msgTypes[96]
+	mi := &file_cluster_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8287,7 +8570,7 @@ func (*EventField) ProtoMessage() {}
 
 func (x *EventField) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[96]
+	mi := &file_cluster_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8301,7 +8584,7 @@ func (x *EventField) ProtoReflect() protoreflect.Message {
 // Deprecated: Use EventField.ProtoReflect.Descriptor instead.
 func (*EventField) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{96}
+	return file_cluster_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *EventField) GetName() string {
@@ -8408,7 +8691,7 @@ type SupposeRequest struct {
 
 func (x *SupposeRequest) Reset() {
 	*x = SupposeRequest{}
-	mi := &file_cluster_proto_msgTypes[97]
+	mi := &file_cluster_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8421,7 +8704,7 @@ func (*SupposeRequest) ProtoMessage() {}
 
 func (x *SupposeRequest) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[97]
+	mi := &file_cluster_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8435,7 +8718,7 @@ func (x *SupposeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposeRequest.ProtoReflect.Descriptor instead.
 func (*SupposeRequest) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{97}
+	return file_cluster_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SupposeRequest) GetChanges() []*SupposedChange {
@@ -8466,7 +8749,7 @@ type SupposedChange struct {
 
 func (x *SupposedChange) Reset() {
 	*x = SupposedChange{}
-	mi := &file_cluster_proto_msgTypes[98]
+	mi := &file_cluster_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8479,7 +8762,7 @@ func (*SupposedChange) ProtoMessage() {}
 
 func (x *SupposedChange) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[98]
+	mi := &file_cluster_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8493,7 +8776,7 @@ func (x *SupposedChange) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposedChange.ProtoReflect.Descriptor instead.
 func (*SupposedChange) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{98}
+	return file_cluster_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *SupposedChange) GetChange() isSupposedChange_Change {
@@ -8653,7 +8936,7 @@ type AddedNodes struct {
 
 func (x *AddedNodes) Reset() {
 	*x = AddedNodes{}
-	mi := &file_cluster_proto_msgTypes[99]
+	mi := &file_cluster_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8666,7 +8949,7 @@ func (*AddedNodes) ProtoMessage() {}
 
 func (x *AddedNodes) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[99]
+	mi := &file_cluster_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8680,7 +8963,7 @@ func (x *AddedNodes) ProtoReflect() protoreflect.Message {
 // Deprecated: Use AddedNodes.ProtoReflect.Descriptor instead.
 func (*AddedNodes) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{99}
+	return file_cluster_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *AddedNodes) GetCount() int64 {
@@ -8715,7 +8998,7 @@ type SupposeReply struct {
 
 func (x *SupposeReply) Reset() {
 	*x = SupposeReply{}
-	mi := &file_cluster_proto_msgTypes[100]
+	mi := &file_cluster_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8728,7 +9011,7 @@ func (*SupposeReply) ProtoMessage() {}
 
 func (x *SupposeReply) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[100]
+	mi := &file_cluster_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8742,7 +9025,7 @@ func (x *SupposeReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposeReply.ProtoReflect.Descriptor instead.
 func (*SupposeReply) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{100}
+	return file_cluster_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SupposeReply) GetNow() int64 {
@@ -8832,7 +9115,7 @@ type SupposedJob struct {
 
 func (x *SupposedJob) Reset() {
 	*x = SupposedJob{}
-	mi := &file_cluster_proto_msgTypes[101]
+	mi := &file_cluster_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8845,7 +9128,7 @@ func (*SupposedJob) ProtoMessage() {}
 
 func (x *SupposedJob) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[101]
+	mi := &file_cluster_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8859,7 +9142,7 @@ func (x *SupposedJob) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SupposedJob.ProtoReflect.Descriptor instead.
 func (*SupposedJob) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{101}
+	return file_cluster_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *SupposedJob) GetJob() string {
@@ -8931,7 +9214,7 @@ type Outlook struct {
 
 func (x *Outlook) Reset() {
 	*x = Outlook{}
-	mi := &file_cluster_proto_msgTypes[102]
+	mi := &file_cluster_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8944,7 +9227,7 @@ func (*Outlook) ProtoMessage() {}
 
 func (x *Outlook) ProtoReflect() protoreflect.Message {
 	file_cluster_proto_init_once()
-	mi := &file_cluster_proto_msgTypes[102]
+	mi := &file_cluster_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8958,7 +9241,7 @@ func (x *Outlook) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Outlook.ProtoReflect.Descriptor instead.
 func (*Outlook) Descriptor() ([]byte, []int) {
 	file_cluster_proto_init_once()
-	return file_cluster_proto_rawDescGZIP(), []int{102}
+	return file_cluster_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *Outlook) GetStanding() Outlook_Standing {
@@ -9015,7 +9298,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05share\x18\x11 \x01(\tR\x05share\x12\x16\n" +
 	"\x06shares\x18\x12 \x01(\x03R\x06shares\x12\x1f\n" +
 	"\vshares_used\x18\x13 \x01(\x03R\n" +
-	"sharesUsed\"\xfd\x0e\n" +
+	"sharesUsed\"\xac\x0f\n" +
 	"\bNodeInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
 	"\bhostname\x18\x02 \x01(\tR\bhostname\x12\x12\n" +
@@ -9095,7 +9378,16 @@ const file_cluster_proto_rawDesc = "" +
 	"\x0fcpus_configured\x18b \x01(\x03R\x0ecpusConfigured\x12\x1b\n" +
 	"\tresume_at\x18c \x01(\x03R\bresumeAt\x12,\n" +
 	"\x05holds\x18d \x03(\v2\x16.muster.v1.ForeignHoldR\x05holds\x12\x1c\n" +
-	"\tshortfall\x18e \x01(\tR\tshortfall\"\xc6\n" +
+	"\tshortfall\x18e \x01(\tR\tshortfall\x12-\n" +
+	"\x05found\x18f \x01(\v2\x17.muster.v1.NodeHardwareR\x05found\"\xd1\x01\n" +
+	"\fNodeHardware\x12\x12\n" +
+	"\x04cpus\x18\x01 \x01(\x03R\x04cpus\x12\x18\n" +
+	"\asockets\x18\x02 \x01(\x03R\asockets\x12(\n" +
+	"\x10cores_per_socket\x18\x03 \x01(\x03R\x0ecoresPerSocket\x12(\n" +
+	"\x10threads_per_core\x18\x04 \x01(\x03R\x0ethreadsPerCore\x12\x10\n" +
+	"\x03mem\x18\x05 \x01(\x03R\x03mem\x12\x19\n" +
+	"\btmp_disk\x18\x06 \x01(\x03R\atmpDisk\x12\x12\n" +
+	"\x04addr\x18\a \x01(\tR\x04addr\"\xc6\n" +
 	"\n" +
 	"\rPartitionInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
@@ -9189,7 +9481,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12\x16\n" +
 	"\x06record\x18\x03 \x01(\tR\x06record\"\x12\n" +
-	"\x10GetConfigRequest\"\xa1\x03\n" +
+	"\x10GetConfigRequest\"\xc7\x03\n" +
 	"\x0eGetConfigReply\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.muster.v1.ConfigEntryR\aentries\x12\x18\n" +
 	"\acluster\x18\x02 \x01(\tR\acluster\x12\x18\n" +
@@ -9204,7 +9496,8 @@ const file_cluster_proto_rawDesc = "" +
 	"slurm_conf\x18\b \x01(\tR\tslurmConf\x12\x1b\n" +
 	"\tstate_dir\x18\t \x01(\tR\bstateDir\x12\x12\n" +
 	"\x04port\x18\n" +
-	" \x01(\tR\x04port\x121\n" +
+	" \x01(\tR\x04port\x12$\n" +
+	"\x03log\x18\v \x01(\v2\x12.muster.v1.LogInfoR\x03log\x121\n" +
 	"\btopology\x18\x14 \x03(\v2\x15.muster.v1.SwitchInfoR\btopology\x127\n" +
 	"\n" +
 	"topologies\x18\x15 \x03(\v2\x17.muster.v1.TopologyInfoR\n" +
@@ -9271,7 +9564,22 @@ const file_cluster_proto_rawDesc = "" +
 	"\x10ReconfigureReply\x12\x1a\n" +
 	"\bwarnings\x18\x01 \x03(\tR\bwarnings\"\x11\n" +
 	"\x0fShutdownRequest\"\x0f\n" +
-	"\rShutdownReply\"Z\n" +
+	"\rShutdownReply\"o\n" +
+	"\rSetLogRequest\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\tR\x05level\x12\x14\n" +
+	"\x05flags\x18\x02 \x03(\tR\x05flags\x12#\n" +
+	"\n" +
+	"scheduling\x18\x03 \x01(\bH\x00R\n" +
+	"scheduling\x88\x01\x01B\r\n" +
+	"\v_scheduling\"3\n" +
+	"\vSetLogReply\x12$\n" +
+	"\x03log\x18\x01 \x01(\v2\x12.muster.v1.LogInfoR\x03log\"U\n" +
+	"\aLogInfo\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\tR\x05level\x12\x14\n" +
+	"\x05flags\x18\x02 \x03(\tR\x05flags\x12\x1e\n" +
+	"\n" +
+	"scheduling\x18\x03 \x01(\bR\n" +
+	"scheduling\"Z\n" +
 	"\x12CreateTokenRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1a\n" +
 	"\blifetime\x18\x02 \x01(\x03R\blifetime\x12\x14\n" +
@@ -9792,250 +10100,257 @@ func file_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
+var file_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 107)
 var file_cluster_proto_goTypes = []any{
 	(PolicyChangeRequest_Verb)(0),    // 0: muster.v1.PolicyChangeRequest.Verb
 	(ReservationChange_Verb)(0),      // 1: muster.v1.ReservationChange.Verb
 	(Outlook_Standing)(0),            // 2: muster.v1.Outlook.Standing
 	(*GpuInfo)(nil),                  // 3: muster.v1.GpuInfo
 	(*NodeInfo)(nil),                 // 4: muster.v1.NodeInfo
-	(*PartitionInfo)(nil),            // 5: muster.v1.PartitionInfo
-	(*ListNodesRequest)(nil),         // 6: muster.v1.ListNodesRequest
-	(*ListNodesReply)(nil),           // 7: muster.v1.ListNodesReply
-	(*ListPartitionsRequest)(nil),    // 8: muster.v1.ListPartitionsRequest
-	(*ListPartitionsReply)(nil),      // 9: muster.v1.ListPartitionsReply
-	(*UpdateNodeRequest)(nil),        // 10: muster.v1.UpdateNodeRequest
-	(*UpdateNodeReply)(nil),          // 11: muster.v1.UpdateNodeReply
-	(*PartitionChange)(nil),          // 12: muster.v1.PartitionChange
-	(*PartitionChangeReply)(nil),     // 13: muster.v1.PartitionChangeReply
-	(*NodeChange)(nil),               // 14: muster.v1.NodeChange
-	(*NodeChangeReply)(nil),          // 15: muster.v1.NodeChangeReply
-	(*ConfigEntry)(nil),              // 16: muster.v1.ConfigEntry
-	(*GetConfigRequest)(nil),         // 17: muster.v1.GetConfigRequest
-	(*GetConfigReply)(nil),           // 18: muster.v1.GetConfigReply
-	(*TopologyInfo)(nil),             // 19: muster.v1.TopologyInfo
-	(*BlockInfo)(nil),                // 20: muster.v1.BlockInfo
-	(*SwitchInfo)(nil),               // 21: muster.v1.SwitchInfo
-	(*PingRequest)(nil),              // 22: muster.v1.PingRequest
-	(*PingReply)(nil),                // 23: muster.v1.PingReply
-	(*ControllersRequest)(nil),       // 24: muster.v1.ControllersRequest
-	(*ControllerInfo)(nil),           // 25: muster.v1.ControllerInfo
-	(*ControllersReply)(nil),         // 26: muster.v1.ControllersReply
-	(*ChangeControllersRequest)(nil), // 27: muster.v1.ChangeControllersRequest
-	(*ChangeControllersReply)(nil),   // 28: muster.v1.ChangeControllersReply
-	(*ReconfigureRequest)(nil),       // 29: muster.v1.ReconfigureRequest
-	(*ReconfigureReply)(nil),         // 30: muster.v1.ReconfigureReply
-	(*ShutdownRequest)(nil),          // 31: muster.v1.ShutdownRequest
-	(*ShutdownReply)(nil),            // 32: muster.v1.ShutdownReply
-	(*CreateTokenRequest)(nil),       // 33: muster.v1.CreateTokenRequest
-	(*CreateTokenReply)(nil),         // 34: muster.v1.CreateTokenReply
-	(*HostInfo)(nil),                 // 35: muster.v1.HostInfo
-	(*ListHostsRequest)(nil),         // 36: muster.v1.ListHostsRequest
-	(*ListHostsReply)(nil),           // 37: muster.v1.ListHostsReply
-	(*RevokeHostRequest)(nil),        // 38: muster.v1.RevokeHostRequest
-	(*RevokeHostReply)(nil),          // 39: muster.v1.RevokeHostReply
-	(*OrphanRun)(nil),                // 40: muster.v1.OrphanRun
-	(*ListOrphansRequest)(nil),       // 41: muster.v1.ListOrphansRequest
-	(*ListOrphansReply)(nil),         // 42: muster.v1.ListOrphansReply
-	(*KillOrphansRequest)(nil),       // 43: muster.v1.KillOrphansRequest
-	(*KillOrphansReply)(nil),         // 44: muster.v1.KillOrphansReply
-	(*CreateUserTokenRequest)(nil),   // 45: muster.v1.CreateUserTokenRequest
-	(*CreateUserTokenReply)(nil),     // 46: muster.v1.CreateUserTokenReply
-	(*ListUserTokensRequest)(nil),    // 47: muster.v1.ListUserTokensRequest
-	(*UserTokenInfo)(nil),            // 48: muster.v1.UserTokenInfo
-	(*ListUserTokensReply)(nil),      // 49: muster.v1.ListUserTokensReply
-	(*RevokeUserTokensRequest)(nil),  // 50: muster.v1.RevokeUserTokensRequest
-	(*RevokeUserTokensReply)(nil),    // 51: muster.v1.RevokeUserTokensReply
-	(*PolicyChangeRequest)(nil),      // 52: muster.v1.PolicyChangeRequest
-	(*PolicyChangeReply)(nil),        // 53: muster.v1.PolicyChangeReply
-	(*PolicyRequest)(nil),            // 54: muster.v1.PolicyRequest
-	(*PolicyReply)(nil),              // 55: muster.v1.PolicyReply
-	(*KnownCluster)(nil),             // 56: muster.v1.KnownCluster
-	(*LimitUsageReply)(nil),          // 57: muster.v1.LimitUsageReply
-	(*OptionalInt)(nil),              // 58: muster.v1.OptionalInt
-	(*Qos)(nil),                      // 59: muster.v1.Qos
-	(*WcKey)(nil),                    // 60: muster.v1.WcKey
-	(*Resource)(nil),                 // 61: muster.v1.Resource
-	(*Account)(nil),                  // 62: muster.v1.Account
-	(*AccountingUser)(nil),           // 63: muster.v1.AccountingUser
-	(*Association)(nil),              // 64: muster.v1.Association
-	(*DiagRequest)(nil),              // 65: muster.v1.DiagRequest
-	(*CallFigure)(nil),               // 66: muster.v1.CallFigure
-	(*DiagReply)(nil),                // 67: muster.v1.DiagReply
-	(*ReservationInfo)(nil),          // 68: muster.v1.ReservationInfo
-	(*ReservationsRequest)(nil),      // 69: muster.v1.ReservationsRequest
-	(*ReservationsReply)(nil),        // 70: muster.v1.ReservationsReply
-	(*ReservationChange)(nil),        // 71: muster.v1.ReservationChange
-	(*ReservationChangeReply)(nil),   // 72: muster.v1.ReservationChangeReply
-	(*ForeignHold)(nil),              // 73: muster.v1.ForeignHold
-	(*HeldGpu)(nil),                  // 74: muster.v1.HeldGpu
-	(*HoldNodeRequest)(nil),          // 75: muster.v1.HoldNodeRequest
-	(*HoldNodeReply)(nil),            // 76: muster.v1.HoldNodeReply
-	(*ReleaseHoldRequest)(nil),       // 77: muster.v1.ReleaseHoldRequest
-	(*ReleaseHoldReply)(nil),         // 78: muster.v1.ReleaseHoldReply
-	(*ListHoldsRequest)(nil),         // 79: muster.v1.ListHoldsRequest
-	(*ListHoldsReply)(nil),           // 80: muster.v1.ListHoldsReply
-	(*HeldNode)(nil),                 // 81: muster.v1.HeldNode
-	(*GpuCount)(nil),                 // 82: muster.v1.GpuCount
-	(*NodeHoldsRequest)(nil),         // 83: muster.v1.NodeHoldsRequest
-	(*NodeHoldsReply)(nil),           // 84: muster.v1.NodeHoldsReply
-	(*WatchHoldsRequest)(nil),        // 85: muster.v1.WatchHoldsRequest
-	(*WatchHoldsReply)(nil),          // 86: muster.v1.WatchHoldsReply
-	(*PodJob)(nil),                   // 87: muster.v1.PodJob
-	(*PodPlace)(nil),                 // 88: muster.v1.PodPlace
-	(*SubmitPodsRequest)(nil),        // 89: muster.v1.SubmitPodsRequest
-	(*SubmitPodsReply)(nil),          // 90: muster.v1.SubmitPodsReply
-	(*AdmitPodsRequest)(nil),         // 91: muster.v1.AdmitPodsRequest
-	(*AdmitPodsReply)(nil),           // 92: muster.v1.AdmitPodsReply
-	(*PodsOverRequest)(nil),          // 93: muster.v1.PodsOverRequest
-	(*PodsEnd)(nil),                  // 94: muster.v1.PodsEnd
-	(*PodsOverReply)(nil),            // 95: muster.v1.PodsOverReply
-	(*EventsRequest)(nil),            // 96: muster.v1.EventsRequest
-	(*EventsReply)(nil),              // 97: muster.v1.EventsReply
-	(*EventInfo)(nil),                // 98: muster.v1.EventInfo
-	(*EventField)(nil),               // 99: muster.v1.EventField
-	(*SupposeRequest)(nil),           // 100: muster.v1.SupposeRequest
-	(*SupposedChange)(nil),           // 101: muster.v1.SupposedChange
-	(*AddedNodes)(nil),               // 102: muster.v1.AddedNodes
-	(*SupposeReply)(nil),             // 103: muster.v1.SupposeReply
-	(*SupposedJob)(nil),              // 104: muster.v1.SupposedJob
-	(*Outlook)(nil),                  // 105: muster.v1.Outlook
-	(*Tres)(nil),                     // 106: muster.v1.Tres
-	(*GpuFault)(nil),                 // 107: muster.v1.GpuFault
-	(*Moment)(nil),                   // 108: muster.v1.Moment
-	(*SharesReply)(nil),              // 109: muster.v1.SharesReply
-	(*LimitUsage)(nil),               // 110: muster.v1.LimitUsage
-	(*NamedCount)(nil),               // 111: muster.v1.NamedCount
-	(*Count)(nil),                    // 112: muster.v1.Count
-	(*PodSet)(nil),                   // 113: muster.v1.PodSet
-	(*JobSpec)(nil),                  // 114: muster.v1.JobSpec
-	(*CancelRequest)(nil),            // 115: muster.v1.CancelRequest
-	(*ControlJobsRequest)(nil),       // 116: muster.v1.ControlJobsRequest
-	(*SubmitRequest)(nil),            // 117: muster.v1.SubmitRequest
-	(*Reason)(nil),                   // 118: muster.v1.Reason
+	(*NodeHardware)(nil),             // 5: muster.v1.NodeHardware
+	(*PartitionInfo)(nil),            // 6: muster.v1.PartitionInfo
+	(*ListNodesRequest)(nil),         // 7: muster.v1.ListNodesRequest
+	(*ListNodesReply)(nil),           // 8: muster.v1.ListNodesReply
+	(*ListPartitionsRequest)(nil),    // 9: muster.v1.ListPartitionsRequest
+	(*ListPartitionsReply)(nil),      // 10: muster.v1.ListPartitionsReply
+	(*UpdateNodeRequest)(nil),        // 11: muster.v1.UpdateNodeRequest
+	(*UpdateNodeReply)(nil),          // 12: muster.v1.UpdateNodeReply
+	(*PartitionChange)(nil),          // 13: muster.v1.PartitionChange
+	(*PartitionChangeReply)(nil),     // 14: muster.v1.PartitionChangeReply
+	(*NodeChange)(nil),               // 15: muster.v1.NodeChange
+	(*NodeChangeReply)(nil),          // 16: muster.v1.NodeChangeReply
+	(*ConfigEntry)(nil),              // 17: muster.v1.ConfigEntry
+	(*GetConfigRequest)(nil),         // 18: muster.v1.GetConfigRequest
+	(*GetConfigReply)(nil),           // 19: muster.v1.GetConfigReply
+	(*TopologyInfo)(nil),             // 20: muster.v1.TopologyInfo
+	(*BlockInfo)(nil),                // 21: muster.v1.BlockInfo
+	(*SwitchInfo)(nil),               // 22: muster.v1.SwitchInfo
+	(*PingRequest)(nil),              // 23: muster.v1.PingRequest
+	(*PingReply)(nil),                // 24: muster.v1.PingReply
+	(*ControllersRequest)(nil),       // 25: muster.v1.ControllersRequest
+	(*ControllerInfo)(nil),           // 26: muster.v1.ControllerInfo
+	(*ControllersReply)(nil),         // 27: muster.v1.ControllersReply
+	(*ChangeControllersRequest)(nil), // 28: muster.v1.ChangeControllersRequest
+	(*ChangeControllersReply)(nil),   // 29: muster.v1.ChangeControllersReply
+	(*ReconfigureRequest)(nil),       // 30: muster.v1.ReconfigureRequest
+	(*ReconfigureReply)(nil),         // 31: muster.v1.ReconfigureReply
+	(*ShutdownRequest)(nil),          // 32: muster.v1.ShutdownRequest
+	(*ShutdownReply)(nil),            // 33: muster.v1.ShutdownReply
+	(*SetLogRequest)(nil),            // 34: muster.v1.SetLogRequest
+	(*SetLogReply)(nil),              // 35: muster.v1.SetLogReply
+	(*LogInfo)(nil),                  // 36: muster.v1.LogInfo
+	(*CreateTokenRequest)(nil),       // 37: muster.v1.CreateTokenRequest
+	(*CreateTokenReply)(nil),         // 38: muster.v1.CreateTokenReply
+	(*HostInfo)(nil),                 // 39: muster.v1.HostInfo
+	(*ListHostsRequest)(nil),         // 40: muster.v1.ListHostsRequest
+	(*ListHostsReply)(nil),           // 41: muster.v1.ListHostsReply
+	(*RevokeHostRequest)(nil),        // 42: muster.v1.RevokeHostRequest
+	(*RevokeHostReply)(nil),          // 43: muster.v1.RevokeHostReply
+	(*OrphanRun)(nil),                // 44: muster.v1.OrphanRun
+	(*ListOrphansRequest)(nil),       // 45: muster.v1.ListOrphansRequest
+	(*ListOrphansReply)(nil),         // 46: muster.v1.ListOrphansReply
+	(*KillOrphansRequest)(nil),       // 47: muster.v1.KillOrphansRequest
+	(*KillOrphansReply)(nil),         // 48: muster.v1.KillOrphansReply
+	(*CreateUserTokenRequest)(nil),   // 49: muster.v1.CreateUserTokenRequest
+	(*CreateUserTokenReply)(nil),     // 50: muster.v1.CreateUserTokenReply
+	(*ListUserTokensRequest)(nil),    // 51: muster.v1.ListUserTokensRequest
+	(*UserTokenInfo)(nil),            // 52: muster.v1.UserTokenInfo
+	(*ListUserTokensReply)(nil),      // 53: muster.v1.ListUserTokensReply
+	(*RevokeUserTokensRequest)(nil),  // 54: muster.v1.RevokeUserTokensRequest
+	(*RevokeUserTokensReply)(nil),    // 55: muster.v1.RevokeUserTokensReply
+	(*PolicyChangeRequest)(nil),      // 56: muster.v1.PolicyChangeRequest
+	(*PolicyChangeReply)(nil),        // 57: muster.v1.PolicyChangeReply
+	(*PolicyRequest)(nil),            // 58: muster.v1.PolicyRequest
+	(*PolicyReply)(nil),              // 59: muster.v1.PolicyReply
+	(*KnownCluster)(nil),             // 60: muster.v1.KnownCluster
+	(*LimitUsageReply)(nil),          // 61: muster.v1.LimitUsageReply
+	(*OptionalInt)(nil),              // 62: muster.v1.OptionalInt
+	(*Qos)(nil),                      // 63: muster.v1.Qos
+	(*WcKey)(nil),                    // 64: muster.v1.WcKey
+	(*Resource)(nil),                 // 65: muster.v1.Resource
+	(*Account)(nil),                  // 66: muster.v1.Account
+	(*AccountingUser)(nil),           // 67: muster.v1.AccountingUser
+	(*Association)(nil),              // 68: muster.v1.Association
+	(*DiagRequest)(nil),              // 69: muster.v1.DiagRequest
+	(*CallFigure)(nil),               // 70: muster.v1.CallFigure
+	(*DiagReply)(nil),                // 71: muster.v1.DiagReply
+	(*ReservationInfo)(nil),          // 72: muster.v1.ReservationInfo
+	(*ReservationsRequest)(nil),      // 73: muster.v1.ReservationsRequest
+	(*ReservationsReply)(nil),        // 74: muster.v1.ReservationsReply
+	(*ReservationChange)(nil),        // 75: muster.v1.ReservationChange
+	(*ReservationChangeReply)(nil),   // 76: muster.v1.ReservationChangeReply
+	(*ForeignHold)(nil),              // 77: muster.v1.ForeignHold
+	(*HeldGpu)(nil),                  // 78: muster.v1.HeldGpu
+	(*HoldNodeRequest)(nil),          // 79: muster.v1.HoldNodeRequest
+	(*HoldNodeReply)(nil),            // 80: muster.v1.HoldNodeReply
+	(*ReleaseHoldRequest)(nil),       // 81: muster.v1.ReleaseHoldRequest
+	(*ReleaseHoldReply)(nil),         // 82: muster.v1.ReleaseHoldReply
+	(*ListHoldsRequest)(nil),         // 83: muster.v1.ListHoldsRequest
+	(*ListHoldsReply)(nil),           // 84: muster.v1.ListHoldsReply
+	(*HeldNode)(nil),                 // 85: muster.v1.HeldNode
+	(*GpuCount)(nil),                 // 86: muster.v1.GpuCount
+	(*NodeHoldsRequest)(nil),         // 87: muster.v1.NodeHoldsRequest
+	(*NodeHoldsReply)(nil),           // 88: muster.v1.NodeHoldsReply
+	(*WatchHoldsRequest)(nil),        // 89: muster.v1.WatchHoldsRequest
+	(*WatchHoldsReply)(nil),          // 90: muster.v1.WatchHoldsReply
+	(*PodJob)(nil),                   // 91: muster.v1.PodJob
+	(*PodPlace)(nil),                 // 92: muster.v1.PodPlace
+	(*SubmitPodsRequest)(nil),        // 93: muster.v1.SubmitPodsRequest
+	(*SubmitPodsReply)(nil),          // 94: muster.v1.SubmitPodsReply
+	(*AdmitPodsRequest)(nil),         // 95: muster.v1.AdmitPodsRequest
+	(*AdmitPodsReply)(nil),           // 96: muster.v1.AdmitPodsReply
+	(*PodsOverRequest)(nil),          // 97: muster.v1.PodsOverRequest
+	(*PodsEnd)(nil),                  // 98: muster.v1.PodsEnd
+	(*PodsOverReply)(nil),            // 99: muster.v1.PodsOverReply
+	(*EventsRequest)(nil),            // 100: muster.v1.EventsRequest
+	(*EventsReply)(nil),              // 101: muster.v1.EventsReply
+	(*EventInfo)(nil),                // 102: muster.v1.EventInfo
+	(*EventField)(nil),               // 103: muster.v1.EventField
+	(*SupposeRequest)(nil),           // 104: muster.v1.SupposeRequest
+	(*SupposedChange)(nil),           // 105: muster.v1.SupposedChange
+	(*AddedNodes)(nil),               // 106: muster.v1.AddedNodes
+	(*SupposeReply)(nil),             // 107: muster.v1.SupposeReply
+	(*SupposedJob)(nil),              // 108: muster.v1.SupposedJob
+	(*Outlook)(nil),                  // 109: muster.v1.Outlook
+	(*Tres)(nil),                     // 110: muster.v1.Tres
+	(*GpuFault)(nil),                 // 111: muster.v1.GpuFault
+	(*Moment)(nil),                   // 112: muster.v1.Moment
+	(*SharesReply)(nil),              // 113: muster.v1.SharesReply
+	(*LimitUsage)(nil),               // 114: muster.v1.LimitUsage
+	(*NamedCount)(nil),               // 115: muster.v1.NamedCount
+	(*Count)(nil),                    // 116: muster.v1.Count
+	(*PodSet)(nil),                   // 117: muster.v1.PodSet
+	(*JobSpec)(nil),                  // 118: muster.v1.JobSpec
+	(*CancelRequest)(nil),            // 119: muster.v1.CancelRequest
+	(*ControlJobsRequest)(nil),       // 120: muster.v1.ControlJobsRequest
+	(*SubmitRequest)(nil),            // 121: muster.v1.SubmitRequest
+	(*Reason)(nil),                   // 122: muster.v1.Reason
 }
 var file_cluster_proto_depIdxs = []int32{
 	3,   // 0: muster.v1.NodeInfo.gpus:type_name -> muster.v1.GpuInfo
-	106, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
-	106, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
-	107, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
-	73,  // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
-	106, // 5: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
-	108, // 6: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
-	4,   // 7: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
-	108, // 8: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
-	5,   // 9: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
-	16,  // 10: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
-	16,  // 11: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
-	16,  // 12: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
-	21,  // 13: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
-	19,  // 14: muster.v1.GetConfigReply.topologies:type_name -> muster.v1.TopologyInfo
-	21,  // 15: muster.v1.TopologyInfo.switches:type_name -> muster.v1.SwitchInfo
-	20,  // 16: muster.v1.TopologyInfo.blocks:type_name -> muster.v1.BlockInfo
-	56,  // 17: muster.v1.PingReply.clusters:type_name -> muster.v1.KnownCluster
-	25,  // 18: muster.v1.ControllersReply.controllers:type_name -> muster.v1.ControllerInfo
-	35,  // 19: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
-	35,  // 20: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
-	40,  // 21: muster.v1.ListOrphansReply.runs:type_name -> muster.v1.OrphanRun
-	40,  // 22: muster.v1.KillOrphansReply.runs:type_name -> muster.v1.OrphanRun
-	48,  // 23: muster.v1.ListUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
-	48,  // 24: muster.v1.RevokeUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
-	0,   // 25: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
-	16,  // 26: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
-	16,  // 27: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
-	108, // 28: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
-	59,  // 29: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
-	62,  // 30: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
-	63,  // 31: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
-	64,  // 32: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
-	60,  // 33: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
-	61,  // 34: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
-	56,  // 35: muster.v1.PolicyReply.clusters:type_name -> muster.v1.KnownCluster
-	55,  // 36: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
-	109, // 37: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
-	110, // 38: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
-	111, // 39: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
-	111, // 40: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
-	111, // 41: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
-	111, // 42: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
-	111, // 43: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
-	111, // 44: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
-	111, // 45: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
-	111, // 46: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	58,  // 47: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
-	58,  // 48: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	58,  // 49: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
-	58,  // 50: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
-	58,  // 51: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
-	58,  // 52: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
-	58,  // 53: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
-	111, // 54: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
-	111, // 55: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
-	111, // 56: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
-	58,  // 57: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	58,  // 58: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
-	58,  // 59: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
-	58,  // 60: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
-	111, // 61: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
-	111, // 62: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
-	111, // 63: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
-	58,  // 64: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
-	58,  // 65: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
-	111, // 66: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
-	111, // 67: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
-	111, // 68: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
-	58,  // 69: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
-	58,  // 70: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
-	58,  // 71: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
-	58,  // 72: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
-	58,  // 73: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
-	111, // 74: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
-	58,  // 75: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
-	16,  // 76: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
-	66,  // 77: muster.v1.DiagReply.methods:type_name -> muster.v1.CallFigure
-	66,  // 78: muster.v1.DiagReply.callers:type_name -> muster.v1.CallFigure
-	106, // 79: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
-	112, // 80: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
-	108, // 81: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
-	68,  // 82: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
-	1,   // 83: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
-	16,  // 84: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
-	74,  // 85: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
-	73,  // 86: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
-	73,  // 87: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
-	81,  // 88: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	82,  // 89: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
-	73,  // 90: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
-	73,  // 91: muster.v1.NodeHoldsReply.holds:type_name -> muster.v1.ForeignHold
-	81,  // 92: muster.v1.WatchHoldsReply.nodes:type_name -> muster.v1.HeldNode
-	87,  // 93: muster.v1.WatchHoldsReply.jobs:type_name -> muster.v1.PodJob
-	113, // 94: muster.v1.PodJob.pods:type_name -> muster.v1.PodSet
-	88,  // 95: muster.v1.PodJob.places:type_name -> muster.v1.PodPlace
-	74,  // 96: muster.v1.PodPlace.gpus:type_name -> muster.v1.HeldGpu
-	114, // 97: muster.v1.SubmitPodsRequest.spec:type_name -> muster.v1.JobSpec
-	94,  // 98: muster.v1.PodsOverRequest.ended:type_name -> muster.v1.PodsEnd
-	98,  // 99: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
-	99,  // 100: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
-	101, // 101: muster.v1.SupposeRequest.changes:type_name -> muster.v1.SupposedChange
-	10,  // 102: muster.v1.SupposedChange.update_node:type_name -> muster.v1.UpdateNodeRequest
-	14,  // 103: muster.v1.SupposedChange.change_nodes:type_name -> muster.v1.NodeChange
-	12,  // 104: muster.v1.SupposedChange.change_partition:type_name -> muster.v1.PartitionChange
-	52,  // 105: muster.v1.SupposedChange.change_policy:type_name -> muster.v1.PolicyChangeRequest
-	71,  // 106: muster.v1.SupposedChange.change_reservation:type_name -> muster.v1.ReservationChange
-	115, // 107: muster.v1.SupposedChange.cancel:type_name -> muster.v1.CancelRequest
-	116, // 108: muster.v1.SupposedChange.control_jobs:type_name -> muster.v1.ControlJobsRequest
-	117, // 109: muster.v1.SupposedChange.submit:type_name -> muster.v1.SubmitRequest
-	102, // 110: muster.v1.SupposedChange.add_nodes:type_name -> muster.v1.AddedNodes
-	104, // 111: muster.v1.SupposeReply.jobs:type_name -> muster.v1.SupposedJob
-	105, // 112: muster.v1.SupposedJob.before:type_name -> muster.v1.Outlook
-	105, // 113: muster.v1.SupposedJob.after:type_name -> muster.v1.Outlook
-	2,   // 114: muster.v1.Outlook.standing:type_name -> muster.v1.Outlook.Standing
-	118, // 115: muster.v1.Outlook.reason:type_name -> muster.v1.Reason
-	116, // [116:116] is the sub-list for method output_type
-	116, // [116:116] is the sub-list for method input_type
-	116, // [116:116] is the sub-list for extension type_name
-	116, // [116:116] is the sub-list for extension extendee
-	0,   // [0:116] is the sub-list for field type_name
+	110, // 1: muster.v1.NodeInfo.cfg_tres:type_name -> muster.v1.Tres
+	110, // 2: muster.v1.NodeInfo.alloc_tres:type_name -> muster.v1.Tres
+	111, // 3: muster.v1.NodeInfo.gpu_faults:type_name -> muster.v1.GpuFault
+	77,  // 4: muster.v1.NodeInfo.holds:type_name -> muster.v1.ForeignHold
+	5,   // 5: muster.v1.NodeInfo.found:type_name -> muster.v1.NodeHardware
+	110, // 6: muster.v1.PartitionInfo.tres:type_name -> muster.v1.Tres
+	112, // 7: muster.v1.ListNodesRequest.moment:type_name -> muster.v1.Moment
+	4,   // 8: muster.v1.ListNodesReply.nodes:type_name -> muster.v1.NodeInfo
+	112, // 9: muster.v1.ListPartitionsRequest.moment:type_name -> muster.v1.Moment
+	6,   // 10: muster.v1.ListPartitionsReply.partitions:type_name -> muster.v1.PartitionInfo
+	17,  // 11: muster.v1.UpdateNodeRequest.set:type_name -> muster.v1.ConfigEntry
+	17,  // 12: muster.v1.PartitionChange.set:type_name -> muster.v1.ConfigEntry
+	17,  // 13: muster.v1.GetConfigReply.entries:type_name -> muster.v1.ConfigEntry
+	36,  // 14: muster.v1.GetConfigReply.log:type_name -> muster.v1.LogInfo
+	22,  // 15: muster.v1.GetConfigReply.topology:type_name -> muster.v1.SwitchInfo
+	20,  // 16: muster.v1.GetConfigReply.topologies:type_name -> muster.v1.TopologyInfo
+	22,  // 17: muster.v1.TopologyInfo.switches:type_name -> muster.v1.SwitchInfo
+	21,  // 18: muster.v1.TopologyInfo.blocks:type_name -> muster.v1.BlockInfo
+	60,  // 19: muster.v1.PingReply.clusters:type_name -> muster.v1.KnownCluster
+	26,  // 20: muster.v1.ControllersReply.controllers:type_name -> muster.v1.ControllerInfo
+	36,  // 21: muster.v1.SetLogReply.log:type_name -> muster.v1.LogInfo
+	39,  // 22: muster.v1.ListHostsReply.hosts:type_name -> muster.v1.HostInfo
+	39,  // 23: muster.v1.RevokeHostReply.hosts:type_name -> muster.v1.HostInfo
+	44,  // 24: muster.v1.ListOrphansReply.runs:type_name -> muster.v1.OrphanRun
+	44,  // 25: muster.v1.KillOrphansReply.runs:type_name -> muster.v1.OrphanRun
+	52,  // 26: muster.v1.ListUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
+	52,  // 27: muster.v1.RevokeUserTokensReply.tokens:type_name -> muster.v1.UserTokenInfo
+	0,   // 28: muster.v1.PolicyChangeRequest.verb:type_name -> muster.v1.PolicyChangeRequest.Verb
+	17,  // 29: muster.v1.PolicyChangeRequest.where:type_name -> muster.v1.ConfigEntry
+	17,  // 30: muster.v1.PolicyChangeRequest.set:type_name -> muster.v1.ConfigEntry
+	112, // 31: muster.v1.PolicyRequest.moment:type_name -> muster.v1.Moment
+	63,  // 32: muster.v1.PolicyReply.qos:type_name -> muster.v1.Qos
+	66,  // 33: muster.v1.PolicyReply.accounts:type_name -> muster.v1.Account
+	67,  // 34: muster.v1.PolicyReply.users:type_name -> muster.v1.AccountingUser
+	68,  // 35: muster.v1.PolicyReply.associations:type_name -> muster.v1.Association
+	64,  // 36: muster.v1.PolicyReply.wckeys:type_name -> muster.v1.WcKey
+	65,  // 37: muster.v1.PolicyReply.resources:type_name -> muster.v1.Resource
+	60,  // 38: muster.v1.PolicyReply.clusters:type_name -> muster.v1.KnownCluster
+	59,  // 39: muster.v1.LimitUsageReply.policy:type_name -> muster.v1.PolicyReply
+	113, // 40: muster.v1.LimitUsageReply.shares:type_name -> muster.v1.SharesReply
+	114, // 41: muster.v1.LimitUsageReply.usage:type_name -> muster.v1.LimitUsage
+	115, // 42: muster.v1.Qos.max_tres_per_job:type_name -> muster.v1.NamedCount
+	115, // 43: muster.v1.Qos.max_tres_per_node:type_name -> muster.v1.NamedCount
+	115, // 44: muster.v1.Qos.max_tres_per_user:type_name -> muster.v1.NamedCount
+	115, // 45: muster.v1.Qos.max_tres_per_account:type_name -> muster.v1.NamedCount
+	115, // 46: muster.v1.Qos.min_tres_per_job:type_name -> muster.v1.NamedCount
+	115, // 47: muster.v1.Qos.grp_tres:type_name -> muster.v1.NamedCount
+	115, // 48: muster.v1.Qos.grp_tres_mins:type_name -> muster.v1.NamedCount
+	115, // 49: muster.v1.Qos.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	62,  // 50: muster.v1.Qos.grp_jobs:type_name -> muster.v1.OptionalInt
+	62,  // 51: muster.v1.Qos.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	62,  // 52: muster.v1.Qos.max_jobs_per_user:type_name -> muster.v1.OptionalInt
+	62,  // 53: muster.v1.Qos.max_submit_per_user:type_name -> muster.v1.OptionalInt
+	62,  // 54: muster.v1.Qos.max_jobs_per_account:type_name -> muster.v1.OptionalInt
+	62,  // 55: muster.v1.Qos.max_submit_per_account:type_name -> muster.v1.OptionalInt
+	62,  // 56: muster.v1.Qos.min_prio:type_name -> muster.v1.OptionalInt
+	115, // 57: muster.v1.Qos.max_tres_mins:type_name -> muster.v1.NamedCount
+	115, // 58: muster.v1.Qos.max_run_mins_account:type_name -> muster.v1.NamedCount
+	115, // 59: muster.v1.Qos.max_run_mins_user:type_name -> muster.v1.NamedCount
+	62,  // 60: muster.v1.Qos.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	62,  // 61: muster.v1.Qos.max_accrue_per_user:type_name -> muster.v1.OptionalInt
+	62,  // 62: muster.v1.Qos.max_accrue_per_account:type_name -> muster.v1.OptionalInt
+	62,  // 63: muster.v1.Qos.usage_threshold:type_name -> muster.v1.OptionalInt
+	115, // 64: muster.v1.Association.max_tres_per_job:type_name -> muster.v1.NamedCount
+	115, // 65: muster.v1.Association.max_tres_per_node:type_name -> muster.v1.NamedCount
+	115, // 66: muster.v1.Association.max_tres_mins:type_name -> muster.v1.NamedCount
+	62,  // 67: muster.v1.Association.max_jobs:type_name -> muster.v1.OptionalInt
+	62,  // 68: muster.v1.Association.max_submit_jobs:type_name -> muster.v1.OptionalInt
+	115, // 69: muster.v1.Association.grp_tres:type_name -> muster.v1.NamedCount
+	115, // 70: muster.v1.Association.grp_tres_mins:type_name -> muster.v1.NamedCount
+	115, // 71: muster.v1.Association.grp_tres_run_mins:type_name -> muster.v1.NamedCount
+	62,  // 72: muster.v1.Association.grp_jobs:type_name -> muster.v1.OptionalInt
+	62,  // 73: muster.v1.Association.grp_submit_jobs:type_name -> muster.v1.OptionalInt
+	62,  // 74: muster.v1.Association.grp_jobs_accrue:type_name -> muster.v1.OptionalInt
+	62,  // 75: muster.v1.Association.max_jobs_accrue:type_name -> muster.v1.OptionalInt
+	62,  // 76: muster.v1.Association.min_prio:type_name -> muster.v1.OptionalInt
+	115, // 77: muster.v1.Association.guaranteed_tres:type_name -> muster.v1.NamedCount
+	62,  // 78: muster.v1.Association.over_quota:type_name -> muster.v1.OptionalInt
+	17,  // 79: muster.v1.DiagReply.more:type_name -> muster.v1.ConfigEntry
+	70,  // 80: muster.v1.DiagReply.methods:type_name -> muster.v1.CallFigure
+	70,  // 81: muster.v1.DiagReply.callers:type_name -> muster.v1.CallFigure
+	110, // 82: muster.v1.ReservationInfo.tres:type_name -> muster.v1.Tres
+	116, // 83: muster.v1.ReservationInfo.licenses:type_name -> muster.v1.Count
+	112, // 84: muster.v1.ReservationsRequest.moment:type_name -> muster.v1.Moment
+	72,  // 85: muster.v1.ReservationsReply.reservations:type_name -> muster.v1.ReservationInfo
+	1,   // 86: muster.v1.ReservationChange.verb:type_name -> muster.v1.ReservationChange.Verb
+	17,  // 87: muster.v1.ReservationChange.set:type_name -> muster.v1.ConfigEntry
+	78,  // 88: muster.v1.ForeignHold.gpus:type_name -> muster.v1.HeldGpu
+	77,  // 89: muster.v1.HoldNodeRequest.hold:type_name -> muster.v1.ForeignHold
+	77,  // 90: muster.v1.HoldNodeReply.hold:type_name -> muster.v1.ForeignHold
+	85,  // 91: muster.v1.ListHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	86,  // 92: muster.v1.HeldNode.free_gpus:type_name -> muster.v1.GpuCount
+	77,  // 93: muster.v1.HeldNode.holds:type_name -> muster.v1.ForeignHold
+	77,  // 94: muster.v1.NodeHoldsReply.holds:type_name -> muster.v1.ForeignHold
+	85,  // 95: muster.v1.WatchHoldsReply.nodes:type_name -> muster.v1.HeldNode
+	91,  // 96: muster.v1.WatchHoldsReply.jobs:type_name -> muster.v1.PodJob
+	117, // 97: muster.v1.PodJob.pods:type_name -> muster.v1.PodSet
+	92,  // 98: muster.v1.PodJob.places:type_name -> muster.v1.PodPlace
+	78,  // 99: muster.v1.PodPlace.gpus:type_name -> muster.v1.HeldGpu
+	118, // 100: muster.v1.SubmitPodsRequest.spec:type_name -> muster.v1.JobSpec
+	98,  // 101: muster.v1.PodsOverRequest.ended:type_name -> muster.v1.PodsEnd
+	102, // 102: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
+	103, // 103: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
+	105, // 104: muster.v1.SupposeRequest.changes:type_name -> muster.v1.SupposedChange
+	11,  // 105: muster.v1.SupposedChange.update_node:type_name -> muster.v1.UpdateNodeRequest
+	15,  // 106: muster.v1.SupposedChange.change_nodes:type_name -> muster.v1.NodeChange
+	13,  // 107: muster.v1.SupposedChange.change_partition:type_name -> muster.v1.PartitionChange
+	56,  // 108: muster.v1.SupposedChange.change_policy:type_name -> muster.v1.PolicyChangeRequest
+	75,  // 109: muster.v1.SupposedChange.change_reservation:type_name -> muster.v1.ReservationChange
+	119, // 110: muster.v1.SupposedChange.cancel:type_name -> muster.v1.CancelRequest
+	120, // 111: muster.v1.SupposedChange.control_jobs:type_name -> muster.v1.ControlJobsRequest
+	121, // 112: muster.v1.SupposedChange.submit:type_name -> muster.v1.SubmitRequest
+	106, // 113: muster.v1.SupposedChange.add_nodes:type_name -> muster.v1.AddedNodes
+	108, // 114: muster.v1.SupposeReply.jobs:type_name -> muster.v1.SupposedJob
+	109, // 115: muster.v1.SupposedJob.before:type_name -> muster.v1.Outlook
+	109, // 116: muster.v1.SupposedJob.after:type_name -> muster.v1.Outlook
+	2,   // 117: muster.v1.Outlook.standing:type_name -> muster.v1.Outlook.Standing
+	122, // 118: muster.v1.Outlook.reason:type_name -> muster.v1.Reason
+	119, // [119:119] is the sub-list for method output_type
+	119, // [119:119] is the sub-list for method input_type
+	119, // [119:119] is the sub-list for extension type_name
+	119, // [119:119] is the sub-list for extension extendee
+	0,   // [0:119] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.
@@ -10047,14 +10362,15 @@ func file_cluster_proto_init() {
 	}
 	file_job_proto_init_once()
 	file_policy_proto_init_once()
-	file_cluster_proto_msgTypes[96].OneofWrappers = []any{
+	file_cluster_proto_msgTypes[31].OneofWrappers = []any{}
+	file_cluster_proto_msgTypes[100].OneofWrappers = []any{
 		(*EventField_Text)(nil),
 		(*EventField_Number)(nil),
 		(*EventField_Time)(nil),
 		(*EventField_Span)(nil),
 		(*EventField_Yes)(nil),
 	}
-	file_cluster_proto_msgTypes[98].OneofWrappers = []any{
+	file_cluster_proto_msgTypes[102].OneofWrappers = []any{
 		(*SupposedChange_UpdateNode)(nil),
 		(*SupposedChange_ChangeNodes)(nil),
 		(*SupposedChange_ChangePartition)(nil),
@@ -10071,7 +10387,7 @@ func file_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cluster_proto_rawDesc), len(file_cluster_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   103,
+			NumMessages:   107,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -18,6 +18,7 @@ import (
 	"github.com/musterhpc/muster/controller/doors"
 	"github.com/musterhpc/muster/controller/exporting"
 	"github.com/musterhpc/muster/controller/forward"
+	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/controller/keys"
 	"github.com/musterhpc/muster/internal/parts"
 	"github.com/musterhpc/muster/internal/transport/authz"
@@ -195,11 +196,18 @@ func (s *server) newEndpoint(source *pki.Source) (*grpcx.Endpoint, error) {
 // aroundUnary and aroundStream surround every call, whichever way it came.
 func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{
-		exporting.CountCalls(s.calls),
+		exporting.CountCalls(s.calls, s.noteCall),
 		s.confirmUnary,
 		s.trail.UnaryInterceptor(),
 		s.authorizationDoor().Unary(),
 		forward.RefuseTokenByToken,
+	}
+}
+
+// noteCall writes a call to the log while that is wanted.
+func (s *server) noteCall(ctx context.Context, method string, took time.Duration, err error) {
+	if s.verbosity.WantsCalls() {
+		s.verbosity.NoteCall(method, host.NewCallerFunc(uint32(os.Getuid()))(ctx), took, err)
 	}
 }
 

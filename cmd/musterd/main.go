@@ -29,6 +29,7 @@ import (
 	"github.com/musterhpc/muster/internal/luascript"
 	"github.com/musterhpc/muster/ledger/backup"
 	"github.com/musterhpc/muster/ledger/care"
+	"github.com/musterhpc/muster/scheduler/daemon"
 )
 
 var version = "dev"
@@ -213,14 +214,15 @@ func runRoles(ctx context.Context, o options, out io.Writer) error {
 			cfg,
 			o.config,
 			slices.Contains(o.roles, "accounting"),
-			newLogger(cfg.Log),
+			newLogger(cfg.Log, new(slog.LevelVar)),
 		)
 	}
 	cluster, warnings, err := sitescripts.ReadCluster(cfg)
 	if err != nil {
 		return err
 	}
-	log := newLogger(cfg.Log)
+	level := new(slog.LevelVar)
+	log := newLogger(cfg.Log, level)
 	for _, w := range warnings {
 		log.Warn("configuration", "problem", w)
 	}
@@ -252,16 +254,20 @@ func runRoles(ctx context.Context, o options, out io.Writer) error {
 		roles:    o.roles,
 		anew:     o.anew,
 		newGroup: o.newGroup,
+
+		verbosity: daemon.NewVerbosity(log, level),
 	}
 	return s.run(ctx)
 }
 
-// newLogger writes to standard error in the configured form.
-func newLogger(c conffile.Log) *slog.Logger {
-	var level slog.Level
-	if err := level.UnmarshalText([]byte(strings.ToUpper(c.Level))); err != nil {
-		level = slog.LevelInfo
+// newLogger writes to standard error in the configured form, from the level on that level has at
+// the time.
+func newLogger(c conffile.Log, level *slog.LevelVar) *slog.Logger {
+	var configured slog.Level
+	if err := configured.UnmarshalText([]byte(strings.ToUpper(c.Level))); err != nil {
+		configured = slog.LevelInfo
 	}
+	level.Set(configured)
 	opts := &slog.HandlerOptions{Level: level}
 	if c.Format == "json" {
 		return slog.New(slog.NewJSONHandler(os.Stderr, opts))

@@ -98,6 +98,8 @@ type server struct {
 	scripts  *sitescripts.Scripts
 	trail    *trail.Trail    // nil unless muster.yaml says where it goes
 	traces   *sending.Sender // nil unless muster.yaml names a collector
+
+	verbosity *daemon.Verbosity // of the log
 }
 
 func (s *server) hasRole(role string) bool { return slices.Contains(s.roles, role) }
@@ -337,6 +339,7 @@ func (s *server) newController() error {
 	s.scripts = scripts
 	deps := daemon.Deps{
 		Calls:     s.calls,
+		Verbosity: s.verbosity,
 		Log:       store.Log{Durable: s.durable},
 		Archive:   s.archive,
 		Blobs:     s.blobs,

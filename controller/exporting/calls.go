@@ -11,8 +11,11 @@ import (
 	"github.com/musterhpc/muster/internal/transport/identity"
 )
 
-// CountCalls counts the API's calls by method and user.
-func CountCalls(calls *collector.Calls) grpc.UnaryServerInterceptor {
+// CountCalls counts the API's calls by method and user, and tells note of each.
+func CountCalls(
+	calls *collector.Calls,
+	note func(ctx context.Context, method string, took time.Duration, err error),
+) grpc.UnaryServerInterceptor {
 	return func(
 		ctx context.Context,
 		req any,
@@ -21,12 +24,10 @@ func CountCalls(calls *collector.Calls) grpc.UnaryServerInterceptor {
 	) (any, error) {
 		began := time.Now()
 		answer, err := handler(ctx, req)
-		calls.Observe(
-			shortMethod(info.FullMethod),
-			identity.From(ctx).User,
-			time.Since(began),
-			err != nil,
-		)
+		took := time.Since(began)
+		method := shortMethod(info.FullMethod)
+		calls.Observe(method, identity.From(ctx).User, took, err != nil)
+		note(ctx, method, took, err)
 		return answer, err
 	}
 }

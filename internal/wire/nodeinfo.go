@@ -3,7 +3,9 @@ package wire
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
@@ -30,10 +32,30 @@ func registered(out *apiv1.NodeInfo, inv *spec.Inventory, trouble string) {
 		if out.Hostname == "" {
 			out.Hostname = inv.Hostname
 		}
+		out.Found = &apiv1.NodeHardware{
+			Cpus: inv.CPUs, Sockets: inv.Sockets, CoresPerSocket: inv.CoresPerSocket, ThreadsPerCore: inv.ThreadsPerCore,
+			Mem: inv.Mem, TmpDisk: inv.TmpDisk, Addr: inv.Addr,
+		}
+		if out.Port == 0 {
+			out.Port = portOf(inv.Addr)
+		}
 	}
 	if trouble != "" {
 		out.Degraded = strings.TrimPrefix(out.Degraded+"; "+trouble, "; ")
 	}
+}
+
+// portOf is the port of an address, or 0.
+func portOf(addr string) uint32 {
+	_, text, err := net.SplitHostPort(addr)
+	if err != nil {
+		return 0
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return uint32(port)
 }
 
 // capacity is what a node has for jobs, and its billing: its CPUs, as Slurm has it

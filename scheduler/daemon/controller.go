@@ -280,6 +280,7 @@ func (c *Controller) publishCommitted(f *flight) {
 	if c.deps.Committed != nil {
 		c.deps.Committed(f.state, f.events)
 	}
+	c.deps.Verbosity.noteEvents(f.state, f.events)
 	c.wantPass(f.events)
 }
 

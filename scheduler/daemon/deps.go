@@ -194,7 +194,7 @@ type CallCounts interface {
 
 // Deps are the outside of the controller. All fields but Calls, Files, Shutdown,
 // Revoked, Scripts, Committed, Programs, JobScripts, Refused, UserPrograms, History, Past, East,
-// Group and ConfirmLead are needed.
+// Verbosity, Group and ConfirmLead are needed.
 type Deps struct {
 	Log       Log
 	Archive   Archive
@@ -239,6 +239,8 @@ type Deps struct {
 	East func(spec.Instant) spec.Span
 	// Calls, if set, counts the calls of the API.
 	Calls CallCounts
+	// Verbosity, if set, is what the log has, so that administrators can change it.
+	Verbosity *Verbosity
 	// Group, if set, is the group of controllers; without one this is the only one.
 	Group Group
 	// ConfirmLead, if set, returns nil when a majority of the group has said since the call that

@@ -19,12 +19,12 @@ func TestDiagSince(t *testing.T) {
 		return out
 	}
 	base := &apiv1.DiagReply{Now: 100, StartedAt: 1, JobsSubmitted: 7, JobsStarted: 6, JobsBackfilled: 5, JobsCompleted: 4, JobsCancelled: 3, JobsFailed: 2,
-		Passes: 3, PassTotal: 30, DroppedProposals: 1, StaleReports: 1, Pending: 5, Methods: calls(2, 20, 4, 40), Callers: calls(6, 60)}
+		Passes: 3, QuickPasses: 10, PassTotal: 30, DroppedProposals: 1, StaleReports: 1, Pending: 5, Methods: calls(2, 20, 4, 40), Callers: calls(6, 60)}
 	now := &apiv1.DiagReply{Now: 200, StartedAt: 1, JobsSubmitted: 9, JobsStarted: 9, JobsBackfilled: 9, JobsCompleted: 9, JobsCancelled: 9, JobsFailed: 9,
-		Passes: 5, PassTotal: 90, DroppedProposals: 9, StaleReports: 10, Pending: 2, PassMax: 8, Methods: calls(2, 20, 5, 47, 1, 3), Callers: calls(7, 67)}
+		Passes: 5, QuickPasses: 14, PassTotal: 90, DroppedProposals: 9, StaleReports: 10, Pending: 2, PassMax: 8, Methods: calls(2, 20, 5, 47, 1, 3), Callers: calls(7, 67)}
 	kept := proto.CloneOf(now)
 	want := &apiv1.DiagReply{Now: 200, StartedAt: 100, JobsSubmitted: 2, JobsStarted: 3, JobsBackfilled: 4, JobsCompleted: 5, JobsCancelled: 6, JobsFailed: 7,
-		Passes: 2, PassTotal: 60, DroppedProposals: 8, StaleReports: 9, Pending: 2, PassMax: 8, Methods: calls(0, 0, 1, 7, 1, 3)[1:], Callers: calls(1, 7)}
+		Passes: 2, QuickPasses: 4, PassTotal: 60, DroppedProposals: 8, StaleReports: 9, Pending: 2, PassMax: 8, Methods: calls(0, 0, 1, 7, 1, 3)[1:], Callers: calls(1, 7)}
 	if got := diagSince(base, now); !proto.Equal(got, want) {
 		t.Errorf("since the reset: %v\nwant %v", got, want)
 	}

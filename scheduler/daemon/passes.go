@@ -208,6 +208,7 @@ func (c *Controller) runPass(
 		}
 		dropped = rep.res.Stale
 	}
+	c.deps.Verbosity.notePass(out, took, quick, dropped)
 	c.publishView(func(v *view.View) {
 		pass := &v.Pass
 		pass.Dropped += uint64(dropped)

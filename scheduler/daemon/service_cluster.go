@@ -234,6 +234,7 @@ func (s *ClusterService) GetConfig(
 		SlurmConf:  s.C.deps.Settings.SlurmConf,
 		StateDir:   s.C.deps.Settings.StateDir,
 		Port:       s.C.deps.Settings.Port,
+		Log:        s.C.deps.Verbosity.info(),
 	}
 	main := st.Config.MainTopology()
 	out.Topologies = []*apiv1.TopologyInfo{topologyInfo(&main)}
@@ -371,6 +372,7 @@ func (s *ClusterService) diagnose() *apiv1.DiagReply {
 		Pending:          int64(view.State.Waiting.Len()),
 		Running:          running,
 		Passes:           view.Pass.Passes,
+		QuickPasses:      view.Pass.QuickPasses,
 		PassLast:         int64(view.Pass.Last),
 		PassMax:          int64(view.Pass.Max),
 		PassTotal:        int64(view.Pass.Total),
@@ -412,6 +414,7 @@ func diagSince(base, now *apiv1.DiagReply) *apiv1.DiagReply {
 	out.JobsCancelled -= base.GetJobsCancelled()
 	out.JobsFailed -= base.GetJobsFailed()
 	out.Passes -= base.GetPasses()
+	out.QuickPasses -= base.GetQuickPasses()
 	out.PassTotal -= base.GetPassTotal()
 	out.DroppedProposals -= base.GetDroppedProposals()
 	out.StaleReports -= base.GetStaleReports()

@@ -61,6 +61,7 @@ const (
 	Cluster_ListUserTokens_FullMethodName    = "/muster.v1.Cluster/ListUserTokens"
 	Cluster_RevokeUserTokens_FullMethodName  = "/muster.v1.Cluster/RevokeUserTokens"
 	Cluster_Shutdown_FullMethodName          = "/muster.v1.Cluster/Shutdown"
+	Cluster_SetLog_FullMethodName            = "/muster.v1.Cluster/SetLog"
 	Cluster_StepUsage_FullMethodName         = "/muster.v1.Cluster/StepUsage"
 	Cluster_ListReservations_FullMethodName  = "/muster.v1.Cluster/ListReservations"
 	Cluster_ChangeReservation_FullMethodName = "/muster.v1.Cluster/ChangeReservation"
@@ -144,6 +145,8 @@ type ClusterClient interface {
 	// RevokeUserTokens ends tokens of users before their time.
 	RevokeUserTokens(ctx context.Context, in *v1.RevokeUserTokensRequest, opts ...grpc.CallOption) (*v1.RevokeUserTokensReply, error)
 	Shutdown(ctx context.Context, in *v1.ShutdownRequest, opts ...grpc.CallOption) (*v1.ShutdownReply, error)
+	// SetLog changes what the controller writes to its log.
+	SetLog(ctx context.Context, in *v1.SetLogRequest, opts ...grpc.CallOption) (*v1.SetLogReply, error)
 	// StepUsage asks the nodes what running jobs have used so far.
 	StepUsage(ctx context.Context, in *v1.StepUsageRequest, opts ...grpc.CallOption) (*v1.StepUsageReply, error)
 	ListReservations(ctx context.Context, in *v1.ReservationsRequest, opts ...grpc.CallOption) (*v1.ReservationsReply, error)
@@ -591,6 +594,16 @@ func (c *clusterClient) Shutdown(ctx context.Context, in *v1.ShutdownRequest, op
 	return out, nil
 }
 
+func (c *clusterClient) SetLog(ctx context.Context, in *v1.SetLogRequest, opts ...grpc.CallOption) (*v1.SetLogReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(v1.SetLogReply)
+	err := c.cc.Invoke(ctx, Cluster_SetLog_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *clusterClient) StepUsage(ctx context.Context, in *v1.StepUsageRequest, opts ...grpc.CallOption) (*v1.StepUsageReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(v1.StepUsageReply)
@@ -879,6 +892,8 @@ type ClusterServer interface {
 	// RevokeUserTokens ends tokens of users before their time.
 	RevokeUserTokens(context.Context, *v1.RevokeUserTokensRequest) (*v1.RevokeUserTokensReply, error)
 	Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error)
+	// SetLog changes what the controller writes to its log.
+	SetLog(context.Context, *v1.SetLogRequest) (*v1.SetLogReply, error)
 	// StepUsage asks the nodes what running jobs have used so far.
 	StepUsage(context.Context, *v1.StepUsageRequest) (*v1.StepUsageReply, error)
 	ListReservations(context.Context, *v1.ReservationsRequest) (*v1.ReservationsReply, error)
@@ -1038,6 +1053,9 @@ func (UnimplementedClusterServer) RevokeUserTokens(context.Context, *v1.RevokeUs
 }
 func (UnimplementedClusterServer) Shutdown(context.Context, *v1.ShutdownRequest) (*v1.ShutdownReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Shutdown not implemented")
+}
+func (UnimplementedClusterServer) SetLog(context.Context, *v1.SetLogRequest) (*v1.SetLogReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetLog not implemented")
 }
 func (UnimplementedClusterServer) StepUsage(context.Context, *v1.StepUsageRequest) (*v1.StepUsageReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method StepUsage not implemented")
@@ -1779,6 +1797,24 @@ func _Cluster_Shutdown_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Cluster_SetLog_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(v1.SetLogRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ClusterServer).SetLog(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Cluster_SetLog_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ClusterServer).SetLog(ctx, req.(*v1.SetLogRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Cluster_StepUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(v1.StepUsageRequest)
 	if err := dec(in); err != nil {
@@ -2264,6 +2300,10 @@ var Cluster_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Shutdown",
 			Handler:    _Cluster_Shutdown_Handler,
+		},
+		{
+			MethodName: "SetLog",
+			Handler:    _Cluster_SetLog_Handler,
 		},
 		{
 			MethodName: "StepUsage",

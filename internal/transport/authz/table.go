@@ -129,6 +129,7 @@ var table = []row{
 	{"Cluster/ListUserTokens", grants{User: Limited, Coordinator: Limited, Operator: Limited, Administrator: Full, Root: Full}, "one's own tokens"},
 	{"Cluster/RevokeUserTokens", grants{User: Limited, Coordinator: Limited, Operator: Limited, Administrator: Full, Root: Full}, "one's own tokens"},
 	{"Cluster/Shutdown", forAdministrators(), ""},
+	{"Cluster/SetLog", forAdministrators(), ""},
 	{"Cluster/StepUsage", forReaders(), "own jobs, and those of accounts that the caller coordinates"},
 	{"Cluster/ListReservations", forReaders(), "PrivateData=reservations"},
 	{"Cluster/ChangeReservation", forUsers(), "deletion of a reservation with USER_DELETE that names the caller"},

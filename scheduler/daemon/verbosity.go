@@ -1,0 +1,339 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/ledger/state"
+	"github.com/musterhpc/muster/scheduler"
+	"github.com/musterhpc/muster/spec"
+)
+
+// Verbosity is what a controller writes to its log. It is set while the controller runs and
+// lasts until it ends. Its methods may be called at the same time; a nil one writes nothing more
+// than the logger does.
+type Verbosity struct {
+	log   *slog.Logger
+	level *slog.LevelVar
+	flags atomic.Uint32
+	// scheduling makes the passes and what they start records, as the debug flag Backfill does
+	// with the passes.
+	scheduling atomic.Bool
+}
+
+// NewVerbosity makes one of a logger whose handler asks the level.
+func NewVerbosity(log *slog.Logger, level *slog.LevelVar) *Verbosity {
+	return &Verbosity{log: log, level: level}
+}
+
+// DebugFlag is a group of records that an administrator switches on, by Slurm's name.
+type DebugFlag uint32
+
+// The groups.
+const (
+	DebugAccrue DebugFlag = 1 << iota
+	DebugAgent
+	DebugAuditRPCs
+	DebugBackfill
+	DebugGres
+	DebugPower
+	DebugReservation
+	DebugSteps
+	DebugTraceJobs
+)
+
+// debugFlag is a row of debugFlags.
+type debugFlag struct {
+	flag DebugFlag
+	name string
+}
+
+// debugFlags are the flags in the order in which they are shown.
+//
+//muster:table one row for each flag
+func debugFlags() []debugFlag {
+	return []debugFlag{
+		{DebugAccrue, "Accrue"},
+		{DebugAgent, "Agent"},
+		{DebugAuditRPCs, "AuditRPCs"},
+		{DebugBackfill, "Backfill"},
+		{DebugGres, "Gres"},
+		{DebugPower, "Power"},
+		{DebugReservation, "Reservation"},
+		{DebugSteps, "Steps"},
+		{DebugTraceJobs, "TraceJobs"},
+	}
+}
+
+// flagOfEvent is the flag whose records tell of an event, or 0.
+func flagOfEvent(kind event.Kind) DebugFlag {
+	switch kind {
+	case event.KindJobsAccruing:
+		return DebugAccrue
+	case event.KindNodeRegistered, event.KindNodeLost, event.KindNodeReturned, event.KindFenceTried:
+		return DebugAgent
+	case event.KindGPUFaulted:
+		return DebugGres
+	case event.KindNodePowered, event.KindNodeReboot:
+		return DebugPower
+	case event.KindReservationPut, event.KindReservationRemoved:
+		return DebugReservation
+	case event.KindStepStarted, event.KindStepEnded, event.KindStepNodeDone, event.KindStepEndRequested,
+		event.KindStepSignalled, event.KindStepUpdated:
+		return DebugSteps
+	}
+	if wire.TopicOf(kind) == wire.TopicJob {
+		return DebugTraceJobs
+	}
+	return 0
+}
+
+func (v *Verbosity) wants(flag DebugFlag) bool {
+	return v != nil && DebugFlag(v.flags.Load())&flag != 0
+}
+
+// schedules tells that passes and what they start are records.
+func (v *Verbosity) schedules() bool { return v != nil && v.scheduling.Load() }
+
+// noteEvents writes the events of a durable batch that are wanted.
+func (v *Verbosity) noteEvents(st *state.State, events []event.Envelope) {
+	if v == nil || (v.flags.Load() == 0 && !v.scheduling.Load()) {
+		return
+	}
+	for i := range events {
+		kind := events[i].Event.Kind()
+		flag := flagOfEvent(kind)
+		if v.wants(flag) || (kind == event.KindJobStarted && v.schedules()) {
+			v.noteEvent(st, &events[i])
+		}
+	}
+}
+
+func (v *Verbosity) noteEvent(st *state.State, envelope *event.Envelope) {
+	name := func(uid spec.JobUID) string {
+		if job := st.Job(uid); job != nil {
+			return wire.JobName(st, job, job.Task)
+		}
+		return fmt.Sprintf("uid %d", uid) // it has been forgotten since
+	}
+	for _, part := range wire.EventParts(envelope.Event, name) {
+		fields := []any{"event", envelope.Event.Kind().String(), "seq", envelope.Seq}
+		if part.Job != 0 {
+			fields = append(fields, "job", name(part.Job))
+		}
+		if len(part.Nodes) > 0 {
+			fields = append(fields, "nodes", strings.Join(part.Nodes, ","))
+		}
+		if part.Reservation != "" {
+			fields = append(fields, "reservation", part.Reservation)
+		}
+		for _, field := range part.Fields {
+			fields = append(fields, field.GetName(), fieldValue(field))
+		}
+		v.log.Info("ledger", fields...)
+	}
+}
+
+func fieldValue(field *apiv1.EventField) any {
+	switch value := field.GetValue().(type) {
+	case *apiv1.EventField_Text:
+		return value.Text
+	case *apiv1.EventField_Number:
+		return value.Number
+	case *apiv1.EventField_Time:
+		return time.Unix(0, value.Time).UTC().Format(time.RFC3339)
+	case *apiv1.EventField_Span:
+		if value.Span < 0 {
+			return "unlimited"
+		}
+		return time.Duration(value.Span).String()
+	case *apiv1.EventField_Yes:
+		return value.Yes
+	}
+	return ""
+}
+
+// notePass writes what a pass did.
+func (v *Verbosity) notePass(out *scheduler.Outcome, took spec.Span, quick bool, dropped int) {
+	if !v.wants(DebugBackfill) && !v.schedules() {
+		return
+	}
+	v.log.Info("pass",
+		"quick", quick, "took", time.Duration(took).String(), "queue", out.Queue, "depth", out.Depth,
+		"planned", len(out.Plan.Jobs), "dropped", dropped, "exit", out.Exit)
+}
+
+// WantsCalls tells that calls of the API are to be noted.
+func (v *Verbosity) WantsCalls() bool { return v.wants(DebugAuditRPCs) }
+
+// NoteCall writes a call of the API.
+func (v *Verbosity) NoteCall(method string, caller Caller, took time.Duration, err error) {
+	fields := []any{"method", method, "user", caller.User, "uid", caller.UID, "took", took.String()}
+	for _, from := range [...]struct{ name, value string }{
+		{"node", caller.Node}, {"login", caller.Login}, {"host", caller.Host},
+	} {
+		if from.value != "" {
+			fields = append(fields, from.name, from.value)
+		}
+	}
+	if err != nil {
+		fields = append(fields, "error", err.Error())
+	}
+	v.log.Info("call", fields...)
+}
+
+// levelNames are Slurm's levels from the quietest on, each with the level of the log that it
+// sets: the next one that writes at least as much.
+//
+//muster:table one row for each level
+func levelNames() []struct {
+	name  string
+	level slog.Level
+} {
+	const silent = slog.LevelError + 4
+	return []struct {
+		name  string
+		level slog.Level
+	}{
+		{"quiet", silent},
+		{"fatal", silent},
+		{"error", slog.LevelError},
+		{"info", slog.LevelInfo},
+		{"verbose", slog.LevelDebug},
+		{"debug", slog.LevelDebug},
+		{"debug2", slog.LevelDebug},
+		{"debug3", slog.LevelDebug},
+		{"debug4", slog.LevelDebug},
+		{"debug5", slog.LevelDebug},
+	}
+}
+
+// setLevel takes a level by its name or number.
+func (v *Verbosity) setLevel(text string) error {
+	var names []string
+	for i, row := range levelNames() {
+		if strings.EqualFold(text, row.name) || text == fmt.Sprint(i) {
+			v.level.Set(row.level)
+			return nil
+		}
+		names = append(names, row.name)
+	}
+	if strings.EqualFold(text, "warn") {
+		v.level.Set(slog.LevelWarn)
+		return nil
+	}
+	return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf(
+		"invalid log level %q: expected 0 to %d or %s", text, len(names)-1, strings.Join(names, ", ")))
+}
+
+// levelName is the level in force.
+func (v *Verbosity) levelName() string {
+	switch level := v.level.Level(); {
+	case level <= slog.LevelDebug:
+		return "debug"
+	case level <= slog.LevelInfo:
+		return "info"
+	case level <= slog.LevelWarn:
+		return "warn"
+	case level <= slog.LevelError:
+		return "error"
+	}
+	return "quiet"
+}
+
+// flagNames are the flags that are on.
+func (v *Verbosity) flagNames() []string {
+	var out []string
+	for _, row := range debugFlags() {
+		if v.wants(row.flag) {
+			out = append(out, row.name)
+		}
+	}
+	return out
+}
+
+// changeFlags reads +Backfill,-Steps,Gres: a name with + or without a sign is added, one with -
+// is taken away, and a list without any sign replaces those that are on. Nothing changes unless
+// all are known.
+func (v *Verbosity) changeFlags(list []string) error {
+	on := DebugFlag(v.flags.Load())
+	signed := false
+	for _, text := range list {
+		signed = signed || strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-")
+	}
+	if !signed {
+		on = 0
+	}
+	for _, text := range list {
+		flag, err := findFlag(strings.TrimLeft(text, "+-"))
+		if err != nil {
+			return err
+		}
+		if strings.HasPrefix(text, "-") {
+			on &^= flag
+		} else {
+			on |= flag
+		}
+	}
+	v.flags.Store(uint32(on))
+	return nil
+}
+
+func findFlag(name string) (DebugFlag, error) {
+	var names []string
+	for _, row := range debugFlags() {
+		if strings.EqualFold(name, row.name) {
+			return row.flag, nil
+		}
+		names = append(names, row.name)
+	}
+	return 0, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf(
+		"invalid debug flag %q: this controller has %s", name, strings.Join(names, ", ")))
+}
+
+// SetLog changes what the controller writes to its log, until it ends.
+func (s *ClusterService) SetLog(
+	ctx context.Context,
+	req *apiv1.SetLogRequest,
+) (*apiv1.SetLogReply, error) {
+	actor, err := s.administratorCaller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	verbosity := s.C.deps.Verbosity
+	if verbosity == nil {
+		return nil, spec.Refuse(spec.CodeDisabled, "the log of this controller belongs to what started it")
+	}
+	if req.GetLevel() != "" {
+		if err := verbosity.setLevel(req.GetLevel()); err != nil {
+			return nil, err
+		}
+	}
+	if len(req.GetFlags()) > 0 {
+		if err := verbosity.changeFlags(req.GetFlags()); err != nil {
+			return nil, err
+		}
+	}
+	if req.Scheduling != nil {
+		verbosity.scheduling.Store(req.GetScheduling())
+	}
+	s.C.deps.Logger.Info("the log was set",
+		"by", actor.Name, "level", verbosity.levelName(),
+		"flags", strings.Join(verbosity.flagNames(), ","), "scheduling", verbosity.schedules())
+	return &apiv1.SetLogReply{Log: verbosity.info()}, nil
+}
+
+// info is what is in force.
+func (v *Verbosity) info() *apiv1.LogInfo {
+	if v == nil {
+		return nil
+	}
+	return &apiv1.LogInfo{Level: v.levelName(), Flags: v.flagNames(), Scheduling: v.schedules()}
+}
