@@ -3,8 +3,11 @@ package cli
 import (
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec"
+	"github.com/musterhpc/muster/spec/slurmconf"
 )
 
 // TestShowTopology: of several topologies each has its heading; a name is that of
@@ -30,5 +33,54 @@ func TestShowTopology(t *testing.T) {
 		if got := w.shell("scontrol show topology " + args).out; got != want {
 			t.Errorf("%q:\n%s\nwant\n%s", args, got, want)
 		}
+	}
+}
+
+// TestShowTopoConf: what is printed is a topology.yaml, which makes the same topologies.
+func TestShowTopoConf(t *testing.T) {
+	const file = `---
+- topology: fabric
+  cluster_default: true
+  tree:
+    switches:
+      - switch: l1
+        nodes: n[1-2]
+      - switch: root
+        children: l1
+- topology: nvl
+  cluster_default: false
+  block:
+    block_sizes: [2, 4]
+    blocks:
+      - block: b1
+        nodes: n[1-2]
+      - block: b2
+        nodes: n[3-4]
+- topology: none
+  cluster_default: false
+  flat: true
+`
+	cluster, problems := slurmconf.ReadCluster(fstest.MapFS{
+		"slurm.conf":    {Data: []byte("ClusterName=c\nNodeName=n[1-4] CPUs=2\nPartitionName=p Nodes=ALL\n")},
+		"topology.yaml": {Data: []byte(file)},
+	}, "slurm.conf")
+	if err := problems.Err(); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	w.config = &apiv1.GetConfigReply{}
+	main := cluster.Config.MainTopology()
+	for _, topology := range append([]spec.Topology{main}, cluster.Config.Topologies...) {
+		info := &apiv1.TopologyInfo{Name: topology.Name, BlockSizes: topology.Sizes}
+		for _, unit := range topology.Switches {
+			info.Switches = append(info.Switches, &apiv1.SwitchInfo{Name: unit.Name, Level: unit.Level, Nodes: unit.Nodes, Switches: unit.Switches})
+		}
+		for _, unit := range topology.Blocks {
+			info.Blocks = append(info.Blocks, &apiv1.BlockInfo{Name: unit.Name, Nodes: unit.Nodes})
+		}
+		w.config.Topologies = append(w.config.Topologies, info)
+	}
+	if r := w.shell("scontrol show topoconf"); r.out != file || r.code != 0 {
+		t.Errorf("%d\n%s%s", r.code, r.out, r.errOut)
 	}
 }

@@ -41,6 +41,8 @@ type Set struct {
 	// Mixed allows options after arguments; otherwise everything from the first
 	// argument on belongs to somebody else, as a script's arguments to sbatch.
 	Mixed bool
+	// PlainAfter are arguments, in any case, behind which nothing is an option.
+	PlainAfter []string
 }
 
 // Source ranks where a value came from; a higher one wins.
@@ -165,6 +167,10 @@ func (v *value) Set(text string) error {
 // Parse reads arguments into the values and returns those that are no options.
 // Errors are *UsageError or *RefusedError.
 func (s *Set) Parse(args []string, into *Values, from Source) ([]string, error) {
+	var plain []string
+	if end := s.endOfOptions(args); end < len(args) {
+		args, plain = args[:end], args[end:]
+	}
 	args, err := s.expand(args)
 	if err != nil {
 		return nil, err
@@ -191,7 +197,19 @@ func (s *Set) Parse(args []string, into *Values, from Source) ([]string, error) 
 	if err := fs.Parse(args); err != nil {
 		return nil, s.explain(err)
 	}
-	return fs.Args(), nil
+	return append(fs.Args(), plain...), nil
+}
+
+// endOfOptions is the index behind the first argument that is one of PlainAfter.
+func (s *Set) endOfOptions(args []string) int {
+	for i, arg := range args {
+		for _, word := range s.PlainAfter {
+			if strings.EqualFold(arg, word) {
+				return i + 1
+			}
+		}
+	}
+	return len(args)
 }
 
 // occurs tells whether some argument could be the option; all names are

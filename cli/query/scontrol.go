@@ -18,7 +18,7 @@ import (
 //muster:table the options and verbs of scontrol
 func Scontrol() *tool.Command {
 	return &tool.Command{
-		Name: "scontrol", Slurm: true, Mixed: true,
+		Name: "scontrol", Slurm: true, Mixed: true, PlainAfter: []string{"setdebugflags"},
 		Summary: "show details of the cluster and change jobs, nodes and partitions",
 		Usage:   []string{"[OPTIONS] COMMAND [ARGUMENTS]", "[OPTIONS]"},
 		About: `Commands and entities can be abbreviated: scontrol sho part. Without a command, scontrol reads commands
@@ -40,6 +40,8 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{Name: "show", Args: "reservation", Help: "reservations"},
 			{Name: "show", Args: "topology [NAME]", Help: "switches and blocks: all, those of a topology, or one, or a node's"},
 			{Name: "show", Args: "assoc_mgr [users=LIST] [accounts=LIST] [qos=LIST] [flags=users,assoc,qos]", Help: "the limits of associations and QOS as limit(used), N without a limit: what running and waiting jobs hold now, and in GrpWall and GrpTRESMins what has been used"},
+			{Name: "show", Args: "topoconf", Help: "the topologies in force, as a topology.yaml"},
+			{Name: "show", Args: "slurmd [NODE]", Help: "the agents of this host, or that of a node: what they found there, what runs there and when they were heard last"},
 			{Name: "show", Args: "daemons", Help: "the daemons that have a socket on this host, by Slurm's names"},
 			{Name: "show", Args: "aliases [HOST]", Help: "the nodes of a host name"},
 			{Name: "show", Args: "hostnames [LIST]", Help: "the names of a host list, one to a line; without one those of $SLURM_JOB_NODELIST"},
@@ -65,6 +67,9 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{Name: "takeover", Args: "[INDEX]", Help: "have another controller lead: the one at a place of SlurmctldHost (from 0), else the one that has most of the ledger"},
 			{Name: "reconfigure", Args: "", Help: "read the configuration files again, also on the nodes"},
 			{Name: "shutdown", Args: "[slurmctld]", Help: "stop the controller; jobs keep running"},
+			{Name: "setdebug", Args: "LEVEL", Help: "set how much the leading controller writes to its log until it ends: quiet, error, info, debug (Slurm's other levels set the next of these), or their numbers"},
+			{Name: "setdebugflags", Args: "[+|-]FLAG...", Help: "switch groups of records of that log on or off: Accrue, Agent, AuditRPCs, Backfill, Gres, Power, Reservation, Steps, TraceJobs; without signs the flags replace those that are on"},
+			{Name: "schedloglevel", Args: "0|1", Help: "write each scheduling pass and each start of a job to that log (1), or not (0)"},
 			{Name: "token", Args: "[lifespan=SECONDS] [username=NAME]", Help: "create a token for REST clients that act as you (default lifespan: 30 minutes)"},
 			{Name: "errnumstr", Args: "NUMBER", Help: "the text of an error number"},
 			{Name: "completing", Args: "", Help: "jobs whose nodes are still being cleaned up"},
@@ -111,8 +116,6 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 func laterVerbs() map[string]string {
 	return map[string]string{
 		"abort": "stop the controller with shutdown", "fsdampeningfactor": "use fair-share settings in slurm.conf",
-		"schedloglevel": "the daemons' log is set in muster.yaml",
-		"setdebug":      "the daemons' log is set in muster.yaml", "setdebugflags": "the daemons' log is set in muster.yaml",
 	}
 }
 
@@ -189,6 +192,12 @@ func verb(call *tool.Call, name string, args []string) error {
 		return reconfigure(call)
 	case "shutdown":
 		return stopController(call, args)
+	case "setdebug":
+		return setDebug(call, args)
+	case "setdebugflags":
+		return setDebugFlags(call, args)
+	case "schedloglevel":
+		return setSchedulerLog(call, args)
 	case "completing":
 		return showCompleting(call)
 	case "getaddrs":

@@ -190,6 +190,9 @@ func configLines(rep *apiv1.GetConfigReply, k render.Clock) [][2]string {
 			values[strings.ToLower(name)] = [2]string{name, val}
 		}
 	}
+	for name, val := range logValues(rep.GetLog()) {
+		values[strings.ToLower(name)] = [2]string{name, val}
+	}
 	if hosts == 0 {
 		place["slurmctldhost[000]"] = place["slurmctldhost"]
 		values["slurmctldhost[000]"] = [2]string{"SlurmctldHost[0]", rep.GetController()}

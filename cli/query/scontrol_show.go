@@ -50,6 +50,8 @@ func shownEntities() []shown {
 		{[]string{"assoc_mgr"}, false, func(c *tool.Call, _ string, args []string) error { return showAssocMgr(c, args) }},
 		{[]string{"daemons"}, true, func(c *tool.Call, _ string, _ []string) error { return showDaemons(c) }},
 		{[]string{"aliases"}, false, named(showAliases)},
+		{[]string{"slurmd"}, false, named(showAgents)},
+		{[]string{"topoconf"}, false, func(c *tool.Call, _ string, _ []string) error { return showTopoConf(c) }},
 		{[]string{"burstbuffer"}, true, absent("No burst buffers in the system")},
 		{[]string{"bbstat"}, true, absent("No burst buffers in the system")},
 		{[]string{"dwstat"}, true, absent("No burst buffers in the system")},

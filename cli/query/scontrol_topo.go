@@ -1,6 +1,8 @@
 package query
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,21 +13,76 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// showTopology is scontrol show topology [TOPOLOGY|SWITCH|BLOCK|NODE].
-func showTopology(call *tool.Call, name string) error {
+// loadTopologies asks for the topologies, the cluster's first.
+func loadTopologies(call *tool.Call) ([]*apiv1.TopologyInfo, error) {
 	var rep apiv1.GetConfigReply
 	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
 		r := tool.ExplainError(err)
-		return tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_topo error: "+r.Text)...)
+		return nil, tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_topo error: "+r.Text)...)
 	}
-	name = strings.TrimPrefix(strings.TrimPrefix(name, "node="), "unit=")
 	all := rep.GetTopologies()
 	if len(all) == 0 { // of a controller before there could be several
 		all = []*apiv1.TopologyInfo{{Switches: rep.GetTopology()}}
 	}
 	if len(all) == 1 && len(all[0].GetSwitches())+len(all[0].GetBlocks()) == 0 {
-		return tool.Fail(0, "scontrol: error: No topology information available")
+		return nil, tool.Fail(0, "scontrol: error: No topology information available")
 	}
+	return all, nil
+}
+
+// showTopoConf is scontrol show topoconf: the topologies in force, as a topology.yaml.
+func showTopoConf(call *tool.Call) error {
+	all, err := loadTopologies(call)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString("---\n")
+	for i, topology := range all {
+		fmt.Fprintf(&b, "- topology: %s\n  cluster_default: %t\n", cmp.Or(topology.GetName(), "default"), i == 0)
+		writeTopology(&b, topology)
+	}
+	return call.WriteOut([]byte(b.String()))
+}
+
+// writeTopology writes the switches or blocks of a topology as topology.yaml has them.
+func writeTopology(b *strings.Builder, topology *apiv1.TopologyInfo) {
+	switch {
+	case len(topology.GetSwitches()) > 0:
+		b.WriteString("  tree:\n    switches:\n")
+		for _, unit := range topology.GetSwitches() {
+			fmt.Fprintf(b, "      - switch: %s\n", unit.GetName())
+			if len(unit.GetSwitches()) > 0 {
+				fmt.Fprintf(b, "        children: %s\n", hostlist.Fold(unit.GetSwitches()))
+			} else {
+				fmt.Fprintf(b, "        nodes: %s\n", hostlist.Fold(unit.GetNodes()))
+			}
+		}
+	case len(topology.GetBlocks()) > 0:
+		b.WriteString("  block:\n")
+		if sizes := topology.GetBlockSizes(); len(sizes) > 0 {
+			texts := make([]string, len(sizes))
+			for i, size := range sizes {
+				texts[i] = tool.Itoa(size)
+			}
+			fmt.Fprintf(b, "    block_sizes: [%s]\n", strings.Join(texts, ", "))
+		}
+		b.WriteString("    blocks:\n")
+		for _, unit := range topology.GetBlocks() {
+			fmt.Fprintf(b, "      - block: %s\n        nodes: %s\n", unit.GetName(), hostlist.Fold(unit.GetNodes()))
+		}
+	default:
+		b.WriteString("  flat: true\n")
+	}
+}
+
+// showTopology is scontrol show topology [TOPOLOGY|SWITCH|BLOCK|NODE].
+func showTopology(call *tool.Call, name string) error {
+	all, err := loadTopologies(call)
+	if err != nil {
+		return err
+	}
+	name = strings.TrimPrefix(strings.TrimPrefix(name, "node="), "unit=")
 	found := false
 	for i, topology := range all {
 		whole := name == "" || (name == topology.GetName() && len(all) > 1)

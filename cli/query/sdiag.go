@@ -150,8 +150,9 @@ func diagText(diag *apiv1.DiagReply, loc *time.Location) string {
 	}
 	fmt.Fprintf(
 		&b,
-		"\tLast queue length: %d\n\nMain scheduler exit:\n\t%s\n\n",
+		"\tLast queue length: %d\n\tQuick cycles: %d\n\nMain scheduler exit:\n\t%s\n\n",
 		diag.GetPending(),
+		diag.GetQuickPasses(),
 		cmp.Or(diag.GetPassExit(), "End of job queue"),
 	)
 	fmt.Fprintf(

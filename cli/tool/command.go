@@ -17,8 +17,10 @@ type Command struct {
 	More    func() string // further paragraphs, made only when they are printed
 	Options []opt.Option
 	Mixed   bool // options may follow arguments
-	Env     []Variable
-	Verbs   []Verb // of a command that takes verbs
+	// PlainAfter are verbs whose arguments are never options: setdebugflags -Backfill.
+	PlainAfter []string
+	Env        []Variable
+	Verbs      []Verb // of a command that takes verbs
 	// Fields are the columns that can be asked for: names, and letters as %i.
 	Fields func() []string
 	// Entities are what the verb show knows; with "update KEY" the keys of nodes that
@@ -57,7 +59,7 @@ type Entry struct {
 
 // Set is the command's options with those that every command has.
 func (c *Command) Set() *opt.Set {
-	return &opt.Set{Command: c.Called(), Options: c.AllOptions(), Mixed: c.Mixed}
+	return &opt.Set{Command: c.Called(), Options: c.AllOptions(), Mixed: c.Mixed, PlainAfter: c.PlainAfter}
 }
 
 // AllOptions adds help, usage, version and verbose where the table does not

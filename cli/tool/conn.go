@@ -63,6 +63,7 @@ const (
 	MethodListPartitions  = "/muster.v1.Cluster/ListPartitions"
 	MethodGetConfig       = "/muster.v1.Cluster/GetConfig"
 	MethodReconfigure     = "/muster.v1.Cluster/Reconfigure"
+	MethodSetLog          = "/muster.v1.Cluster/SetLog"
 	MethodChangePolicy    = "/muster.v1.Cluster/ChangePolicy"
 	MethodGetPolicy       = "/muster.v1.Cluster/GetPolicy"
 	MethodTransactions    = "/muster.v1.Cluster/Transactions"
