@@ -26,6 +26,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/wire"
+	"github.com/musterhpc/muster/nodeagent/machine"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/nodeagent/runtime/minder"
@@ -384,12 +385,12 @@ func (l *lab) close() {
 	}
 	if l.t.Failed() {
 		l.t.Logf("the agent's log:\n%s", l.log.String())
-		if b, err := os.ReadFile(filepath.Join(l.opts.StateDir, "shepherd", shepherdRelease(), "log")); err == nil {
+		if b, err := os.ReadFile(filepath.Join(l.opts.StateDir, "shepherd", machine.ShepherdRelease(version), "log")); err == nil {
 			l.t.Logf("the shepherd's log:\n%s", b)
 		}
 	}
 	ctx := context.Background()
-	c, err := runtime.Dial(ctx, runtime.Socket(filepath.Join(l.opts.StateDir, "shepherd"), shepherdRelease()))
+	c, err := runtime.Dial(ctx, runtime.Socket(filepath.Join(l.opts.StateDir, "shepherd"), machine.ShepherdRelease(version)))
 	if err == nil {
 		if runs, err := c.List(ctx); err == nil {
 			for _, r := range runs {
@@ -474,7 +475,7 @@ func exitOf(d *apiv1.NodeDone) string {
 
 // shepherdClient speaks to the lab's shepherd beside the agent.
 func (l *lab) shepherdClient() (*runtime.Client, error) {
-	return runtime.Dial(context.Background(), runtime.Socket(filepath.Join(l.opts.StateDir, "shepherd"), shepherdRelease()))
+	return runtime.Dial(context.Background(), runtime.Socket(filepath.Join(l.opts.StateDir, "shepherd"), machine.ShepherdRelease(version)))
 }
 
 // shepherdPID gives the process that answers, or -1.

@@ -17,8 +17,8 @@ import (
 // LoginDir is the state of the agent of a login host.
 func LoginDir(stateDir string) string { return filepath.Join(stateDir, "login") }
 
-// loginSettings are what the agent of a login host is told.
-type loginSettings struct {
+// Login is what the agent of a login host is told.
+type Login struct {
 	Cfg        *conffile.Config
 	Party      enrolment.Party
 	Addresses  []string
@@ -27,12 +27,12 @@ type loginSettings struct {
 
 // ReadLogin finds what there is: a login host needs no file but its
 // certificate, and follows muster.yaml and slurm.conf where it has them.
-func ReadLogin(o Options) (*loginSettings, error) {
+func ReadLogin(o Options) (*Login, error) {
 	cfg, err := loadConfig(o)
 	if err != nil {
 		return nil, err
 	}
-	s := &loginSettings{
+	s := &Login{
 		Cfg:   cfg,
 		Party: enrolment.Party{Name: o.Node, Role: identity.Login, TokenFile: o.TokenFile},
 	}
@@ -60,7 +60,7 @@ func ReadLogin(o Options) (*loginSettings, error) {
 
 // ControllerAddresses are --controller, else those of the enrolment, else what slurm.conf
 // says.
-func (s *loginSettings) controllerAddresses(o Options, known enrolment.Enrolled) ([]string, error) {
+func (s *Login) controllerAddresses(o Options, known enrolment.Enrolled) ([]string, error) {
 	if o.Controller != "" {
 		return namedControllers(o.Controller, 0), nil
 	}

@@ -1,61 +1,44 @@
-package main
+// Package loginhost is the way of the commands of a host to the controllers: the agent of a login
+// host, which runs no jobs, and the gate of a compute node.
+package loginhost
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
+	"github.com/musterhpc/muster/internal/transport/listen"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/nodeagent/controllers"
 	"github.com/musterhpc/muster/nodeagent/enrolment"
+	"github.com/musterhpc/muster/nodeagent/machine"
 	"github.com/musterhpc/muster/nodeagent/settings"
 	"github.com/musterhpc/muster/nodeagent/stepserver"
 )
 
-// enrolNode is --enrol on a compute node.
-func enrolNode(ctx context.Context, o settings.Options, out io.Writer) error {
-	o, err := settings.FetchConfig(ctx, o, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
-	}
-	s, err := settings.Read(o)
-	if err != nil {
-		return err
-	}
-	if o.Sent != nil { // it has enrolled on the way
-		return s.NodeParty().NoteWelcome(ctx, enrolment.Enrolled{Controllers: o.Sent.Controllers}, out)
-	}
-	addresses, err := s.ControllerAddresses()
-	if err != nil {
-		return err
-	}
-	return s.NodeParty().EnrolHost(ctx, enrolment.Enrolled{Controllers: addresses}, out)
+// Enrol gets a login host its certificate.
+func Enrol(ctx context.Context, s *settings.Login, out io.Writer) error {
+	return s.Party.EnrolHost(
+		ctx,
+		enrolment.Enrolled{Controllers: s.Addresses, Accounting: s.Accounting},
+		out,
+	)
 }
 
-// serveLogin is the agent of a login host: the commands' way to the controller,
+// Serve is the agent of a login host: the commands' way to the controller,
 // and srun's to the nodes. It runs no jobs.
-func serveLogin(ctx context.Context, o settings.Options, out, errOut io.Writer) error {
-	s, err := settings.ReadLogin(o)
-	if err != nil {
-		return err
-	}
-	if o.Enrol {
-		return s.Party.EnrolHost(
-			ctx,
-			enrolment.Enrolled{Controllers: s.Addresses, Accounting: s.Accounting},
-			out,
-		)
-	}
-	log := newLogger(s.Cfg.Log, errOut).With("login", s.Party.Name)
+func Serve(ctx context.Context, s *settings.Login, log *slog.Logger) error {
 	if err := os.MkdirAll(filepath.Dir(s.Party.TLS), 0o755); err != nil {
 		return err
 	}
-	unlock, err := lockDir(filepath.Dir(s.Party.TLS))
+	unlock, err := machine.LockDir(filepath.Dir(s.Party.TLS))
 	if err != nil {
 		return err
 	}
@@ -106,4 +89,41 @@ func serveLogin(ctx context.Context, o settings.Options, out, errOut io.Writer) 
 	<-ctx.Done()
 	log.Info("the agent ends; what was submitted goes on")
 	return nil
+}
+
+// OpenGate opens the gate of a compute node, unless the controller itself, or
+// the agent of a login host, serves this host's commands.
+func OpenGate(
+	s *settings.Settings,
+	addresses []string,
+	source *pki.Source,
+	weak *machine.Weaknesses,
+	log *slog.Logger,
+) *controllers.Gate {
+	far := controllers.RemoteAddresses(addresses)
+	if source == nil || len(far) < len(addresses) || slices.ContainsFunc(far, controllers.OnThisHost) {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Join(settings.LoginDir(s.Config.StateDir), "tls")); err == nil {
+		log.Info(
+			"this is a login host too: its agent (muster-agent --login) serves the commands here",
+		)
+		return nil
+	}
+	g, err := controllers.OpenGate(s.Config.Socket, addresses, source, enrolment.EnrolCommand(source), log)
+	switch {
+	case errors.Is(err, listen.ErrBusy):
+		log.Info(
+			"the commands on this host are served by somebody else",
+			"socket",
+			s.Config.Socket,
+			"who",
+			err,
+		)
+		return nil
+	case err != nil:
+		weak.Note(fmt.Errorf("commands on this host do not reach the controller: %w", err))
+		return nil
+	}
+	return g
 }
