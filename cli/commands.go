@@ -73,6 +73,7 @@ func commandEntries() []tool.Entry {
 		{Name: "controllers", Make: query.Controllers},
 		{Name: "upgrade", Make: query.Upgrade},
 		{Name: "runs", Make: query.Runs},
+		{Name: "pods", Make: query.Pods},
 		{Name: "init", Make: local.Init},
 		{Name: "up", Make: local.Up},
 		{Name: "down", Make: local.Down},

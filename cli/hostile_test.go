@@ -77,7 +77,7 @@ func TestNoListingActsOnATerminal(t *testing.T) {
 		"sacctmgr show account", "sacctmgr -P show account format=all", "sacctmgr show qos", "sacctmgr show assoc", "sacctmgr -p show user",
 		"sacctmgr show transactions", "sacctmgr dump muster",
 		"sprio -l", "sprio -o '%all'", "sshare -l", "sshare -P -l", "sstat -p 4", "sdiag -a", "sreport -P user topusage",
-		"scrontab -l", "strigger --get", "qstat -f", "muster events -j 4", "muster hosts", "muster tokens", "muster runs",
+		"scrontab -l", "strigger --get", "qstat -f", "muster events -j 4", "muster hosts", "muster tokens", "muster runs", "muster pods",
 		"muster report user alice", "muster why 36 --history", "muster audit --all",
 	}
 	for _, line := range usual() {

@@ -34,7 +34,7 @@ func usual() map[string]string {
 	return map[string]string{
 		"sbatch": "sbatch --wrap hostname", "srun": "srun --test-only hostname", "salloc": "salloc true", "sattach": "sattach --layout 36.0", "sbcast": "sbcast --jobid=36 DIR/log /tmp/log", "squeue": "squeue", "sinfo": "sinfo", "scancel": "scancel --me", "scontrol": "scontrol show node",
 		"sacct": "sacct", "sreport": "sreport cluster utilization", "sacctmgr": "sacctmgr show user", "sdiag": "sdiag", "why": "muster why 36", "tail": "muster tail 36", "events": "muster events", "traces": "muster traces", "forecast": "muster forecast", "suppose": "muster suppose 'scancel 4'", "audit": "muster audit", "kpi": "muster kpi", "report": "muster report 12", "findings": "muster findings",
-		"token": "muster token n7", "hosts": "muster hosts revoke l1", "tokens": "muster tokens", "upgrade": "muster upgrade", "runs": "muster runs", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
+		"token": "muster token n7", "hosts": "muster hosts revoke l1", "tokens": "muster tokens", "upgrade": "muster upgrade", "runs": "muster runs", "pods": "muster pods", "completion": "muster completion bash", "man": "muster man squeue", "links": "muster links", "help": "muster help", "version": "muster version",
 		"gpu": "muster gpu top", "gpu-bind": "muster gpu-bind /bin/true", "seff": "seff 4", "sstat": "sstat 4", "sprio": "sprio", "sshare": "sshare -u alice,carol", "sql": "muster sql SELECT",
 		"accounting": "muster accounting doctor", "sgather": "sgather /tmp/a /tmp/b", "scrontab": "scrontab", "strigger": "strigger", "qsub": "qsub DIR/batch", "qstat": "qstat", "qdel": "qdel 4", "sjobexitmod": "sjobexitmod -e 1 12", "slurmd": "slurmd", "slurmctld": "slurmctld", "slurmdbd": "slurmdbd", "slurmrestd": "slurmrestd",
 		"simulate": "muster simulate --swf DIR/log --procs 8",
@@ -150,8 +150,11 @@ func samples() map[string]map[string]sample {
 			"user": s("alice"), "reason": on("muster tokens revoke t1", "gone"), "json": s(""), "yaml": s(""),
 		},
 		"hosts": {"role": s("login"), "reason": s("gone")},
-		"runs":  {"json": s(""), "yaml": s(""), "grace": on("muster runs kill 1.1.batch.ff", "10")},
-		"man":   {"dir": on("muster man", "MANDIR")},
+		"pods": {
+			"json": s(""), "yaml": s(""), "why": on("muster pods release 43", "cluster k3 is gone"),
+		},
+		"runs": {"json": s(""), "yaml": s(""), "grace": on("muster runs kill 1.1.batch.ff", "10")},
+		"man":  {"dir": on("muster man", "MANDIR")},
 		"simulate": {
 			"openb": on("muster simulate", "DIR/."), "shuffles": on("muster simulate --openb DIR/.", "2"), "inflate": on("muster simulate --openb DIR/.", "200"),
 			"packing": on("muster simulate --openb DIR/.", "best-fit"), "swf": on("muster simulate --procs 8", "DIR/log"), "itp": on("muster simulate --nodes 2 --gpus 4", "DIR/itp"), "graham": on("muster simulate --procs 8", "DIR/graham"),

@@ -75,11 +75,29 @@ func requests() map[string]proto.Message {
 		tool.MethodListNodes: &apiv1.ListNodesRequest{}, tool.MethodUpdateNode: &apiv1.UpdateNodeRequest{}, tool.MethodChangeNodes: &apiv1.NodeChange{}, tool.MethodChangePartition: &apiv1.PartitionChange{}, tool.MethodListPartitions: &apiv1.ListPartitionsRequest{},
 		tool.MethodGetConfig: &apiv1.GetConfigRequest{}, tool.MethodReconfigure: &apiv1.ReconfigureRequest{}, tool.MethodChangePolicy: &apiv1.PolicyChangeRequest{},
 		tool.MethodGetPolicy: &apiv1.PolicyRequest{}, tool.MethodTransactions: &apiv1.TransactionsRequest{}, tool.MethodShares: &apiv1.SharesRequest{}, tool.MethodLimitUsage: &apiv1.LimitUsageRequest{}, tool.MethodPriorities: &apiv1.PrioritiesRequest{}, tool.MethodDiag: &apiv1.DiagRequest{}, tool.MethodPing: &apiv1.PingRequest{}, tool.MethodListControllers: &apiv1.ControllersRequest{}, tool.MethodChangeControllers: &apiv1.ChangeControllersRequest{},
-		tool.MethodCreateToken: &apiv1.CreateTokenRequest{}, tool.MethodListHosts: &apiv1.ListHostsRequest{}, tool.MethodListTokens: &apiv1.ListUserTokensRequest{}, tool.MethodRevokeTokens: &apiv1.RevokeUserTokensRequest{}, tool.MethodRevokeHost: &apiv1.RevokeHostRequest{}, tool.MethodListOrphans: &apiv1.ListOrphansRequest{}, tool.MethodKillOrphans: &apiv1.KillOrphansRequest{}, tool.MethodUserToken: &apiv1.CreateUserTokenRequest{}, tool.MethodShutdown: &apiv1.ShutdownRequest{}, tool.MethodSetLog: &apiv1.SetLogRequest{}, tool.MethodEvents: &apiv1.EventsRequest{}, tool.MethodAcctRows: &apiv1.AcctQuery{},
+		tool.MethodCreateToken: &apiv1.CreateTokenRequest{}, tool.MethodListHosts: &apiv1.ListHostsRequest{}, tool.MethodListTokens: &apiv1.ListUserTokensRequest{}, tool.MethodRevokeTokens: &apiv1.RevokeUserTokensRequest{}, tool.MethodRevokeHost: &apiv1.RevokeHostRequest{}, tool.MethodListOrphans: &apiv1.ListOrphansRequest{}, tool.MethodKillOrphans: &apiv1.KillOrphansRequest{}, tool.MethodWatchHolds: &apiv1.WatchHoldsRequest{}, tool.MethodPodsOver: &apiv1.PodsOverRequest{}, tool.MethodUserToken: &apiv1.CreateUserTokenRequest{}, tool.MethodShutdown: &apiv1.ShutdownRequest{}, tool.MethodSetLog: &apiv1.SetLogRequest{}, tool.MethodEvents: &apiv1.EventsRequest{}, tool.MethodAcctRows: &apiv1.AcctQuery{},
 		tool.MethodAcctScripts: &apiv1.AcctScriptQuery{}, tool.MethodAcctSQL: &apiv1.SqlQuery{}, tool.MethodAcctMaintain: &apiv1.MaintainRequest{},
 		tool.MethodReadOutput: &apiv1.ReadOutputRequest{}, tool.MethodStepUsage: &apiv1.StepUsageRequest{}, tool.MethodRunStep: &apiv1.RunStepRequest{}, tool.MethodEndStep: &apiv1.EndStepRequest{}, tool.MethodAttachStep: &apiv1.AttachStepRequest{}, tool.MethodEndJob: &apiv1.EndJobRequest{},
 		tool.MethodReservations: &apiv1.ReservationsRequest{}, tool.MethodReserve: &apiv1.ReservationChange{},
 		tool.MethodAcctReport: &apiv1.ReportQuery{}, tool.MethodAcctStatus: &apiv1.AccountingStatusRequest{}, tool.MethodAcctReasons: &apiv1.ReasonsQuery{}, tool.MethodAcctJobReport: &apiv1.JobReportQuery{}, tool.MethodAcctAdvise: &apiv1.AdviceQuery{}, tool.MethodAcctGPUHistory: &apiv1.GpuHistoryQuery{},
+	}
+}
+
+// podJobs are a job of pods that waits, one that runs and one that is to end.
+func podJobs() []*apiv1.PodJob {
+	pods := func(owner string, names ...string) *apiv1.PodSet {
+		set := &apiv1.PodSet{Space: "train", Owner: owner}
+		for _, name := range names {
+			set.Pods = append(set.Pods, &apiv1.PodRef{Uid: "u-" + name, Name: name})
+		}
+		return set
+	}
+	return []*apiv1.PodJob{
+		{Uid: 43, JobId: 43, Attempt: 1, Epoch: 7, Ends: true, Why: "cancelled by alice", Pods: pods("Job/bert", "bert-0", "bert-1"),
+			Places: []*apiv1.PodPlace{{Pod: "u-bert-0", Node: "n1"}, {Pod: "u-bert-1", Node: "n2"}}},
+		{Uid: 41, JobId: 41, Pending: true, Reason: "Resources", Pods: pods("Deployment/web", "web-0")},
+		{Uid: 42, JobId: 42, Attempt: 1, Epoch: 6, Bindable: true, Pods: pods("Job/resnet", "resnet-0", "resnet-1"),
+			Places: []*apiv1.PodPlace{{Pod: "u-resnet-0", Node: "n3"}, {Pod: "u-resnet-1", Node: "n3"}}},
 	}
 }
 
@@ -130,7 +148,7 @@ func (f *fake) handle(_ context.Context, call *serve.Call) error {
 	if f.spoil != nil {
 		resp = f.spoil(resp)
 	}
-	if call.Method == tool.MethodStreamJobs || call.Method == tool.MethodEvents || call.Method == tool.MethodAcctRows || call.Method == tool.MethodAcctSQL || call.Method == tool.MethodAcctMaintain {
+	if call.Method == tool.MethodWatchHolds || call.Method == tool.MethodStreamJobs || call.Method == tool.MethodEvents || call.Method == tool.MethodAcctRows || call.Method == tool.MethodAcctSQL || call.Method == tool.MethodAcctMaintain {
 		b, err := proto.Marshal(resp)
 		if err != nil {
 			return err
@@ -155,6 +173,8 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return &apiv1.ListTriggersReply{Triggers: []*apiv1.TriggerInfo{{Id: 1, Kind: "down", User: "alice", Program: "/bin/a"}, {Id: 2, Kind: "up", Node: "n1", User: "bob", Program: "/bin/b"}}}, nil
 	case *apiv1.SetTriggersRequest:
 		return &apiv1.SetTriggersReply{Ids: []uint32{3}}, nil
+	case *apiv1.WatchHoldsRequest:
+		return &apiv1.WatchHoldsReply{Jobs: podJobs()}, nil
 	case *apiv1.WhyRequest:
 		return f.why, nil
 	case *apiv1.ListNodesRequest:
@@ -233,6 +253,8 @@ func (f *fake) answer(req proto.Message) (proto.Message, error) {
 		return &apiv1.ShutdownReply{}, nil
 	case *apiv1.ListOrphansRequest:
 		return &apiv1.ListOrphansReply{LostAt: f.now, Witness: "node n1", Runs: lostRuns()}, nil
+	case *apiv1.PodsOverRequest:
+		return &apiv1.PodsOverReply{}, nil
 	case *apiv1.KillOrphansRequest:
 		return &apiv1.KillOrphansReply{Runs: lostRuns()[:len(q.GetRuns())]}, nil
 	case *apiv1.AcctQuery:

@@ -80,6 +80,8 @@ const (
 	MethodRevokeHost      = "/muster.v1.Cluster/RevokeHost"
 	MethodListOrphans     = "/muster.v1.Cluster/ListOrphans"
 	MethodKillOrphans     = "/muster.v1.Cluster/KillOrphans"
+	MethodWatchHolds      = "/muster.v1.Cluster/WatchHolds"
+	MethodPodsOver        = "/muster.v1.Cluster/PodsOver"
 	MethodStepUsage       = "/muster.v1.Cluster/StepUsage"
 	MethodReservations    = "/muster.v1.Cluster/ListReservations"
 	MethodReserve         = "/muster.v1.Cluster/ChangeReservation"

@@ -160,4 +160,27 @@ func TestPodsAreJobs(t *testing.T) {
 	if _, errs, code := c.run("srun", "--jobid=3", "true"); code == 0 || !strings.Contains(errs, "consists of pods") {
 		t.Errorf("a step in it ends with %d: %s", code, errs)
 	}
+	// Without muster-kube nobody reports the end of its pods.
+	if _, errs, code := c.run("pods", "release", "3", "--why", "k3 is gone"); code == 0 || !strings.Contains(errs, "cancel it first") {
+		t.Errorf("a running job is released, with %d: %s", code, errs)
+	}
+	c.must("scancel", "3")
+	c.until("CG", "squeue", "-h", "-j", "3", "-o", "%t")
+	if list := c.must("pods"); !strings.Contains(list, "3      ending") {
+		t.Errorf("the list of jobs of pods:\n%s", list)
+	}
+	if said := c.must("pods", "release", "3", "--why", "k3 is gone"); said != "Job 3 is released and gives back node1." {
+		t.Errorf("it says %q", said)
+	}
+	c.until("idle", "sinfo", "-h", "-n", "node1", "-o", "%t")
+	c.until("CANCELLED by 0", "sacct", "-n", "-X", "-P", "-j", "3", "-o", "State")
+	if list := c.must("pods"); list != "No job consists of pods." {
+		t.Errorf("the list of jobs of pods:\n%s", list)
+	}
+	ask("SubmitPods", `{"spec":{"name":"train/two","shell":true,"min_nodes":1,"max_nodes":1,"tasks":1,"cpus_per_task":1,"mem_per_node":"100",
+		"pods":{"space":"train","pods":[{"uid":"u-4","name":"two"}],"admits":"node1"}}}`)
+	c.until("R", "squeue", "-h", "-j", "4", "-o", "%t")
+	if said := c.must("down", "--dir", c.dir, "--jobs"); !strings.Contains(said, "1 cancelled job of pods keeps its nodes") {
+		t.Errorf("down says:\n%s", said)
+	}
 }

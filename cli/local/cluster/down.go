@@ -272,7 +272,8 @@ func (l *local) endSilent(ctx context.Context, node string, process runtime.Proc
 	}
 }
 
-// endJobs cancels everything and waits until no job holds a node.
+// endJobs cancels everything and waits until no job of this cluster's agents holds a node.
+// Pods end when Kubernetes has ended them, so it does not wait for jobs of pods.
 func (l *local) endJobs(ctx context.Context) error {
 	res := &apiv1.JobResults{}
 	if err := l.callSocket(ctx, "Cluster/Cancel", &apiv1.CancelRequest{Filter: &apiv1.JobFilter{}}, res); err != nil {
@@ -283,15 +284,36 @@ func (l *local) endJobs(ctx context.Context) error {
 		if err := l.callSocket(ctx, "Cluster/ListJobs", &apiv1.ListJobsRequest{Filter: &apiv1.JobFilter{}}, rep); err != nil {
 			return err
 		}
-		if len(rep.GetJobs()) == 0 {
+		left, ofPods := 0, 0
+		for _, job := range rep.GetJobs() {
+			if job.GetSpec().GetPods() != nil {
+				ofPods++
+			} else {
+				left++
+			}
+		}
+		if left == 0 {
+			l.reportPodJobs(ofPods)
 			return nil
 		}
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return fmt.Errorf("%s not ended after %s", format.Plural(len(rep.GetJobs()), "job has", "jobs have"), l.wait)
+			return fmt.Errorf("%s not ended after %s", format.Plural(left, "job has", "jobs have"), l.wait)
 		}
 	}
+}
+
+// reportPodJobs says that jobs of pods still hold their nodes.
+func (l *local) reportPodJobs(count int) {
+	if count == 0 {
+		return
+	}
+	fmt.Fprintf(
+		l.out,
+		"%s until muster-kube reports that the pods have ended (muster pods)\n",
+		format.Plural(count, "cancelled job of pods keeps its nodes", "cancelled jobs of pods keep their nodes"),
+	)
 }
 
 // stop asks a process to end and waits for it.
