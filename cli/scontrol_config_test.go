@@ -55,6 +55,7 @@ func TestShowConfigOrder(t *testing.T) {
 func TestLogOfTheController(t *testing.T) {
 	w := newWorld(t)
 	w.lab()
+	w.config = &apiv1.GetConfigReply{}
 	w.config.Log = &apiv1.LogInfo{Level: "debug", Flags: []string{"Backfill", "Steps"}, Scheduling: true}
 	var asked *apiv1.SetLogRequest
 	w.reply[tool.MethodSetLog] = func(req proto.Message) (proto.Message, error) {

@@ -402,7 +402,9 @@ func (w *world) runBeside(ctx context.Context, stdin io.Reader, program string, 
 func (w *world) world(args []string, out, errOut io.Writer) *tool.Env {
 	e := &tool.Env{Beside: w.runBeside, Metrics: func(context.Context, string) (string, error) { return agentText, nil },
 		Args: args, Stdin: strings.NewReader(w.stdin), Stdout: out, Stderr: errOut, Dir: "/lab/jobs", Host: "vm", UID: w.uid, Version: "test", Loc: time.UTC,
-		Now: func() time.Time { return w.at }, Terminal: func(any) bool { return w.tty }, Pause: w.pause,
+		Now: func() time.Time { return w.at }, Pause: w.pause,
+		// Time does not pass in a pause of this world, so nobody is told at a terminal how long something takes.
+		Terminal: func(file any) bool { return w.tty && file != any(errOut) },
 		UserName: func(uid uint32) string { return map[uint32]string{0: "root", 1001: "alice", 1002: "bob"}[uid] },
 		UserID: func(user string) string {
 			return map[string]string{"root": "0", "alice": "1001", "bob": "1002", "carol": "1003"}[user]

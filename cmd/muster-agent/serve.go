@@ -134,22 +134,9 @@ func assembleAgent(
 	if choice.Reason != "" {
 		log.Info("GPUs", "choice", choice.Reason)
 	}
-	labels, err := telemetry.ParseJobLabels(s.Config.Telemetry.JobLabels)
+	opts, err := exporterOptions(s, a.weak)
 	if err != nil {
 		return nil, err
-	}
-	opts := telemetry.Options{
-		Cluster:      s.Cluster.Config.ClusterName,
-		Node:         s.Node.Name,
-		Version:      version,
-		JobLabels:    labels,
-		JobAlias:     s.Config.Telemetry.JobLabelName,
-		ClusterLabel: s.Config.Telemetry.ClusterLabel,
-		Private:      s.HidesJobs(),
-	}
-	opts.Counters, err = machine.ReadCounters(s.Config.Telemetry.CountersFile)
-	if err != nil {
-		a.weak.Note(fmt.Errorf("the default GPU fields are exported: %w", err))
 	}
 	var gpus daemon.GPUs
 	a.gpus = choice.Provider
@@ -167,17 +154,7 @@ func assembleAgent(
 	if err != nil {
 		return nil, err
 	}
-	a.steps = stepserver.Open(ctx, stepserver.Options{
-		Node:         s.Node,
-		Hostname:     s.Host.Hostname,
-		Socket:       filepath.Join(s.StateDir, stepserver.Socket),
-		Near:         stepserver.NearSocket(s.Config),
-		Listen:       s.Config.Listen.AgentGRPC,
-		Controllers:  addresses,
-		Source:       source,
-		Log:          log,
-		NoteWeakness: a.weak.Note,
-	})
+	a.steps = openSteps(ctx, s, addresses, source, a.weak, log)
 	a.pages, err = pages.Open(ctx, s, log)
 	if err != nil {
 		return nil, err
@@ -191,14 +168,7 @@ func assembleAgent(
 	if p, ok := a.gpus.(interface{ Note() string }); ok && p.Note() != "" {
 		a.weak.Add(p.Note())
 	}
-	if os.Geteuid() != 0 {
-		why := fmt.Sprintf(
-			"the agent is not root (uid %d): it runs jobs of that user only, and cannot hold them to their limits",
-			os.Geteuid(),
-		)
-		log.Warn("running without root", "effect", why)
-		a.weak.Add(why)
-	}
+	noteWithoutRoot(a.weak, log)
 	opening := machine.Opening{Settings: s, Weaknesses: a.weak, Log: log}
 	tuner := opening.Clocks(a.gpus)
 	cfg.Degraded = a.weak.String()
@@ -253,6 +223,64 @@ func assembleAgent(
 	a.agent = daemon.New(cfg, deps)
 	a.steps.SetAgent(a.agent)
 	return a, nil
+}
+
+// openSteps makes the server that srun, sattach and sbcast reach on this node.
+func openSteps(
+	ctx context.Context,
+	s *settings.Settings,
+	controllers []string,
+	source *pki.Source,
+	weak *machine.Weaknesses,
+	log *slog.Logger,
+) *stepserver.Server {
+	return stepserver.Open(ctx, stepserver.Options{
+		Node:         s.Node,
+		Hostname:     s.Host.Hostname,
+		Socket:       filepath.Join(s.StateDir, stepserver.Socket),
+		Near:         stepserver.NearSocket(s.Config),
+		Listen:       s.Config.Listen.AgentGRPC,
+		Controllers:  controllers,
+		Source:       source,
+		Log:          log,
+		NoteWeakness: weak.Note,
+	})
+}
+
+// exporterOptions is what the exporter is told of this node and its jobs. Fields of GPUs that
+// cannot be read make the node weaker and nothing else.
+func exporterOptions(s *settings.Settings, weak *machine.Weaknesses) (telemetry.Options, error) {
+	labels, err := telemetry.ParseJobLabels(s.Config.Telemetry.JobLabels)
+	if err != nil {
+		return telemetry.Options{}, err
+	}
+	options := telemetry.Options{
+		Cluster:      s.Cluster.Config.ClusterName,
+		Node:         s.Node.Name,
+		Version:      version,
+		JobLabels:    labels,
+		JobAlias:     s.Config.Telemetry.JobLabelName,
+		ClusterLabel: s.Config.Telemetry.ClusterLabel,
+		Private:      s.HidesJobs(),
+	}
+	options.Counters, err = machine.ReadCounters(s.Config.Telemetry.CountersFile)
+	if err != nil {
+		weak.Note(fmt.Errorf("the default GPU fields are exported: %w", err))
+	}
+	return options, nil
+}
+
+// noteWithoutRoot says what an agent cannot do that is not root.
+func noteWithoutRoot(weak *machine.Weaknesses, log *slog.Logger) {
+	if os.Geteuid() == 0 {
+		return
+	}
+	why := fmt.Sprintf(
+		"the agent is not root (uid %d): it runs jobs of that user only, and cannot hold them to their limits",
+		os.Geteuid(),
+	)
+	log.Warn("running without root", "effect", why)
+	weak.Add(why)
 }
 
 // run starts or finds the shepherd and runs the agent until the context ends;
