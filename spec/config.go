@@ -119,6 +119,9 @@ type CtlScripts struct {
 	// ForceRequeue queues a job again whose node's Prolog failed, also one with
 	// --no-requeue (PrologFlags=ForceRequeueOnFail).
 	ForceRequeue bool `cbor:"5,keyasint,omitempty"`
+	// DeferBatch starts a batch script when the prologs of all its nodes are over
+	// (PrologFlags=DeferBatch), not only that of its own node.
+	DeferBatch bool `cbor:"6,keyasint,omitempty" since:"2"`
 }
 
 // KeyValue is one line of a configuration file.

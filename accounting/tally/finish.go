@@ -367,6 +367,7 @@ func (t *Tally) closeSteps(j *job, seq uint64, stateName string) {
 			t.out.Steps = append(growTwice(t.out.Steps), row)
 		}
 	}
+	t.closeExtern(j, seq)
 	if j.spec.Shell {
 		return
 	}
@@ -408,6 +409,47 @@ func (t *Tally) closeSteps(j *job, seq uint64, stateName string) {
 		GPUs:  int64(len(alloc.GPUs)),
 	}
 	row.Used = j.batchUsed(host)
+	t.out.Steps = append(growTwice(t.out.Steps), row)
+}
+
+// closeExtern makes the row of the extern step, where the run had one: it is as long
+// as the run, on the nodes that tell of it. Nobody cares how its processes ended.
+func (t *Tally) closeExtern(j *job, seq uint64) {
+	row := StepRow{
+		Seq:      seq,
+		UID:      uint64(j.UID),
+		Restarts: j.Restarts,
+		Attempt:  j.Attempt,
+		JobID:    uint32(j.ID),
+		Step:     int32(spec.StepExtern),
+		Name:     spec.StepExtern.String(),
+		User:     j.spec.User,
+		Account:  j.spec.Account,
+		State:    spec.Completed.String(),
+		Start:    Cut(j.Start),
+		End:      Cut(j.End),
+	}
+	var used spec.Usage
+	var names []string
+	for i := range j.Done {
+		extern := j.Done[i].Extern
+		if extern == nil {
+			continue
+		}
+		alloc := &j.Alloc.Nodes[i]
+		names = append(names, alloc.Name)
+		used = used.Add(*extern)
+		row.Tasks++
+		row.Alloc.CPUs += int64(alloc.CPUs.Count())
+		row.Alloc.Mem += alloc.Mem
+		row.Alloc.GPUs += int64(len(alloc.GPUs))
+	}
+	if len(names) == 0 {
+		return
+	}
+	row.NodeList = hostlist.Fold(names)
+	row.Alloc.Nodes = int64(len(names))
+	row.Used = usedOf(used)
 	t.out.Steps = append(growTwice(t.out.Steps), row)
 }
 
@@ -456,24 +498,23 @@ func (j *job) batchUsed(host uint32) Used {
 		if s.Ended == 0 {
 			return Used{}
 		}
-		usage.UserCPU = max(usage.UserCPU-s.Usage.UserCPU, 0)
-		usage.SystemCPU = max(usage.SystemCPU-s.Usage.SystemCPU, 0)
-		usage.ReadB, usage.WriteB = max(
-			usage.ReadB-s.Usage.ReadB,
-			0,
-		), max(
-			usage.WriteB-s.Usage.WriteB,
-			0,
-		)
-		usage.MajFaults, usage.MemMiBS = max(
-			usage.MajFaults-s.Usage.MajFaults,
-			0,
-		), max(
-			usage.MemMiBS-s.Usage.MemMiBS,
-			0,
-		)
-		usage.EnergyMJ = max(usage.EnergyMJ-s.Usage.EnergyMJ, 0)
-		usage.Counters = usage.Counters.Without(s.Usage.Counters)
+		usage = without(usage, &s.Usage)
+	}
+	if done.Extern != nil {
+		usage = without(usage, done.Extern)
 	}
 	return usedOf(usage)
+}
+
+// without takes from what was used on a node the part of a step.
+func without(usage spec.Usage, part *spec.Usage) spec.Usage {
+	usage.UserCPU = max(usage.UserCPU-part.UserCPU, 0)
+	usage.SystemCPU = max(usage.SystemCPU-part.SystemCPU, 0)
+	usage.ReadB = max(usage.ReadB-part.ReadB, 0)
+	usage.WriteB = max(usage.WriteB-part.WriteB, 0)
+	usage.MajFaults = max(usage.MajFaults-part.MajFaults, 0)
+	usage.MemMiBS = max(usage.MemMiBS-part.MemMiBS, 0)
+	usage.EnergyMJ = max(usage.EnergyMJ-part.EnergyMJ, 0)
+	usage.Counters = usage.Counters.Without(part.Counters)
+	return usage
 }

@@ -66,6 +66,8 @@ type doneNode struct {
 	At    spec.Instant `cbor:"1,keyasint,omitempty"` // 0 = still held
 	Lost  bool         `cbor:"2,keyasint,omitempty"`
 	Usage spec.Usage   `cbor:"3,keyasint"`
+	// Extern is the part of Usage that the extern step used; nil: there was none.
+	Extern *spec.Usage `cbor:"4,keyasint,omitempty"`
 }
 
 // batchEnd is how the batch script ended, and on which node of the
@@ -324,7 +326,7 @@ func (t *Tally) nodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 	if i < 0 || j.Done[i].At != 0 {
 		return contradictionError("node %s is not, or no longer, held by job uid %d", e.Node, e.UID)
 	}
-	j.Done[i] = doneNode{At: env.At, Lost: e.Lost, Usage: e.Usage}
+	j.Done[i] = doneNode{At: env.At, Lost: e.Lost, Usage: e.Usage, Extern: e.Extern}
 	j.Given++
 	if e.Batch != nil {
 		j.Batch = &batchEnd{Node: uint32(i), Result: *e.Batch}

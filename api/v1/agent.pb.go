@@ -353,6 +353,7 @@ type AgentMessage struct {
 	//	*AgentMessage_Measured
 	//	*AgentMessage_FileRead
 	//	*AgentMessage_ConfigRead
+	//	*AgentMessage_Prepared
 	Kind          isAgentMessage_Kind `protobuf_oneof:"kind"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -451,6 +452,15 @@ func (x *AgentMessage) GetConfigRead() *ConfigRead {
 	return nil
 }
 
+func (x *AgentMessage) GetPrepared() *Prepared {
+	if x != nil {
+		if x, ok := x.Kind.(*AgentMessage_Prepared); ok {
+			return x.Prepared
+		}
+	}
+	return nil
+}
+
 type isAgentMessage_Kind interface {
 	isAgentMessage_Kind()
 }
@@ -479,6 +489,10 @@ type AgentMessage_ConfigRead struct {
 	ConfigRead *ConfigRead `protobuf:"bytes,125,opt,name=config_read,json=configRead,proto3,oneof"`
 }
 
+type AgentMessage_Prepared struct {
+	Prepared *Prepared `protobuf:"bytes,126,opt,name=prepared,proto3,oneof"`
+}
+
 func (*AgentMessage_Registration) isAgentMessage_Kind() {}
 
 func (*AgentMessage_Heartbeat) isAgentMessage_Kind() {}
@@ -490,6 +504,56 @@ func (*AgentMessage_Measured) isAgentMessage_Kind() {}
 func (*AgentMessage_FileRead) isAgentMessage_Kind() {}
 
 func (*AgentMessage_ConfigRead) isAgentMessage_Kind() {}
+
+func (*AgentMessage_Prepared) isAgentMessage_Kind() {}
+
+// Prepared tells that the prolog of a run is over on this node. It is told again with
+// each order for the run that asks for it.
+type Prepared struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Run           *RunKey                `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Prepared) Reset() {
+	*x = Prepared{}
+	mi := &file_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Prepared) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Prepared) ProtoMessage() {}
+
+func (x *Prepared) ProtoReflect() protoreflect.Message {
+	file_agent_proto_init_once()
+	mi := &file_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Prepared.ProtoReflect.Descriptor instead.
+func (*Prepared) Descriptor() ([]byte, []int) {
+	file_agent_proto_init_once()
+	return file_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Prepared) GetRun() *RunKey {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
 
 // HeldRun is what the shepherd wrote down of a run when it started it.
 type HeldRun struct {
@@ -507,7 +571,7 @@ type HeldRun struct {
 
 func (x *HeldRun) Reset() {
 	*x = HeldRun{}
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -520,7 +584,7 @@ func (*HeldRun) ProtoMessage() {}
 
 func (x *HeldRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[7]
+	mi := &file_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -534,7 +598,7 @@ func (x *HeldRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HeldRun.ProtoReflect.Descriptor instead.
 func (*HeldRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{7}
+	return file_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HeldRun) GetRun() *RunKey {
@@ -599,19 +663,20 @@ type Registration struct {
 	// The highest position that the agent was ever given; absent: none, or the
 	// agent is of a release that keeps none.
 	Seen          *LedgerPosition `protobuf:"bytes,61,opt,name=seen,proto3" json:"seen,omitempty"`
-	Epochs        bool            `protobuf:"varint,62,opt,name=epochs,proto3" json:"epochs,omitempty"`    // the agent's run keys carry epochs
-	Held          []*HeldRun      `protobuf:"bytes,63,rep,name=held,proto3" json:"held,omitempty"`         // what is known of running, without the orders
-	Sent          uint64          `protobuf:"fixed64,110,opt,name=sent,proto3" json:"sent,omitempty"`      // boot clock of the node, ns, when this was sent: it counts as a heartbeat
-	Leases        bool            `protobuf:"varint,111,opt,name=leases,proto3" json:"leases,omitempty"`   // the node ends runs whose leases are over
-	Outputs       bool            `protobuf:"varint,120,opt,name=outputs,proto3" json:"outputs,omitempty"` // the agent reads what jobs write (ReadFile)
-	Rereads       bool            `protobuf:"varint,125,opt,name=rereads,proto3" json:"rereads,omitempty"` // the agent reads its configuration again (ReadConfig)
+	Epochs        bool            `protobuf:"varint,62,opt,name=epochs,proto3" json:"epochs,omitempty"`      // the agent's run keys carry epochs
+	Held          []*HeldRun      `protobuf:"bytes,63,rep,name=held,proto3" json:"held,omitempty"`           // what is known of running, without the orders
+	Sent          uint64          `protobuf:"fixed64,110,opt,name=sent,proto3" json:"sent,omitempty"`        // boot clock of the node, ns, when this was sent: it counts as a heartbeat
+	Leases        bool            `protobuf:"varint,111,opt,name=leases,proto3" json:"leases,omitempty"`     // the node ends runs whose leases are over
+	Outputs       bool            `protobuf:"varint,120,opt,name=outputs,proto3" json:"outputs,omitempty"`   // the agent reads what jobs write (ReadFile)
+	Rereads       bool            `protobuf:"varint,125,opt,name=rereads,proto3" json:"rereads,omitempty"`   // the agent reads its configuration again (ReadConfig)
+	Prepares      bool            `protobuf:"varint,126,opt,name=prepares,proto3" json:"prepares,omitempty"` // the agent tells when a prolog is over (Prepared)
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Registration) Reset() {
 	*x = Registration{}
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -624,7 +689,7 @@ func (*Registration) ProtoMessage() {}
 
 func (x *Registration) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[8]
+	mi := &file_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +703,7 @@ func (x *Registration) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Registration.ProtoReflect.Descriptor instead.
 func (*Registration) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{8}
+	return file_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Registration) GetNode() string {
@@ -732,6 +797,13 @@ func (x *Registration) GetRereads() bool {
 	return false
 }
 
+func (x *Registration) GetPrepares() bool {
+	if x != nil {
+		return x.Prepares
+	}
+	return false
+}
+
 // LedgerPosition is a place in a history of the ledger: the event with this
 // sequence number, written in this epoch. The numbers of the jobs that came next
 // there are not given away again by a ledger that has lost that history.
@@ -747,7 +819,7 @@ type LedgerPosition struct {
 
 func (x *LedgerPosition) Reset() {
 	*x = LedgerPosition{}
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +832,7 @@ func (*LedgerPosition) ProtoMessage() {}
 
 func (x *LedgerPosition) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[9]
+	mi := &file_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -774,7 +846,7 @@ func (x *LedgerPosition) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerPosition.ProtoReflect.Descriptor instead.
 func (*LedgerPosition) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{9}
+	return file_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LedgerPosition) GetEpoch() uint64 {
@@ -832,7 +904,7 @@ type Inventory struct {
 
 func (x *Inventory) Reset() {
 	*x = Inventory{}
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -845,7 +917,7 @@ func (*Inventory) ProtoMessage() {}
 
 func (x *Inventory) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[10]
+	mi := &file_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -859,7 +931,7 @@ func (x *Inventory) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Inventory.ProtoReflect.Descriptor instead.
 func (*Inventory) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{10}
+	return file_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Inventory) GetBootId() string {
@@ -1010,7 +1082,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1023,7 +1095,7 @@ func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[11]
+	mi := &file_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1109,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{11}
+	return file_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Heartbeat) GetLoadMilli() int64 {
@@ -1089,7 +1161,7 @@ type RunKey struct {
 
 func (x *RunKey) Reset() {
 	*x = RunKey{}
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1174,7 @@ func (*RunKey) ProtoMessage() {}
 
 func (x *RunKey) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[12]
+	mi := &file_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1116,7 +1188,7 @@ func (x *RunKey) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunKey.ProtoReflect.Descriptor instead.
 func (*RunKey) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{12}
+	return file_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunKey) GetJobUid() uint64 {
@@ -1158,7 +1230,7 @@ type Reports struct {
 
 func (x *Reports) Reset() {
 	*x = Reports{}
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1171,7 +1243,7 @@ func (*Reports) ProtoMessage() {}
 
 func (x *Reports) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[13]
+	mi := &file_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1185,7 +1257,7 @@ func (x *Reports) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reports.ProtoReflect.Descriptor instead.
 func (*Reports) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{13}
+	return file_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Reports) GetReports() []*Report {
@@ -1215,7 +1287,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1228,7 +1300,7 @@ func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[14]
+	mi := &file_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1242,7 +1314,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{14}
+	return file_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Report) GetNumber() uint64 {
@@ -1386,7 +1458,7 @@ type NodeCheck struct {
 
 func (x *NodeCheck) Reset() {
 	*x = NodeCheck{}
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1471,7 @@ func (*NodeCheck) ProtoMessage() {}
 
 func (x *NodeCheck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[15]
+	mi := &file_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1413,7 +1485,7 @@ func (x *NodeCheck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeCheck.ProtoReflect.Descriptor instead.
 func (*NodeCheck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{15}
+	return file_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *NodeCheck) GetFailed() string {
@@ -1433,7 +1505,7 @@ type Launched struct {
 
 func (x *Launched) Reset() {
 	*x = Launched{}
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1446,7 +1518,7 @@ func (*Launched) ProtoMessage() {}
 
 func (x *Launched) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[16]
+	mi := &file_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1460,7 +1532,7 @@ func (x *Launched) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launched.ProtoReflect.Descriptor instead.
 func (*Launched) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{16}
+	return file_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Launched) GetAt() int64 {
@@ -1489,7 +1561,7 @@ type LaunchFailed struct {
 
 func (x *LaunchFailed) Reset() {
 	*x = LaunchFailed{}
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1502,7 +1574,7 @@ func (*LaunchFailed) ProtoMessage() {}
 
 func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[17]
+	mi := &file_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1516,7 +1588,7 @@ func (x *LaunchFailed) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LaunchFailed.ProtoReflect.Descriptor instead.
 func (*LaunchFailed) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{17}
+	return file_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LaunchFailed) GetText() string {
@@ -1568,7 +1640,7 @@ type RunEnded struct {
 
 func (x *RunEnded) Reset() {
 	*x = RunEnded{}
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1581,7 +1653,7 @@ func (*RunEnded) ProtoMessage() {}
 
 func (x *RunEnded) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[18]
+	mi := &file_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1595,7 +1667,7 @@ func (x *RunEnded) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunEnded.ProtoReflect.Descriptor instead.
 func (*RunEnded) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{18}
+	return file_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RunEnded) GetStarted() int64 {
@@ -1660,14 +1732,15 @@ type NodeDone struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Usage         *Usage                 `protobuf:"bytes,1,opt,name=usage,proto3" json:"usage,omitempty"`
 	Batch         *RunEnded              `protobuf:"bytes,2,opt,name=batch,proto3" json:"batch,omitempty"`
-	Drain         string                 `protobuf:"bytes,3,opt,name=drain,proto3" json:"drain,omitempty"` // the epilog failed: the node takes nothing new, and why
+	Drain         string                 `protobuf:"bytes,3,opt,name=drain,proto3" json:"drain,omitempty"`   // the epilog failed: the node takes nothing new, and why
+	Extern        *Usage                 `protobuf:"bytes,4,opt,name=extern,proto3" json:"extern,omitempty"` // what the extern step used here; absent: the job had none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *NodeDone) Reset() {
 	*x = NodeDone{}
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1753,7 @@ func (*NodeDone) ProtoMessage() {}
 
 func (x *NodeDone) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[19]
+	mi := &file_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1694,7 +1767,7 @@ func (x *NodeDone) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeDone.ProtoReflect.Descriptor instead.
 func (*NodeDone) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{19}
+	return file_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *NodeDone) GetUsage() *Usage {
@@ -1716,6 +1789,13 @@ func (x *NodeDone) GetDrain() string {
 		return x.Drain
 	}
 	return ""
+}
+
+func (x *NodeDone) GetExtern() *Usage {
+	if x != nil {
+		return x.Extern
+	}
+	return nil
 }
 
 type Usage struct {
@@ -1743,7 +1823,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1756,7 +1836,7 @@ func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[20]
+	mi := &file_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1850,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{20}
+	return file_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Usage) GetUserCpu() int64 {
@@ -1895,7 +1975,7 @@ type CounterValue struct {
 
 func (x *CounterValue) Reset() {
 	*x = CounterValue{}
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +1988,7 @@ func (*CounterValue) ProtoMessage() {}
 
 func (x *CounterValue) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[21]
+	mi := &file_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2002,7 @@ func (x *CounterValue) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CounterValue.ProtoReflect.Descriptor instead.
 func (*CounterValue) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{21}
+	return file_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CounterValue) GetCounter() uint32 {
@@ -1957,7 +2037,7 @@ type TaskSpread struct {
 
 func (x *TaskSpread) Reset() {
 	*x = TaskSpread{}
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1970,7 +2050,7 @@ func (*TaskSpread) ProtoMessage() {}
 
 func (x *TaskSpread) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[22]
+	mi := &file_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1984,7 +2064,7 @@ func (x *TaskSpread) ProtoReflect() protoreflect.Message {
 // Deprecated: Use TaskSpread.ProtoReflect.Descriptor instead.
 func (*TaskSpread) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{22}
+	return file_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TaskSpread) GetKind() uint32 {
@@ -2073,7 +2153,7 @@ type GpuUsage struct {
 
 func (x *GpuUsage) Reset() {
 	*x = GpuUsage{}
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2086,7 +2166,7 @@ func (*GpuUsage) ProtoMessage() {}
 
 func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[23]
+	mi := &file_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2100,7 +2180,7 @@ func (x *GpuUsage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use GpuUsage.ProtoReflect.Descriptor instead.
 func (*GpuUsage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{23}
+	return file_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GpuUsage) GetUuid() string {
@@ -2231,7 +2311,7 @@ type ControllerMessage struct {
 
 func (x *ControllerMessage) Reset() {
 	*x = ControllerMessage{}
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2324,7 @@ func (*ControllerMessage) ProtoMessage() {}
 
 func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[24]
+	mi := &file_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2258,7 +2338,7 @@ func (x *ControllerMessage) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ControllerMessage.ProtoReflect.Descriptor instead.
 func (*ControllerMessage) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{24}
+	return file_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ControllerMessage) GetKind() isControllerMessage_Kind {
@@ -2440,7 +2520,7 @@ type ReadConfig struct {
 
 func (x *ReadConfig) Reset() {
 	*x = ReadConfig{}
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2453,7 +2533,7 @@ func (*ReadConfig) ProtoMessage() {}
 
 func (x *ReadConfig) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[25]
+	mi := &file_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2467,7 +2547,7 @@ func (x *ReadConfig) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadConfig.ProtoReflect.Descriptor instead.
 func (*ReadConfig) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{25}
+	return file_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ReadConfig) GetAsk() uint64 {
@@ -2489,7 +2569,7 @@ type ConfigRead struct {
 
 func (x *ConfigRead) Reset() {
 	*x = ConfigRead{}
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2502,7 +2582,7 @@ func (*ConfigRead) ProtoMessage() {}
 
 func (x *ConfigRead) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[26]
+	mi := &file_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2516,7 +2596,7 @@ func (x *ConfigRead) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfigRead.ProtoReflect.Descriptor instead.
 func (*ConfigRead) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{26}
+	return file_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ConfigRead) GetAsk() uint64 {
@@ -2553,7 +2633,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2566,7 +2646,7 @@ func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[27]
+	mi := &file_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2660,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{27}
+	return file_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Grant) GetSent() uint64 {
@@ -2608,7 +2688,7 @@ type CredentialKeys struct {
 
 func (x *CredentialKeys) Reset() {
 	*x = CredentialKeys{}
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2701,7 @@ func (*CredentialKeys) ProtoMessage() {}
 
 func (x *CredentialKeys) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[28]
+	mi := &file_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +2715,7 @@ func (x *CredentialKeys) ProtoReflect() protoreflect.Message {
 // Deprecated: Use CredentialKeys.ProtoReflect.Descriptor instead.
 func (*CredentialKeys) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{28}
+	return file_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CredentialKeys) GetKeys() [][]byte {
@@ -2658,7 +2738,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2671,7 +2751,7 @@ func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[29]
+	mi := &file_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2685,7 +2765,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{29}
+	return file_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Lease) GetFrom() uint64 {
@@ -2727,7 +2807,7 @@ type Revoked struct {
 
 func (x *Revoked) Reset() {
 	*x = Revoked{}
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2740,7 +2820,7 @@ func (*Revoked) ProtoMessage() {}
 
 func (x *Revoked) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[30]
+	mi := &file_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2834,7 @@ func (x *Revoked) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Revoked.ProtoReflect.Descriptor instead.
 func (*Revoked) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{30}
+	return file_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Revoked) GetSerials() []string {
@@ -2791,7 +2871,7 @@ type Welcome struct {
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2804,7 +2884,7 @@ func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[31]
+	mi := &file_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +2898,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{31}
+	return file_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Welcome) GetCluster() string {
@@ -2917,7 +2997,7 @@ type NodeConfig struct {
 
 func (x *NodeConfig) Reset() {
 	*x = NodeConfig{}
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +3010,7 @@ func (*NodeConfig) ProtoMessage() {}
 
 func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[32]
+	mi := &file_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3024,7 @@ func (x *NodeConfig) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeConfig.ProtoReflect.Descriptor instead.
 func (*NodeConfig) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{32}
+	return file_agent_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *NodeConfig) GetEntries() []*ConfigEntry {
@@ -2977,7 +3057,7 @@ type Orders struct {
 
 func (x *Orders) Reset() {
 	*x = Orders{}
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2990,7 +3070,7 @@ func (*Orders) ProtoMessage() {}
 
 func (x *Orders) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[33]
+	mi := &file_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3084,7 @@ func (x *Orders) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Orders.ProtoReflect.Descriptor instead.
 func (*Orders) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{33}
+	return file_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Orders) GetOrders() []*Order {
@@ -3031,7 +3111,7 @@ type Order struct {
 
 func (x *Order) Reset() {
 	*x = Order{}
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3044,7 +3124,7 @@ func (*Order) ProtoMessage() {}
 
 func (x *Order) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[34]
+	mi := &file_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3138,7 @@ func (x *Order) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Order.ProtoReflect.Descriptor instead.
 func (*Order) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{34}
+	return file_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Order) GetRun() *RunKey {
@@ -3166,7 +3246,7 @@ type Reboot struct {
 
 func (x *Reboot) Reset() {
 	*x = Reboot{}
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3179,7 +3259,7 @@ func (*Reboot) ProtoMessage() {}
 
 func (x *Reboot) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[35]
+	mi := &file_agent_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3193,7 +3273,7 @@ func (x *Reboot) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Reboot.ProtoReflect.Descriptor instead.
 func (*Reboot) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{35}
+	return file_agent_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Reboot) GetSeq() uint64 {
@@ -3227,16 +3307,19 @@ type Launch struct {
 	Step         *StepLaunch     `protobuf:"bytes,40,opt,name=step,proto3" json:"step,omitempty"`             // this is a numbered step, not the job's own start
 	// Hash of script, environment, user and allocation of the attempt. An answer
 	// about a run with the same key and another hash is an error.
-	Launch        []byte `protobuf:"bytes,41,opt,name=launch,proto3" json:"launch,omitempty"`
-	Seq           uint64 `protobuf:"fixed64,42,opt,name=seq,proto3" json:"seq,omitempty"`    // of the event that started the attempt
-	Lease         *Lease `protobuf:"bytes,110,opt,name=lease,proto3" json:"lease,omitempty"` // absent: the run lives until it ends
+	Launch       []byte `protobuf:"bytes,41,opt,name=launch,proto3" json:"launch,omitempty"`
+	Seq          uint64 `protobuf:"fixed64,42,opt,name=seq,proto3" json:"seq,omitempty"`                                       // of the event that started the attempt
+	Lease        *Lease `protobuf:"bytes,110,opt,name=lease,proto3" json:"lease,omitempty"`                                    // absent: the run lives until it ends
+	TellPrepared bool   `protobuf:"varint,111,opt,name=tell_prepared,json=tellPrepared,proto3" json:"tell_prepared,omitempty"` // say when the prolog is over here
+	// The script waits for an order without this: the prologs of other nodes are not over.
+	Defer         bool `protobuf:"varint,112,opt,name=defer,proto3" json:"defer,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Launch) Reset() {
 	*x = Launch{}
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3332,7 @@ func (*Launch) ProtoMessage() {}
 
 func (x *Launch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[36]
+	mi := &file_agent_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3263,7 +3346,7 @@ func (x *Launch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Launch.ProtoReflect.Descriptor instead.
 func (*Launch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{36}
+	return file_agent_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Launch) GetJob() *JobInfo {
@@ -3371,6 +3454,20 @@ func (x *Launch) GetLease() *Lease {
 	return nil
 }
 
+func (x *Launch) GetTellPrepared() bool {
+	if x != nil {
+		return x.TellPrepared
+	}
+	return false
+}
+
+func (x *Launch) GetDefer() bool {
+	if x != nil {
+		return x.Defer
+	}
+	return false
+}
+
 // HetComponent is what the batch script of a heterogeneous job is told of one
 // of its components.
 type HetComponent struct {
@@ -3389,7 +3486,7 @@ type HetComponent struct {
 
 func (x *HetComponent) Reset() {
 	*x = HetComponent{}
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3499,7 @@ func (*HetComponent) ProtoMessage() {}
 
 func (x *HetComponent) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[37]
+	mi := &file_agent_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3416,7 +3513,7 @@ func (x *HetComponent) ProtoReflect() protoreflect.Message {
 // Deprecated: Use HetComponent.ProtoReflect.Descriptor instead.
 func (*HetComponent) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{37}
+	return file_agent_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *HetComponent) GetJobId() uint32 {
@@ -3486,7 +3583,7 @@ type Terminate struct {
 
 func (x *Terminate) Reset() {
 	*x = Terminate{}
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3499,7 +3596,7 @@ func (*Terminate) ProtoMessage() {}
 
 func (x *Terminate) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[38]
+	mi := &file_agent_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3513,7 +3610,7 @@ func (x *Terminate) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Terminate.ProtoReflect.Descriptor instead.
 func (*Terminate) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{38}
+	return file_agent_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Terminate) GetCause() uint32 {
@@ -3549,7 +3646,7 @@ type SignalRun struct {
 
 func (x *SignalRun) Reset() {
 	*x = SignalRun{}
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3562,7 +3659,7 @@ func (*SignalRun) ProtoMessage() {}
 
 func (x *SignalRun) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[39]
+	mi := &file_agent_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3673,7 @@ func (x *SignalRun) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SignalRun.ProtoReflect.Descriptor instead.
 func (*SignalRun) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{39}
+	return file_agent_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SignalRun) GetSignal() int32 {
@@ -3616,7 +3713,7 @@ type ChangeLimit struct {
 
 func (x *ChangeLimit) Reset() {
 	*x = ChangeLimit{}
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3629,7 +3726,7 @@ func (*ChangeLimit) ProtoMessage() {}
 
 func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[40]
+	mi := &file_agent_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3643,7 +3740,7 @@ func (x *ChangeLimit) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ChangeLimit.ProtoReflect.Descriptor instead.
 func (*ChangeLimit) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{40}
+	return file_agent_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ChangeLimit) GetEnd() int64 {
@@ -3665,7 +3762,7 @@ type Measure struct {
 
 func (x *Measure) Reset() {
 	*x = Measure{}
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3678,7 +3775,7 @@ func (*Measure) ProtoMessage() {}
 
 func (x *Measure) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[41]
+	mi := &file_agent_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3692,7 +3789,7 @@ func (x *Measure) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measure.ProtoReflect.Descriptor instead.
 func (*Measure) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{41}
+	return file_agent_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Measure) GetAsk() uint64 {
@@ -3720,7 +3817,7 @@ type Measured struct {
 
 func (x *Measured) Reset() {
 	*x = Measured{}
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3733,7 +3830,7 @@ func (*Measured) ProtoMessage() {}
 
 func (x *Measured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[42]
+	mi := &file_agent_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3747,7 +3844,7 @@ func (x *Measured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measured.ProtoReflect.Descriptor instead.
 func (*Measured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{42}
+	return file_agent_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Measured) GetAsk() uint64 {
@@ -3782,7 +3879,7 @@ type Measurement struct {
 
 func (x *Measurement) Reset() {
 	*x = Measurement{}
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +3892,7 @@ func (*Measurement) ProtoMessage() {}
 
 func (x *Measurement) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[43]
+	mi := &file_agent_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +3906,7 @@ func (x *Measurement) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Measurement.ProtoReflect.Descriptor instead.
 func (*Measurement) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{43}
+	return file_agent_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *Measurement) GetRun() *RunKey {
@@ -3892,7 +3989,7 @@ type ReadFile struct {
 
 func (x *ReadFile) Reset() {
 	*x = ReadFile{}
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3905,7 +4002,7 @@ func (*ReadFile) ProtoMessage() {}
 
 func (x *ReadFile) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[44]
+	mi := &file_agent_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3919,7 +4016,7 @@ func (x *ReadFile) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadFile.ProtoReflect.Descriptor instead.
 func (*ReadFile) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{44}
+	return file_agent_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReadFile) GetAsk() uint64 {
@@ -3985,7 +4082,7 @@ type FileRead struct {
 
 func (x *FileRead) Reset() {
 	*x = FileRead{}
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3998,7 +4095,7 @@ func (*FileRead) ProtoMessage() {}
 
 func (x *FileRead) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[45]
+	mi := &file_agent_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4012,7 +4109,7 @@ func (x *FileRead) ProtoReflect() protoreflect.Message {
 // Deprecated: Use FileRead.ProtoReflect.Descriptor instead.
 func (*FileRead) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{45}
+	return file_agent_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *FileRead) GetAsk() uint64 {
@@ -4059,7 +4156,7 @@ type ReportAck struct {
 
 func (x *ReportAck) Reset() {
 	*x = ReportAck{}
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4072,7 +4169,7 @@ func (*ReportAck) ProtoMessage() {}
 
 func (x *ReportAck) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[46]
+	mi := &file_agent_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4086,7 +4183,7 @@ func (x *ReportAck) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReportAck.ProtoReflect.Descriptor instead.
 func (*ReportAck) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{46}
+	return file_agent_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReportAck) GetUpTo() uint64 {
@@ -4105,7 +4202,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4215,7 @@ func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[47]
+	mi := &file_agent_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4132,7 +4229,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{47}
+	return file_agent_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -4153,7 +4250,7 @@ type SubscribeRequest struct {
 
 func (x *SubscribeRequest) Reset() {
 	*x = SubscribeRequest{}
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4166,7 +4263,7 @@ func (*SubscribeRequest) ProtoMessage() {}
 
 func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[48]
+	mi := &file_agent_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4277,7 @@ func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
 func (*SubscribeRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{48}
+	return file_agent_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SubscribeRequest) GetFromSeq() uint64 {
@@ -4211,7 +4308,7 @@ type LedgerBatch struct {
 
 func (x *LedgerBatch) Reset() {
 	*x = LedgerBatch{}
-	mi := &file_agent_proto_msgTypes[49]
+	mi := &file_agent_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4321,7 @@ func (*LedgerBatch) ProtoMessage() {}
 
 func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[49]
+	mi := &file_agent_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4238,7 +4335,7 @@ func (x *LedgerBatch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerBatch.ProtoReflect.Descriptor instead.
 func (*LedgerBatch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{49}
+	return file_agent_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *LedgerBatch) GetPosition() uint64 {
@@ -4286,7 +4383,7 @@ type ContentRequest struct {
 
 func (x *ContentRequest) Reset() {
 	*x = ContentRequest{}
-	mi := &file_agent_proto_msgTypes[50]
+	mi := &file_agent_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4299,7 +4396,7 @@ func (*ContentRequest) ProtoMessage() {}
 
 func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[50]
+	mi := &file_agent_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4313,7 +4410,7 @@ func (x *ContentRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentRequest.ProtoReflect.Descriptor instead.
 func (*ContentRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{50}
+	return file_agent_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ContentRequest) GetHash() []byte {
@@ -4332,7 +4429,7 @@ type ContentReply struct {
 
 func (x *ContentReply) Reset() {
 	*x = ContentReply{}
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4345,7 +4442,7 @@ func (*ContentReply) ProtoMessage() {}
 
 func (x *ContentReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[51]
+	mi := &file_agent_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4359,7 +4456,7 @@ func (x *ContentReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ContentReply.ProtoReflect.Descriptor instead.
 func (*ContentReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{51}
+	return file_agent_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ContentReply) GetData() []byte {
@@ -4388,7 +4485,7 @@ type ConfirmRequest struct {
 
 func (x *ConfirmRequest) Reset() {
 	*x = ConfirmRequest{}
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4401,7 +4498,7 @@ func (*ConfirmRequest) ProtoMessage() {}
 
 func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[52]
+	mi := &file_agent_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4415,7 +4512,7 @@ func (x *ConfirmRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmRequest.ProtoReflect.Descriptor instead.
 func (*ConfirmRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{52}
+	return file_agent_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ConfirmRequest) GetSeq() uint64 {
@@ -4477,7 +4574,7 @@ type BudgetsLeft struct {
 
 func (x *BudgetsLeft) Reset() {
 	*x = BudgetsLeft{}
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4490,7 +4587,7 @@ func (*BudgetsLeft) ProtoMessage() {}
 
 func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[53]
+	mi := &file_agent_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4504,7 +4601,7 @@ func (x *BudgetsLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetsLeft.ProtoReflect.Descriptor instead.
 func (*BudgetsLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{53}
+	return file_agent_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *BudgetsLeft) GetBudgets() []*BudgetLeft {
@@ -4526,7 +4623,7 @@ type BudgetLeft struct {
 
 func (x *BudgetLeft) Reset() {
 	*x = BudgetLeft{}
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4539,7 +4636,7 @@ func (*BudgetLeft) ProtoMessage() {}
 
 func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[54]
+	mi := &file_agent_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4553,7 +4650,7 @@ func (x *BudgetLeft) ProtoReflect() protoreflect.Message {
 // Deprecated: Use BudgetLeft.ProtoReflect.Descriptor instead.
 func (*BudgetLeft) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{54}
+	return file_agent_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *BudgetLeft) GetAccount() string {
@@ -4582,7 +4679,7 @@ type ConfirmReply struct {
 
 func (x *ConfirmReply) Reset() {
 	*x = ConfirmReply{}
-	mi := &file_agent_proto_msgTypes[55]
+	mi := &file_agent_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4595,7 +4692,7 @@ func (*ConfirmReply) ProtoMessage() {}
 
 func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[55]
+	mi := &file_agent_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4609,7 +4706,7 @@ func (x *ConfirmReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ConfirmReply.ProtoReflect.Descriptor instead.
 func (*ConfirmReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{55}
+	return file_agent_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ConfirmReply) GetHeadSeq() uint64 {
@@ -4651,7 +4748,7 @@ type LedgerEpoch struct {
 
 func (x *LedgerEpoch) Reset() {
 	*x = LedgerEpoch{}
-	mi := &file_agent_proto_msgTypes[56]
+	mi := &file_agent_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4664,7 +4761,7 @@ func (*LedgerEpoch) ProtoMessage() {}
 
 func (x *LedgerEpoch) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[56]
+	mi := &file_agent_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4678,7 +4775,7 @@ func (x *LedgerEpoch) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerEpoch.ProtoReflect.Descriptor instead.
 func (*LedgerEpoch) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{56}
+	return file_agent_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *LedgerEpoch) GetValue() uint64 {
@@ -4705,7 +4802,7 @@ type LedgerStateRequest struct {
 
 func (x *LedgerStateRequest) Reset() {
 	*x = LedgerStateRequest{}
-	mi := &file_agent_proto_msgTypes[57]
+	mi := &file_agent_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4718,7 +4815,7 @@ func (*LedgerStateRequest) ProtoMessage() {}
 
 func (x *LedgerStateRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[57]
+	mi := &file_agent_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4732,7 +4829,7 @@ func (x *LedgerStateRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerStateRequest.ProtoReflect.Descriptor instead.
 func (*LedgerStateRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{57}
+	return file_agent_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *LedgerStateRequest) GetEncoded() bool {
@@ -4762,7 +4859,7 @@ type LedgerStateReply struct {
 
 func (x *LedgerStateReply) Reset() {
 	*x = LedgerStateReply{}
-	mi := &file_agent_proto_msgTypes[58]
+	mi := &file_agent_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4775,7 +4872,7 @@ func (*LedgerStateReply) ProtoMessage() {}
 
 func (x *LedgerStateReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[58]
+	mi := &file_agent_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4789,7 +4886,7 @@ func (x *LedgerStateReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use LedgerStateReply.ProtoReflect.Descriptor instead.
 func (*LedgerStateReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{58}
+	return file_agent_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *LedgerStateReply) GetCluster() string {
@@ -4872,7 +4969,7 @@ type StepUsageRequest struct {
 
 func (x *StepUsageRequest) Reset() {
 	*x = StepUsageRequest{}
-	mi := &file_agent_proto_msgTypes[59]
+	mi := &file_agent_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4885,7 +4982,7 @@ func (*StepUsageRequest) ProtoMessage() {}
 
 func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[59]
+	mi := &file_agent_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4899,7 +4996,7 @@ func (x *StepUsageRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageRequest.ProtoReflect.Descriptor instead.
 func (*StepUsageRequest) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{59}
+	return file_agent_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *StepUsageRequest) GetJobs() []string {
@@ -4919,7 +5016,7 @@ type StepUsageReply struct {
 
 func (x *StepUsageReply) Reset() {
 	*x = StepUsageReply{}
-	mi := &file_agent_proto_msgTypes[60]
+	mi := &file_agent_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4932,7 +5029,7 @@ func (*StepUsageReply) ProtoMessage() {}
 
 func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[60]
+	mi := &file_agent_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4946,7 +5043,7 @@ func (x *StepUsageReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepUsageReply.ProtoReflect.Descriptor instead.
 func (*StepUsageReply) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{60}
+	return file_agent_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *StepUsageReply) GetJobs() []*JobSteps {
@@ -4979,7 +5076,7 @@ type JobSteps struct {
 
 func (x *JobSteps) Reset() {
 	*x = JobSteps{}
-	mi := &file_agent_proto_msgTypes[61]
+	mi := &file_agent_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4992,7 +5089,7 @@ func (*JobSteps) ProtoMessage() {}
 
 func (x *JobSteps) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[61]
+	mi := &file_agent_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5006,7 +5103,7 @@ func (x *JobSteps) ProtoReflect() protoreflect.Message {
 // Deprecated: Use JobSteps.ProtoReflect.Descriptor instead.
 func (*JobSteps) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{61}
+	return file_agent_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *JobSteps) GetJob() string {
@@ -5070,7 +5167,7 @@ type StepMeasured struct {
 
 func (x *StepMeasured) Reset() {
 	*x = StepMeasured{}
-	mi := &file_agent_proto_msgTypes[62]
+	mi := &file_agent_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5083,7 +5180,7 @@ func (*StepMeasured) ProtoMessage() {}
 
 func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 	file_agent_proto_init_once()
-	mi := &file_agent_proto_msgTypes[62]
+	mi := &file_agent_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5097,7 +5194,7 @@ func (x *StepMeasured) ProtoReflect() protoreflect.Message {
 // Deprecated: Use StepMeasured.ProtoReflect.Descriptor instead.
 func (*StepMeasured) Descriptor() ([]byte, []int) {
 	file_agent_proto_init_once()
-	return file_agent_proto_rawDescGZIP(), []int{62}
+	return file_agent_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StepMeasured) GetStep() int32 {
@@ -5144,7 +5241,7 @@ const file_agent_proto_rawDesc = "" +
 	"\bConfFile\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\x12\x12\n" +
-	"\x04mode\x18\x14 \x01(\rR\x04mode\"\xdc\x02\n" +
+	"\x04mode\x18\x14 \x01(\rR\x04mode\"\x8f\x03\n" +
 	"\fAgentMessage\x12=\n" +
 	"\fregistration\x18\x01 \x01(\v2\x17.muster.v1.RegistrationH\x00R\fregistration\x124\n" +
 	"\theartbeat\x18\x02 \x01(\v2\x14.muster.v1.HeartbeatH\x00R\theartbeat\x12.\n" +
@@ -5152,8 +5249,11 @@ const file_agent_proto_rawDesc = "" +
 	"\bmeasured\x18\x14 \x01(\v2\x13.muster.v1.MeasuredH\x00R\bmeasured\x122\n" +
 	"\tfile_read\x18x \x01(\v2\x13.muster.v1.FileReadH\x00R\bfileRead\x128\n" +
 	"\vconfig_read\x18} \x01(\v2\x15.muster.v1.ConfigReadH\x00R\n" +
-	"configReadB\x06\n" +
-	"\x04kind\"\xb6\x01\n" +
+	"configRead\x121\n" +
+	"\bprepared\x18~ \x01(\v2\x13.muster.v1.PreparedH\x00R\bpreparedB\x06\n" +
+	"\x04kind\"/\n" +
+	"\bPrepared\x12#\n" +
+	"\x03run\x18\x01 \x01(\v2\x11.muster.v1.RunKeyR\x03run\"\xb6\x01\n" +
 	"\aHeldRun\x12#\n" +
 	"\x03run\x18\x01 \x01(\v2\x11.muster.v1.RunKeyR\x03run\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x17\n" +
@@ -5161,7 +5261,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04user\x18\x04 \x01(\tR\x04user\x12\x18\n" +
 	"\astarted\x18\x05 \x01(\x03R\astarted\x12\x10\n" +
 	"\x03seq\x18\x06 \x01(\x06R\x03seq\x12\x16\n" +
-	"\x06launch\x18\a \x01(\fR\x06launch\"\x9c\x03\n" +
+	"\x06launch\x18\a \x01(\fR\x06launch\"\xb8\x03\n" +
 	"\fRegistration\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x122\n" +
 	"\tinventory\x18\x02 \x01(\v2\x14.muster.v1.InventoryR\tinventory\x12+\n" +
@@ -5175,7 +5275,8 @@ const file_agent_proto_rawDesc = "" +
 	"\x04sent\x18n \x01(\x06R\x04sent\x12\x16\n" +
 	"\x06leases\x18o \x01(\bR\x06leases\x12\x18\n" +
 	"\aoutputs\x18x \x01(\bR\aoutputs\x12\x18\n" +
-	"\arereads\x18} \x01(\bR\arereads\"z\n" +
+	"\arereads\x18} \x01(\bR\arereads\x12\x1a\n" +
+	"\bprepares\x18~ \x01(\bR\bprepares\"z\n" +
 	"\x0eLedgerPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12 \n" +
@@ -5249,11 +5350,12 @@ const file_agent_proto_rawDesc = "" +
 	"\aunknown\x18\x05 \x01(\bR\aunknown\x12\x10\n" +
 	"\x03oom\x18\x06 \x01(\bR\x03oom\x12\x16\n" +
 	"\x06detail\x18\a \x01(\tR\x06detail\x12&\n" +
-	"\x05usage\x18\x14 \x01(\v2\x10.muster.v1.UsageR\x05usage\"s\n" +
+	"\x05usage\x18\x14 \x01(\v2\x10.muster.v1.UsageR\x05usage\"\x9d\x01\n" +
 	"\bNodeDone\x12&\n" +
 	"\x05usage\x18\x01 \x01(\v2\x10.muster.v1.UsageR\x05usage\x12)\n" +
 	"\x05batch\x18\x02 \x01(\v2\x13.muster.v1.RunEndedR\x05batch\x12\x14\n" +
-	"\x05drain\x18\x03 \x01(\tR\x05drain\"\x88\x04\n" +
+	"\x05drain\x18\x03 \x01(\tR\x05drain\x12(\n" +
+	"\x06extern\x18\x04 \x01(\v2\x10.muster.v1.UsageR\x06extern\"\x88\x04\n" +
 	"\x05Usage\x12\x19\n" +
 	"\buser_cpu\x18\x01 \x01(\x03R\auserCpu\x12\x1d\n" +
 	"\n" +
@@ -5375,7 +5477,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x04kind\"2\n" +
 	"\x06Reboot\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xff\x03\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xba\x04\n" +
 	"\x06Launch\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12\x16\n" +
 	"\x06script\x18\x02 \x01(\fR\x06script\x12 \n" +
@@ -5397,7 +5499,9 @@ const file_agent_proto_rawDesc = "" +
 	"\x04step\x18( \x01(\v2\x15.muster.v1.StepLaunchR\x04step\x12\x16\n" +
 	"\x06launch\x18) \x01(\fR\x06launch\x12\x10\n" +
 	"\x03seq\x18* \x01(\x06R\x03seq\x12&\n" +
-	"\x05lease\x18n \x01(\v2\x10.muster.v1.LeaseR\x05lease\"\xe8\x01\n" +
+	"\x05lease\x18n \x01(\v2\x10.muster.v1.LeaseR\x05lease\x12#\n" +
+	"\rtell_prepared\x18o \x01(\bR\ftellPrepared\x12\x14\n" +
+	"\x05defer\x18p \x01(\bR\x05defer\"\xe8\x01\n" +
 	"\fHetComponent\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\tR\tpartition\x12\x14\n" +
@@ -5531,7 +5635,7 @@ func file_agent_proto_rawDescGZIP() []byte {
 	return file_agent_proto_rawDescData
 }
 
-var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 64)
 var file_agent_proto_goTypes = []any{
 	(*EnrolRequest)(nil),         // 0: muster.v1.EnrolRequest
 	(*EnrolReply)(nil),           // 1: muster.v1.EnrolReply
@@ -5540,153 +5644,157 @@ var file_agent_proto_goTypes = []any{
 	(*ConfigurationReply)(nil),   // 4: muster.v1.ConfigurationReply
 	(*ConfFile)(nil),             // 5: muster.v1.ConfFile
 	(*AgentMessage)(nil),         // 6: muster.v1.AgentMessage
-	(*HeldRun)(nil),              // 7: muster.v1.HeldRun
-	(*Registration)(nil),         // 8: muster.v1.Registration
-	(*LedgerPosition)(nil),       // 9: muster.v1.LedgerPosition
-	(*Inventory)(nil),            // 10: muster.v1.Inventory
-	(*Heartbeat)(nil),            // 11: muster.v1.Heartbeat
-	(*RunKey)(nil),               // 12: muster.v1.RunKey
-	(*Reports)(nil),              // 13: muster.v1.Reports
-	(*Report)(nil),               // 14: muster.v1.Report
-	(*NodeCheck)(nil),            // 15: muster.v1.NodeCheck
-	(*Launched)(nil),             // 16: muster.v1.Launched
-	(*LaunchFailed)(nil),         // 17: muster.v1.LaunchFailed
-	(*RunEnded)(nil),             // 18: muster.v1.RunEnded
-	(*NodeDone)(nil),             // 19: muster.v1.NodeDone
-	(*Usage)(nil),                // 20: muster.v1.Usage
-	(*CounterValue)(nil),         // 21: muster.v1.CounterValue
-	(*TaskSpread)(nil),           // 22: muster.v1.TaskSpread
-	(*GpuUsage)(nil),             // 23: muster.v1.GpuUsage
-	(*ControllerMessage)(nil),    // 24: muster.v1.ControllerMessage
-	(*ReadConfig)(nil),           // 25: muster.v1.ReadConfig
-	(*ConfigRead)(nil),           // 26: muster.v1.ConfigRead
-	(*Grant)(nil),                // 27: muster.v1.Grant
-	(*CredentialKeys)(nil),       // 28: muster.v1.CredentialKeys
-	(*Lease)(nil),                // 29: muster.v1.Lease
-	(*Revoked)(nil),              // 30: muster.v1.Revoked
-	(*Welcome)(nil),              // 31: muster.v1.Welcome
-	(*NodeConfig)(nil),           // 32: muster.v1.NodeConfig
-	(*Orders)(nil),               // 33: muster.v1.Orders
-	(*Order)(nil),                // 34: muster.v1.Order
-	(*Reboot)(nil),               // 35: muster.v1.Reboot
-	(*Launch)(nil),               // 36: muster.v1.Launch
-	(*HetComponent)(nil),         // 37: muster.v1.HetComponent
-	(*Terminate)(nil),            // 38: muster.v1.Terminate
-	(*SignalRun)(nil),            // 39: muster.v1.SignalRun
-	(*ChangeLimit)(nil),          // 40: muster.v1.ChangeLimit
-	(*Measure)(nil),              // 41: muster.v1.Measure
-	(*Measured)(nil),             // 42: muster.v1.Measured
-	(*Measurement)(nil),          // 43: muster.v1.Measurement
-	(*ReadFile)(nil),             // 44: muster.v1.ReadFile
-	(*FileRead)(nil),             // 45: muster.v1.FileRead
-	(*ReportAck)(nil),            // 46: muster.v1.ReportAck
-	(*Goodbye)(nil),              // 47: muster.v1.Goodbye
-	(*SubscribeRequest)(nil),     // 48: muster.v1.SubscribeRequest
-	(*LedgerBatch)(nil),          // 49: muster.v1.LedgerBatch
-	(*ContentRequest)(nil),       // 50: muster.v1.ContentRequest
-	(*ContentReply)(nil),         // 51: muster.v1.ContentReply
-	(*ConfirmRequest)(nil),       // 52: muster.v1.ConfirmRequest
-	(*BudgetsLeft)(nil),          // 53: muster.v1.BudgetsLeft
-	(*BudgetLeft)(nil),           // 54: muster.v1.BudgetLeft
-	(*ConfirmReply)(nil),         // 55: muster.v1.ConfirmReply
-	(*LedgerEpoch)(nil),          // 56: muster.v1.LedgerEpoch
-	(*LedgerStateRequest)(nil),   // 57: muster.v1.LedgerStateRequest
-	(*LedgerStateReply)(nil),     // 58: muster.v1.LedgerStateReply
-	(*StepUsageRequest)(nil),     // 59: muster.v1.StepUsageRequest
-	(*StepUsageReply)(nil),       // 60: muster.v1.StepUsageReply
-	(*JobSteps)(nil),             // 61: muster.v1.JobSteps
-	(*StepMeasured)(nil),         // 62: muster.v1.StepMeasured
-	(*GpuInfo)(nil),              // 63: muster.v1.GpuInfo
-	(*Count)(nil),                // 64: muster.v1.Count
-	(*GpuFault)(nil),             // 65: muster.v1.GpuFault
-	(*PinnedImage)(nil),          // 66: muster.v1.PinnedImage
-	(*ConfigEntry)(nil),          // 67: muster.v1.ConfigEntry
-	(*JobInfo)(nil),              // 68: muster.v1.JobInfo
-	(*NodeAlloc)(nil),            // 69: muster.v1.NodeAlloc
-	(*StepLaunch)(nil),           // 70: muster.v1.StepLaunch
-	(*NamedCount)(nil),           // 71: muster.v1.NamedCount
-	(*Error)(nil),                // 72: muster.v1.Error
-	(*Tres)(nil),                 // 73: muster.v1.Tres
+	(*Prepared)(nil),             // 7: muster.v1.Prepared
+	(*HeldRun)(nil),              // 8: muster.v1.HeldRun
+	(*Registration)(nil),         // 9: muster.v1.Registration
+	(*LedgerPosition)(nil),       // 10: muster.v1.LedgerPosition
+	(*Inventory)(nil),            // 11: muster.v1.Inventory
+	(*Heartbeat)(nil),            // 12: muster.v1.Heartbeat
+	(*RunKey)(nil),               // 13: muster.v1.RunKey
+	(*Reports)(nil),              // 14: muster.v1.Reports
+	(*Report)(nil),               // 15: muster.v1.Report
+	(*NodeCheck)(nil),            // 16: muster.v1.NodeCheck
+	(*Launched)(nil),             // 17: muster.v1.Launched
+	(*LaunchFailed)(nil),         // 18: muster.v1.LaunchFailed
+	(*RunEnded)(nil),             // 19: muster.v1.RunEnded
+	(*NodeDone)(nil),             // 20: muster.v1.NodeDone
+	(*Usage)(nil),                // 21: muster.v1.Usage
+	(*CounterValue)(nil),         // 22: muster.v1.CounterValue
+	(*TaskSpread)(nil),           // 23: muster.v1.TaskSpread
+	(*GpuUsage)(nil),             // 24: muster.v1.GpuUsage
+	(*ControllerMessage)(nil),    // 25: muster.v1.ControllerMessage
+	(*ReadConfig)(nil),           // 26: muster.v1.ReadConfig
+	(*ConfigRead)(nil),           // 27: muster.v1.ConfigRead
+	(*Grant)(nil),                // 28: muster.v1.Grant
+	(*CredentialKeys)(nil),       // 29: muster.v1.CredentialKeys
+	(*Lease)(nil),                // 30: muster.v1.Lease
+	(*Revoked)(nil),              // 31: muster.v1.Revoked
+	(*Welcome)(nil),              // 32: muster.v1.Welcome
+	(*NodeConfig)(nil),           // 33: muster.v1.NodeConfig
+	(*Orders)(nil),               // 34: muster.v1.Orders
+	(*Order)(nil),                // 35: muster.v1.Order
+	(*Reboot)(nil),               // 36: muster.v1.Reboot
+	(*Launch)(nil),               // 37: muster.v1.Launch
+	(*HetComponent)(nil),         // 38: muster.v1.HetComponent
+	(*Terminate)(nil),            // 39: muster.v1.Terminate
+	(*SignalRun)(nil),            // 40: muster.v1.SignalRun
+	(*ChangeLimit)(nil),          // 41: muster.v1.ChangeLimit
+	(*Measure)(nil),              // 42: muster.v1.Measure
+	(*Measured)(nil),             // 43: muster.v1.Measured
+	(*Measurement)(nil),          // 44: muster.v1.Measurement
+	(*ReadFile)(nil),             // 45: muster.v1.ReadFile
+	(*FileRead)(nil),             // 46: muster.v1.FileRead
+	(*ReportAck)(nil),            // 47: muster.v1.ReportAck
+	(*Goodbye)(nil),              // 48: muster.v1.Goodbye
+	(*SubscribeRequest)(nil),     // 49: muster.v1.SubscribeRequest
+	(*LedgerBatch)(nil),          // 50: muster.v1.LedgerBatch
+	(*ContentRequest)(nil),       // 51: muster.v1.ContentRequest
+	(*ContentReply)(nil),         // 52: muster.v1.ContentReply
+	(*ConfirmRequest)(nil),       // 53: muster.v1.ConfirmRequest
+	(*BudgetsLeft)(nil),          // 54: muster.v1.BudgetsLeft
+	(*BudgetLeft)(nil),           // 55: muster.v1.BudgetLeft
+	(*ConfirmReply)(nil),         // 56: muster.v1.ConfirmReply
+	(*LedgerEpoch)(nil),          // 57: muster.v1.LedgerEpoch
+	(*LedgerStateRequest)(nil),   // 58: muster.v1.LedgerStateRequest
+	(*LedgerStateReply)(nil),     // 59: muster.v1.LedgerStateReply
+	(*StepUsageRequest)(nil),     // 60: muster.v1.StepUsageRequest
+	(*StepUsageReply)(nil),       // 61: muster.v1.StepUsageReply
+	(*JobSteps)(nil),             // 62: muster.v1.JobSteps
+	(*StepMeasured)(nil),         // 63: muster.v1.StepMeasured
+	(*GpuInfo)(nil),              // 64: muster.v1.GpuInfo
+	(*Count)(nil),                // 65: muster.v1.Count
+	(*GpuFault)(nil),             // 66: muster.v1.GpuFault
+	(*PinnedImage)(nil),          // 67: muster.v1.PinnedImage
+	(*ConfigEntry)(nil),          // 68: muster.v1.ConfigEntry
+	(*JobInfo)(nil),              // 69: muster.v1.JobInfo
+	(*NodeAlloc)(nil),            // 70: muster.v1.NodeAlloc
+	(*StepLaunch)(nil),           // 71: muster.v1.StepLaunch
+	(*NamedCount)(nil),           // 72: muster.v1.NamedCount
+	(*Error)(nil),                // 73: muster.v1.Error
+	(*Tres)(nil),                 // 74: muster.v1.Tres
 }
 var file_agent_proto_depIdxs = []int32{
 	5,  // 0: muster.v1.ConfigurationReply.files:type_name -> muster.v1.ConfFile
-	8,  // 1: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
-	11, // 2: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
-	13, // 3: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
-	42, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
-	45, // 5: muster.v1.AgentMessage.file_read:type_name -> muster.v1.FileRead
-	26, // 6: muster.v1.AgentMessage.config_read:type_name -> muster.v1.ConfigRead
-	12, // 7: muster.v1.HeldRun.run:type_name -> muster.v1.RunKey
-	10, // 8: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
-	12, // 9: muster.v1.Registration.running:type_name -> muster.v1.RunKey
-	9,  // 10: muster.v1.Registration.seen:type_name -> muster.v1.LedgerPosition
-	7,  // 11: muster.v1.Registration.held:type_name -> muster.v1.HeldRun
-	63, // 12: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
-	64, // 13: muster.v1.Inventory.gres:type_name -> muster.v1.Count
-	14, // 14: muster.v1.Reports.reports:type_name -> muster.v1.Report
-	12, // 15: muster.v1.Report.run:type_name -> muster.v1.RunKey
-	16, // 16: muster.v1.Report.launched:type_name -> muster.v1.Launched
-	17, // 17: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
-	18, // 18: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
-	19, // 19: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
-	65, // 20: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
-	15, // 21: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
-	66, // 22: muster.v1.Report.image_resolved:type_name -> muster.v1.PinnedImage
-	20, // 23: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
-	20, // 24: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
-	18, // 25: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
-	23, // 26: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
-	21, // 27: muster.v1.Usage.counters:type_name -> muster.v1.CounterValue
-	22, // 28: muster.v1.Usage.tasks:type_name -> muster.v1.TaskSpread
-	31, // 29: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
-	33, // 30: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
-	46, // 31: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
-	47, // 32: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
-	41, // 33: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
-	30, // 34: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
-	27, // 35: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
-	28, // 36: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
-	44, // 37: muster.v1.ControllerMessage.read_file:type_name -> muster.v1.ReadFile
-	25, // 38: muster.v1.ControllerMessage.read_config:type_name -> muster.v1.ReadConfig
-	9,  // 39: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
-	12, // 40: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
-	32, // 41: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
-	30, // 42: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
-	12, // 43: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
-	67, // 44: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
-	64, // 45: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
-	34, // 46: muster.v1.Orders.orders:type_name -> muster.v1.Order
-	12, // 47: muster.v1.Order.run:type_name -> muster.v1.RunKey
-	36, // 48: muster.v1.Order.launch:type_name -> muster.v1.Launch
-	38, // 49: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
-	39, // 50: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
-	40, // 51: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
-	35, // 52: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
-	68, // 53: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
-	69, // 54: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
-	37, // 55: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
-	70, // 56: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
-	29, // 57: muster.v1.Launch.lease:type_name -> muster.v1.Lease
-	12, // 58: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
-	43, // 59: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
-	12, // 60: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
-	20, // 61: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
-	53, // 62: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
-	9,  // 63: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
-	54, // 64: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
-	71, // 65: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
-	56, // 66: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
-	56, // 67: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
-	61, // 68: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
-	72, // 69: muster.v1.JobSteps.error:type_name -> muster.v1.Error
-	73, // 70: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
-	62, // 71: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
-	43, // 72: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
-	73, // [73:73] is the sub-list for method output_type
-	73, // [73:73] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	9,  // 1: muster.v1.AgentMessage.registration:type_name -> muster.v1.Registration
+	12, // 2: muster.v1.AgentMessage.heartbeat:type_name -> muster.v1.Heartbeat
+	14, // 3: muster.v1.AgentMessage.reports:type_name -> muster.v1.Reports
+	43, // 4: muster.v1.AgentMessage.measured:type_name -> muster.v1.Measured
+	46, // 5: muster.v1.AgentMessage.file_read:type_name -> muster.v1.FileRead
+	27, // 6: muster.v1.AgentMessage.config_read:type_name -> muster.v1.ConfigRead
+	7,  // 7: muster.v1.AgentMessage.prepared:type_name -> muster.v1.Prepared
+	13, // 8: muster.v1.Prepared.run:type_name -> muster.v1.RunKey
+	13, // 9: muster.v1.HeldRun.run:type_name -> muster.v1.RunKey
+	11, // 10: muster.v1.Registration.inventory:type_name -> muster.v1.Inventory
+	13, // 11: muster.v1.Registration.running:type_name -> muster.v1.RunKey
+	10, // 12: muster.v1.Registration.seen:type_name -> muster.v1.LedgerPosition
+	8,  // 13: muster.v1.Registration.held:type_name -> muster.v1.HeldRun
+	64, // 14: muster.v1.Inventory.gpus:type_name -> muster.v1.GpuInfo
+	65, // 15: muster.v1.Inventory.gres:type_name -> muster.v1.Count
+	15, // 16: muster.v1.Reports.reports:type_name -> muster.v1.Report
+	13, // 17: muster.v1.Report.run:type_name -> muster.v1.RunKey
+	17, // 18: muster.v1.Report.launched:type_name -> muster.v1.Launched
+	18, // 19: muster.v1.Report.launch_failed:type_name -> muster.v1.LaunchFailed
+	19, // 20: muster.v1.Report.ended:type_name -> muster.v1.RunEnded
+	20, // 21: muster.v1.Report.node_done:type_name -> muster.v1.NodeDone
+	66, // 22: muster.v1.Report.gpu_fault:type_name -> muster.v1.GpuFault
+	16, // 23: muster.v1.Report.node_check:type_name -> muster.v1.NodeCheck
+	67, // 24: muster.v1.Report.image_resolved:type_name -> muster.v1.PinnedImage
+	21, // 25: muster.v1.RunEnded.usage:type_name -> muster.v1.Usage
+	21, // 26: muster.v1.NodeDone.usage:type_name -> muster.v1.Usage
+	19, // 27: muster.v1.NodeDone.batch:type_name -> muster.v1.RunEnded
+	21, // 28: muster.v1.NodeDone.extern:type_name -> muster.v1.Usage
+	24, // 29: muster.v1.Usage.gpus:type_name -> muster.v1.GpuUsage
+	22, // 30: muster.v1.Usage.counters:type_name -> muster.v1.CounterValue
+	23, // 31: muster.v1.Usage.tasks:type_name -> muster.v1.TaskSpread
+	32, // 32: muster.v1.ControllerMessage.welcome:type_name -> muster.v1.Welcome
+	34, // 33: muster.v1.ControllerMessage.orders:type_name -> muster.v1.Orders
+	47, // 34: muster.v1.ControllerMessage.ack:type_name -> muster.v1.ReportAck
+	48, // 35: muster.v1.ControllerMessage.goodbye:type_name -> muster.v1.Goodbye
+	42, // 36: muster.v1.ControllerMessage.measure:type_name -> muster.v1.Measure
+	31, // 37: muster.v1.ControllerMessage.revoked:type_name -> muster.v1.Revoked
+	28, // 38: muster.v1.ControllerMessage.grant:type_name -> muster.v1.Grant
+	29, // 39: muster.v1.ControllerMessage.keys:type_name -> muster.v1.CredentialKeys
+	45, // 40: muster.v1.ControllerMessage.read_file:type_name -> muster.v1.ReadFile
+	26, // 41: muster.v1.ControllerMessage.read_config:type_name -> muster.v1.ReadConfig
+	10, // 42: muster.v1.ControllerMessage.head:type_name -> muster.v1.LedgerPosition
+	13, // 43: muster.v1.Welcome.desired:type_name -> muster.v1.RunKey
+	33, // 44: muster.v1.Welcome.config:type_name -> muster.v1.NodeConfig
+	31, // 45: muster.v1.Welcome.revoked:type_name -> muster.v1.Revoked
+	13, // 46: muster.v1.Welcome.unknown:type_name -> muster.v1.RunKey
+	68, // 47: muster.v1.NodeConfig.entries:type_name -> muster.v1.ConfigEntry
+	65, // 48: muster.v1.NodeConfig.gres:type_name -> muster.v1.Count
+	35, // 49: muster.v1.Orders.orders:type_name -> muster.v1.Order
+	13, // 50: muster.v1.Order.run:type_name -> muster.v1.RunKey
+	37, // 51: muster.v1.Order.launch:type_name -> muster.v1.Launch
+	39, // 52: muster.v1.Order.terminate:type_name -> muster.v1.Terminate
+	40, // 53: muster.v1.Order.signal:type_name -> muster.v1.SignalRun
+	41, // 54: muster.v1.Order.limit:type_name -> muster.v1.ChangeLimit
+	36, // 55: muster.v1.Order.reboot:type_name -> muster.v1.Reboot
+	69, // 56: muster.v1.Launch.job:type_name -> muster.v1.JobInfo
+	70, // 57: muster.v1.Launch.here:type_name -> muster.v1.NodeAlloc
+	38, // 58: muster.v1.Launch.components:type_name -> muster.v1.HetComponent
+	71, // 59: muster.v1.Launch.step:type_name -> muster.v1.StepLaunch
+	30, // 60: muster.v1.Launch.lease:type_name -> muster.v1.Lease
+	13, // 61: muster.v1.Measure.attempts:type_name -> muster.v1.RunKey
+	44, // 62: muster.v1.Measured.runs:type_name -> muster.v1.Measurement
+	13, // 63: muster.v1.Measurement.run:type_name -> muster.v1.RunKey
+	21, // 64: muster.v1.Measurement.usage:type_name -> muster.v1.Usage
+	54, // 65: muster.v1.ConfirmRequest.budgets:type_name -> muster.v1.BudgetsLeft
+	10, // 66: muster.v1.ConfirmRequest.lost:type_name -> muster.v1.LedgerPosition
+	55, // 67: muster.v1.BudgetsLeft.budgets:type_name -> muster.v1.BudgetLeft
+	72, // 68: muster.v1.BudgetLeft.left:type_name -> muster.v1.NamedCount
+	57, // 69: muster.v1.ConfirmReply.epochs:type_name -> muster.v1.LedgerEpoch
+	57, // 70: muster.v1.LedgerStateReply.epochs:type_name -> muster.v1.LedgerEpoch
+	62, // 71: muster.v1.StepUsageReply.jobs:type_name -> muster.v1.JobSteps
+	73, // 72: muster.v1.JobSteps.error:type_name -> muster.v1.Error
+	74, // 73: muster.v1.JobSteps.alloc:type_name -> muster.v1.Tres
+	63, // 74: muster.v1.JobSteps.steps:type_name -> muster.v1.StepMeasured
+	44, // 75: muster.v1.StepMeasured.nodes:type_name -> muster.v1.Measurement
+	76, // [76:76] is the sub-list for method output_type
+	76, // [76:76] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 // file_agent_proto_init_once builds the descriptors at their first use.
@@ -5706,8 +5814,9 @@ func file_agent_proto_init() {
 		(*AgentMessage_Measured)(nil),
 		(*AgentMessage_FileRead)(nil),
 		(*AgentMessage_ConfigRead)(nil),
+		(*AgentMessage_Prepared)(nil),
 	}
-	file_agent_proto_msgTypes[14].OneofWrappers = []any{
+	file_agent_proto_msgTypes[15].OneofWrappers = []any{
 		(*Report_Launched)(nil),
 		(*Report_LaunchFailed)(nil),
 		(*Report_Ended)(nil),
@@ -5716,7 +5825,7 @@ func file_agent_proto_init() {
 		(*Report_NodeCheck)(nil),
 		(*Report_ImageResolved)(nil),
 	}
-	file_agent_proto_msgTypes[24].OneofWrappers = []any{
+	file_agent_proto_msgTypes[25].OneofWrappers = []any{
 		(*ControllerMessage_Welcome)(nil),
 		(*ControllerMessage_Orders)(nil),
 		(*ControllerMessage_Ack)(nil),
@@ -5728,7 +5837,7 @@ func file_agent_proto_init() {
 		(*ControllerMessage_ReadFile)(nil),
 		(*ControllerMessage_ReadConfig)(nil),
 	}
-	file_agent_proto_msgTypes[34].OneofWrappers = []any{
+	file_agent_proto_msgTypes[35].OneofWrappers = []any{
 		(*Order_Launch)(nil),
 		(*Order_Terminate)(nil),
 		(*Order_Signal)(nil),
@@ -5741,7 +5850,7 @@ func file_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agent_proto_rawDesc), len(file_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   63,
+			NumMessages:   64,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

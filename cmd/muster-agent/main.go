@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/musterhpc/muster/internal/conffile"
+	"github.com/musterhpc/muster/internal/program"
+	"github.com/musterhpc/muster/nodeagent/machine"
 	"github.com/musterhpc/muster/nodeagent/settings"
 )
 
@@ -38,11 +40,15 @@ Examples:
   muster-agent -C >> slurm.conf                       # a NodeName line for this machine
   muster-agent --login --enrol --controller ctl --token-file -   # a login host, the first time
   muster-agent --login                                # the agent of a login host
+  account required pam_exec.so stdout /usr/sbin/muster-agent --adopt   # in /etc/pam.d/sshd
 
 Options:
 `
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == program.GateVerb {
+		os.Exit(program.Gate(os.Args[2:], os.Stderr))
+	}
 	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -71,6 +77,7 @@ func command(args []string, out, errOut io.Writer) int {
 	fs.StringVar(&o.Metrics, "metrics", "", "`address` of /metrics, or off (default: listen.agent_metrics of muster.yaml)")
 	fs.StringVar(&o.StateDir, "state-dir", "", "`folder` of this node's state (default: agent/NAME in state_dir of muster.yaml)")
 	fs.StringVar(&o.Shepherd, "shepherd", "", "`path` of muster-shepherd (default: beside this program)")
+	adopt := fs.Bool("adopt", false, "put the calling login into the job of its user on this node, or refuse it: for pam_exec, in the account phase")
 	detect := fs.BoolP("print-config", "C", false, "print this machine as a NodeName line of slurm.conf and exit")
 	show := fs.BoolP("version", "V", false, "print the version and exit")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
@@ -93,6 +100,8 @@ func command(args []string, out, errOut io.Writer) int {
 	case *show:
 		fmt.Fprintf(out, "muster %s\n", version)
 		return exitOK
+	case *adopt:
+		err = adoptLogin(o)
 	case *detect:
 		err = printNode(out)
 	case o.Enrol && o.TokenFile == "":
@@ -121,6 +130,15 @@ func command(args []string, out, errOut io.Writer) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// adoptLogin is muster-agent --adopt. Of several agents on the machine each is asked.
+func adoptLogin(o settings.Options) error {
+	folders, err := o.StateFolders()
+	if err != nil {
+		return err
+	}
+	return machine.AdoptCaller(context.Background(), folders)
 }
 
 // newLogger writes in the configured form.

@@ -343,7 +343,7 @@ func (j *judge) ofKey(name string) verdict {
 // optionsOfKeys says what the page cannot say for each key.
 const optionsOfKeys = `A key whose value is a list of options, as PrologFlags and SchedulerParameters have it, works for the options
 that Muster has. Every other one is reported by its name with file and line when the file is read: as a warning or a
-note where it has no effect (of PrologFlags: Contain, DeferBatch, RunInJob, X11 and others), as an error where ignoring
+note where it has no effect (of PrologFlags: NoInterruptOnFail, X11 and others), as an error where ignoring
 it would be unsafe, or where there is no such option.
 `
 

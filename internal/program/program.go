@@ -22,8 +22,13 @@ func Run(
 	as *syscall.Credential,
 	args ...string,
 ) error {
+	return run(exec.CommandContext(ctx, file, args...), env, as, nil)
+}
+
+// run runs a prepared command. begin, if it is not nil, is called once the process is
+// there; its error ends it.
+func run(cmd *exec.Cmd, env []string, as *syscall.Credential, begin func(pid int) error) error {
 	out := &tail{most: 300}
-	cmd := exec.CommandContext(ctx, file, args...)
 	cmd.Env = env
 	cmd.Dir = "/"
 	cmd.Stdout = out
@@ -31,7 +36,18 @@ func Run(
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: as}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = 2 * time.Second
-	err := cmd.Run()
+	err := cmd.Start()
+	if err != nil {
+		return err
+	}
+	if begin != nil {
+		if beginErr := begin(cmd.Process.Pid); beginErr != nil {
+			_ = cmd.Cancel()
+			_ = cmd.Wait()
+			return beginErr
+		}
+	}
+	err = cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		return nil // it left something behind that keeps its output open
 	}

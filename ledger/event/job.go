@@ -184,6 +184,9 @@ type JobNodeDone struct {
 	// Rest is what the attempt holds from now on, if it gave the node back by
 	// JobShrunk and goes on; nil otherwise.
 	Rest *spec.TRES `cbor:"9,keyasint,omitempty"`
+	// Extern is what the extern step used there, which Usage has too; nil: the
+	// attempt had none on the node.
+	Extern *spec.Usage `cbor:"10,keyasint,omitempty" since:"2"`
 }
 
 // JobShrunk takes nodes from a running attempt, which goes on with the others.

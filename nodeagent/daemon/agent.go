@@ -396,6 +396,7 @@ func (a *Agent) carryOut(ctx context.Context) {
 		} else if a.session != nil && fx.Send {
 			a.session.sendReports(a.core.Outgoing())
 		}
+		a.tellPrepared(fx.Prepared)
 		if len(fx.Withdraw) == 0 {
 			return
 		}
@@ -667,6 +668,7 @@ func (a *Agent) makeRegistration(ctx context.Context) (*apiv1.Registration, erro
 	reg := a.cfg.makeRegistration(&inv, running, seen)
 	reg.Outputs = a.deps.Outputs != nil
 	reg.Rereads = a.deps.Reread != nil
+	reg.Prepares = true
 	reg.Sent, reg.Leases = a.bootClock(), a.deps.BootClock != nil
 	return reg, nil
 }

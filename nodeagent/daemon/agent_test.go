@@ -140,6 +140,8 @@ func (s *fakeShepherd) List(ctx context.Context) ([]plan.Observed, error) {
 
 func (s *fakeShepherd) Tell(context.Context, plan.RunKey, string) error { return nil }
 
+func (s *fakeShepherd) Adopt(context.Context, plan.RunKey, int) error { return nil }
+
 func (s *fakeShepherd) Spaces(context.Context) ([]plan.RunKey, error) {
 	var out []plan.RunKey
 	s.w.do(func() { out = slices.Clone(s.spaces) })

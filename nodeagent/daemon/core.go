@@ -19,7 +19,9 @@ type phase uint8
 const (
 	queued      phase = iota + 1 // a step whose job has not begun here
 	identifying                  // the account of its user is looked up
+	containing                   // its extern step begins, and nothing of it before
 	preparing                    // its prolog runs
+	deferred                     // the prologs of other nodes are not over
 	tuning                       // the clocks of its GPUs are set
 	asked                        // the launcher has it
 	living                       // the shepherd has it
@@ -54,13 +56,16 @@ type run struct {
 	from   spec.Instant    // start on this node
 	exit   *plan.Exit      // nil for a held part
 	memory memoryUse
-	usedAt cpuMark    // at its last sample
-	slot   int64      // of its last sample
-	steps  spec.Usage // of its steps here that are over
-	summed int64      // most memory that it and its steps had at a time
-	unborn bool       // its prolog ran, and nothing else of it
-	over   bool       // being killed for its memory
-	stuck  bool       // it was said that it cannot be killed
+	usedAt cpuMark     // at its last sample
+	slot   int64       // of its last sample
+	steps  spec.Usage  // of its steps here that are over
+	extern *spec.Usage // of its extern step, which is over; steps has it too
+	summed int64       // most memory that it and its steps had at a time
+	unborn bool        // its prolog ran, and nothing else of it
+	tells  bool        // the controller wants to know when its prolog is over
+	waits  bool        // its script waits until the controller says so
+	over   bool        // being killed for its memory
+	stuck  bool        // it was said that it cannot be killed
 	// awaitsGPUs and awaitsCount tell what it still waits for while it is measured.
 	awaitsGPUs, awaitsCount bool
 }
@@ -311,7 +316,7 @@ func (c *Core) Welcome(welcome *apiv1.Welcome) {
 			c.releaseRun(r) // given away long ago: nothing to tell
 		case asked:
 			c.endRun(r, &plan.Terminate{Key: key, Scope: plan.ScopeJob})
-		case preparing, tuning:
+		case containing, preparing, deferred, tuning:
 			c.endRun(r, &plan.Terminate{Key: key, Scope: plan.ScopeJob})
 		case living, closing, measuring, cleaning, reported:
 		}

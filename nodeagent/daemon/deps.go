@@ -38,6 +38,8 @@ type Shepherd interface {
 	Tell(ctx context.Context, k plan.RunKey, line string) error
 	// Usage is of the named runs, or of all without names.
 	Usage(ctx context.Context, keys ...plan.RunKey) ([]plan.Usage, error)
+	// Adopt makes a process, with what it starts from then on, one of a run.
+	Adopt(ctx context.Context, k plan.RunKey, pid int) error
 	// Ack lets exits be forgotten.
 	Ack(ctx context.Context, keys []plan.RunKey) error
 	// Grant passes on that the controller has answered a heartbeat.
@@ -237,6 +239,9 @@ type Programs struct {
 	Prolog, Epilog bool
 	// TaskProlog and TaskEpilog are those of the plan's node.
 	TaskProlog, TaskEpilog string
+	// Contain gives each job an extern step (PrologFlags=Contain), and PrologInJob
+	// runs the prolog in it (RunInJob).
+	Contain, PrologInJob bool
 	// CheckEvery is the time between two looks at the node's health, the first
 	// CheckFirst after the agent has begun; 0 looks once. CheckIdle and CheckBusy
 	// tell whether it looks while there are no jobs, and while there are some.
@@ -253,9 +258,10 @@ type Reread struct {
 }
 
 // Scripts are the node's prolog and epilog. The error is for the person who
-// must act; it names the program. They end when the context does.
+// must act; it names the program. They end when the context does. place is called
+// with the process of each program before that begins; it may be nil.
 type Scripts interface {
-	Prolog(ctx context.Context, env []string) error
+	Prolog(ctx context.Context, env []string, place func(pid int) error) error
 	Epilog(ctx context.Context, env []string) error
 }
 

@@ -12,6 +12,7 @@ type Effects struct {
 	Prepare   []Script         // run the prolog, and answer with Prepared
 	Clean     []Script         // run the epilog, remove the private folders, and answer with Cleaned
 	Abort     []plan.RunKey    // end the prolog of a run that is not to begin
+	Prepared  []plan.RunKey    // tell the controller that the prologs of these are over
 	Tune      []Tune           // set the clocks of GPUs, and answer with Tuned
 	Launch    []plan.RunSpec   // shepherd: start these
 	Withdraw  []plan.RunKey    // take back what the shepherd was not asked yet; answer with Withdrawn
@@ -45,6 +46,9 @@ type Identify struct {
 type Script struct {
 	Key plan.RunKey
 	Env []string // nil: there is no program to run
+	// In is the run in whose control group the program is; the zero key: in the
+	// agent's own.
+	In plan.RunKey
 }
 
 // Tune asks for the clocks of a run's GPUs.

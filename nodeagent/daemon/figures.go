@@ -273,6 +273,7 @@ type savedRun struct {
 	Env    []string     `json:"env,omitempty"` // of prolog and epilog
 	Steps  spec.Usage   `json:"steps,omitzero"`
 	Summed int64        `json:"summed,omitempty"`
+	Extern *spec.Usage  `json:"extern,omitempty"`
 }
 
 const savedVersion = 1
@@ -322,6 +323,7 @@ func (c *Core) Save(boot string) ([]byte, error) {
 				Signal: r.signal,
 				Steps:  r.steps,
 				Summed: r.summed,
+				Extern: r.extern,
 			},
 		)
 	}
@@ -383,6 +385,7 @@ func (c *Core) Restore(data []byte, boot string) error {
 			env:    sr.Env,
 			steps:  sr.Steps,
 			summed: sr.Summed,
+			extern: sr.Extern,
 			memory: memoryUse{
 				at:    sr.At,
 				rss:   sr.RSS,

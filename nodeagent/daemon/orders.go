@@ -75,6 +75,7 @@ func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
 		}
 		c.desired[key] = true
 		r.wanted = true
+		c.defersAgain(r, launch)
 		if r.phase == living && len(r.facts.GPUs) == 0 {
 			if job, err := c.readLaunch(key, launch); err == nil {
 				r.facts = c.factsOf(job, launch)
@@ -96,6 +97,8 @@ func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
 		launch: identity.Launch,
 		seq:    identity.Seq,
 		user:   launch.GetJob().GetUserId(),
+		tells:  launch.GetTellPrepared(),
+		waits:  launch.GetDefer(),
 	}
 	c.runs[key] = r
 	job, err := c.readLaunch(key, launch)
@@ -123,15 +126,29 @@ func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
 	})
 }
 
-// prepareRun runs the prolog of a run, or begins it where there is none.
+// prepareRun begins the extern step of a run, where jobs have one, runs its prolog,
+// and begins it.
 func (c *Core) prepareRun(r *run, job *plan.Job) {
 	r.env = plan.ScriptEnv(job, &c.cfg.Node) // an epilog may be configured while it runs
-	if c.cfg.Prolog {
-		r.phase = preparing
-		c.fx.Prepare = append(c.fx.Prepare, Script{r.key, plan.PrologEnv(r.env)})
+	if c.cfg.Contain {
+		c.beginExtern(r, job)
 		return
 	}
-	c.beginRun(r)
+	c.runProlog(r)
+}
+
+// runProlog runs the prolog of a run, or begins it where there is none.
+func (c *Core) runProlog(r *run) {
+	if !c.cfg.Prolog {
+		c.notePrepared(r)
+		return
+	}
+	r.phase = preparing
+	script := Script{Key: r.key, Env: plan.PrologEnv(r.env)}
+	if c.cfg.PrologInJob {
+		script.In = r.key.StepOf(plan.StepExtern)
+	}
+	c.fx.Prepare = append(c.fx.Prepare, script)
 }
 
 // endEarlier kills what lives of earlier attempts of a job that are over for the
@@ -207,7 +224,7 @@ func (c *Core) Prepared(key plan.RunKey, why string) {
 		c.reportFailed(r, refusal{text: why, drain: true, hold: true}, 0)
 		c.endUnbegun(r, &plan.Exit{Key: key, Code: 1, Start: r.since, End: c.clock(), Message: why})
 	default:
-		c.beginRun(r)
+		c.notePrepared(r)
 	}
 }
 
@@ -217,6 +234,12 @@ func (c *Core) endUnbegun(r *run, exit *plan.Exit) {
 		r.exit, r.unborn = exit, true
 	}
 	r.spec = nil
+	if c.closeSteps(r) { // its extern step
+		r.unborn = true
+		r.phase = closing
+		c.fx.Jobs = true
+		return
+	}
 	c.finishRun(r)
 }
 
@@ -476,6 +499,10 @@ func (c *Core) noteLive(r *run) {
 	}
 	c.fx.Signal = append(c.fx.Signal, r.early...)
 	r.early = nil
+	if r.isExtern() {
+		c.externBegan(r.key)
+		return
+	}
 	c.beginSteps(r.key)
 }
 
@@ -543,6 +570,17 @@ func (c *Core) endRun(r *run, terminate *plan.Terminate) {
 		r.term = terminate
 	}
 	switch r.phase {
+	case containing, deferred:
+		c.endUnbegun(
+			r,
+			&plan.Exit{
+				Key:     r.key,
+				Signal:  sigTerm,
+				Start:   r.since,
+				End:     c.clock(),
+				Message: "ended before it began",
+			},
+		)
 	case preparing:
 		c.fx.Abort = append(c.fx.Abort, r.key)
 	case tuning: // that takes no time; Tuned sees it
@@ -568,7 +606,7 @@ func (c *Core) endRun(r *run, terminate *plan.Terminate) {
 
 // noticeLine is the line that a job finds in its error output.
 func (c *Core) noticeLine(r *run, why string) string {
-	if !r.facts.Batch && !r.isStep() {
+	if !r.facts.Batch && !r.isStep() || r.isExtern() {
 		return ""
 	}
 	at := time.Unix(c.clock().Unix(), 0).In(c.location()).Format("2006-01-02T15:04:05")
@@ -611,7 +649,7 @@ func (c *Core) passSignal(key plan.RunKey, signal *apiv1.SignalRun) {
 		sig.Scope = plan.ScopeRun
 	}
 	switch r.phase {
-	case queued, identifying, preparing, tuning, asked:
+	case queued, identifying, containing, preparing, deferred, tuning, asked:
 		r.early = append(r.early, sig)
 	case living:
 		c.fx.Signal = append(c.fx.Signal, sig)

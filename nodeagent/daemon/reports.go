@@ -146,6 +146,9 @@ func (c *Core) Cleaned(key plan.RunKey, why string) {
 func (c *Core) giveNodeBack(r *run, drain string) {
 	exit := r.exit
 	done := &apiv1.NodeDone{Usage: wire.Usage(r.usage), Drain: drain}
+	if r.extern != nil {
+		done.Extern = wire.Usage(r.extern)
+	}
 	if exit != nil {
 		done.Batch = runEnded(exit)
 		if exit.Failure.NodeFault() {

@@ -17,7 +17,7 @@ func (a *Agent) runScripts(ctx context.Context, fx *Effects) {
 		a.runScript(
 			ctx,
 			script,
-			func() error { return a.deps.Scripts.Prolog(run, script.Env) },
+			func() error { return a.deps.Scripts.Prolog(run, script.Env, a.placeIn(run, script.In)) },
 			func(why string) {
 				abort()
 				delete(a.aborts, script.Key)
@@ -38,6 +38,14 @@ func (a *Agent) runScripts(ctx context.Context, fx *Effects) {
 			func(why string) { a.core.Cleaned(s.Key, why) },
 		)
 	}
+}
+
+// placeIn gives what puts the processes of a program into a run; nil for the zero key.
+func (a *Agent) placeIn(ctx context.Context, in plan.RunKey) func(pid int) error {
+	if in == (plan.RunKey{}) {
+		return nil
+	}
+	return func(pid int) error { return a.deps.Shepherd.Adopt(ctx, in, pid) }
 }
 
 // clean runs a job's epilog, if there is one, and removes its private folders.

@@ -20,7 +20,10 @@ import (
 )
 
 // isStep tells that a run is a step's part, inside of a job that holds the node.
-func (r *run) isStep() bool { return r.key.Step >= 0 }
+func (r *run) isStep() bool { return r.key.Step >= 0 || r.isExtern() }
+
+// isExtern tells that a run is a job's extern step, which the agent itself begins.
+func (r *run) isExtern() bool { return r.key.Step == plan.StepExtern }
 
 // jobKey is the run that holds the node for the attempt of a step: the batch
 // script, or the part of an allocation that has none here.
@@ -28,7 +31,7 @@ func jobKey(k plan.RunKey) plan.RunKey { return k.StepOf(plan.StepBatch) }
 
 // scopeOfRun is what ends with a run: a job's steps with it, a step alone.
 func scopeOfRun(key plan.RunKey) plan.Scope {
-	if key.Step >= 0 {
+	if key.Step >= 0 || key.Step == plan.StepExtern {
 		return plan.ScopeRun
 	}
 	return plan.ScopeJob
@@ -142,7 +145,11 @@ func (c *Core) closeSteps(job *run) bool {
 func (c *Core) stepOver(key plan.RunKey) {
 	job := c.runs[jobKey(key)]
 	if job != nil && job.phase == closing && len(c.stepsOf(job.key)) == 0 {
-		c.measureEnd(job)
+		if job.unborn {
+			c.finishRun(job)
+		} else {
+			c.measureEnd(job)
+		}
 	}
 }
 
@@ -343,6 +350,10 @@ func (c *Core) stepFailed(r *run, why string) {
 
 // reportStep tells the end of a step's part.
 func (c *Core) reportStep(r *run, e *apiv1.RunEnded) {
+	if r.isExtern() {
+		c.externOver(r, e)
+		return
+	}
 	c.queueReport(r, &apiv1.Report{Kind: &apiv1.Report_Ended{Ended: e}}, true)
 	c.stepOver(r.key)
 }

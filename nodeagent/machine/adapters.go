@@ -107,6 +107,11 @@ func (s *Shepherd) Vacate(ctx context.Context, k plan.RunKey) error {
 	return translate(s.Keeper.Vacate(ctx, k))
 }
 
+// Adopt implements daemon.Shepherd.
+func (s *Shepherd) Adopt(ctx context.Context, k plan.RunKey, pid int) error {
+	return translate(s.Keeper.Adopt(ctx, k, pid))
+}
+
 // Ack implements daemon.Shepherd.
 func (s *Shepherd) Ack(ctx context.Context, keys []plan.RunKey) error {
 	return translate(s.Keeper.Ack(ctx, keys))

@@ -34,9 +34,13 @@ func NewNodeScripts(conf *slurmconf.Agent, node string) *NodeScripts {
 func (n *NodeScripts) Use(conf *slurmconf.Agent) { n.now.Store(conf) }
 
 // Prolog implements daemon.Scripts.
-func (n *NodeScripts) Prolog(ctx context.Context, env []string) error {
+func (n *NodeScripts) Prolog(
+	ctx context.Context,
+	env []string,
+	place func(pid int) error,
+) error {
 	conf := n.now.Load()
-	if err := n.run(ctx, conf.Prolog, conf.PrologTimeout, env); err != nil {
+	if err := n.run(ctx, conf.Prolog, conf.PrologTimeout, env, place); err != nil {
 		return fmt.Errorf("Prolog error: %w", err) //nolint:staticcheck // as administrators know it
 	}
 	return nil
@@ -46,7 +50,7 @@ func (n *NodeScripts) Prolog(ctx context.Context, env []string) error {
 // before others get what the job had.
 func (n *NodeScripts) Epilog(ctx context.Context, env []string) error {
 	conf := n.now.Load()
-	if err := n.run(ctx, conf.Epilog, conf.EpilogTimeout, env); err != nil {
+	if err := n.run(ctx, conf.Epilog, conf.EpilogTimeout, env, nil); err != nil {
 		return fmt.Errorf("Epilog error: %w", err) //nolint:staticcheck // as administrators know it
 	}
 	if conf.ChecksAfterJobs() {
@@ -63,7 +67,7 @@ const checkTimeout = 60 * spec.Second
 // Check implements daemon.Checker.
 func (n *NodeScripts) Check(ctx context.Context) error {
 	env := []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "SLURMD_NODENAME=" + n.node}
-	return n.run(ctx, []string{n.now.Load().Check.Program}, checkTimeout, env)
+	return n.run(ctx, []string{n.now.Load().Check.Program}, checkTimeout, env, nil)
 }
 
 // run runs the programs of some patterns one after the other, those of one
@@ -73,6 +77,7 @@ func (n *NodeScripts) run(
 	patterns []string,
 	timeout spec.Span,
 	env []string,
+	place func(pid int) error,
 ) error {
 	if n.now.Load().Serial {
 		n.serial.Lock()
@@ -90,7 +95,7 @@ func (n *NodeScripts) run(
 		}
 		slices.Sort(files)
 		for _, file := range slices.Backward(files) {
-			if err := program.Run(ctx, file, env, nil); err != nil {
+			if err := program.RunPlaced(ctx, file, env, place); err != nil {
 				if errors.Is(context.Cause(ctx), errTooLong) {
 					err = fmt.Errorf("it was ended after %v", time.Duration(timeout))
 				}

@@ -42,7 +42,7 @@ func TestNodeScripts(t *testing.T) {
 		{slurmconf.Agent{Prolog: []string{dir + "/none"}}, "Prolog error: " + dir + "/none does not exist"},
 	} {
 		got := ""
-		if err := NewNodeScripts(&c.conf, "n1").Prolog(t.Context(), env); err != nil {
+		if err := NewNodeScripts(&c.conf, "n1").Prolog(t.Context(), env, nil); err != nil {
 			got = err.Error()
 		}
 		if got != c.want {

@@ -150,6 +150,11 @@ func (c *Client) Vacate(ctx context.Context, k plan.RunKey) error {
 	return c.callShepherd(ctx, protocol.OpVacate, protocol.Vacate{Key: k}, nil)
 }
 
+// Adopt makes a process, with what it starts from then on, one of a run that lives.
+func (c *Client) Adopt(ctx context.Context, k plan.RunKey, pid int) error {
+	return c.askOnce(ctx, protocol.OpAdopt, protocol.Adopt{Key: k, PID: int32(pid)}, nil)
+}
+
 // Drain tells the shepherd to start nothing more and to end when its last run
 // is acknowledged. It gives the keys of all runs it knows.
 func (c *Client) Drain(ctx context.Context) ([]plan.RunKey, error) {

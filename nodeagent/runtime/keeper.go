@@ -294,6 +294,11 @@ func (k *Keeper) Signal(ctx context.Context, key plan.RunKey, sig int32, scope p
 	return k.askEach(func(c *Client) error { return c.Signal(ctx, key, sig, scope) })
 }
 
+// Adopt makes a process, with what it starts from then on, one of a run that lives.
+func (k *Keeper) Adopt(ctx context.Context, key plan.RunKey, pid int) error {
+	return k.askEach(func(c *Client) error { return c.Adopt(ctx, key, pid) })
+}
+
 // Terminate sends SIGCONT and SIGTERM now and SIGKILL after the grace.
 func (k *Keeper) Terminate(ctx context.Context, t plan.Terminate) error {
 	return k.askEach(func(c *Client) error { return c.Terminate(ctx, t) })

@@ -277,13 +277,15 @@ func (s *Settings) programs() daemon.Programs {
 	conf := &s.Cluster.File.Agent
 	check := &conf.Check
 	out := daemon.Programs{
-		Prolog:     len(conf.Prolog) > 0,
-		Epilog:     len(conf.Epilog) > 0 || conf.ChecksAfterJobs(),
-		TaskProlog: conf.TaskProlog,
-		TaskEpilog: conf.TaskEpilog,
-		CheckIdle:  check.Idle || !check.Busy,
-		CheckBusy:  check.Busy || !check.Idle,
-		CheckEvery: check.Every,
+		Prolog:      len(conf.Prolog) > 0,
+		Epilog:      len(conf.Epilog) > 0 || conf.ChecksAfterJobs(),
+		Contain:     conf.Contain,
+		PrologInJob: conf.PrologInJob,
+		TaskProlog:  conf.TaskProlog,
+		TaskEpilog:  conf.TaskEpilog,
+		CheckIdle:   check.Idle || !check.Busy,
+		CheckBusy:   check.Busy || !check.Idle,
+		CheckEvery:  check.Every,
 	}
 	if check.Once {
 		out.CheckEvery = 0
@@ -531,6 +533,19 @@ func withPort(addr string, port uint32) string {
 		port = defaultPort
 	}
 	return net.JoinHostPort(strings.Trim(addr, "[]"), strconv.FormatUint(uint64(port), 10))
+}
+
+// StateFolders are the state folders of this machine's agents: that of the command
+// line, or all below state_dir of muster.yaml.
+func (o Options) StateFolders() ([]string, error) {
+	if o.StateDir != "" {
+		return []string{o.StateDir}, nil
+	}
+	cfg, err := loadConfig(o)
+	if err != nil {
+		return nil, err
+	}
+	return filepath.Glob(filepath.Join(cfg.StateDir, "agent", "*"))
 }
 
 // ShepherdDir is where the shepherds of this node live.

@@ -80,11 +80,17 @@ func (d Changes) MayRequeue(job *state.Job) bool {
 		job.Spec.Queue.Requeue.Or(d.t.Config.Limits.JobRequeue)
 }
 
+// externSince is the version of the ledger from which on it has words for what an
+// extern step used.
+const externSince = 2
+
 // NodeDone tells that nothing of the attempt is left on the node.
 type NodeDone struct {
 	Usage spec.Usage
 	Batch *event.StepResult // on the node that ran the script
 	Drain string            // why the node takes nothing new: its epilog failed
+	// Extern is the part of Usage that the extern step used; nil: there was none.
+	Extern *spec.Usage
 	// Unfenced tells that nobody could ask the node whether it is so.
 	Unfenced bool
 }
@@ -117,6 +123,9 @@ func (d Changes) FinishNode(job *state.Job, node string, done *NodeDone, lost bo
 			done.Batch,
 			done.Usage.OOMKilled,
 		), Lost: lost, Unfenced: done.Unfenced, Rest: d.restWithout(d.t.Job(job.UID), node)}
+	if done.Extern != nil && d.t.Version >= externSince {
+		gone.Extern = done.Extern
+	}
 	if done.Unfenced && job.Alloc.Lease > 0 {
 		gone.FencedBy = d.t.Now.Add(spec.LeaseBound(job.Alloc.Lease))
 	}

@@ -437,6 +437,9 @@ func (c *Controller) receiveMessage(
 		if k := message.GetConfigRead(); k != nil {
 			c.hub.rereads.take(conn.node, k)
 		}
+		if k := message.GetPrepared(); k != nil {
+			c.hub.takePrepared(conn.node, k.GetRun())
+		}
 		c.takePulse(ctx, conn, message.GetHeartbeat(), actor)
 		for _, report := range message.GetReports().GetReports() {
 			ack := pendingAck{number: report.GetNumber()}
@@ -552,6 +555,10 @@ func reportCommand(node string, report *apiv1.Report) (scheduler.Report, bool) {
 		out.BatchOver = &scheduler.BatchOver{Batch: wire.ToStepResult(k.Ended), OOM: k.Ended.GetOom()}
 	case *apiv1.Report_NodeDone:
 		out.Done = &scheduler.NodeDone{Usage: wire.ToUsage(k.NodeDone.GetUsage()), Batch: wire.ToStepResult(k.NodeDone.GetBatch()), Drain: k.NodeDone.GetDrain()}
+		if extern := k.NodeDone.GetExtern(); extern != nil {
+			used := wire.ToUsage(extern)
+			out.Done.Extern = &used
+		}
 		if b := k.NodeDone.GetBatch(); b.GetOom() {
 			out.Done.Usage.OOMKilled = true
 		}

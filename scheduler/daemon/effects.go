@@ -69,8 +69,10 @@ func (h *hub) sendEffects(f *flight) {
 			}
 		case *event.JobRequeued:
 			h.c.ctl.noteEnded(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
+			h.prologs.forget(e.UID)
 		case *event.JobEnded:
 			h.c.ctl.noteEnded(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
+			h.prologs.forget(e.UID)
 			if j := f.state.Job(e.UID); j != nil && j.HoldsNodes() {
 				h.orderTermination(f.state, j, "")
 			}
@@ -146,6 +148,7 @@ func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 		job.Spec.Runner() != spec.ByAgents {
 		return
 	}
+	defers := defersBatch(st, job)
 	// Agents of older releases refuse a credential that names an epoch.
 	var orders [2]*apiv1.Launch
 	for i := range job.Alloc.Nodes {
@@ -184,7 +187,9 @@ func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 			TasksPerNode: order.TasksPerNode,
 			Launch:       order.Launch,
 			Seq:          order.Seq,
+			TellPrepared: defers,
 		}
+		launch.Defer = launch.Batch && defers && !h.isPrepared(job)
 		if launch.Batch {
 			launch.Script, launch.Environment, launch.Components = order.Script, order.Environment, order.Components
 		}

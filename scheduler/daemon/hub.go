@@ -39,6 +39,7 @@ type hub struct {
 	answered map[string]spec.Span
 	began    spec.Span
 	fencers  fencers
+	prologs  prologs
 }
 
 // agentConn is the sending side of one agent's stream.
@@ -50,18 +51,20 @@ type agentConn struct {
 	// outputs tells that the agent reads what jobs write.
 	outputs bool
 	rereads bool // the agent reads its configuration again when it is told to
-	mu      sync.Mutex
-	orders  []*apiv1.Order
-	asks    []*apiv1.Measure
-	reads   []*apiv1.ReadFile
-	reread  *apiv1.ReadConfig
-	acked   uint64
-	ackDue  bool
-	bye     string
-	barred  bool         // certificates were revoked since the agent was told
-	keyed   bool         // the keys of credentials changed since the agent was told
-	sent    uint64       // boot clock of the node when it sent the last heartbeat
-	grant   *apiv1.Grant // an answer that is to be sent; a newer one replaces it
+	// prepares tells that the agent says when a prolog is over.
+	prepares bool
+	mu       sync.Mutex
+	orders   []*apiv1.Order
+	asks     []*apiv1.Measure
+	reads    []*apiv1.ReadFile
+	reread   *apiv1.ReadConfig
+	acked    uint64
+	ackDue   bool
+	bye      string
+	barred   bool         // certificates were revoked since the agent was told
+	keyed    bool         // the keys of credentials changed since the agent was told
+	sent     uint64       // boot clock of the node when it sent the last heartbeat
+	grant    *apiv1.Grant // an answer that is to be sent; a newer one replaces it
 	// unready is why the node can start nothing, as the last heartbeat said. The
 	// goroutine that receives owns it.
 	unready string
@@ -88,14 +91,15 @@ func newHub(c *Controller) *hub {
 
 func newAgentConn(reg *apiv1.Registration) *agentConn {
 	return &agentConn{
-		node:    reg.GetNode(),
-		place:   reg.GetPlace(),
-		epochs:  reg.GetEpochs(),
-		leases:  reg.GetLeases(),
-		outputs: reg.GetOutputs(),
-		rereads: reg.GetRereads(),
-		wake:    make(chan struct{}, 1),
-		full:    make(chan struct{}),
+		node:     reg.GetNode(),
+		place:    reg.GetPlace(),
+		epochs:   reg.GetEpochs(),
+		leases:   reg.GetLeases(),
+		outputs:  reg.GetOutputs(),
+		rereads:  reg.GetRereads(),
+		prepares: reg.GetPrepares(),
+		wake:     make(chan struct{}, 1),
+		full:     make(chan struct{}),
 	}
 }
 

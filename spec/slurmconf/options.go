@@ -58,16 +58,15 @@ func privateData() []option {
 }
 
 func prologFlags() []option {
-	const extern = "jobs get no extern step"
 	return []option{
 		{"Alloc", meaningless, "the prolog always runs on every node of a job when it starts"},
-		{"Contain", unsupported, extern},
-		{"DeferBatch", unsupported, "a batch script waits for the prolog of its own node"},
+		{"Contain", implemented, ""},
+		{"DeferBatch", implemented, ""},
 		{"ForceRequeueOnFail", implemented, ""},
 		{"NoHold", meaningless, whySteps},
 		{"NoInterruptOnFail", unsupported, "a prolog ends with its job"},
 		{"ReportAbortedJob", unsupported, "a job whose prolog failed is requeued, held"},
-		{"RunInJob", unsupported, extern},
+		{"RunInJob", implemented, ""},
 		{"Serial", implemented, ""},
 		{"X11", unsupported, whySteps},
 	}

@@ -12,22 +12,24 @@ func TestPrologFlags(t *testing.T) {
 		text     string   // in it; "" = the flag has its effect
 	}{
 		"Alloc":              {Note, "the prolog always runs"},
-		"Contain":            {Warning, "no extern step"},
-		"DeferBatch":         {Warning, "waits for the prolog of its own node"},
+		"Contain":            {},
+		"DeferBatch":         {},
 		"ForceRequeueOnFail": {},
 		"NoHold":             {Note, "NoHold"},
 		"NoInterruptOnFail":  {Warning, "a prolog ends with its job"},
 		"ReportAbortedJob":   {Warning, "requeued, held"},
-		"RunInJob":           {Warning, "no extern step"},
+		"RunInJob":           {},
 		"Serial":             {},
 		"X11":                {Warning, "steps"},
 		"Contian":            {Error, "Contian"},
 	} {
 		file, problems := Read(conf(minimal+"PrologFlags="+flag+"\n"), "slurm.conf")
 		if want.text == "" {
-			if len(problems) != 0 || file.Agent.Serial != (flag == "Serial") ||
-				file.ctl.ForceRequeue != (flag == "ForceRequeueOnFail") {
-				t.Errorf("%s: %v, %v, %v", flag, problems, file.Agent.Serial, file.ctl.ForceRequeue)
+			agent := &file.Agent
+			if len(problems) != 0 || agent.Serial != (flag == "Serial") ||
+				file.ctl.ForceRequeue != (flag == "ForceRequeueOnFail") || file.ctl.DeferBatch != (flag == "DeferBatch") ||
+				agent.Contain != (flag == "Contain" || flag == "RunInJob") || agent.PrologInJob != (flag == "RunInJob") {
+				t.Errorf("%s: %v, %+v, %v", flag, problems, agent, file.ctl.ForceRequeue)
 			}
 			continue
 		}

@@ -51,6 +51,9 @@ type Agent struct {
 	Prolog, Epilog               []string
 	PrologTimeout, EpilogTimeout spec.Span // 0 = as long as they take
 	Serial                       bool      // PrologFlags=Serial: one of them at a time
+	// Contain gives each job an extern step on its nodes, and PrologInJob runs the
+	// prolog in it (PrologFlags).
+	Contain, PrologInJob bool
 
 	// TaskProlog is the path of a program that runs as the job's user before the
 	// batch script, and can change its environment. Empty = none.

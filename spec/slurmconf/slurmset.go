@@ -549,9 +549,17 @@ func setPrologFlags(file *File, v value) {
 		return
 	}
 	v.checkOptions(prologFlags(), func(name string, _ value) {
-		if name == "ForceRequeueOnFail" {
+		switch name {
+		case "Contain":
+			file.Agent.Contain = true
+		case "DeferBatch":
+			file.ctl.DeferBatch = true
+		case "ForceRequeueOnFail":
 			file.ctl.ForceRequeue = true
-		} else {
+		case "RunInJob":
+			file.Agent.Contain = true
+			file.Agent.PrologInJob = true
+		case "Serial":
 			file.Agent.Serial = true
 		}
 	})

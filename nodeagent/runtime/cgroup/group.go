@@ -397,6 +397,23 @@ func (e *Entry) Close() {
 	e.Joins = nil
 }
 
+// ErrNoGroup means that runs have no control groups here.
+var ErrNoGroup = errors.New("runs have no control groups on this node")
+
+// Adopt moves a process into the group, in every hierarchy that it has a part of.
+// What the process has started before stays where it is.
+func (g *Group) Adopt(pid int) error {
+	if g == nil {
+		return ErrNoGroup
+	}
+	for _, dir := range append([]string{g.dir}, g.extra...) {
+		if err := writeFile(filepath.Join(dir, "cgroup.procs"), strconv.Itoa(pid)); err != nil {
+			return fmt.Errorf("adopt process %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
 // Procs lists the processes of the group.
 func (g *Group) Procs() ([]int, error) {
 	if g == nil {

@@ -47,6 +47,7 @@ const (
 	OpGrant
 	OpSpaces
 	OpVacate
+	OpAdopt
 )
 
 // The operations of the process that minds a step's tasks, on a socket of its
@@ -189,6 +190,12 @@ type Spaces struct {
 // Vacate asks for the private folders of an attempt to be removed.
 type Vacate struct {
 	Key plan.RunKey `cbor:"1,keyasint"`
+}
+
+// Adopt asks for a process, with what it starts from then on, to become one of a run.
+type Adopt struct {
+	Key plan.RunKey `cbor:"1,keyasint"`
+	PID int32       `cbor:"2,keyasint"`
 }
 
 // ListReply is every run the shepherd has.

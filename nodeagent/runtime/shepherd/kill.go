@@ -66,6 +66,9 @@ func (s *Shepherd) sendSignal(q protocol.Signal) error {
 		scope = plan.ScopeLeader
 	}
 	for _, r := range list {
+		if r.Key.Step == plan.StepExtern && q.Key != r.Key && !reachesExtern(unix.Signal(q.Signal)) {
+			continue
+		}
 		s.mu.Lock()
 		starting := r.state == plan.Starting
 		if starting {
@@ -77,6 +80,17 @@ func (s *Shepherd) sendSignal(q protocol.Signal) error {
 		}
 	}
 	return nil
+}
+
+// reachesExtern tells whether a signal to a job is for the processes of its extern
+// step too. Those were not started by the job: they stand still with it and end with
+// it, and a signal that the job's program has a handler for would kill them.
+func reachesExtern(sig unix.Signal) bool {
+	switch sig {
+	case unix.SIGSTOP, unix.SIGTSTP, unix.SIGCONT, unix.SIGKILL:
+		return true
+	}
+	return false
 }
 
 // noticeUser writes a line into the error output of one run.

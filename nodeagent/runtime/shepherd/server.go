@@ -147,6 +147,12 @@ func (c *conn) handleMessage(message protocol.Message) bool {
 			return false
 		}
 		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.vacate(q.Key)) })
+	case protocol.OpAdopt:
+		var q protocol.Adopt
+		if !c.decodeBody(message, &q) {
+			return false
+		}
+		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.adoptProcess(q)) })
 	case protocol.OpResume:
 		shepherd.wg.Go(func() { c.replyTo(message, nil, shepherd.resumeLaunches()) })
 	default:
