@@ -531,5 +531,6 @@ func (c *Core) adoptRun(observed *plan.Observed) {
 	r.user = observed.UID
 	if observed.Start != 0 {
 		c.noteBegan(r, observed.Start)
+		c.externBegan(r.key)
 	}
 }

@@ -19,7 +19,7 @@ func (c *Core) beginExtern(job *run, of *plan.Job) {
 		rs.Lease = job.spec.Lease
 	}
 	if r := c.runs[rs.Key]; r != nil {
-		if r.phase == living {
+		if r.phase == living && r.from != 0 {
 			c.externBegan(r.key) // of an agent that ended before the job had begun
 		}
 		return
@@ -47,10 +47,11 @@ func (c *Core) beginExtern(job *run, of *plan.Job) {
 	c.fx.Launch = append(c.fx.Launch, rs)
 }
 
-// externBegan goes on with a job whose extern step lives.
+// externBegan goes on with a job whose extern step has a process. That the shepherd has
+// accepted it is not enough: nothing can be put into it before.
 func (c *Core) externBegan(key plan.RunKey) {
 	job := c.runs[jobKey(key)]
-	if job != nil && job.phase == containing {
+	if key.Step == plan.StepExtern && job != nil && job.phase == containing {
 		c.runProlog(job)
 	}
 }

@@ -29,10 +29,11 @@ func TestExtern(t *testing.T) {
 		if len(fx.Prepare) != 0 || len(fx.Launch) != 1 || fx.Launch[0].Key != externOf(k) {
 			t.Fatalf("%+v", fx)
 		}
-		fx = b.answer(externOf(k), plan.Accepted, 0)
-		fx2 := b.started(externOf(k))
-		scripts := append(fx.Prepare, fx2.Prepare...)
-		if len(scripts) == 0 {
+		if fx := b.answer(externOf(k), plan.Accepted, 0); len(fx.Prepare) != 0 {
+			t.Fatal("the prolog runs before the extern step has a process")
+		}
+		scripts := b.started(externOf(k)).Prepare
+		if len(scripts) != 1 {
 			t.Fatal("no prolog behind the extern step")
 		}
 		want := plan.RunKey{}

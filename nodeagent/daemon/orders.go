@@ -499,10 +499,6 @@ func (c *Core) noteLive(r *run) {
 	}
 	c.fx.Signal = append(c.fx.Signal, r.early...)
 	r.early = nil
-	if r.isExtern() {
-		c.externBegan(r.key)
-		return
-	}
 	c.beginSteps(r.key)
 }
 

@@ -36,9 +36,11 @@ func AdoptLogin(ctx context.Context, folders []string, user string, pid int) err
 	}
 	var found []externRun
 	var failed error
+	answering := false
 	for _, folder := range folders {
-		list, err := externRuns(ctx, filepath.Join(folder, shepherdFolder), account.UID)
+		list, some, err := externRuns(ctx, filepath.Join(folder, shepherdFolder), account.UID)
 		failed = errors.Join(failed, err)
+		answering = answering || some
 		found = append(found, list...)
 	}
 	defer func() {
@@ -53,6 +55,12 @@ func AdoptLogin(ctx context.Context, folders []string, user string, pid int) err
 			return nil
 		}
 		failed = errors.Join(failed, err) // it may have ended just now
+	}
+	if !answering && failed == nil {
+		return fmt.Errorf(
+			"no muster-shepherd runs below %q: name the agent's state folder with --state-dir",
+			folders,
+		)
 	}
 	if failed != nil {
 		return fmt.Errorf("%w (%w)", ErrNoJob, failed)
@@ -70,14 +78,17 @@ type externRun struct {
 }
 
 // externRuns asks the shepherds of all releases in a folder for a user's extern steps.
-// Each that is returned has a connection of its own.
-func externRuns(ctx context.Context, dir string, uid uint32) ([]externRun, error) {
+// Each that is returned has a connection of its own. answers tells that a shepherd
+// answered at all.
+func externRuns(
+	ctx context.Context,
+	dir string,
+	uid uint32,
+) (out []externRun, answers bool, failed error) {
 	sockets, err := filepath.Glob(filepath.Join(dir, "*", "sock"))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var out []externRun
-	var failed error
 	for _, socket := range sockets {
 		client, err := runtime.Dial(ctx, socket)
 		if err != nil {
@@ -86,6 +97,7 @@ func externRuns(ctx context.Context, dir string, uid uint32) ([]externRun, error
 		}
 		runs, err := client.List(ctx)
 		client.Close()
+		answers = answers || err == nil
 		failed = errors.Join(failed, err)
 		for i := range runs {
 			if runs[i].Key.Step != plan.StepExtern || runs[i].UID != uid || runs[i].State != plan.Running {
@@ -99,7 +111,7 @@ func externRuns(ctx context.Context, dir string, uid uint32) ([]externRun, error
 			out = append(out, externRun{runs[i], own})
 		}
 	}
-	return out, failed
+	return out, answers, failed
 }
 
 // AdoptCaller is AdoptLogin with what pam_exec tells its program: the user in its

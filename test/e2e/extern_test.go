@@ -46,12 +46,7 @@ func TestExternStep(t *testing.T) {
 
 	// The rule of PAM in a mount namespace of its own, so that the machine's stays.
 	rule := filepath.Join(scripts, "su")
-	state := filepath.Join(c.dir, "run", "agent", "node1")
-	for _, dir := range []string{filepath.Join(c.dir, "state", "agent", "node1"), filepath.Join(c.dir, "agent", "node1"), filepath.Join(c.dir, "run", "agent-node1")} {
-		if _, err := os.Stat(dir); err == nil {
-			state = dir
-		}
-	}
+	state := filepath.Join(c.dir, "state", "agents", "node1")
 	err = os.WriteFile(rule, []byte("auth sufficient pam_rootok.so\naccount required pam_exec.so stdout "+bin("muster-agent")+
 		" --adopt --state-dir "+state+"\nsession required pam_permit.so\n"), 0o644)
 	if err != nil {
@@ -83,5 +78,5 @@ func TestExternStep(t *testing.T) {
 	if err := inside.Wait(); err == nil {
 		t.Error("the login ended by itself")
 	}
-	c.until("batch|CANCELLED\nextern|COMPLETED", "sacct", "-n", "-P", "-j", id, "-o", "JobName,State")
+	c.until("wrap|CANCELLED by 0\nbatch|CANCELLED\nextern|COMPLETED", "sacct", "-n", "-P", "-j", id, "-o", "JobName,State")
 }
