@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/musterhpc/muster/accounting/feed"
+	"github.com/musterhpc/muster/accounting/role"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/controller/doors"
 	"github.com/musterhpc/muster/controller/exporting"
@@ -40,11 +41,11 @@ func (s *server) runApart(ctx context.Context) error {
 		Identify: host.NewCallerFunc(uint32(os.Getuid())),
 	}
 	s.apart = ledger
-	s.acct, err = s.openAccounting(ledger)
+	s.acct, err = role.Open(s.accountingOptions(ledger))
 	if err != nil {
 		return err
 	}
-	defer s.acct.close()
+	defer s.acct.Close()
 	g := parts.New(ctx)
 	defer g.Stop()
 	s.keepCertificate(g, source)
@@ -52,14 +53,14 @@ func (s *server) runApart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	service.RegisterAccountingServer(endpoint, s.acct.service)
+	service.RegisterAccountingServer(endpoint, s.acct.Service)
 	pages := exporting.AccountingApart{
 		Cluster: s.cluster.ClusterName,
 		Version: version,
 		Private: s.hidesUsers(),
 		Of:      s.acct,
 		Head:    ledger.Head,
-		Ready:   s.acct.checkStores,
+		Ready:   s.acct.CheckStores,
 	}
 	if err := s.accountingDoors(pages).ServeAll(g, endpoint); err != nil {
 		return err
@@ -77,9 +78,9 @@ func (s *server) runApart(ctx context.Context) error {
 		)
 		g.Spawn(
 			"report to the controller",
-			func(ctx context.Context) error { return ledger.ReportProgress(ctx, s.acct.daemon.Status) },
+			func(ctx context.Context) error { return ledger.ReportProgress(ctx, s.acct.Status) },
 		)
-		return s.acct.run(ctx)
+		return s.acct.Run(ctx)
 	})
 	s.log.Info(
 		"accounting is ready",

@@ -2,18 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"net/url"
 	"time"
 
 	"github.com/musterhpc/muster/controller/doors"
-	"github.com/musterhpc/muster/controller/host"
+	"github.com/musterhpc/muster/controller/keys"
 	"github.com/musterhpc/muster/internal/console"
 	"github.com/musterhpc/muster/internal/console/firing"
 	"github.com/musterhpc/muster/internal/transport/channel"
 	"github.com/musterhpc/muster/internal/transport/identity"
-	"github.com/musterhpc/muster/internal/transport/oidc"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/internal/transport/rest"
 )
@@ -27,7 +23,7 @@ func (s *server) openConsole(source *pki.Source, gateway *rest.Gateway) (*consol
 	if address := s.cfg.Web.AlertmanagerURL; address != "" {
 		s.firing = &firing.Alerts{URL: address, Cluster: s.cluster.ClusterName, Log: s.log}
 	}
-	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
+	admission := &channel.Admission{Revoked: s.directory().IsRevoked(source), Now: time.Now}
 	var firing func() console.Alerts
 	if s.firing != nil {
 		firing = s.firing.Latest
@@ -77,42 +73,5 @@ func (s *server) consoleLogin() console.Login {
 	if s.provider == nil || s.cfg.OIDC.ClientID == "" {
 		return nil
 	}
-	return providerLogin{s: s}
-}
-
-// providerLogin gives people who have logged in at the provider a token of their own.
-type providerLogin struct{ s *server }
-
-// Name implements console.Login.
-func (l providerLogin) Name() string {
-	if u, err := url.Parse(l.s.cfg.OIDC.Issuer); err == nil {
-		return u.Host
-	}
-	return l.s.cfg.OIDC.Issuer
-}
-
-// Begin implements console.Login.
-func (l providerLogin) Begin(ctx context.Context) (string, any, error) {
-	return l.s.provider.Begin(ctx)
-}
-
-// Finish implements console.Login.
-func (l providerLogin) Finish(
-	ctx context.Context,
-	attempt []byte,
-	answer url.Values,
-) (string, error) {
-	var began oidc.Attempt
-	if err := json.Unmarshal(attempt, &began); err != nil {
-		return "", err
-	}
-	user, err := l.s.provider.Finish(ctx, began, answer)
-	if err != nil {
-		return "", err
-	}
-	uid, gid, ok := host.FindUser(user.Name)
-	if !ok {
-		return "", fmt.Errorf("there is no user %s on the controller's host", user.Name)
-	}
-	return l.s.ctl.IssueLogin(ctx, user.Name, uid, gid, l.s.cfg.OIDC.Session, user.Issuer)
+	return keys.ProviderLogin{Provider: s.provider, Config: s.cfg.OIDC, Issue: s.ctl.IssueLogin}
 }

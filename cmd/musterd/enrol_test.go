@@ -260,12 +260,12 @@ func TestSentAwayFromAccountingApart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rep, err := (&feed.Service{Head: s.ctl, ListRevoked: s.revokedSerials}).Confirm(t.Context(), &apiv1.ConfirmRequest{})
+	rep, err := (&feed.Service{Head: s.ctl, ListRevoked: s.directory().ListRevoked}).Confirm(t.Context(), &apiv1.ConfirmRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	apart := &server{apart: &feed.Remote{}}
-	revoked := apart.revokedSerial(source)
+	revoked := apart.directory().IsRevoked(source)
 	if revoked(first.Serial) {
 		t.Error("it knows before it is told")
 	}
@@ -304,7 +304,7 @@ func TestTokenOfASentAway(t *testing.T) {
 	web := func(token string) error {
 		r := httptest.NewRequest("GET", "/v1/Cluster/Ping", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
-		_, err := s.callers().WebIdentity(r, &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now})
+		_, err := s.callers().WebIdentity(r, &channel.Admission{Revoked: s.directory().IsRevoked(source), Now: time.Now})
 		return err
 	}
 	if err := web(far); err != nil {

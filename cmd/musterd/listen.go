@@ -15,6 +15,7 @@ import (
 	"github.com/musterhpc/muster/cli/submit"
 	"github.com/musterhpc/muster/collector/web"
 	"github.com/musterhpc/muster/controller/callers"
+	"github.com/musterhpc/muster/controller/confirm"
 	"github.com/musterhpc/muster/controller/doors"
 	"github.com/musterhpc/muster/controller/exporting"
 	"github.com/musterhpc/muster/controller/forward"
@@ -66,12 +67,12 @@ func (s *server) openSockets(g *parts.Group) error {
 			Head:        s.ctl,
 			FindContent: s.blobs.Get,
 			Confirmed:   s.told.NoteConfirmed,
-			ListRevoked: s.revokedSerials,
+			ListRevoked: s.directory().ListRevoked,
 			Applied:     s.machine.AppliedAt,
 		},
 	)
 	if s.acct != nil {
-		service.RegisterAccountingServer(users, s.acct.service)
+		service.RegisterAccountingServer(users, s.acct.Service)
 	} else {
 		service.RegisterAccountingServer(users, feed.Absent{Socket: s.cfg.AccountingSocket})
 	}
@@ -168,11 +169,11 @@ func (s *server) newEndpoint(source *pki.Source) (*grpcx.Endpoint, error) {
 		Cluster: s.cluster.ClusterName,
 		Names:   names,
 	}
-	tokens := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
+	tokens := &channel.Admission{Revoked: s.directory().IsRevoked(source), Now: time.Now}
 	admission := &channel.Admission{
-		Revoked:  s.revokedSerial(source),
+		Revoked:  s.directory().IsRevoked(source),
 		Now:      time.Now,
-		JobThere: s.jobThere,
+		JobThere: s.directory().JobThere,
 		Names:    names,
 		Munge:    s.mungeDoor(),
 		Token:    func(text string) (identity.Identity, error) { return s.callers().VerifyToken(text, tokens) },
@@ -197,7 +198,7 @@ func (s *server) newEndpoint(source *pki.Source) (*grpcx.Endpoint, error) {
 func (s *server) aroundUnary() []grpc.UnaryServerInterceptor {
 	return []grpc.UnaryServerInterceptor{
 		exporting.CountCalls(s.calls, s.noteCall),
-		s.confirmUnary,
+		confirm.Of(s.lead).Unary,
 		s.trail.UnaryInterceptor(),
 		s.authorizationDoor().Unary(),
 		forward.RefuseTokenByToken,
@@ -213,7 +214,7 @@ func (s *server) noteCall(ctx context.Context, method string, took time.Duration
 
 func (s *server) aroundStream() []grpc.StreamServerInterceptor {
 	return []grpc.StreamServerInterceptor{
-		s.confirmStream,
+		confirm.Of(s.lead).Stream,
 		s.trail.StreamInterceptor(),
 		s.authorizationDoor().Stream(),
 		s.endWithToken,
@@ -246,31 +247,12 @@ func (s *server) callers() callers.Callers {
 
 // authorizationDoor is what decides who may call which method.
 func (s *server) authorizationDoor() authz.Door {
-	return authz.Door{Self: uint32(os.Getuid()), Standing: s.standingOf}
-}
-
-// standingOf is what accounting makes of a user. Accounting that runs apart has no
-// state to look it up in; its services ask the store.
-func (s *server) standingOf(name string) authz.Role {
-	if s.ctl == nil {
-		return authz.User
-	}
-	return authz.StandingOf(s.ctl.View().State.Policy, name)
+	return authz.Door{Self: uint32(os.Getuid()), Standing: s.directory().StandingOf}
 }
 
 // limitTable counts what each party holds, over all protocols.
 func (s *server) limitTable() *limit.Table {
-	return limit.New(limit.Config{Self: uint32(os.Getuid()), Rate: s.callRate}, time.Now)
-}
-
-// callRate is what slurm.conf says of the calls of one user.
-func (s *server) callRate() limit.RateConfig {
-	if s.ctl == nil || s.ctl.View().State.Config == nil || s.ctl.View().State.Config.Rate == nil {
-		return limit.RateConfig{}
-	}
-	rate := s.ctl.View().State.Config.Rate
-	return limit.RateConfig{Enabled: true, Bucket: int(rate.Bucket), Refill: int(rate.Refill),
-		Period: time.Duration(rate.Period), Users: int(rate.Users)}
+	return limit.New(limit.Config{Self: uint32(os.Getuid()), Rate: s.directory().CallRate}, time.Now)
 }
 
 func userNames() identity.Resolver {

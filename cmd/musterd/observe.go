@@ -11,6 +11,7 @@ import (
 
 	acctd "github.com/musterhpc/muster/accounting/daemon"
 	"github.com/musterhpc/muster/accounting/observed"
+	"github.com/musterhpc/muster/accounting/role"
 	"github.com/musterhpc/muster/accounting/tally"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
@@ -76,7 +77,7 @@ func runObserver(
 		if err != nil {
 			return errors.Join(err, l.Close())
 		}
-		defer acct.close()
+		defer acct.Close()
 	}
 	g.Spawn("reader of Slurm", source.Run)
 	doors.Metrics{Pages: mux, Readers: opts, Log: log}.ServeOn(g, l)
@@ -139,7 +140,7 @@ func observeAccounting(
 	cfg *conffile.Config,
 	config string,
 	log *slog.Logger,
-) (*accounting, error) {
+) (*role.Accounting, error) {
 	if cfg.Observe.Cluster == "" {
 		return nil, errors.New(
 			"an observer with accounting needs observe.cluster in muster.yaml: the name under which Slurm's accounting knows the cluster (sacctmgr show cluster)",
@@ -176,12 +177,11 @@ func observeAccounting(
 		roles:   []string{"accounting"},
 		calls:   &collector.Calls{},
 	}
-	s.acct, err = s.openAccountingWith(
-		o,
-		func(ctx context.Context, stored func(tally.Position), failed func(error)) {
-			o.FeedHistory(ctx, s.acct.store, stored, failed)
-		},
-	)
+	options := s.accountingOptions(o)
+	options.Feed = func(ctx context.Context, stored func(tally.Position), failed func(error)) {
+		o.FeedHistory(ctx, s.acct.Store, stored, failed)
+	}
+	s.acct, err = role.Open(options)
 	if err != nil {
 		return nil, err
 	}
@@ -189,18 +189,18 @@ func observeAccounting(
 	if err != nil {
 		return nil, err
 	}
-	service.RegisterAccountingServer(endpoint, s.acct.service)
+	service.RegisterAccountingServer(endpoint, s.acct.Service)
 	pages := exporting.AccountingApart{
 		Cluster: o.Config.Cluster,
 		Version: version,
 		Of:      s.acct,
 		Head:    o.Head,
-		Ready:   s.acct.checkStores,
+		Ready:   s.acct.CheckStores,
 	}
 	if err := s.accountingDoors(pages).ServeAll(g, endpoint); err != nil {
 		return nil, err
 	}
-	g.Spawn("accounting", s.acct.run)
+	g.Spawn("accounting", s.acct.Run)
 	log.Info(
 		"accounting reads the Slurm",
 		"cluster",

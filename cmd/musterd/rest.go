@@ -25,7 +25,7 @@ func (r registrars) RegisterService(desc *grpc.ServiceDesc, impl any) {
 
 // newGateway is the API as JSON over HTTP, without its services.
 func (s *server) newGateway(source *pki.Source) *rest.Gateway {
-	admission := &channel.Admission{Revoked: s.revokedSerial(source), Now: time.Now}
+	admission := &channel.Admission{Revoked: s.directory().IsRevoked(source), Now: time.Now}
 	return rest.New(
 		rest.Config{
 			Errors:   rpcstatus.Numbers(),

@@ -20,11 +20,13 @@ import (
 	"github.com/musterhpc/muster/accounting/feed"
 	"github.com/musterhpc/muster/accounting/jobcomp"
 	"github.com/musterhpc/muster/accounting/mailing"
+	"github.com/musterhpc/muster/accounting/role"
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/api/v1/service"
 	"github.com/musterhpc/muster/collector"
 	"github.com/musterhpc/muster/controller/callers"
 	"github.com/musterhpc/muster/controller/catchup"
+	"github.com/musterhpc/muster/controller/confirm"
 	"github.com/musterhpc/muster/controller/forward"
 	"github.com/musterhpc/muster/controller/host"
 	"github.com/musterhpc/muster/controller/keys"
@@ -72,7 +74,7 @@ type server struct {
 	durable  *log.Durable
 	archive  *store.Archive
 	blobs    *store.Blobs
-	acct     *accounting
+	acct     *role.Accounting
 	told     feed.Confirmed // what accounting said last
 	machine  *daemon.Machine
 	codec    *event.Codec
@@ -157,11 +159,17 @@ func (s *server) runLeader(ctx context.Context) (err error) {
 		return err
 	}
 	if s.hasRole("accounting") {
-		s.acct, err = s.openAccounting(feed.Local{Archive: s.archive.Disk, Controller: s.ctl, Blobs: s.blobs, Confirmed: &s.told, Log: s.log})
+		s.acct, err = role.Open(s.accountingOptions(feed.Local{
+			Archive:    s.archive.Disk,
+			Controller: s.ctl,
+			Blobs:      s.blobs,
+			Confirmed:  &s.told,
+			Log:        s.log,
+		}))
 		if err != nil {
 			return err
 		}
-		defer s.acct.close()
+		defer s.acct.Close()
 	}
 	g := parts.New(ctx)
 	defer g.Stop()
@@ -193,7 +201,7 @@ func (s *server) serveRoles(g *parts.Group) error {
 		return fmt.Errorf("note which cluster the state folder belongs to: %w", err)
 	}
 	if s.acct != nil {
-		g.Spawn("accounting", s.acct.run)
+		g.Spawn("accounting", s.acct.Run)
 	}
 	g.Spawn("keep the history", s.newKeeper().Run)
 	g.Spawn("rotate the keys", func(ctx context.Context) error {
@@ -403,7 +411,7 @@ func (s *server) newController() error {
 	}
 	if s.peers != nil {
 		deps.Group = s.peers
-		deps.ConfirmLead = s.confirmLead
+		deps.ConfirmLead = confirm.Of(s.lead).Confirm
 	}
 	s.ctl = daemon.New(deps, s.machine)
 	return nil
@@ -460,46 +468,21 @@ func (s *server) closeLedger() error {
 	return errors.Join(s.durable.Close(ctx), s.archive.Close(), s.blobs.Close())
 }
 
-// jobThere is identity.JobThere: of several jobs that a user has on a node, the
-// group of one that has the group he shows counts, else that of the first.
-func (s *server) jobThere(node string, attestation identity.Attestation) (gid uint32, ok bool) {
-	if s.ctl == nil {
-		return 0, false // accounting apart does not know who runs where
+// directory is what this process knows of those who may call it.
+func (s *server) directory() callers.Directory {
+	d := callers.Directory{
+		Leading: func() *state.State {
+			if s.ctl == nil {
+				return nil
+			}
+			return s.ctl.View().State
+		},
+		Known: s.known,
 	}
-	st := s.ctl.View().State
-	n := st.Node(node)
-	if n == nil {
-		return 0, false
+	if s.apart != nil {
+		d.SentAway = s.apart.SentAway
 	}
-	for _, uid := range n.Jobs {
-		job := st.Job(uid)
-		switch {
-		case job == nil || job.Spec.UID != attestation.UID:
-		case job.Spec.GID == attestation.GID:
-			return attestation.GID, true
-		case !ok:
-			gid, ok = job.Spec.GID, true
-		}
-	}
-	return gid, ok
-}
-
-// revokedSerial tells whether a certificate has been revoked: the ledger knows
-// of those that this cluster issued, the list beside the certificates of others.
-// Accounting that runs apart is told by its controller, which an observer of a
-// Slurm has not.
-func (s *server) revokedSerial(source *pki.Source) func(serial string) bool {
-	return func(serial string) bool {
-		if source.Revoked(serial) {
-			return true
-		}
-		st := s.known()
-		if st == nil {
-			return s.apart != nil && s.apart.SentAway(serial)
-		}
-		c := st.Access.Cert(serial)
-		return c != nil && c.Revoked
-	}
+	return d
 }
 
 // known is the newest state that this controller knows; nil where it has none.
@@ -511,17 +494,6 @@ func (s *server) known() *state.State {
 		return s.machine.Applied() // a standby knows what it has applied
 	}
 	return nil
-}
-
-// revokedSerials are the certificates that are revoked and would be good else.
-func (s *server) revokedSerials() []string {
-	var out []string
-	for _, c := range s.ctl.View().State.Access.Certs {
-		if c.Revoked && time.Unix(0, int64(c.Expires)).After(time.Now()) {
-			out = append(out, c.Serial)
-		}
-	}
-	return out
 }
 
 // syncAside puts what lies beside the log on the disk.
@@ -588,7 +560,7 @@ func clusterUUID(random func([]byte) (int, error)) (id [16]byte, err error) {
 
 // newForwarder makes the gateway of a standby.
 func (s *server) newForwarder() http.Handler {
-	admission := &channel.Admission{Revoked: s.revokedSerial(s.peers.Source), Now: time.Now}
+	admission := &channel.Admission{Revoked: s.directory().IsRevoked(s.peers.Source), Now: time.Now}
 	gateway := rest.New(rest.Config{
 		Errors:   rpcstatus.Numbers(),
 		Unary:    []grpc.UnaryServerInterceptor{forward.RefuseTokenByToken},

@@ -614,6 +614,14 @@ var order = []room{
 		why:     "joins tokens, certificates and users of the host to who calls a controller",
 	},
 	{
+		path:    "controller/confirm",
+		layer:   5,
+		upTo:    3,
+		also:    []string{"api", "ledger/log"},
+		outside: []string{mGRPC},
+		why:     "asks the log whether this controller leads before a call is answered",
+	},
+	{
 		path:  "ledger/backup",
 		layer: 5,
 		upTo:  3,
@@ -727,6 +735,25 @@ var order = []room{
 		upTo:  3,
 		also:  []string{"internal/durable", "internal/conffile", "accounting/daemon"},
 		why:   "sends reports while the accounting of this process is the one that stores, and mail about jobs while its controller leads",
+	},
+	{
+		path:  "accounting/role",
+		layer: 5,
+		upTo:  3,
+		also: []string{
+			"api",
+			"internal/clock",
+			"internal/conffile",
+			"internal/transport",
+			"collector",
+			"controller/host",
+			"accounting/clickhouse",
+			"accounting/embedded",
+			"accounting/daemon",
+			"accounting/feed",
+			"accounting/mailing",
+		},
+		why: "puts the accounting of a process together, for a ledger here, elsewhere, or a Slurm",
 	},
 
 	{

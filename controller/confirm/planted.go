@@ -1,6 +1,6 @@
 //go:build planted_stale_answers
 
-package main
+package confirm
 
 // answersStale has a controller answer without confirming its lead. Only a test builds it so, to see that
 // the checker of histories finds it.

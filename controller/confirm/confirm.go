@@ -1,4 +1,6 @@
-package main
+// Package confirm keeps a controller that was overtaken from answering: after a pause of the process,
+// or of its messages, it would answer from an old state and not know it.
+package confirm
 
 import (
 	"context"
@@ -19,17 +21,40 @@ var commitsFirst = map[string]bool{
 	service.Shell_Sbatch_FullMethodName:   true,
 }
 
-// confirmLead returns nil when a majority of the controllers has said since the call that this one
-// leads; a controller alone always does.
-func (s *server) confirmLead(ctx context.Context) error {
-	if s.lead == nil || answersStale {
-		return nil
-	}
-	return s.confirmSince(ctx, s.lead.Now())
+// Majority tells whether a controller leads; *log.Lead does.
+type Majority interface {
+	Now() log.Moment
+	// Confirm returns nil when a majority has said since that this controller leads.
+	Confirm(ctx context.Context, since log.Moment) error
 }
 
-func (s *server) confirmSince(ctx context.Context, since log.Moment) error {
-	err := s.lead.Confirm(ctx, since)
+// Lead is the lead of a controller.
+type Lead struct {
+	of Majority // nil: a controller alone, which always leads
+}
+
+// Of is the lead of a controller in a group; nil = it is alone.
+func Of(lead *log.Lead) Lead {
+	if lead == nil {
+		return Lead{}
+	}
+	return By(lead)
+}
+
+// By is a lead that somebody else confirms.
+func By(m Majority) Lead { return Lead{of: m} }
+
+// Confirm returns nil when a majority of the controllers has said since the call that this one
+// leads; a controller alone always does.
+func (l Lead) Confirm(ctx context.Context) error {
+	if l.of == nil || answersStale {
+		return nil
+	}
+	return l.confirmSince(ctx, l.of.Now())
+}
+
+func (l Lead) confirmSince(ctx context.Context, since log.Moment) error {
+	err := l.of.Confirm(ctx, since)
 	switch {
 	case errors.Is(err, log.ErrNotLeader):
 		return spec.Refuse(spec.CodeNotLeader, "")
@@ -39,20 +64,19 @@ func (s *server) confirmSince(ctx context.Context, since log.Moment) error {
 	return err
 }
 
-// confirmUnary lets no call be answered by a controller that was overtaken and does not know it:
-// after a pause of the process, or of its messages, it would answer from an old state.
-func (s *server) confirmUnary(
+// Unary lets no call be answered by a controller that was overtaken.
+func (l Lead) Unary(
 	ctx context.Context,
 	req any,
 	info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler,
 ) (any, error) {
-	if s.lead == nil || answersStale {
+	if l.of == nil || answersStale {
 		return handler(ctx, req)
 	}
-	since := s.lead.Now()
+	since := l.of.Now()
 	if !commitsFirst[info.FullMethod] {
-		if err := s.confirmSince(ctx, since); err != nil {
+		if err := l.confirmSince(ctx, since); err != nil {
 			return nil, err
 		}
 		return handler(ctx, req)
@@ -62,7 +86,7 @@ func (s *server) confirmUnary(
 	case spec.CodeNotLeader, spec.CodeStopping, spec.CodeOutcomeUnknown:
 		return nil, failed
 	}
-	if err := s.confirmSince(ctx, since); err != nil {
+	if err := l.confirmSince(ctx, since); err != nil {
 		// The call may have been carried out: only a caller who says that it is repeated may
 		// repeat it.
 		return nil, spec.Refuse(spec.CodeOutcomeUnknown, "the controller was overtaken by another")
@@ -70,14 +94,14 @@ func (s *server) confirmUnary(
 	return answer, failed
 }
 
-// confirmStream is confirmUnary for streams: they begin when the lead is confirmed.
-func (s *server) confirmStream(
+// Stream is Unary for streams: they begin when the lead is confirmed.
+func (l Lead) Stream(
 	srv any,
 	stream grpc.ServerStream,
 	_ *grpc.StreamServerInfo,
 	handler grpc.StreamHandler,
 ) error {
-	if err := s.confirmLead(stream.Context()); err != nil {
+	if err := l.Confirm(stream.Context()); err != nil {
 		return err
 	}
 	return handler(srv, stream)

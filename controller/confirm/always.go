@@ -1,0 +1,6 @@
+//go:build !planted_stale_answers
+
+package confirm
+
+// answersStale plants a bug that the tests must find; see planted.go.
+const answersStale = false
