@@ -150,5 +150,5 @@ func auditText(call *tool.Call, event *apiv1.EventInfo) error {
 		who,
 		event.GetKind(),
 	)
-	return call.WriteOut(append(eventFacts(call, b, event), '\n'))
+	return call.WriteOut(append(render.EventFacts(call, b, event), '\n'))
 }

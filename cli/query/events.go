@@ -17,7 +17,6 @@ import (
 	"github.com/musterhpc/muster/cli/tree"
 	"github.com/musterhpc/muster/ledger/event"
 	"github.com/musterhpc/muster/spec/format"
-	"github.com/musterhpc/muster/spec/hostlist"
 )
 
 func Events() *tool.Command {
@@ -279,59 +278,14 @@ func followEvents(
 // eventText prints an event on one line.
 func eventText(call *tool.Call, e *apiv1.EventInfo) error {
 	b := fmt.Appendf(nil, "%d %s %s", e.GetSeq(), render.FormatTime(call, e.GetAt()), e.GetKind())
-	b = eventFacts(call, b, e)
+	b = render.EventFacts(call, b, e)
 	by := e.GetActorKind()
 	if e.GetActor() != "" {
 		by += ":" + e.GetActor()
 	}
-	b = eventWord(b, "by", by)
-	b = eventWord(b, "command", e.GetCommand())
+	b = render.EventWord(b, "by", by)
+	b = render.EventWord(b, "command", e.GetCommand())
 	return call.WriteOut(append(b, '\n'))
-}
-
-// eventFacts appends what an event is about and what it says.
-func eventFacts(call *tool.Call, b []byte, e *apiv1.EventInfo) []byte {
-	b = eventWord(b, "job", e.GetJob())
-	b = eventWord(b, "user", e.GetUser())
-	b = eventWord(b, "account", e.GetAccount())
-	b = eventWord(b, "nodes", hostlist.Fold(e.GetNodes()))
-	for _, f := range e.GetFields() {
-		b = eventWord(b, f.GetName(), eventFieldText(call, f))
-	}
-	return b
-}
-
-// eventWord appends name=value, quoted where a reader could not tell its end.
-func eventWord(b []byte, name, value string) []byte {
-	if value == "" {
-		return b
-	}
-	if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r == '"' }) {
-		value = strconv.Quote(value)
-	}
-	return append(append(append(append(b, ' '), name...), '='), value...)
-}
-
-func eventFieldText(call *tool.Call, field *apiv1.EventField) string {
-	switch v := field.GetValue().(type) {
-	case *apiv1.EventField_Text:
-		return v.Text
-	case *apiv1.EventField_Number:
-		return strconv.FormatInt(v.Number, 10)
-	case *apiv1.EventField_Time:
-		return render.FormatTime(call, v.Time)
-	case *apiv1.EventField_Span:
-		switch {
-		case v.Span < 0:
-			return "UNLIMITED"
-		case v.Span%tool.Second == 0:
-			return format.Duration(v.Span / tool.Second)
-		}
-		return strconv.FormatFloat(float64(v.Span)/float64(tool.Second), 'f', 3, 64) + "s"
-	case *apiv1.EventField_Yes:
-		return "yes"
-	}
-	return ""
 }
 
 // eventJSON prints an event as a JSON object on one line. Times are RFC 3339 with

@@ -103,7 +103,7 @@ type sqlValue struct {
 type sqlChart struct {
 	Name, Over string
 	Bars       []weight
-	Line       *chart
+	Line       *render.Chart
 	First      string
 	Last       string
 	More       int
@@ -318,7 +318,7 @@ func chartOf(result *sqlResult, column int) *sqlChart {
 		return nil // a bar has no way to the left
 	}
 	if grows(result) {
-		line := draw(out.Name, "", 0, values)
+		line := render.DrawChart(out.Name, "", 0, values)
 		out.Line = &line
 		out.First = result.Rows[0][0].Text
 		out.Last = result.Rows[len(values)-1][0].Text

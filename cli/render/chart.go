@@ -1,0 +1,165 @@
+package render
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// Bounds of charts: how many devices or nodes of a job are drawn, and the points of each line.
+const (
+	maxCharted  = 16
+	ChartPoints = 90
+)
+
+// Chart is a figure over time: a line in a box that is Width wide and 100 high.
+type Chart struct {
+	Name, Mean, Most string
+	Line, Area       string // paths of SVG
+	Width            int
+	None             bool // nothing was measured
+}
+
+// Charted is a device or a node of a job with its figures over time.
+type Charted struct {
+	Name, UUID string
+	Charts     []Chart
+}
+
+// ChartGPUs draws what the first GPUs of a job did, and from when to when that is.
+func ChartGPUs(history *apiv1.GpuHistoryReply) (charted []Charted, from, to int64) {
+	list := history.GetGpus()
+	steps := uint32(1)
+	for _, g := range list {
+		for _, p := range g.GetPoints() {
+			steps = max(steps, p.GetAt()+1)
+		}
+	}
+	for _, gpu := range list[:min(len(list), maxCharted)] {
+		line := func(name, unit string, full, scale float64, get func(p *apiv1.GpuPoint) *float64) Chart {
+			values := make([]*float64, steps)
+			for _, p := range gpu.GetPoints() {
+				values[p.GetAt()] = scaled(get(p), scale)
+			}
+			return DrawChart(name, unit, full, values)
+		}
+		charted = append(charted, Charted{
+			Name: fmt.Sprintf("%s GPU %d", Clean(gpu.GetNode()), gpu.GetIndex()),
+			UUID: Clean(gpu.GetUuid()),
+			Charts: []Chart{
+				line("utilisation", "%", 100, 1, func(p *apiv1.GpuPoint) *float64 { return p.Util }),
+				line("SM active", "%", 100, 100, func(p *apiv1.GpuPoint) *float64 { return p.Sm }),
+				line("tensor active", "%", 100, 100, func(p *apiv1.GpuPoint) *float64 { return p.Tensor }),
+				line("memory", "GiB", 0, 1.0/1024, func(p *apiv1.GpuPoint) *float64 { return p.MemoryMib }),
+				line("power", "W", 0, 1, func(p *apiv1.GpuPoint) *float64 { return p.Power }),
+			},
+		})
+	}
+	return charted, history.GetFrom(), history.GetFrom() + int64(steps)*history.GetStep()
+}
+
+// scaled is a measured value in another unit.
+func scaled(v *float64, by float64) *float64 {
+	if v == nil {
+		return nil
+	}
+	out := *v * by
+	return &out
+}
+
+// ChartNodes draws what a job used of CPUs and memory on its first nodes.
+func ChartNodes(report *apiv1.JobReportReply) []Charted {
+	held := map[string]*apiv1.JobReportNode{}
+	for _, n := range report.GetNodes() {
+		held[n.GetNode()] = n
+	}
+	var out []Charted
+	for _, usage := range report.GetUsage()[:min(len(report.GetUsage()), maxCharted)] {
+		steps := uint32(1)
+		for _, p := range usage.GetPoints() {
+			steps = max(steps, p.GetAt()+1)
+		}
+		cpus, resident := make([]*float64, steps), make([]*float64, steps)
+		for _, p := range usage.GetPoints() {
+			gib := float64(p.GetRss()) / (1 << 30)
+			cpus[p.GetAt()] = p.Cpus
+			resident[p.GetAt()] = &gib
+		}
+		n := held[usage.GetNode()]
+		memory := "memory of " + format.Units(n.GetMemMib(), 'M', format.Convert{})
+		out = append(out, Charted{Name: Clean(usage.GetNode()), Charts: []Chart{
+			DrawChart(fmt.Sprintf("CPUs in use of %d", n.GetCpus()), "", float64(n.GetCpus()), cpus),
+			DrawChart(memory, "GiB", float64(n.GetMemMib())/1024, resident),
+		}})
+	}
+	return out
+}
+
+// DrawChart makes a chart of values, of which nil was not measured. full is the value
+// at its top; 0 takes the largest.
+func DrawChart(name, unit string, full float64, values []*float64) Chart {
+	c := Chart{Name: name, Width: max(len(values)-1, 1)}
+	sum := 0.0
+	most := 0.0
+	n := 0
+	for _, v := range values {
+		if v != nil {
+			sum += *v
+			most = math.Max(most, *v)
+			n++
+		}
+	}
+	if n == 0 {
+		c.None = true
+		return c
+	}
+	if full <= 0 {
+		full = most
+	}
+	c.Mean, c.Most = amount(sum/float64(n), unit), amount(most, unit)
+	var path, area strings.Builder
+	drawing, last := false, 0
+	for i, v := range values {
+		if v == nil {
+			if drawing {
+				fmt.Fprintf(&area, "L%d 100Z", last)
+			}
+			drawing = false
+			continue
+		}
+		y := 100.0
+		if full > 0 {
+			y = 100 - 98*math.Min(*v/full, 1)
+		}
+		if !drawing {
+			fmt.Fprintf(&path, "M%d %.1f", i, y)
+			fmt.Fprintf(&area, "M%d 100L%d %.1f", i, i, y)
+		} else {
+			fmt.Fprintf(&path, "L%d %.1f", i, y)
+			fmt.Fprintf(&area, "L%d %.1f", i, y)
+		}
+		drawing, last = true, i
+	}
+	if drawing {
+		fmt.Fprintf(&area, "L%d 100Z", last)
+	}
+	c.Line, c.Area = path.String(), area.String()
+	return c
+}
+
+// amount is a figure with its unit, in as many digits as say something.
+func amount(v float64, unit string) string {
+	digits := 0
+	if v < 10 {
+		digits = 1
+	}
+	text := strconv.FormatFloat(v, 'f', digits, 64)
+	if unit == "" {
+		return text
+	}
+	return text + " " + unit
+}
