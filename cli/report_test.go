@@ -23,6 +23,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
 )
 
 // reported sets the answers that muster report reads.
@@ -217,7 +218,7 @@ Advice
 		t.Errorf("exit %d, %s\n%s", code, errs, out)
 	}
 	out, _, code = run("muster", "report", "12", "--html")
-	if code != 0 || strings.Contains(out, "<b>train") || !strings.Contains(out, "&lt;b&gt;train") || !strings.Contains(out, "width:18.8%") || !strings.Contains(out, "not measured") || !strings.Contains(out, `<span class="run"><i style="height:0.0%"></i><i style="height:12.5%"></i><i style="height:0.0%"></i><i style="height:100.0%"></i></span>`) {
+	if code != 0 || strings.Contains(out, "<b>train") || !strings.Contains(out, "&lt;b&gt;train") || !strings.Contains(out, "width:18.8%") || !strings.Contains(out, "not measured") || !strings.Contains(out, "CPUs in use of 4") || strings.Contains(out, "a column") {
 		t.Errorf("exit %d\n%s", code, out)
 	}
 	out, _, _ = run("muster", "report", "12", "--json")
@@ -248,6 +249,68 @@ Advice
 		if out, errs, code := run(append([]string{"muster"}, bad...)...); code == 0 || errs == "" || out != "" {
 			t.Errorf("%v: exit %d, %q, %q", bad, code, out, errs)
 		}
+	}
+}
+
+// TestDrawnJobReport: the drawn report of a job has its life, its GPUs over time and its events,
+// needs nothing from elsewhere, and what users named is text in it.
+func TestDrawnJobReport(t *testing.T) {
+	const hostile = "</title><script>alert(1)</script>\u202e\x1b[31m\"'&"
+	const begin = 1_790_000_000 * tool.Second
+	w := newWorld(t)
+	w.reported()
+	plain := w.reply[tool.MethodAcctJobReport]
+	w.reply[tool.MethodAcctJobReport] = func(req proto.Message) (proto.Message, error) {
+		answer, err := plain(req)
+		run := answer.(*apiv1.JobReportReply).GetRun()
+		run.Name, run.Comment, run.SubmitLine, run.Restarts = hostile, hostile, "sbatch "+hostile, 2
+		run.AllocTres = &apiv1.Tres{Cpu: 8, Node: 2, Other: []*apiv1.NamedCount{{Name: "gres/gpu", N: 2}}}
+		return answer, err
+	}
+	half, power := 50.0, 300.0
+	w.reply[tool.MethodAcctGPUHistory] = func(proto.Message) (proto.Message, error) {
+		return &apiv1.GpuHistoryReply{From: begin, Step: 60 * tool.Second, Gpus: []*apiv1.GpuHistory{
+			{Node: hostile, Index: 3, Uuid: "GPU-a", Points: []*apiv1.GpuPoint{{At: 1, Util: &half, Power: &power}, {At: 2, Util: &half}}},
+		}}, nil
+	}
+	w.reply[tool.MethodEvents] = func(proto.Message) (proto.Message, error) {
+		return &apiv1.EventsReply{Seq: 9, Events: []*apiv1.EventInfo{
+			{Seq: 8, At: begin + 3600*tool.Second, Kind: "JobStarted", Job: "12", ActorKind: "system", Nodes: []string{hostile}},
+			{Seq: 9, At: begin + 7300*tool.Second, Kind: "JobDone", Job: "12", ActorKind: "node", Actor: hostile},
+		}}, nil
+	}
+	r := w.run("muster", "report", "12", "--html")
+	if r.code != 0 || r.errOut != "" {
+		t.Fatalf("exit %d, %s", r.code, r.errOut)
+	}
+	for _, want := range []string{
+		`<svg class="life"`, "waited: Resources", `<rect class="w0" x="0.0" y="6" width="500.0"`, `<rect class="ran" x="500.0" y="6" width="500.0"`,
+		`<path class="mark" d="M500.0 0V30"><title>JobStarted`, "GPU 3 <small>GPU-a</small>", "<b>50 %</b> to 50 %", "<b>300 W</b> to 300 W", "tensor active</figcaption><p>not measured",
+		"<summary>Events (2)</summary>", "JobDone", "Restarts</th><td class=\"w\">2, the last run is shown", "prefers-color-scheme:dark", "--mem=2G", "6.00 EUR",
+		"&lt;/title&gt;&lt;script&gt;alert(1)&lt;/script&gt;··[31m&#34;&#39;&amp;",
+	} {
+		if !strings.Contains(r.out, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, bad := range []string{"<script", "\u202e", "\x1b", "http:", "https:", "src=", "href=", "@import", "url("} {
+		if strings.Contains(r.out, bad) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	if strings.Count(r.out, `class="mark"`) != 1 {
+		t.Error("an event behind the end of the run is on its band")
+	}
+	if req := w.last(tool.MethodEvents).(*apiv1.EventsRequest); req.GetSince() != begin || req.GetUntil() != begin+10800*tool.Second || req.GetFollow() {
+		t.Errorf("asked for events %v", req)
+	}
+
+	refuse := func(proto.Message) (proto.Message, error) {
+		return nil, spec.Refuse(spec.CodeAccessDenied, "not yours")
+	}
+	w.reply[tool.MethodEvents], w.reply[tool.MethodAcctGPUHistory] = refuse, refuse
+	if r := w.run("muster", "report", "12", "--html"); r.code != 0 || strings.Count(r.out, "not yours") != 2 || !strings.Contains(r.out, "--mem=2G") {
+		t.Errorf("without events and samples: exit %d, %s\n%s", r.code, r.errOut, r.out)
 	}
 }
 

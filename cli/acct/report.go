@@ -52,7 +52,7 @@ The lines of chargeback add up exactly to the total: costs are rounded by the la
 			{Long: "sql", Help: "findings: print the question for muster sql behind each"},
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
-			{Long: "html", Help: "print an HTML page"},
+			{Long: "html", Help: "print an HTML page in one file; of a job with its life as a timeline, charts and events"},
 			{Long: "csv", Help: "waste, idle, budget, chargeback, fairshare and findings: print CSV"},
 			{Long: "mail", Arg: "ADDRESS,...", Help: "mail the report as text and HTML instead of printing it; reports.mail in muster.yaml does so on a schedule"},
 			{Long: "from", Arg: "ADDRESS", Help: "sender of the mail (default: muster@HOST)"},
@@ -62,6 +62,7 @@ The lines of chargeback add up exactly to the total: costs are rounded by the la
 		},
 		Example: []tool.Example{
 			{Line: "muster report 22", What: "shows how well job 22 used what it held"},
+			{Line: "muster report 22 --html > job22.html", What: "writes a page that can be sent to somebody"},
 			{Line: "muster report user alice --window 30d --mail alice@example.org", What: "mails a month's report"},
 			{Line: "muster report waste --memory-below 50%", What: "lists the runs that held twice the memory that they needed, or more"},
 			{Line: "muster report idle -S 2026-10-01 -E 2026-11-01 -l 20", What: "lists the 20 users that wasted most GPU time in October"},

@@ -25,6 +25,9 @@ func (r *reporting) reportJob(id string) error {
 		return r.Errorf("there is no job %s", id)
 	}
 	r.jobPage(id, &rep)
+	if r.Opts.On("html") || r.Opts.Text("mail") != "" {
+		r.drawJob(id, &rep)
+	}
 	r.tree = append(jobReportTree(&rep), r.tree...)
 	return nil
 }
@@ -211,9 +214,10 @@ func (r *reporting) overTime(rep *apiv1.JobReportReply) {
 			render.NewClock(r.Call.Env).Time(rep.GetUsageFrom()),
 			format.Duration(rep.GetUsageStep()/tool.Second),
 		),
-		head:  []string{"Node", "What", "", "Mean", "Most"},
-		texts: 3,
-		drawn: true,
+		head:     []string{"Node", "What", "", "Mean", "Most"},
+		texts:    3,
+		drawn:    true,
+		textOnly: true,
 	}
 	for _, usage := range rep.GetUsage() {
 		cpus, rss := make([]*float64, width), make([]*float64, width)

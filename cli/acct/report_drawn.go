@@ -1,0 +1,306 @@
+package acct
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"html"
+	"io"
+	"slices"
+	"strings"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
+	"github.com/musterhpc/muster/cli/render"
+	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec/format"
+)
+
+// What only the drawn form of the report about a job has: its life as a timeline, figures
+// over time, its events.
+
+// maxReportEvents bounds the events of a page; a job that was changed by a loop has thousands.
+const maxReportEvents = 500
+
+// life is the life of a run as a band, from the submission to the end or to now.
+type life struct {
+	spans    []lifeSpan
+	events   []lifeEvent
+	from, to string
+}
+
+// lifeSpan is a stretch of a band, in thousandths of it.
+type lifeSpan struct {
+	at, until     int64
+	class         string // of the page's style
+	begin, length float64
+	label, text   string
+}
+
+// lifeEvent is a mark on a band.
+type lifeEvent struct {
+	at   float64 // thousandths
+	text string
+}
+
+// waitClasses is how many colours tell reasons apart; further ones share them.
+const waitClasses = 5
+
+// lifeOf makes the band of a run.
+func lifeOf(rep *apiv1.JobReportReply, k render.Clock) *life {
+	run := rep.GetRun()
+	from := run.GetSubmit()
+	until := cmp.Or(run.GetEnd(), rep.GetNow())
+	if until <= from {
+		return nil
+	}
+	place := func(at int64) float64 {
+		return 1000 * float64(min(max(at, from), until)-from) / float64(until-from)
+	}
+	out := &life{from: k.Time(from), to: k.Time(until)}
+	add := func(class, label string, a, b int64) {
+		if b = min(b, until); b <= a {
+			return
+		}
+		if n := len(out.spans); n > 0 && out.spans[n-1].label == label {
+			a = out.spans[n-1].at
+			out.spans = out.spans[:n-1]
+		}
+		out.spans = append(out.spans, lifeSpan{
+			at:     a,
+			until:  b,
+			class:  class,
+			begin:  place(a),
+			length: place(b) - place(a),
+			label:  label,
+			text:   format.Duration((b-a)/tool.Second) + " from " + k.Time(a),
+		})
+	}
+	classes := map[string]string{}
+	for _, period := range rep.GetPeriods() {
+		reason := reasonWords(period.GetReason())
+		code := period.GetReason().GetCode()
+		if classes[code] == "" {
+			classes[code] = fmt.Sprintf("w%d", len(classes)%waitClasses)
+		}
+		add(classes[code], "waited: "+reason, period.GetFrom(), cmp.Or(period.GetTo(), until))
+	}
+	if len(rep.GetPeriods()) == 0 {
+		add("w0", "waited", from, cmp.Or(run.GetStart(), until))
+	}
+	if run.GetStart() != 0 {
+		label := "ran"
+		if run.GetEnd() == 0 {
+			label = "runs"
+		}
+		add("ran", label, run.GetStart(), until)
+	}
+	return out
+}
+
+// mark adds an event to a band.
+func (l *life) mark(rep *apiv1.JobReportReply, at int64, text string) {
+	from, until := rep.GetRun().GetSubmit(), cmp.Or(rep.GetRun().GetEnd(), rep.GetNow())
+	if at < from || at > until {
+		return // what follows the end, such as the account of a node
+	}
+	l.events = append(l.events, lifeEvent{at: 1000 * float64(at-from) / float64(until-from), text: text})
+}
+
+// drawJob adds what only the drawn form has. What cannot be read is missing with a reason.
+func (r *reporting) drawJob(id string, rep *apiv1.JobReportReply) {
+	band := part{heading: "Its life", drawnOnly: true, life: lifeOf(rep, render.NewClock(r.Call.Env))}
+	events := r.jobEvents(id, rep, band.life)
+	gpus := part{heading: "Its GPUs over time", drawnOnly: true}
+	if rep.GetRun().GetStart() != 0 && render.GPUsOf(rep.GetRun().GetAllocTres()) > 0 {
+		gpus.list, gpus.charted = r.jobGPUs(id)
+	}
+	nodes := part{heading: "CPU and memory over time", drawnOnly: true, charted: render.ChartNodes(rep)}
+	if more := rep.GetUsageMore(); more > 0 && len(nodes.charted) > 0 {
+		nodes.list = []string{fmt.Sprintf("%d more nodes are not drawn.", more)}
+	}
+	// The head comes first, advice last but for the events.
+	head, rest := r.page.parts[0], r.page.parts[1:]
+	head.pairs = append(head.pairs, submission(rep.GetRun())...)
+	parts := []part{head, band}
+	parts = append(parts, rest[:len(rest)-1]...)
+	parts = append(parts, gpus, nodes, rest[len(rest)-1], events)
+	r.page.parts = parts
+}
+
+// submission is how a run was submitted, for somebody who does not know the job.
+func submission(run *apiv1.AcctRow) [][2]string {
+	var out [][2]string
+	for _, pair := range [][2]string{
+		{"QOS", run.GetQos()},
+		{"Submitted with", run.GetSubmitLine()},
+		{"Working folder", run.GetWorkDir()},
+		{"Comment", run.GetComment()},
+	} {
+		if pair[1] != "" {
+			out = append(out, pair)
+		}
+	}
+	if n := run.GetRestarts(); n > 0 {
+		out = append(out, [2]string{"Restarts", fmt.Sprintf("%d, the last run is shown", n)})
+	}
+	return out
+}
+
+func (r *reporting) jobGPUs(id string) (missing []string, charted []render.Charted) {
+	if r.PastCluster() != "" {
+		return []string{"Samples of another cluster are not kept here."}, nil
+	}
+	history := &apiv1.GpuHistoryReply{}
+	query := &apiv1.GpuHistoryQuery{Job: id, Points: render.ChartPoints}
+	err := fetch.UpToDate(r.Call, tool.MethodAcctGPUHistory, query, history, func(seq uint64) { query.MinSeq = seq })
+	if err != nil {
+		return []string{"Samples of its GPUs cannot be read: " + refusalText(err)}, nil
+	}
+	charted, _, _ = render.ChartGPUs(history)
+	if more := len(history.GetGpus()) - len(charted); more > 0 {
+		missing = append(missing, fmt.Sprintf("%d more GPUs are not drawn: muster gpu %s draws them all.", more, id))
+	}
+	if !slices.ContainsFunc(charted, hasFigures) {
+		return []string{"There are no samples of its GPUs: it ran for too short a time, or none are taken (samples_interval in muster.yaml)."}, nil
+	}
+	return missing, charted
+}
+
+// hasFigures tells whether anything of a device was measured.
+func hasFigures(c render.Charted) bool {
+	return slices.ContainsFunc(c.Charts, func(chart render.Chart) bool { return !chart.None })
+}
+
+func refusalText(err error) string {
+	refused := tool.ExplainError(err)
+	return cmp.Or(refused.Detail, refused.Text)
+}
+
+// jobEvents lists the events of a job, and marks them on the band of its life.
+func (r *reporting) jobEvents(id string, rep *apiv1.JobReportReply, band *life) part {
+	out := part{
+		heading:   "Events",
+		drawnOnly: true,
+		folded:    true,
+		head:      []string{"Time", "Event", "What", "By"},
+		texts:     4,
+		wide:      2,
+	}
+	if r.PastCluster() != "" {
+		out.list = []string{"The ledger of another cluster is not read here."}
+		return out
+	}
+	list, more, err := r.readEvents(id, rep)
+	if err != nil {
+		out.list = []string{"Its events cannot be read: " + refusalText(err)}
+		return out
+	}
+	for _, e := range list {
+		at := render.FormatTime(r.Call, e.GetAt())
+		by := e.GetActorKind()
+		if e.GetActor() != "" {
+			by = e.GetActor()
+		}
+		if band != nil {
+			band.mark(rep, e.GetAt(), e.GetKind()+" "+at)
+		}
+		// The page says whose job it is.
+		e.User, e.Account = "", ""
+		if e.GetJob() == id {
+			e.Job = ""
+		}
+		facts := strings.TrimSpace(string(render.EventFacts(r.Call, nil, e)))
+		out.rows = append(out.rows, []string{at, e.GetKind(), facts, by})
+	}
+	switch {
+	case more:
+		out.list = []string{fmt.Sprintf("There are more events: muster events --jobs %s lists them all.", id)}
+	case len(list) == 0:
+		out.list = []string{"The ledger and its archive have no events of it any more."}
+	}
+	return out
+}
+
+// readEvents reads the events of a job since its submission.
+func (r *reporting) readEvents(id string, rep *apiv1.JobReportReply) (list []*apiv1.EventInfo, more bool, err error) {
+	req := &apiv1.EventsRequest{Jobs: []string{id}, Since: max(rep.GetRun().GetSubmit(), 1)}
+	if end := rep.GetRun().GetEnd(); end != 0 {
+		// Its nodes report what was used soon after the end; what is later is about its archive.
+		req.Until = end + 3600*tool.Second
+	}
+	errEnough := errors.New("enough events")
+	err = fetch.Stream(r.Call, tool.MethodEvents, req, func(reply *apiv1.EventsReply) error {
+		list = append(list, reply.GetEvents()...)
+		if len(list) > maxReportEvents {
+			return errEnough
+		}
+		return nil
+	})
+	if errors.Is(err, errEnough) || errors.Is(err, io.EOF) {
+		err = nil
+	}
+	if len(list) > maxReportEvents {
+		return list[:maxReportEvents], true, err
+	}
+	return list, false, err
+}
+
+// writeLife writes a band with its legend.
+func (l *life) write(b *strings.Builder) {
+	e := plainHTML
+	fmt.Fprintf(b, `<svg class="life" viewBox="0 0 1000 30" preserveAspectRatio="none" role="img" aria-label="%s">`,
+		e("from "+l.from+" to "+l.to))
+	for _, s := range l.spans {
+		fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="6" width="%.1f" height="18"><title>%s</title></rect>`,
+			s.class, s.begin, max(s.length, 1), e(s.label+", "+s.text))
+	}
+	for _, m := range l.events {
+		fmt.Fprintf(b, `<path class="mark" d="M%.1f 0V30"><title>%s</title></path>`, m.at, e(m.text))
+	}
+	fmt.Fprintf(b, "</svg>\n<p class=\"ends\"><span>%s</span><span>%s</span></p>\n<ul class=\"legend\">", e(l.from), e(l.to))
+	for _, s := range l.spans {
+		if s.until-s.at < tool.Second {
+			continue
+		}
+		fmt.Fprintf(b, `<li><i class="%s"></i><b>%s</b> %s</li>`, s.class, e(s.label), e(s.text))
+	}
+	b.WriteString("</ul>\n")
+}
+
+// writeCharted writes figures over time.
+func writeCharted(b *strings.Builder, list []render.Charted) {
+	e := plainHTML
+	for _, c := range list {
+		fmt.Fprintf(b, "<h3>%s <small>%s</small></h3>\n<div class=\"charts\">", e(c.Name), e(c.UUID))
+		for i := range c.Charts {
+			chart := &c.Charts[i]
+			fmt.Fprintf(b, "<figure><figcaption>%s", e(chart.Name))
+			if chart.None {
+				b.WriteString("</figcaption><p>not measured</p></figure>")
+				continue
+			}
+			fmt.Fprintf(b, "<br><b>%s</b> to %s</figcaption>", e(chart.Mean), e(chart.Most))
+			fmt.Fprintf(
+				b,
+				`<svg viewBox="0 0 %d 100" preserveAspectRatio="none" role="img" aria-label="%s"><path class="area" d="%s"/><path class="curve" d="%s"/></svg></figure>`,
+				chart.Width,
+				e(chart.Name+" over time: mean "+chart.Mean+", most "+chart.Most),
+				chart.Area,
+				chart.Line,
+			)
+		}
+		b.WriteString("</div>\n")
+	}
+}
+
+// plainHTML writes a text so that it stays one: what a user named is neither a tag, nor a
+// control character, nor turns the direction of what follows.
+func plainHTML(text string) string {
+	return html.EscapeString(strings.Map(func(r rune) rune {
+		if r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f {
+			return '·'
+		}
+		return r
+	}, render.Clean(text)))
+}
