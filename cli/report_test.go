@@ -252,6 +252,32 @@ Advice
 	}
 }
 
+// TestBriefJobReport: the text of the mail at a job's end, to the letter.
+func TestBriefJobReport(t *testing.T) {
+	w := newWorld(t)
+	w.reported()
+	plain := w.reply[tool.MethodAcctJobReport]
+	w.reply[tool.MethodAcctJobReport] = func(req proto.Message) (proto.Message, error) {
+		answer, err := plain(req)
+		answer.(*apiv1.JobReportReply).GetRun().Name = "a\n~!reboot"
+		return answer, err
+	}
+	const want = `Job 12 a·~!reboot of alice in ml: COMPLETED
+  Ran     01:00:00 of 10:00:00 on n[1-2] (partition gpu)
+  Exit    0:0
+  CPU     75.0 %, 6.0 of 8 CPUs
+  Memory  18.8 %, peak 1.46 GiB of 7.81 GiB, on 1 of 2 nodes
+  GPU     33.3 %, utilisation of 3 GPUs, 2 of them measured
+  Advice  --mem=2G: the last 4 runs used at most 1.5 GiB
+`
+	if r := w.run("muster", "report", "12", "--brief"); r.code != 0 || r.errOut != "" || r.out != want {
+		t.Errorf("exit %d, %s\n%s", r.code, r.errOut, r.out)
+	}
+	if r := w.run("muster", "report", "site", "--brief"); r.code == 0 || !strings.Contains(r.errOut, "--brief is for the report about a job") {
+		t.Errorf("of the site: exit %d, %s", r.code, r.errOut)
+	}
+}
+
 // TestDrawnJobReport: the drawn report of a job has its life, its GPUs over time and its events,
 // needs nothing from elsewhere, and what users named is text in it.
 func TestDrawnJobReport(t *testing.T) {

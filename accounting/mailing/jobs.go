@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -19,23 +21,45 @@ import (
 // JobMails sends what --mail-type asks for: it runs MailProg, as Slurm does, with
 // -s, a subject and the recipient, once for each mail. Mail is a courtesy: what is
 // due while no controller leads, or while the program fails, is not sent later.
+//
+// The mail about the end of a run has a text that says how well it used what it held. Its nodes
+// report that when they have cleaned up, so that the mail is held until then.
 type JobMails struct {
-	view func() *state.State
-	now  func() spec.Instant
-	run  func(ctx context.Context, program string, args, environ []string) error
-	log  *slog.Logger
-	// fallback is used where MailProg is not set; empty: this host has no mail.
-	fallback string
+	cfg JobMailsConfig
 
 	queue        chan jobMail
 	Sent, Failed atomic.Uint64
 	looked       spec.Instant // until when time limits were looked at
+	silent       spec.Instant // no run is described before then
+
+	mu   sync.Mutex
+	held map[spec.JobUID]heldMail
+}
+
+// JobMailsConfig is what mail about jobs is made with.
+type JobMailsConfig struct {
+	View func() *state.State // the published state
+	Now  func() spec.Instant
+	// Start runs MailProg, which reads the text.
+	Start func(ctx context.Context, program string, args, environ []string, text string) error
+	// Describe says how well a run that is over used what it held; nil: mails have no text.
+	Describe func(ctx context.Context, job string) (string, error)
+	// Fallback is used where MailProg is not set; empty: this host has no mail.
+	Fallback string
+	Log      *slog.Logger
 }
 
 // jobMail is one mail about a job.
 type jobMail struct {
 	program, to, subject string
 	environ              []string
+	describes            string // the job whose use is the text; empty = there is no text
+}
+
+// heldMail waits for what the nodes of a run report.
+type heldMail struct {
+	mail  jobMail
+	since spec.Instant
 }
 
 // Bounds of mail about jobs.
@@ -43,24 +67,18 @@ const (
 	maxQueuedMails = 16384
 	jobMailTime    = time.Minute // for one run of MailProg
 	limitLook      = 10 * time.Second
+	describeTime   = 20 * time.Second // for one run of muster report
+	maxHeld        = 2 * spec.Minute  // for nodes to report what was used
+	silentAfter    = spec.Minute      // an error of muster report
 )
 
-// NewJobMails makes the sender. view is the published state, run starts MailProg.
-func NewJobMails(
-	view func() *state.State,
-	now func() spec.Instant,
-	run func(ctx context.Context, program string, args, environ []string) error,
-	fallback string,
-	l *slog.Logger,
-) *JobMails {
+// NewJobMails makes the sender.
+func NewJobMails(cfg JobMailsConfig) *JobMails {
 	return &JobMails{
-		view:     view,
-		now:      now,
-		run:      run,
-		log:      l,
-		fallback: fallback,
-		queue:    make(chan jobMail, maxQueuedMails),
-		looked:   now(),
+		cfg:    cfg,
+		queue:  make(chan jobMail, maxQueuedMails),
+		looked: cfg.Now(),
+		held:   map[spec.JobUID]heldMail{},
 	}
 }
 
@@ -72,6 +90,8 @@ func (m *JobMails) Committed(st *state.State, events []event.Envelope) {
 			m.began(st, st.Job(e.UID))
 		case *event.JobEnded:
 			m.ended(st, st.Job(e.UID))
+		case *event.JobNodeDone:
+			m.reported(st.Job(e.UID))
 		case *event.JobRequeued:
 			m.requeued(st, st.Job(e.UID))
 		case *event.ReasonsChanged:
@@ -144,7 +164,67 @@ func (m *JobMails) ended(st *state.State, job *state.Job) {
 	if array != nil && failed && array.OK > 0 {
 		verdict = "Mixed"
 	}
-	m.put(st, job, kind, verb, fmt.Sprintf("%s, %s, ExitCode %d", ran, verdict, job.Exit.Code))
+	subject := fmt.Sprintf("%s, %s, ExitCode %d", ran, verdict, job.Exit.Code)
+	mail, ok := m.compose(st, job, kind, verb, subject)
+	if !ok {
+		return
+	}
+	if m.cfg.Describe != nil && array == nil && job.Started != 0 {
+		mail.describes = jobName(st, job)
+		if job.Completing() && m.hold(job.UID, mail) {
+			return
+		}
+	}
+	m.enqueue(mail)
+}
+
+// hold keeps a mail until the nodes of its job have reported; false = too many are kept.
+func (m *JobMails) hold(uid spec.JobUID, mail jobMail) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.held) >= maxQueuedMails {
+		return false
+	}
+	m.held[uid] = heldMail{mail, m.cfg.Now()}
+	return true
+}
+
+// reported sends the mail that waited for a job whose nodes are all done.
+func (m *JobMails) reported(job *state.Job) {
+	if job == nil || job.Completing() {
+		return
+	}
+	m.mu.Lock()
+	held, ok := m.held[job.UID]
+	delete(m.held, job.UID)
+	m.mu.Unlock()
+	if ok {
+		m.enqueue(held.mail)
+	}
+}
+
+// release sends the mails that waited too long: a node may never report.
+func (m *JobMails) release(now spec.Instant) {
+	m.mu.Lock()
+	var late []jobMail
+	for _, uid := range slices.Sorted(maps.Keys(m.held)) {
+		if held := m.held[uid]; held.since.Add(maxHeld) <= now {
+			late = append(late, held.mail)
+			delete(m.held, uid)
+		}
+	}
+	m.mu.Unlock()
+	for _, mail := range late {
+		m.enqueue(mail)
+	}
+}
+
+// jobName is a job as muster report names it.
+func jobName(st *state.State, job *state.Job) string {
+	if array := st.ArrayOf(job); array != nil {
+		return fmt.Sprintf("%d_%d", array.ID, job.Task)
+	}
+	return strconv.FormatUint(uint64(job.ID), 10)
 }
 
 func (m *JobMails) requeued(st *state.State, job *state.Job) {
@@ -156,21 +236,28 @@ func (m *JobMails) requeued(st *state.State, job *state.Job) {
 
 // put queues one mail, unless the site has no program for it.
 func (m *JobMails) put(st *state.State, job *state.Job, kind, verb, tail string) {
+	if mail, ok := m.compose(st, job, kind, verb, tail); ok {
+		m.enqueue(mail)
+	}
+}
+
+// compose makes one mail; false = the site has no program for it, or it has no recipient.
+func (m *JobMails) compose(st *state.State, job *state.Job, kind, verb, tail string) (mail jobMail, ok bool) {
 	program := st.Config.MailProg
 	switch {
 	case strings.EqualFold(program, "none") || program == "(null)":
-		return
+		return jobMail{}, false
 	case program == "":
-		program = m.fallback
+		program = m.cfg.Fallback
 	}
 	if program == "" {
 		m.Failed.Add(1)
-		m.log.Warn(
+		m.cfg.Log.Warn(
 			"mail about a job is not sent: this host has no /usr/bin/mail; set MailProg in slurm.conf",
 			"job",
 			job.ID,
 		)
-		return
+		return jobMail{}, false
 	}
 	id, about := strconv.FormatUint(uint64(job.ID), 10), "Job"
 	if array := st.ArrayOf(job); array != nil {
@@ -194,26 +281,30 @@ func (m *JobMails) put(st *state.State, job *state.Job, kind, verb, tail string)
 		to += "@" + st.Config.MailDomain
 	}
 	if to == "" || strings.HasPrefix(to, "-") || strings.ContainsAny(to, " \t\r\n\x00") {
-		m.log.Warn("mail about a job has no valid recipient", "job", job.ID, "recipient", to)
-		return
+		m.cfg.Log.Warn("mail about a job has no valid recipient", "job", job.ID, "recipient", to)
+		return jobMail{}, false
 	}
-	mail := jobMail{program: program, to: to, subject: oneLine(subject), environ: []string{
+	return jobMail{program: program, to: to, subject: oneLine(subject), environ: []string{
 		"SLURM_JOB_ID=" + strconv.FormatUint(uint64(job.ID), 10), "SLURM_JOB_NAME=" +
 			oneLine(job.Spec.Name), "SLURM_JOB_USER=" + job.Spec.User,
 		"SLURM_JOB_PARTITION=" + job.Partition(), "SLURM_JOB_STATE=" + job.State.String(), "SLURM_JOB_MAIL_TYPE=" +
 			kind,
 		"SLURM_CLUSTER_NAME=" + st.Config.ClusterName, "SLURM_JOB_WORK_DIR=" +
-			oneLine(job.Spec.IO.WorkDir)}}
+			oneLine(job.Spec.IO.WorkDir)}}, true
+}
+
+// enqueue hands a mail to Run. It does not wait.
+func (m *JobMails) enqueue(mail jobMail) {
 	select {
 	case m.queue <- mail:
 	default:
 		m.Failed.Add(1)
-		m.log.Warn(
+		m.cfg.Log.Warn(
 			"mail about a job is dropped: too many wait for MailProg",
-			"job",
-			job.ID,
+			"subject",
+			mail.subject,
 			"program",
-			program,
+			mail.program,
 		)
 	}
 }
@@ -238,19 +329,38 @@ func (m *JobMails) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-look.C:
-			m.limits(m.view(), m.now())
+			m.limits(m.cfg.View(), m.cfg.Now())
+			m.release(m.cfg.Now())
 		case mail := <-m.queue:
 			m.send(ctx, mail)
 		}
 	}
 }
 
+// describe is the text of a mail. Where there is none the mail goes out without it, and while
+// accounting is away nobody waits for it again and again.
+func (m *JobMails) describe(ctx context.Context, mail *jobMail) string {
+	if mail.describes == "" || m.cfg.Now() < m.silent {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, describeTime)
+	defer cancel()
+	text, err := m.cfg.Describe(ctx, mail.describes)
+	if err != nil {
+		m.silent = m.cfg.Now().Add(silentAfter)
+		m.cfg.Log.Warn("mail about a job has no text", "job", mail.describes, "error", err)
+		return ""
+	}
+	return text
+}
+
 func (m *JobMails) send(ctx context.Context, mail jobMail) {
+	text := m.describe(ctx, &mail)
 	ctx, cancel := context.WithTimeout(ctx, jobMailTime)
 	defer cancel()
-	if err := m.run(ctx, mail.program, []string{"-s", mail.subject, mail.to}, mail.environ); err != nil {
+	if err := m.cfg.Start(ctx, mail.program, []string{"-s", mail.subject, mail.to}, mail.environ, text); err != nil {
 		m.Failed.Add(1)
-		m.log.Warn(
+		m.cfg.Log.Warn(
 			"mail about a job could not be sent",
 			"program",
 			mail.program,

@@ -19,20 +19,37 @@ type mailed struct {
 	st   *state.State
 	now  spec.Instant
 	m    *JobMails
-	sent []string // program, recipient, subject
+	sent []string // program, recipient, subject, and the text if there is one
 	fail error
+	// describe is what is said of each job; nil: mails have no text
+	describe func(job string) (string, error)
 }
 
 func newMailed(t *testing.T, cfg spec.Config) *mailed {
 	w := &mailed{t: t, st: state.New(), now: spec.AtUnix(1_000_000)}
-	run := func(_ context.Context, program string, args, environ []string) error {
+	run := func(_ context.Context, program string, args, environ []string, text string) error {
 		if len(args) != 3 || args[0] != "-s" || !slices.Contains(environ, "SLURM_CLUSTER_NAME=c") {
 			t.Errorf("%s %q in %q", program, args, environ)
 		}
-		w.sent = append(w.sent, program+" to "+args[2]+": "+args[1])
+		line := program + " to " + args[2] + ": " + args[1]
+		if text != "" {
+			line += " | " + text
+		}
+		w.sent = append(w.sent, line)
 		return w.fail
 	}
-	w.m = NewJobMails(func() *state.State { return w.st }, func() spec.Instant { return w.now }, run, "", slog.New(slog.DiscardHandler))
+	w.m = NewJobMails(JobMailsConfig{
+		View:  func() *state.State { return w.st },
+		Now:   func() spec.Instant { return w.now },
+		Start: run,
+		Describe: func(_ context.Context, job string) (string, error) {
+			if w.describe == nil {
+				return "", nil
+			}
+			return w.describe(job)
+		},
+		Log: slog.New(slog.DiscardHandler),
+	})
 	cfg.ClusterName = "c"
 	cfg.Nodes = []spec.NodeSpec{{Name: "n1", CPUs: 8, Mem: 1000}}
 	cfg.Partitions = []spec.PartitionSpec{{Name: "p", NodeNames: []string{"n1"}, Default: true}}
@@ -80,6 +97,10 @@ func (w *mailed) start(uid spec.JobUID) {
 
 func (w *mailed) end(uid spec.JobUID, s spec.JobState, code int32) {
 	attempt := w.st.Job(uid).Attempt
+	if attempt == 0 {
+		w.put(&event.JobEnded{UID: uid, State: s, Exit: spec.ExitStatus{Code: code}})
+		return
+	}
 	w.put(&event.JobEnded{UID: uid, Attempt: attempt, State: s, Exit: spec.ExitStatus{Code: code}}, &event.JobNodeDone{UID: uid, Attempt: attempt, Node: "n1"})
 }
 
@@ -119,6 +140,82 @@ func TestMailsOfAJob(t *testing.T) {
 	w.put(&event.ReasonsChanged{Jobs: []event.JobReason{{UID: 1, Reason: spec.Reason{Code: spec.ReasonDependencyNever}}}})
 	if got := w.mails(); got != "/bin/m to ann@site.org: Slurm Job_id=1 Name=train Requeued\n/bin/m to ann@site.org: Slurm Job_id=1 Name=train Invalid dependency" {
 		t.Errorf("requeue: %s", got)
+	}
+}
+
+// over ends a job whose node has not reported yet.
+func (w *mailed) over(uid spec.JobUID, s spec.JobState) {
+	w.put(&event.JobEnded{UID: uid, Attempt: w.st.Job(uid).Attempt, State: s})
+}
+
+// done is the report of the node of a job.
+func (w *mailed) done(uid spec.JobUID) {
+	w.put(&event.JobNodeDone{UID: uid, Attempt: w.st.Job(uid).Attempt, Node: "n1"})
+}
+
+// TestMailsSayHowTheJobDid: the mail about an end waits for what the node reports, and says how
+// well the run used what it held. What cannot be found out is left out, and no mail is lost for it.
+func TestMailsSayHowTheJobDid(t *testing.T) {
+	w := newMailed(t, spec.Config{MailProg: "/bin/m"})
+	asked := 0
+	w.describe = func(job string) (string, error) {
+		asked++
+		return "job " + job + " used 40 %", nil
+	}
+	for uid := spec.JobUID(1); uid <= 7; uid++ {
+		w.submit(uid, nil, "BEGIN", "END")
+		if uid != 7 {
+			w.start(uid)
+		}
+	}
+	if got := w.mails(); strings.Contains(got, "|") || strings.Count(got, "Began") != 6 {
+		t.Errorf("begin: %s", got)
+	}
+	w.over(1, spec.Completed)
+	w.over(2, spec.Failed)
+	if got := w.mails(); got != "" {
+		t.Errorf("before the nodes reported: %s", got)
+	}
+	w.done(2)
+	w.done(1)
+	want := "/bin/m to ann: Slurm Job_id=2 Name=train Failed, Run time 00:00:00, FAILED, ExitCode 0 | job 2 used 40 %\n" +
+		"/bin/m to ann: Slurm Job_id=1 Name=train Ended, Run time 00:00:00, COMPLETED, ExitCode 0 | job 1 used 40 %"
+	if got := w.mails(); got != want {
+		t.Errorf("ends:\n%s\nwant\n%s", got, want)
+	}
+
+	w.over(3, spec.Completed)
+	w.now = w.now.Add(maxHeld - 1)
+	w.m.release(w.now)
+	if got := w.mails(); got != "" {
+		t.Errorf("the node may still report: %s", got)
+	}
+	w.now++
+	w.m.release(w.now)
+	if got := w.mails(); !strings.HasSuffix(got, "job 3 used 40 %") {
+		t.Errorf("of a node that does not report: %s", got)
+	}
+	w.done(3)
+	w.end(7, spec.Cancelled, 0)
+	if got := w.mails(); !strings.HasPrefix(got, "/bin/m to ann: Slurm Job_id=7") || strings.ContainsAny(got, "|\n") {
+		t.Errorf("of a job that never ran: %s", got)
+	}
+
+	asked = 0
+	w.describe = func(string) (string, error) {
+		asked++
+		return "half a sent", errors.New("accounting is away")
+	}
+	w.end(4, spec.Completed, 0)
+	w.end(5, spec.Completed, 0)
+	if got := w.mails(); strings.Contains(got, "|") || strings.Count(got, "\n") != 1 || asked != 1 {
+		t.Errorf("while accounting is away, asked %d times: %s", asked, got)
+	}
+	w.now = w.now.Add(silentAfter)
+	w.describe = func(string) (string, error) { return "back", nil }
+	w.end(6, spec.Completed, 0)
+	if got := w.mails(); !strings.HasSuffix(got, "| back") {
+		t.Errorf("when accounting is back: %s", got)
 	}
 }
 

@@ -81,22 +81,18 @@ func New(
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	self, err := os.Executable()
+	program, environ, err := reporter(cfg, config)
 	if err != nil {
 		return nil, err
 	}
-	socket := cfg.Socket
-	if cfg.AccountingSocket != filepath.Join(filepath.Dir(socket), "accounting.sock") {
-		socket = "" // muster looks for accounting only there; without this it reads muster.yaml
-	}
 	mailer := &Mailer{
 		list:    list,
-		program: filepath.Join(filepath.Dir(self), "muster"),
+		program: program,
 		file:    filepath.Join(cfg.StateDir, "reports.json"),
 		role:    role,
 		now:     now,
 		log:     l,
-		environ: append(os.Environ(), "MUSTER_CONFIG="+config, "MUSTER_SOCKET="+socket),
+		environ: environ,
 	}
 	if cfg.Reports.From != "" {
 		mailer.options = append(mailer.options, "--from", cfg.Reports.From)
@@ -114,6 +110,44 @@ func New(
 		)
 	}
 	return mailer, mailer.load()
+}
+
+// reporter is muster beside this program, and the environment in which it finds this cluster.
+func reporter(cfg *conffile.Config, config string) (program string, environ []string, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", nil, err
+	}
+	socket := cfg.Socket
+	if cfg.AccountingSocket != filepath.Join(filepath.Dir(socket), "accounting.sock") {
+		socket = "" // muster looks for accounting only there; without this it reads muster.yaml
+	}
+	environ = append(os.Environ(), "MUSTER_CONFIG="+config, "MUSTER_SOCKET="+socket)
+	return filepath.Join(filepath.Dir(self), "muster"), environ, nil
+}
+
+// Describer makes what says how well a run used what it held, by muster report; nil where
+// reports.job_efficiency is off.
+func Describer(cfg *conffile.Config, config string) (func(ctx context.Context, job string) (string, error), error) {
+	if !cfg.Reports.JobEfficiency {
+		return nil, nil //nolint:nilnil // mails have no text then
+	}
+	program, environ, err := reporter(cfg, config)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, job string) (string, error) {
+		cmd := exec.CommandContext(ctx, program, "report", "--brief", "--", job)
+		cmd.Env = environ
+		cmd.WaitDelay = time.Second
+		var errOut bytes.Buffer
+		cmd.Stderr = &errOut
+		out, err := cmd.Output()
+		if text := string(bytes.TrimSpace(errOut.Bytes())); err != nil && text != "" {
+			return "", errors.New(text)
+		}
+		return string(out), err
+	}, nil
 }
 
 // load reads what was sent. A line that was never there before begins now: what

@@ -50,6 +50,7 @@ The lines of chargeback add up exactly to the total: costs are rounded by the la
 			{Long: "users", Short: "u", Arg: "NAME,...", Help: "waste, idle, chargeback, fairshare and findings: restrict to these users"},
 			{Long: "clusters", Short: "M", Arg: "NAME", Help: "cluster to show: this one, or an imported one"},
 			{Long: "sql", Help: "findings: print the question for muster sql behind each"},
+			{Long: "brief", Help: "of a job: state, run time, use of CPUs, memory and GPUs, and one line of advice, as in the mail at its end"},
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{Long: "html", Help: "print an HTML page in one file; of a job with its life as a timeline, charts and events"},
@@ -79,6 +80,7 @@ type reporting struct {
 	tree  tree.Object
 	page  page
 	table *apiv1.ReportReply // what --csv prints
+	brief *page              // what --brief prints
 }
 
 func runReport(call *tool.Call) error {
@@ -229,7 +231,7 @@ func (r *reporting) runReport(
 // printReport writes the report as it was asked for.
 func (r *reporting) printReport() error {
 	var forms []string
-	for _, form := range [...]string{"json", "yaml", "html", "csv"} {
+	for _, form := range [...]string{"brief", "json", "yaml", "html", "csv"} {
 		if r.Opts.On(form) {
 			forms = append(forms, "--"+form)
 		}
@@ -247,6 +249,11 @@ func (r *reporting) printReport() error {
 		return r.sendMail(tool.SplitList(to))
 	}
 	switch {
+	case r.Opts.On("brief"):
+		if r.brief == nil {
+			return r.Errorf("--brief is for the report about a job")
+		}
+		return r.WriteOut([]byte(r.brief.text()))
 	case render.WantsDocument(r.Call):
 		return render.Structured(r.Call, r.Opts.On("json"), r.tree)
 	case r.Opts.On("csv"):

@@ -118,6 +118,43 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 	r.useParts(rep, running)
 	r.overTime(rep)
 	r.addAdvice(rep.GetAdvice(), false)
+	r.brief = briefPage(&r.page, rep, running)
+}
+
+// briefPage is what a mail says of a run: nothing in it can begin a line that a user chose.
+func briefPage(full *page, rep *apiv1.JobReportReply, running bool) *page {
+	out := &page{title: render.Clean(full.title)}
+	use := part{}
+	for _, pair := range full.parts[0].pairs {
+		if pair[0] == "Ran" || pair[0] == "Waits" || pair[0] == "Exit" {
+			use.pairs = append(use.pairs, [2]string{pair[0], render.Clean(pair[1])})
+		}
+	}
+	if nodes := rep.GetNodes(); len(nodes) > 0 {
+		for _, bar := range useBars(nodes, running) {
+			value := "not measured"
+			if bar.Share != nil {
+				value = fmt.Sprintf("%.1f %%", 100**bar.Share)
+			}
+			if bar.Text != "" {
+				value += ", " + bar.Text
+			}
+			use.pairs = append(use.pairs, [2]string{bar.Label, value})
+		}
+	}
+	if list := rep.GetAdvice(); len(list) > 0 {
+		use.pairs = append(use.pairs, [2]string{"Advice", render.Clean(adviceLine(list[0]))})
+	}
+	out.parts = []part{use}
+	return out
+}
+
+// adviceLine is a piece of advice with the option that follows it.
+func adviceLine(advice *apiv1.UsageAdvice) string {
+	if advice.GetChange() == "" {
+		return advice.GetText()
+	}
+	return advice.GetChange() + ": " + advice.GetText()
 }
 
 // reasonWords is a reason with its numbers.
@@ -337,10 +374,7 @@ func (r *reporting) addAdvice(list []*apiv1.UsageAdvice, names bool) {
 	p := part{heading: "Advice"}
 	out := tree.List{}
 	for _, advice := range list {
-		text := advice.GetText()
-		if advice.GetChange() != "" {
-			text = advice.GetChange() + ": " + text
-		}
+		text := adviceLine(advice)
 		if names {
 			text = advice.GetJobName() + ": " + text
 		}

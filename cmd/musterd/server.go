@@ -394,13 +394,18 @@ func (s *server) newController() error {
 		}
 		deps.Committed = s.jobComp.Committed
 	}
-	s.jobMails = mailing.NewJobMails(
-		func() *state.State { return s.ctl.View().State },
-		deps.Clock.Now,
-		host.MailProgram(s.cluster.SlurmUser),
-		host.HostMail(),
-		s.log,
-	)
+	describe, err := mailing.Describer(s.cfg, s.config)
+	if err != nil {
+		return err
+	}
+	s.jobMails = mailing.NewJobMails(mailing.JobMailsConfig{
+		View:     func() *state.State { return s.ctl.View().State },
+		Now:      deps.Clock.Now,
+		Start:    host.MailProgram(s.cluster.SlurmUser),
+		Describe: describe,
+		Fallback: host.HostMail(),
+		Log:      s.log,
+	})
 	if written := deps.Committed; written != nil {
 		deps.Committed = func(st *state.State, events []event.Envelope) {
 			written(st, events)

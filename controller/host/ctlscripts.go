@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -72,14 +73,14 @@ func HostMail() string {
 	return ""
 }
 
-// MailProgram makes what runs MailProg as SlurmUser.
-func MailProgram(slurmUserName string) func(ctx context.Context, file string, args, environ []string) error {
-	return func(ctx context.Context, file string, args, environ []string) error {
+// MailProgram makes what runs MailProg as SlurmUser, with the text of a mail to read.
+func MailProgram(slurmUserName string) func(ctx context.Context, file string, args, environ []string, text string) error {
+	return func(ctx context.Context, file string, args, environ []string, text string) error {
 		as, err := slurmUser(slurmUserName)
 		if err != nil {
 			return err
 		}
 		env := append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}, environ...)
-		return program.Run(ctx, file, env, as, args...)
+		return program.RunOn(ctx, strings.NewReader(text), file, env, as, args...)
 	}
 }

@@ -511,6 +511,10 @@ type Reports struct {
 	// user NAME), to, and the addresses. Each is about the day, the seven days or the
 	// month before it, in the time zone of the host.
 	Mail []string `yaml:"mail" example:"[\"weekly monday 07:00 site to ops@example.org\", \"monthly 1 06:30 account ml to pi@example.org,admin@example.org\"]"`
+	// Mail about the end of a job (sbatch --mail-type=END, FAIL, TIME_LIMIT) has a text: state,
+	// run time, how well it used its CPUs, memory and GPUs, and a line of advice where there is
+	// one. false sends a subject only, as Slurm does.
+	JobEfficiency bool `yaml:"job_efficiency"`
 	// The sender. Empty means muster@ and the name of the host.
 	From string `yaml:"from" example:"muster@example.org"`
 	// The mail server, host:port, asked with STARTTLS where it has it, and at port
@@ -691,6 +695,7 @@ func Defaults() *Config {
 			Traces:  true,
 			Timeout: 10 * spec.Second,
 		},
+		Reports: Reports{JobEfficiency: true},
 		SLO: SLO{
 			Submit:     "99% within 100ms",
 			Durability: "99.99%",

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -22,7 +23,21 @@ func Run(
 	as *syscall.Credential,
 	args ...string,
 ) error {
-	return run(exec.CommandContext(ctx, file, args...), env, as, nil)
+	return RunOn(ctx, nil, file, env, as, args...)
+}
+
+// RunOn is Run with what the program reads; nil = nothing.
+func RunOn(
+	ctx context.Context,
+	input io.Reader,
+	file string,
+	env []string,
+	as *syscall.Credential,
+	args ...string,
+) error {
+	cmd := exec.CommandContext(ctx, file, args...)
+	cmd.Stdin = input
+	return run(cmd, env, as, nil)
 }
 
 // run runs a prepared command. begin, if it is not nil, is called once the process is
