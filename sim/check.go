@@ -119,10 +119,11 @@ func hopeless(st *state.State, job *state.Job, depth int) bool {
 			continue
 		}
 		for uid := spec.JobUID(1); uid < job.UID; uid++ {
-			if o := st.Job(uid); o != nil && o.Spec.UID == job.Spec.UID &&
-				o.Spec.Name == job.Spec.Name &&
-				o.State == spec.Pending &&
-				hopeless(st, o, depth+1) {
+			o := st.Job(uid)
+			if o == nil || o.State != spec.Pending || !isNamesake(o, job) {
+				continue
+			}
+			if hopeless(st, o, depth+1) {
 				return true
 			}
 		}
@@ -196,4 +197,9 @@ func (w *World) finalChecks() {
 	if w.err == nil && full.Hash() != st.Hash() {
 		w.failSeed("the live state is not the fold of the log")
 	}
+}
+
+// isNamesake tells whether two jobs exclude each other by --dependency=singleton.
+func isNamesake(a, b *state.Job) bool {
+	return a.Spec.UID == b.Spec.UID && a.Spec.Name == b.Spec.Name
 }

@@ -120,8 +120,11 @@ func (w *World) judgePower(before *state.State, e *event.NodePowered, at spec.In
 // not run again.
 func (w *World) judgeCancel(before *state.State, c scheduler.Cancel) {
 	was, is := before.Job(c.Target.UID), w.ctl.st.Job(c.Target.UID)
-	if was != nil && c.Signal == 0 && was.State.Active() && is.State.Active() &&
-		(is.Ending == nil || is.Ending.Requeue) {
+	if was == nil || c.Signal != 0 {
+		return
+	}
+	goesOn := was.State.Active() && is.State.Active()
+	if goesOn && (is.Ending == nil || is.Ending.Requeue) {
 		w.failSeed("job uid %d goes on, or will run again, though it was cancelled", is.UID)
 	}
 }
@@ -159,10 +162,7 @@ func (w *World) judgeStart(before *state.State, e *event.JobStarted, at spec.Ins
 				n.Unfenced[0].UID,
 			)
 		}
-		if n == nil || (n.Inv == nil && !n.Asleep()) || n.Admin != event.NodeResume || n.Lost ||
-			n.Power == event.PowerDownASAP ||
-			n.Power == event.PoweringDown ||
-			(n.Reboot != nil && (n.Reboot.ASAP || n.Reboot.Issued)) {
+		if n == nil || !isInService(n) || goesDown(n) {
 			w.failSeed(
 				"job uid %d starts on %s, which is not in service",
 				e.UID,
@@ -187,8 +187,9 @@ func fulfilled(st *state.State, term *spec.DependencyTerm, job *state.Job) bool 
 		busy := false
 		st.Active.Range(func(uid uint64, _ struct{}) bool {
 			o := st.Job(spec.JobUID(uid))
-			busy = busy ||
-				(o.UID < job.UID && o.State.Active() && o.Spec.UID == job.Spec.UID && o.Spec.Name == job.Spec.Name && (o.Array == 0 || o.Array != job.Array))
+			isEarlier := o.UID < job.UID && o.State.Active()
+			sameArray := o.Array != 0 && o.Array == job.Array
+			busy = busy || (isEarlier && !sameArray && isNamesake(o, job))
 			return !busy
 		})
 		return !busy
@@ -257,10 +258,13 @@ func (w *World) judgeTime() {
 	st := w.ctl.st
 	st.Active.Range(func(uid uint64, _ struct{}) bool {
 		job := st.Job(spec.JobUID(uid))
-		if job.State == spec.Running && !job.Configuring() && job.Ending == nil &&
-			job.Limit != spec.Infinite &&
-			st.At > max(job.Started, job.Ready).Add(job.Limit+job.Paused+spec.Second) &&
-			w.ctl.clockNow() <= st.At {
+		if job.State != spec.Running || job.Configuring() || job.Ending != nil {
+			return true
+		}
+		if job.Limit == spec.Infinite || w.ctl.clockNow() > st.At {
+			return true
+		}
+		if st.At > max(job.Started, job.Ready).Add(job.Limit+job.Paused+spec.Second) {
 			w.failSeed("job uid %d runs beyond its time limit", job.UID)
 		}
 		return w.err == nil
@@ -276,4 +280,18 @@ func sameJobs(a, b *state.State) bool {
 		return same
 	})
 	return same
+}
+
+// isInService tells whether a node has registered, or sleeps and will, and nobody keeps it from jobs.
+func isInService(n *state.Node) bool {
+	isKnown := n.Inv != nil || n.Asleep()
+	return isKnown && n.Admin == event.NodeResume && !n.Lost
+}
+
+// goesDown tells whether a node takes no job any more because it powers down or reboots.
+func goesDown(n *state.Node) bool {
+	if n.Power == event.PowerDownASAP || n.Power == event.PoweringDown {
+		return true
+	}
+	return n.Reboot != nil && (n.Reboot.ASAP || n.Reboot.Issued)
 }

@@ -246,8 +246,10 @@ func (k *kubernetes) byUID(uid string) *pod {
 func (k *kubernetes) bindFor(bind copilot.Bind) {
 	k.w.sendMessage(func() {
 		p := k.pods[bind.Pod.Name]
-		if p == nil || p.UID != bind.Pod.UID || p.Node != "" || p.Deleting ||
-			k.w.rng.IntN(100) < k.w.profile.Conflicts {
+		if p == nil || p.UID != bind.Pod.UID || p.Node != "" || p.Deleting {
+			return // it is not as it was seen
+		}
+		if k.w.rng.IntN(100) < k.w.profile.Conflicts {
 			return
 		}
 		k.jobCovers(p, bind.Place)

@@ -281,7 +281,8 @@ func (w *World) judgeReleased(e *event.ForeignHoldReleased) {
 		if p.ganged != nil {
 			continue // what it has is its job's
 		}
-		if p.UID == e.ID && !p.Over && !p.Gated && (p.Node == e.Node || p.Pinned == e.Node) {
+		isThere := !p.Over && !p.Gated && (p.Node == e.Node || p.Pinned == e.Node)
+		if isThere && p.UID == e.ID {
 			w.failSeed(
 				"the hold of pod %s on %s is given back (%s), and it is there",
 				e.ID,

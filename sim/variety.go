@@ -409,20 +409,14 @@ func (w *World) judgeTogether() {
 // somebody, so only nodes count of which nothing is.
 func (w *World) judgeIdle(out *scheduler.Outcome, opt scheduler.PassOptions) {
 	st, now := w.ctl.st, w.ctl.clockNow()
-	if w.err != nil || opt.Incremental || len(st.Reservations) > 0 ||
-		st.Config.Sched.BFMaxJobTest > 0 ||
-		out.Plan.Truncated {
+	sawAll := !opt.Incremental && !out.Plan.Truncated && st.Config.Sched.BFMaxJobTest == 0
+	if w.err != nil || !sawAll || len(st.Reservations) > 0 {
 		return
 	}
 	idle := w.unpromised(out)
 	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
 		job := st.Job(spec.JobUID(uid))
-		if c := job.Reason.Code; job.Eligible == 0 || job.Eligible >= now || job.Het != nil ||
-			job.Claim != nil ||
-			(c != spec.ReasonResources && c != spec.ReasonPriority) ||
-			job.Spec.Size.MinNodes > 1 ||
-			job.Spec.Place.Reservation != "" ||
-			job.Spec.Place.Sharing != spec.ShareDefault {
+		if !lacksNodes(job, now) || !isJudgedSize(job) {
 			return true
 		}
 		for _, n := range idle {
@@ -454,8 +448,8 @@ func (w *World) unpromised(out *scheduler.Outcome) (list []*state.Node) {
 		return !claims
 	})
 	st.Nodes.Range(func(_ uint64, n *state.Node) bool {
-		if !taken[n.ID] && !claims && n.Usable() && n.Power == event.PowerOn && n.Reboot == nil &&
-			n.Unused() {
+		isUp := n.Usable() && n.Power == event.PowerOn && n.Reboot == nil
+		if isUp && !claims && !taken[n.ID] && n.Unused() {
 			list = append(list, n)
 		}
 		return true
@@ -469,9 +463,10 @@ func (w *World) wouldFit(job *state.Job, n *state.Node) bool {
 	in := false
 	for _, name := range job.Spec.Partitions {
 		p := w.ctl.st.Parts.Find(name)
-		in = in ||
-			p != nil && p.Nodes.Has(int(n.ID)) && p.Spec.State == spec.PartitionUp &&
-				job.Spec.Time.Limit <= p.Spec.MaxTime
+		if p == nil || p.Spec.State != spec.PartitionUp || !p.Nodes.Has(int(n.ID)) {
+			continue
+		}
+		in = in || job.Spec.Time.Limit <= p.Spec.MaxTime
 	}
 	var gpus, shards int64
 	for _, count := range job.Spec.Size.PerNode {
@@ -484,8 +479,8 @@ func (w *World) wouldFit(job *state.Job, n *state.Node) bool {
 			shards += count.N
 		}
 	}
-	return in && int64(job.Spec.Size.Tasks) <= n.CPUs && gpus <= int64(len(n.GPUs)) &&
-		(shards == 0 || len(n.GPUs) > 0)
+	gpusFit := gpus <= int64(len(n.GPUs)) && (shards == 0 || len(n.GPUs) > 0)
+	return in && gpusFit && int64(job.Spec.Size.Tasks) <= n.CPUs
 }
 
 // Starts counts those that were of a kind.
@@ -527,4 +522,20 @@ func (c *controller) hashLog() (sum [32]byte) {
 	}
 	h.Sum(sum[:0])
 	return sum
+}
+
+// lacksNodes tells whether a job could have started before now and waits for nothing but nodes.
+func lacksNodes(job *state.Job, now spec.Instant) bool {
+	if job.Eligible == 0 || job.Eligible >= now {
+		return false
+	}
+	return job.Reason.Code == spec.ReasonResources || job.Reason.Code == spec.ReasonPriority
+}
+
+// isJudgedSize tells whether one idle node decides whether a job has room.
+func isJudgedSize(job *state.Job) bool {
+	if job.Het != nil || job.Claim != nil || job.Spec.Place.Reservation != "" {
+		return false
+	}
+	return job.Spec.Size.MinNodes <= 1 && job.Spec.Place.Sharing == spec.ShareDefault
 }

@@ -130,12 +130,13 @@ func (s *Store) beyondPosition(ctx context.Context, db string) (string, error) {
 	return text, err
 }
 
+// backupLetters are what a name of a backup is made of.
+const backupLetters = "abcdefghijklmnopqrstuvwxyz" + "ABCDEFGHIJKLMNOPQRSTUVWXYZ" + "0123456789" + "-_."
+
 // backupName tells whether a name is one for a backup.
 func backupName(name string) bool {
 	for _, c := range name {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' &&
-			c != '_' &&
-			c != '.' {
+		if !strings.ContainsRune(backupLetters, c) {
 			return false
 		}
 	}

@@ -257,7 +257,8 @@ func Find(seen Seen) []Finding {
 		bound(out, seen.Steps)
 	}
 	return slices.DeleteFunc(out, func(f Finding) bool {
-		return f.GPU == 0 && f.CPU == 0 && f.Mem == 0 && f.Kind != TimeLimit && f.Kind != SlowGPU
+		needsAmount := f.Kind != TimeLimit && f.Kind != SlowGPU
+		return needsAmount && f.GPU == 0 && f.CPU == 0 && f.Mem == 0
 	})
 }
 

@@ -395,8 +395,7 @@ func (r *run) splitLine(cells []string, bytes []byte) []string {
 		return splitCSV(cells, line)
 	}
 	width := 0
-	if r.lines != nil &&
-		(r.lines.last == fName || r.lines.last == fComment || r.lines.last == fSubmitLine || r.lines.last == fWorkDir) {
+	if r.lines != nil && mayHoldDelimiter(r.lines.last) {
 		width = r.lines.width
 	}
 	for {
@@ -735,4 +734,9 @@ func Columns() []string {
 			"JobName",
 		},
 	)
+}
+
+// mayHoldDelimiter tells whether a column is a text of the user, in which the delimiter may stand.
+func mayHoldDelimiter(f field) bool {
+	return f == fName || f == fComment || f == fSubmitLine || f == fWorkDir
 }

@@ -207,8 +207,8 @@ func nodeHistory(
 
 // saysNothingNew tells that nothing is said anew.
 func saysNothingNew(a, b tally.NodeStateRow) bool {
-	return a.State == b.State && a.Class == b.Class && a.CPUs == b.CPUs && a.Mem == b.Mem &&
-		a.GPUs == b.GPUs
+	sameSize := a.CPUs == b.CPUs && a.Mem == b.Mem && a.GPUs == b.GPUs
+	return sameSize && a.State == b.State && a.Class == b.Class
 }
 
 // outOfService reads a state of sinfo or sacctmgr: what stands in the store for

@@ -34,7 +34,7 @@ func (c *clocks) parseInstant(s string) (int64, error) {
 	if isBlank(s) {
 		return 0, nil
 	}
-	if len(s) < 19 || (s[10] != 'T' && s[10] != ' ') || s[13] != ':' || s[16] != ':' {
+	if !isDateTime(s) {
 		sec, err := strconv.ParseInt(s, 10, 64) // SLURM_TIME_FORMAT=%s
 		if err != nil {
 			return 0, errValue
@@ -271,4 +271,12 @@ func reqMem(s string, nodes, cpus int64) (int64, error) {
 		return 0, errValue
 	}
 	return n * per, nil
+}
+
+// isDateTime tells whether a text has the form 2006-01-02T15:04:05, with or without more behind it.
+func isDateTime(s string) bool {
+	if len(s) < len("2006-01-02T15:04:05") {
+		return false
+	}
+	return (s[10] == 'T' || s[10] == ' ') && s[13] == ':' && s[16] == ':'
 }

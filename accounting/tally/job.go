@@ -342,8 +342,7 @@ func (t *Tally) nodeDone(env *event.Envelope, e *event.JobNodeDone) error {
 // its verdict before.
 func (t *Tally) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	j := t.jobs[e.UID]
-	if j == nil || j.Attempt != e.Attempt ||
-		(!j.Over && (j.Start == 0 || int(j.Given) < len(j.Done))) {
+	if j == nil || j.Attempt != e.Attempt || !j.isRunComplete() {
 		return contradictionError("attempt %d of job uid %d cannot be requeued", e.Attempt, e.UID)
 	}
 	if !j.Over {
@@ -514,4 +513,9 @@ func (j *job) unsuspend(now spec.Instant) {
 		j.Paused += now.Sub(j.Stopped)
 		j.Stopped = 0
 	}
+}
+
+// isRunComplete tells whether all parts of a run have ended, or it had its verdict before.
+func (j *job) isRunComplete() bool {
+	return j.Over || (j.Start != 0 && int(j.Given) >= len(j.Done))
 }

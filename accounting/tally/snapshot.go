@@ -199,8 +199,7 @@ func (t *Tally) read(decoder *record.Decoder) error {
 		if err := decoder.Value(j); err != nil {
 			return err
 		}
-		if at >= uint64(len(specs)) || !j.TaskSet.Valid() ||
-			(j.Start != 0 && !j.Over && (j.Alloc == nil || len(j.Done) != len(j.Alloc.Nodes))) {
+		if at >= uint64(len(specs)) || !j.TaskSet.Valid() || !j.fitsAlloc() {
 			return fmt.Errorf("job uid %d does not fit: %w", j.UID, record.ErrMalformed)
 		}
 		j.spec = specs[at]
@@ -230,4 +229,10 @@ func (t *Tally) read(decoder *record.Decoder) error {
 		return fmt.Errorf("%d bytes are left over: %w", decoder.Len(), record.ErrMalformed)
 	}
 	return nil
+}
+
+// fitsAlloc tells whether a job that runs has an allocation with as many nodes as it counts.
+func (j *job) fitsAlloc() bool {
+	runs := j.Start != 0 && !j.Over
+	return !runs || (j.Alloc != nil && len(j.Done) == len(j.Alloc.Nodes))
 }

@@ -383,7 +383,7 @@ func (s *State) applyGPUFaulted(e *event.GPUFaulted) error {
 		switch same := k.UUID == fault.UUID && k.XID == fault.XID; {
 		case same && k.Kind == fault.Kind:
 			fault.Count += k.Count
-		case k.UUID == fault.UUID && (k.Kind == spec.GPULost && fault.Kind == spec.GPUReturned || k.Kind == spec.GPUReturned && fault.Kind == spec.GPULost):
+		case k.UUID == fault.UUID && undoes(k.Kind, fault.Kind):
 		default:
 			kept = append(kept, k)
 		}
@@ -445,4 +445,12 @@ func (n *Node) unshareCPUs(cpus spec.Bitset) spec.Bitset {
 	}
 	n.SharedCPU = rows
 	return cpus
+}
+
+// undoes tells whether one of two faults is the loss of a GPU and the other its return.
+func undoes(a, b spec.GPUFaultKind) bool {
+	if a == spec.GPULost {
+		return b == spec.GPUReturned
+	}
+	return a == spec.GPUReturned && b == spec.GPULost
 }

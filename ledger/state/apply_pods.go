@@ -80,8 +80,8 @@ func (s *State) EndsWithNode(node *Node) bool {
 // Bindable tells whether the pods of a job may be bound to the nodes that it holds: it
 // has started, nothing is to be done before, and it is not to end.
 func (j *Job) Bindable() bool {
-	return j.Spec.Pods != nil && j.State == spec.Running && j.Ending == nil && !j.Prepares &&
-		!j.Configuring()
+	hasStarted := j.State == spec.Running && !j.Prepares && !j.Configuring()
+	return j.Spec.Pods != nil && hasStarted && j.Ending == nil
 }
 
 // CheckPods is S26 as far as the ledger knows: a pod that is not over is of one job, the job has a task for each of its pods, and one attempt; nothing of it

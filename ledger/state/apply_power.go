@@ -87,9 +87,12 @@ func (n *Node) Missing(alloc *spec.NodeAlloc) bool {
 func (s *State) Booting(job *Job) []string {
 	var out []string
 	for i := range job.Alloc.Nodes {
-		if n := s.NodeByID(job.Alloc.Nodes[i].ID); n != nil &&
-			(n.Asleep() || (job.Spec.Queue.Reboot && n.Reboot != nil)) &&
-			!job.Done.Has(i) {
+		n := s.NodeByID(job.Alloc.Nodes[i].ID)
+		if n == nil || job.Done.Has(i) {
+			continue
+		}
+		reboots := job.Spec.Queue.Reboot && n.Reboot != nil
+		if reboots || n.Asleep() {
 			out = append(out, n.Spec.Name)
 		}
 	}

@@ -402,7 +402,9 @@ func CheckArrays(state *State) error {
 				count.running,
 				count.split,
 			)
-		case purged < 0 || array.Ended != count.ended+purged || array.Started < count.started || array.Started > count.started+purged || array.OK < count.ok || array.OK > count.ok+purged:
+		case purged < 0 || array.Ended != count.ended+purged,
+			!fitsPurged(array.Started, count.started, purged),
+			!fitsPurged(array.OK, count.ok, purged):
 			err = brokenInvariant(
 				"array %d (uid %d) of %d tasks: started %d, ended %d, well %d; of the %d not purged: %d, %d, %d",
 				array.ID,
@@ -478,19 +480,21 @@ func CheckAttempts(state *State) error {
 			return bad("no such state")
 		case job.Spec == nil:
 			return bad("it has no spec")
-		case job.State == spec.Pending && (ran || job.Done != nil || job.Ending != nil || job.EndSeq != 0):
+		case job.State == spec.Pending && (ran || showsRun(job) || job.EndSeq != 0):
 			return bad("it waits, but has an allocation, an end or a decision to end")
-		case job.State.Active() && (!ran || job.Attempt == 0 || job.EndSeq != 0 || len(job.Tasks) > 0):
+		case job.State.Active() && (!ran || job.Attempt == 0),
+			job.State.Active() && (job.EndSeq != 0 || len(job.Tasks) > 0):
 			return bad(
 				"it runs, but has no allocation or attempt, or a verdict, or stands for several tasks",
 			)
 		case job.State.Terminal() && job.EndSeq == 0:
 			return bad("it has a verdict that no event gave")
-		case job.State.Terminal() && !ran && (job.Ending != nil || job.Done != nil):
+		case job.State.Terminal() && !ran && showsRun(job):
 			return bad("it ended waiting, but shows parts of a run")
 		case (job.SuspendedAt != 0) != (job.State == spec.Suspended) || job.Paused < 0:
 			return bad("it is suspended since an instant that does not fit its state")
-		case (job.Yields && job.State != spec.Suspended && !job.State.Terminal()) || (job.Auto && job.State != spec.Suspended):
+		case job.Yields && job.State != spec.Suspended && !job.State.Terminal(),
+			job.Auto && job.State != spec.Suspended:
 			return bad("it yields its CPUs, or is to go on by itself, but is not suspended")
 		case job.Prepares && !job.State.Active():
 			return bad("its PrologSlurmctld runs, but it does not")
@@ -526,3 +530,12 @@ func CheckAttempts(state *State) error {
 		return nil
 	})
 }
+
+// fitsPurged tells whether a count over the tasks of an array fits the tasks that are left of it:
+// of the purged ones it is not known whether they counted.
+func fitsPurged[N int | int32 | int64 | uint32 | uint64](counted, left, purged N) bool {
+	return counted >= left && counted <= left+purged
+}
+
+// showsRun tells whether a job shows parts of a run.
+func showsRun(job *Job) bool { return job.Ending != nil || job.Done != nil }

@@ -164,8 +164,8 @@ func (s *State) spentSubjects() []uint64 {
 }
 
 func (s *State) applyUsageAged(env *event.Envelope, e *event.UsageAged) error {
-	if e.PerSecond == 0 || e.PerSecond > event.One || e.Keep > event.One ||
-		(e.Reset && e.Keep != 0) {
+	isShare := e.PerSecond > 0 && e.PerSecond <= event.One && e.Keep <= event.One
+	if !isShare || (e.Reset && e.Keep != 0) {
 		return contradictionError("use cannot fade by %d a second to %d", e.PerSecond, e.Keep)
 	}
 	for _, key := range s.spentSubjects() {

@@ -204,8 +204,7 @@ func (s *State) qosKeys(keys []uint64, name string, user, account uint32) []uint
 // for no job. Counted are: submitted until the verdict, running and TRES
 // while an attempt has no verdict.
 func (s *State) moveCounters(old, now *Job) {
-	if old != nil && now != nil && old.Count() == now.Count() && old.State == now.State &&
-		old.Alloc == now.Alloc && old.Spec == now.Spec && old.Assoc == now.Assoc && old.Limit == now.Limit && old.isAging() == now.isAging() {
+	if old != nil && now != nil && old.countsAs(now) {
 		return
 	}
 	var wasBuf, isBuf [24]uint64
@@ -365,4 +364,11 @@ func (s *State) recountAll() {
 		s.moveCounters(nil, j)
 		return true
 	})
+}
+
+// countsAs tells whether the counters are the same for both.
+func (j *Job) countsAs(other *Job) bool {
+	sameRequest := j.Spec == other.Spec && j.Assoc == other.Assoc && j.Limit == other.Limit
+	sameRun := j.State == other.State && j.Alloc == other.Alloc && j.isAging() == other.isAging()
+	return sameRequest && sameRun && j.Count() == other.Count()
 }

@@ -88,7 +88,7 @@ func wellFormed(c *TakeForeignHold) error {
 			spec.CodeBadRequest,
 			fmt.Sprintf("a hold needs an id, and its names have at most %d bytes", maxHoldText),
 		)
-	case hold.MilliCPU < 0 || hold.Mem < 0 || c.GPUs < 0 || hold.MilliCPU > maxHoldAmount || hold.Mem > maxHoldAmount:
+	case !isHoldAmount(hold.MilliCPU) || !isHoldAmount(hold.Mem) || c.GPUs < 0:
 		return spec.Refuse(
 			spec.CodeBadRequest,
 			fmt.Sprintf(
@@ -295,3 +295,6 @@ func (d foreignCommands) releaseHold(c ReleaseForeignHold) error {
 	}
 	return d.Emit(&event.ForeignHoldReleased{Node: c.Node, ID: c.ID, CPUs: back, Why: c.Why})
 }
+
+// isHoldAmount tells whether sums of an amount cannot overflow.
+func isHoldAmount(n int64) bool { return n >= 0 && n <= maxHoldAmount }

@@ -170,8 +170,7 @@ func (d hostCommands) endUserTokens(c EndUserTokens) error {
 	for _, id := range c.IDs {
 		token := d.t.Access.UserToken(id)
 		switch {
-		case token == nil || token.Revoked || token.Expires <= d.t.Now ||
-			(c.Whose != "" && token.User != c.Whose):
+		case !isLive(token, d.t.Now) || (c.Whose != "" && token.User != c.Whose):
 			unknown = append(unknown, id)
 		case slices.Contains(byUser[token.User], id):
 		default:
@@ -197,4 +196,9 @@ func (d hostCommands) endUserTokens(c EndUserTokens) error {
 		}
 	}
 	return nil
+}
+
+// isLive tells whether a token still opens something.
+func isLive(token *state.UserToken, now spec.Instant) bool {
+	return token != nil && !token.Revoked && token.Expires > now
 }

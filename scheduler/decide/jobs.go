@@ -130,7 +130,7 @@ func (d jobCommands) releaseJob(c Release) error {
 		return spec.Refuse(spec.CodeJobNotPending, "")
 	case job.Hold == spec.NotHeld:
 		return nil
-	case job.Hold != spec.HeldByUser && job.Hold != spec.HeldSpecialExit && !c.Admin && d.t.Actor.Kind == event.ActorUser && d.t.Actor.UID != 0:
+	case isHeldByAdmin(job) && !c.Admin && d.actsForUser():
 		return spec.Refuse(spec.CodeAccessDenied, "the job is held by an administrator")
 	}
 	job, err = d.findTarget(c.Target, true)
@@ -228,8 +228,7 @@ func (d jobCommands) foldReport(c Report) error {
 	if d.nodes().isOwed(c) {
 		return d.nodes().fencedByReport(c)
 	}
-	if j == nil || j.Attempt != c.Run.Attempt || j.Epoch != c.Epoch || !j.HoldsNodes() ||
-		!commit.HoldsNode(j, c.Node) || j.Spec.Runner() != spec.ByAgents {
+	if !isOfRun(j, c) || !commit.HoldsNode(j, c.Node) || j.Spec.Runner() != spec.ByAgents {
 		d.res.Stale++
 		return nil
 	}
@@ -339,4 +338,23 @@ func (d jobCommands) launchFailed(job *state.Job, c Report) error {
 func holdsStep(j *state.Job, step spec.StepID, node string) bool {
 	st := j.StepByID(step)
 	return st != nil && st.Part(node) >= 0
+}
+
+// isHeldByAdmin tells whether only an administrator may release a job: its user held it neither by
+// a request nor by the exit code that he named.
+func isHeldByAdmin(job *state.Job) bool {
+	return job.Hold != spec.HeldByUser && job.Hold != spec.HeldSpecialExit
+}
+
+// actsForUser tells whether a command comes from a user other than root.
+func (d jobCommands) actsForUser() bool {
+	return d.t.Actor.Kind == event.ActorUser && d.t.Actor.UID != 0
+}
+
+// isOfRun tells whether a report is about the present attempt of a job that holds nodes.
+func isOfRun(job *state.Job, c Report) bool {
+	if job == nil || !job.HoldsNodes() {
+		return false
+	}
+	return job.Attempt == c.Run.Attempt && job.Epoch == c.Epoch
 }

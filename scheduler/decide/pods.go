@@ -147,9 +147,7 @@ func (d podCommands) admit(c AdmitPods) error {
 // over takes the word of Kubernetes that the pods of a job are over.
 func (d podCommands) over(c PodsOver) error {
 	job := d.t.Job(c.Run.UID)
-	if job == nil || job.Spec.Pods == nil || job.Spec.Pods.Pods[0].UID != c.Pod ||
-		job.Attempt != c.Run.Attempt || (job.Attempt > 0 && job.Epoch != c.Epoch) ||
-		job.PodsOver {
+	if job == nil || job.PodsOver || !isOfPods(job, c) {
 		d.res.Stale++
 		return nil
 	}
@@ -227,4 +225,13 @@ func (d podCommands) clearOfPods(node *state.Node) error {
 		))
 	}
 	return nil
+}
+
+// isOfPods tells whether the word is about the pods of a job in its present attempt. A job that has
+// not begun yet has no epoch.
+func isOfPods(job *state.Job, c PodsOver) bool {
+	if job.Spec.Pods == nil || job.Spec.Pods.Pods[0].UID != c.Pod {
+		return false
+	}
+	return job.Attempt == c.Run.Attempt && (job.Attempt == 0 || job.Epoch == c.Epoch)
 }

@@ -156,13 +156,29 @@ func (d proposalCheck) current(s *commit.Start) bool {
 	for i := range s.Alloc.Nodes {
 		a := &s.Alloc.Nodes[i]
 		n := d.t.NodeByID(a.ID)
-		if !view.Clear(a.ID, d.t.Now, d.t.Now.Add(s.Limit)) || !available(n, a, s.Alloc.Share, d.t.Config.Sched.Memory) || !place.Welcome(d.t.State, n, &tenant, near) || !part.Nodes.Has(int(a.ID)) || !d.underCap(caps, n, s.Alloc, a) || !d.besideCores(&view, n, s.Alloc, a, s.Limit) {
+		if !view.Clear(a.ID, d.t.Now, d.t.Now.Add(s.Limit)) || !part.Nodes.Has(int(a.ID)) {
+			return false
+		}
+		if !available(n, a, s.Alloc.Share, d.t.Config.Sched.Memory) {
+			return false
+		}
+		if !place.Welcome(d.t.State, n, &tenant, near) || !d.underCap(caps, n, s.Alloc, a) {
+			return false
+		}
+		if !d.besideCores(&view, n, s.Alloc, a, s.Limit) {
 			return false
 		}
 	}
-	b := limits.Find(d.t.State, limits.Subject{Job: j.Spec, Part: part.Spec, Assoc: j.Assoc, Now: d.t.Now})
-	return b.Before(spec.TRES{}, s.Limit) == nil && b.After(s.Alloc, s.Limit) == nil && eligible.CheckArrayThrottle(d.t.State, j) == nil &&
-		eligible.CheckLicenseList(d.t.State, j.Spec, s.Alloc.Licenses, d.t.Now, s.Limit) == nil && d.dependencyHolds(j, s.Task)
+	subject := limits.Subject{Job: j.Spec, Part: part.Spec, Assoc: j.Assoc, Now: d.t.Now}
+	bound := limits.Find(d.t.State, subject)
+	if bound.Before(spec.TRES{}, s.Limit) != nil || bound.After(s.Alloc, s.Limit) != nil {
+		return false
+	}
+	if eligible.CheckArrayThrottle(d.t.State, j) != nil {
+		return false
+	}
+	licenses := eligible.CheckLicenseList(d.t.State, j.Spec, s.Alloc.Licenses, d.t.Now, s.Limit)
+	return licenses == nil && d.dependencyHolds(j, s.Task)
 }
 
 func (d proposalCheck) dependencyHolds(job *state.Job, task int64) bool {
@@ -234,7 +250,10 @@ func (d proposalCheck) besideCores(
 
 // available tells whether a node can still give a part of an allocation.
 func available(n *state.Node, a *spec.NodeAlloc, share uint32, memory bool) bool {
-	if n == nil || n.Spec.Name != a.Name || !n.Usable() || (memory && a.Mem > n.FreeMem()) {
+	if n == nil || n.Spec.Name != a.Name || !n.Usable() {
+		return false
+	}
+	if memory && a.Mem > n.FreeMem() {
 		return false
 	}
 	if (share == 0 && n.UsedCPU.Intersects(a.CPUs)) || (share > 0 && !n.Shareable(a.CPUs, share)) {

@@ -366,7 +366,7 @@ func contradictingGPUs(size *spec.Size) string {
 		return "--gpus-per-node and --gpus-per-task do not name the same types"
 	case all > 0 && node > 0 && all%node != 0:
 		return fmt.Sprintf("--gpus=%d is no multiple of --gpus-per-node=%d", all, node)
-	case all > 0 && node > 0 && (all/node < int64(size.MinNodes) || most > 0 && all/node > most):
+	case all > 0 && node > 0 && !isWithin(all/node, int64(size.MinNodes), most):
 		return fmt.Sprintf(
 			"--gpus=%d with --gpus-per-node=%d is %s, and other numbers are asked for",
 			all,
@@ -479,8 +479,7 @@ func checkShares(jobSpec *spec.JobSpec) error {
 		PerTask: jobSpec.Size.PerTask,
 		PerJob:  jobSpec.Size.PerJob,
 	}
-	if name != "" &&
-		(demand.WantsGPU() || jobSpec.Size.CPUsPerGPU > 0 || jobSpec.Size.MemPerGPU > 0 || jobSpec.Size.TasksPerGPU > 0) {
+	if name != "" && (demand.WantsGPU() || sizesByGPU(&jobSpec.Size)) {
 		return spec.Refuse(spec.CodeInvalidGRES, "a job has whole GPUs or a part of one ("+name+
 			"), not both")
 	}
@@ -631,8 +630,9 @@ func (d submission) partitionFit(
 // isPlain tells that any nodes do that can take the tasks together. So it is for most jobs, and
 // the first few nodes of thousands say that they fit.
 func isPlain(dem *place.Demand, options place.Options) bool {
-	return len(dem.PerJob) == 0 && options.Must.Empty() && len(options.OneOf) == 0 &&
-		len(options.Quotas) == 0 && !options.Contiguous && options.Segment == 0
+	namesNodes := !options.Must.Empty() || len(options.OneOf) > 0 || len(options.Quotas) > 0
+	areNear := options.Contiguous || options.Segment > 0
+	return len(dem.PerJob) == 0 && !namesNodes && !areNear
 }
 
 // A job that not any nodes do is laid out on the first few candidates, then on more and more,
@@ -714,4 +714,14 @@ func (d submission) exceedsPartition(partition *state.Partition, dem *place.Dema
 		cpus += int64(node.Spec.CPUs)
 	}
 	return dem.MinNodes > nodes || dem.Least(partition.Spec.BillingWeights).CPU > cpus
+}
+
+// isWithin tells whether n is at least the minimum and, unless the maximum is 0, at most that.
+func isWithin(n, minimum, maximum int64) bool {
+	return n >= minimum && (maximum == 0 || n <= maximum)
+}
+
+// sizesByGPU tells whether a job asks for something for each of its GPUs.
+func sizesByGPU(size *spec.Size) bool {
+	return size.CPUsPerGPU > 0 || size.MemPerGPU > 0 || size.TasksPerGPU > 0
 }

@@ -105,8 +105,9 @@ func (d clock) tickPurge() error {
 			return false
 		}
 		podsLeft := job.Spec.Pods != nil && !job.PodsOver && job.HeardEnd().Add(podsKept) > d.t.Now
-		if !podsLeft && !eligible.IsAwaited(d.t.State, job) &&
-			(len(job.Epilogs) == 0 || ctl == nil || ctl.Epilog == "") {
+		runsEpilogs := ctl != nil && ctl.Epilog != ""
+		epilogsLeft := runsEpilogs && len(job.Epilogs) > 0
+		if !podsLeft && !epilogsLeft && !eligible.IsAwaited(d.t.State, job) {
 			ev.UIDs = append(ev.UIDs, uid)
 		}
 		return len(ev.UIDs) < maxPurge

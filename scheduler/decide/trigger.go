@@ -96,8 +96,9 @@ func (d triggerCommands) refuseTrigger(trigger *spec.Trigger) string {
 }
 
 func sameTrigger(a, b *spec.Trigger) bool {
-	return a.Kind == b.Kind && a.Node == b.Node && a.Job == b.Job && a.Offset == b.Offset &&
-		a.Program == b.Program && a.UID == b.UID && len(a.Pulls) == 0
+	sameEvent := a.Kind == b.Kind && a.Node == b.Node && a.Job == b.Job
+	sameAction := a.Offset == b.Offset && a.Program == b.Program && a.UID == b.UID
+	return sameEvent && sameAction && len(a.Pulls) == 0
 }
 
 func (d triggerCommands) clear(c ClearTrigger) error {

@@ -16,7 +16,9 @@ type Quota struct {
 // Open tells options that leave the choice among the candidates open, so that
 // any nodes that fit will do.
 func (o *Options) Open() bool {
-	return o.Must.Empty() && len(o.Quotas) == 0 && !o.Contiguous && !o.Spread && o.Segment == 0
+	namesNodes := !o.Must.Empty() || len(o.Quotas) > 0
+	shapesThem := o.Contiguous || o.Spread || o.Segment > 0
+	return !namesNodes && !shapesThem
 }
 
 // favourQuotas brings the best nodes of each quota to the front, behind those that

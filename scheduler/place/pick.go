@@ -123,8 +123,11 @@ func (d *Demand) placeBest(candidates []Candidate, musts int, opt *Options) []Pa
 	by, at := byFit(d, *opt), -1
 	for i := range candidates {
 		c := &candidates[i]
-		if c.fit >= d.Tasks && (musts == 0 || c.must) && d.jobGRESFits(candidates[i:i+1]) &&
-			(at < 0 || by(c, &candidates[at]) < 0) {
+		isEnough := c.fit >= d.Tasks && (musts == 0 || c.must)
+		if !isEnough || !d.jobGRESFits(candidates[i:i+1]) {
+			continue
+		}
+		if at < 0 || by(c, &candidates[at]) < 0 {
 			at = i
 		}
 	}
@@ -289,11 +292,14 @@ func (d *Demand) assembleNodes(candidates []Candidate, musts int, opt *Options) 
 	}
 	var fit int64
 	n := 0
-	for n < limit && (opt.Spread || int64(n) < d.MinNodes || fit < d.Tasks || n < musts || !d.jobGRESFits(candidates[:n])) {
+	isEnough := func() bool {
+		return int64(n) >= d.MinNodes && fit >= d.Tasks && d.jobGRESFits(candidates[:n])
+	}
+	for n < limit && (opt.Spread || n < musts || !isEnough()) {
 		fit += candidates[n].fit
 		n++
 	}
-	if int64(n) < d.MinNodes || fit < d.Tasks || !d.jobGRESFits(candidates[:n]) {
+	if !isEnough() {
 		return nil
 	}
 	chosen := candidates[:n]

@@ -343,11 +343,25 @@ func (s *Shapes) intern(node *state.Node) *Shape {
 	return &c
 }
 
+// hasAmountsOf tells whether two nodes have the same cores and memory.
+func (b *Shape) hasAmountsOf(o *Shape) bool {
+	sameCores := b.CPUs == o.CPUs && b.Threads == o.Threads && b.Sockets == o.Sockets
+	return sameCores && b.Mem == o.Mem && b.Tmp == o.Tmp
+}
+
+// hasDevicesOf tells whether two nodes have the same devices, linked in the same way.
+func (b *Shape) hasDevicesOf(o *Shape) bool {
+	if b.GPUs != o.GPUs || b.GPUType != o.GPUType || b.Devices != o.Devices {
+		return false
+	}
+	if !slices.Equal(b.Kinds, o.Kinds) || !slices.Equal(b.Shared, o.Shared) {
+		return false
+	}
+	return slices.EqualFunc(b.Links, o.Links, slices.Equal)
+}
+
 func (b *Shape) equal(o *Shape) bool {
-	return b.CPUs == o.CPUs && b.Mem == o.Mem && b.Tmp == o.Tmp && b.Threads == o.Threads && b.Sockets == o.Sockets && b.GPUs == o.GPUs && b.GPUType == o.GPUType &&
-		slices.Equal(b.Kinds, o.Kinds) && slices.Equal(b.Shared, o.Shared) &&
-		b.Devices == o.Devices &&
-		slices.EqualFunc(b.Links, o.Links, slices.Equal)
+	return b.hasAmountsOf(o) && b.hasDevicesOf(o)
 }
 
 // Free is what a node can still give, or what is taken from it: amounts in
@@ -631,14 +645,16 @@ func (f *Free) Min(g *Free) {
 // nothing: memory that is not counted, or cores that reservations keep though others
 // have them.
 func (f *Free) Holds(need *Free) bool {
-	if (need.CPU > 0 && f.CPU < need.CPU) || (need.GPU > 0 && f.GPU < need.GPU) ||
-		(need.Mem > 0 && f.Mem < need.Mem) {
+	if lacks(f.CPU, need.CPU) || lacks(f.GPU, need.GPU) || lacks(f.Mem, need.Mem) {
 		return false
 	}
 	for i, n := range need.More {
-		if n > 0 && f.More[i] < n {
+		if lacks(f.More[i], n) {
 			return false
 		}
 	}
 	return true
 }
+
+// lacks tells whether there is less of something than is needed.
+func lacks(free, need int64) bool { return need > 0 && free < need }

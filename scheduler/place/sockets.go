@@ -60,11 +60,12 @@ func nearSockets(
 	for i := range node.GPUs {
 		gpu := &node.GPUs[i]
 		first := int64(gpu.CPUs.Next(0))
-		if node.UsedGPU.Has(i) || (count.Type != "" && gpu.Type != count.Type) ||
-			named(taken, gpu.UUID) ||
-			first < 0 ||
-			first/size >= node.Spec.Sockets {
+		isWanted := count.Type == "" || gpu.Type == count.Type
+		if !isWanted || node.UsedGPU.Has(i) || named(taken, gpu.UUID) {
 			continue
+		}
+		if first < 0 || first/size >= node.Spec.Sockets {
+			continue // no socket is known to be near
 		}
 		if k := first / size; int64(len(at[k])) < each {
 			at[k] = append(at[k], i)

@@ -21,9 +21,9 @@ type Tenant struct {
 // With tells whether two jobs may be on one node.
 func (a *Tenant) With(b *Tenant) bool {
 	apart := a.Apart | b.Apart
-	return a.Class == b.Class && (apart&spec.ApartUser == 0 || a.User == b.User) &&
-		(apart&spec.ApartMCS == 0 || a.Label == b.Label) &&
-		apart&spec.ApartTopo == 0
+	mayShareUser := apart&spec.ApartUser == 0 || a.User == b.User
+	mayShareLabel := apart&spec.ApartMCS == 0 || a.Label == b.Label
+	return a.Class == b.Class && mayShareUser && mayShareLabel && apart&spec.ApartTopo == 0
 }
 
 // TenantIn is the tenant that a job is in a partition, and how many jobs may be

@@ -202,7 +202,8 @@ func (req *request) otherParameter(name, value string) error {
 func isSettingName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
-		if !isLetter(c) && (i == 0 || c != '.' && (c < '0' || c > '9')) {
+		isInner := c == '.' || (c >= '0' && c <= '9') // not the first one
+		if !isLetter(c) && (i == 0 || !isInner) {
 			return false
 		}
 	}
