@@ -394,7 +394,11 @@ func explainPolicy(req *apiv1.PolicyChangeRequest, err error) error {
 			refusal.Detail, " Unknown option: "+optionNaming(req, bad))
 	}
 	if key, ok := unknownWord(refusal.Detail, "unknown option "); ok {
-		return tool.Fail(1, unknownOption(req, key)...)
+		lines := unknownOption(req, key)
+		if near, ok := nearestWord(refusal.Detail); ok {
+			lines = append(lines, " Did you mean "+near+"?")
+		}
+		return tool.Fail(1, lines...)
 	}
 	if key, ok := unknownWord(refusal.Detail, "unknown condition "); ok {
 		return tool.Fail(1, " Unknown condition: "+asTyped(req.GetWhere(), key),
@@ -424,6 +428,13 @@ func unknownWord(detail, before string) (string, bool) {
 	_, rest, found := strings.Cut(detail, before)
 	key, _, _ := strings.Cut(rest, " of ")
 	return key, found && key != ""
+}
+
+// nearestWord is the key that a refusal offers in place of the unknown one.
+func nearestWord(detail string) (string, bool) {
+	_, rest, found := strings.Cut(detail, "(did you mean ")
+	word, _, ended := strings.Cut(rest, "?")
+	return word, found && ended
 }
 
 // asTyped is a key with the value that was given for it.

@@ -236,6 +236,8 @@ func (p *planner) planCoordinator() error {
 	switch {
 	case p.c.Verb == Modify:
 		return badOption("coordinators are added and deleted, not modified")
+	case p.c.Verb == Delete && !ok && len(users) > 0:
+		accounts = p.coordinatedBy(users)
 	case !ok || len(users) == 0:
 		return badOption("name the users and account=: add coordinator account=ml names=alice")
 	}
@@ -266,6 +268,18 @@ func (p *planner) planCoordinator() error {
 		}
 	}
 	return nil
+}
+
+// coordinatedBy are the accounts that have one of the users as a coordinator.
+func (p *planner) coordinatedBy(users []string) []string {
+	var out []string
+	for i := range p.pol().Accounts {
+		account := p.pol().Accounts[i]
+		if slices.ContainsFunc(account.Coordinators, func(user string) bool { return slices.Contains(users, user) }) {
+			out = append(out, account.Name)
+		}
+	}
+	return out
 }
 
 // Coordinates tells whether a user may change what is below an account: as a

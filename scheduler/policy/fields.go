@@ -224,6 +224,30 @@ func inheritedQOS(pol *state.Policy, assoc *spec.Association) []string {
 	return []string{"normal"} // what is allowed where there is no list
 }
 
+// UnknownOption is a key that an entity does not have.
+type UnknownOption struct {
+	Option  string // as it was typed
+	Entity  string
+	Nearest string // the key that it is most like; empty = none is like it
+}
+
+// Error names the key that may be meant.
+func (e *UnknownOption) Error() string {
+	text := fmt.Sprintf("unknown option %s of %s", e.Option, withArticle(e.Entity))
+	if e.Nearest != "" {
+		text += " (did you mean " + e.Nearest + "?)"
+	}
+	return text
+}
+
+func nearestOption(options []option, key string) string {
+	var names []string
+	for i := range options {
+		names = append(names, strings.Fields(options[i].names)...)
+	}
+	return spec.Nearest(key, names)
+}
+
 // findOption resolves the name of an option: exactly, or by a beginning of at least three
 // letters. Where names of several options begin so, the shortest is meant if it is
 // itself the beginning of all others: maxjob is maxjobs, not maxjobsaccrue.
@@ -267,10 +291,8 @@ func applyOptions(what string, options []option, skip []string, set []spec.KeyVa
 		}
 		o := findOption(options, key)
 		if o == nil {
-			faults = append(
-				faults,
-				fmt.Sprintf("unknown option %s of %s", kv.Key, withArticle(what)),
-			)
+			unknown := &UnknownOption{Option: kv.Key, Entity: what, Nearest: nearestOption(options, key)}
+			faults = append(faults, unknown.Error())
 			continue
 		}
 		if err := o.set(kv.Value, mode); err != nil {

@@ -175,10 +175,15 @@ func (p *planner) checkCluster() error {
 func (p *planner) knownConditions(keys ...string) error {
 	for _, kv := range p.c.Where {
 		if k := plainKey(kv.Key); !slices.Contains(keys, k) && k != "cluster" && k != "clusters" {
+			near := ""
+			if name := spec.Nearest(k, keys); name != "" {
+				near = "did you mean " + name + "? "
+			}
 			return badOption(
-				"unknown condition %s of %s (%s are known)",
+				"unknown condition %s of %s (%s%s are known)",
 				kv.Key,
 				withArticle(strings.ToLower(p.c.Entity)),
+				near,
 				strings.Join(keys, ", "),
 			)
 		}

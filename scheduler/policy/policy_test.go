@@ -183,6 +183,8 @@ func TestRefusals(t *testing.T) {
 		"sacctmgr add resource matlab server=s count=5 allowed=150":   "at most 100 per cent",
 		"sacctmgr add wckey k user=nobody":                            `user "nobody" does not exist`,
 		"sacctmgr add association account=lab":                        "needs account= and user=",
+		"sacctmgr modify qos q set maxwal=1 grptrse=cpu=1":            "unknown option grptrse of a qos (did you mean grptres?)",
+		"sacctmgr add user erin acount=lab":                           "unknown option acount of a user (did you mean account?)",
 		"sacctmgr modify qos q set max=1":                             "unknown option max",
 		"sacctmgr add federation f":                                   "is not an entity that can be changed",
 	} {
@@ -270,7 +272,7 @@ User - 'v':DefaultAccount='a':Fairshare=1:MaxSubmitJobs=2
 		policy.MayChange(s.Freeze(), "u", command("sacctmgr delete user v")) || policy.MayChange(s.Freeze(), "v", command("sacctmgr add user n account=a")) {
 		t.Error("a coordinator may change users of the account, and nothing else")
 	}
-	must(t, s, "sacctmgr delete user w", "sacctmgr delete user v where account=c", "sacctmgr delete account c", "sacctmgr delete coordinator account=a names=u", "sacctmgr delete resource matlab")
+	must(t, s, "sacctmgr delete user w", "sacctmgr delete user v where account=c", "sacctmgr delete account c", "sacctmgr delete coordinator names=u", "sacctmgr delete resource matlab")
 	if len(s.Policy.WCKeys) != 0 || s.Policy.FindAccount("c") != nil || len(s.Policy.FindAccount("a").Coordinators) != 0 || len(s.Policy.Resources) != 0 {
 		t.Errorf("something is left:\n%s", policy.Dump(s))
 	}

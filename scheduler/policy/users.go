@@ -131,6 +131,12 @@ func (p *planner) addUser(name string) error {
 	}
 	keys, hasKeys := listValue(all, "wckey", "wckeys")
 	if len(accounts) == 0 && !(user != nil && hasKeys) {
+		for _, kv := range p.c.Set {
+			key := plainKey(kv.Key)
+			if near := spec.Nearest(key, []string{"account"}); near != "" && near != key {
+				return badOption("%v", &UnknownOption{Option: kv.Key, Entity: "user", Nearest: near})
+			}
+		}
 		return badOption("user %q needs an account: account=NAME", name)
 	}
 	nu := spec.User{Name: name}

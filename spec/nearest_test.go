@@ -1,0 +1,32 @@
+package spec
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestNearest(t *testing.T) {
+	names := []string{"maxjobs", "maxsubmitjobs", "fairshare", "grptres", "qos"}
+	for word, want := range map[string]string{
+		"maxjbs": "maxjobs", "maxjosb": "maxjobs", "MaxJob": "maxjobs", "fairshre": "fairshare", "grptress": "grptres",
+		"colour": "", "q": "", "": "", "maxjobs": "maxjobs",
+	} {
+		if got := Nearest(word, names); got != want {
+			t.Errorf("nearest to %q: %q, wanted %q", word, got, want)
+		}
+	}
+}
+
+// TestEditDistance: it is the same in both directions, 0 for equal words only, and never more than
+// the longer word has letters.
+func TestEditDistance(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := rapid.StringMatching("[ab]{0,6}").Draw(t, "a")
+		b := rapid.StringMatching("[ab]{0,6}").Draw(t, "b")
+		n := editDistance(a, b)
+		if n != editDistance(b, a) || (n == 0) != (a == b) || n > max(len(a), len(b)) {
+			t.Errorf("%q and %q differ by %d", a, b, n)
+		}
+	})
+}
