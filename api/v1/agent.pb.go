@@ -3479,7 +3479,9 @@ type HetComponent struct {
 	Tasks         uint32                 `protobuf:"varint,5,opt,name=tasks,proto3" json:"tasks,omitempty"`
 	CpusPerNode   string                 `protobuf:"bytes,6,opt,name=cpus_per_node,json=cpusPerNode,proto3" json:"cpus_per_node,omitempty"` // in the order of the nodes and folded
 	TasksPerNode  string                 `protobuf:"bytes,7,opt,name=tasks_per_node,json=tasksPerNode,proto3" json:"tasks_per_node,omitempty"`
-	Mem           int64                  `protobuf:"varint,8,opt,name=mem,proto3" json:"mem,omitempty"` // MiB on its first node
+	Mem           int64                  `protobuf:"varint,8,opt,name=mem,proto3" json:"mem,omitempty"`                                      // MiB on its first node
+	CpusPerTask   uint32                 `protobuf:"varint,9,opt,name=cpus_per_task,json=cpusPerTask,proto3" json:"cpus_per_task,omitempty"` // as asked for; 0 = not
+	MemPerCpu     int64                  `protobuf:"varint,10,opt,name=mem_per_cpu,json=memPerCpu,proto3" json:"mem_per_cpu,omitempty"`      // MiB, as asked for; 0 = not
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3568,6 +3570,20 @@ func (x *HetComponent) GetTasksPerNode() string {
 func (x *HetComponent) GetMem() int64 {
 	if x != nil {
 		return x.Mem
+	}
+	return 0
+}
+
+func (x *HetComponent) GetCpusPerTask() uint32 {
+	if x != nil {
+		return x.CpusPerTask
+	}
+	return 0
+}
+
+func (x *HetComponent) GetMemPerCpu() int64 {
+	if x != nil {
+		return x.MemPerCpu
 	}
 	return 0
 }
@@ -5501,7 +5517,7 @@ const file_agent_proto_rawDesc = "" +
 	"\x03seq\x18* \x01(\x06R\x03seq\x12&\n" +
 	"\x05lease\x18n \x01(\v2\x10.muster.v1.LeaseR\x05lease\x12#\n" +
 	"\rtell_prepared\x18o \x01(\bR\ftellPrepared\x12\x14\n" +
-	"\x05defer\x18p \x01(\bR\x05defer\"\xe8\x01\n" +
+	"\x05defer\x18p \x01(\bR\x05defer\"\xac\x02\n" +
 	"\fHetComponent\x12\x15\n" +
 	"\x06job_id\x18\x01 \x01(\rR\x05jobId\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\tR\tpartition\x12\x14\n" +
@@ -5510,7 +5526,10 @@ const file_agent_proto_rawDesc = "" +
 	"\x05tasks\x18\x05 \x01(\rR\x05tasks\x12\"\n" +
 	"\rcpus_per_node\x18\x06 \x01(\tR\vcpusPerNode\x12$\n" +
 	"\x0etasks_per_node\x18\a \x01(\tR\ftasksPerNode\x12\x10\n" +
-	"\x03mem\x18\b \x01(\x03R\x03mem\"K\n" +
+	"\x03mem\x18\b \x01(\x03R\x03mem\x12\"\n" +
+	"\rcpus_per_task\x18\t \x01(\rR\vcpusPerTask\x12\x1e\n" +
+	"\vmem_per_cpu\x18\n" +
+	" \x01(\x03R\tmemPerCpu\"K\n" +
 	"\tTerminate\x12\x14\n" +
 	"\x05cause\x18\x01 \x01(\rR\x05cause\x12\x14\n" +
 	"\x05grace\x18\x02 \x01(\x03R\x05grace\x12\x12\n" +

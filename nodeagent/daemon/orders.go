@@ -283,6 +283,8 @@ func (c *Core) readLaunch(key plan.RunKey, launch *apiv1.Launch) (*plan.Job, err
 				CPUsPerNode:  h.GetCpusPerNode(),
 				TasksPerNode: h.GetTasksPerNode(),
 				Mem:          h.GetMem(),
+				CPUsPerTask:  h.GetCpusPerTask(),
+				MemPerCPU:    h.GetMemPerCpu(),
 			},
 		)
 	}

@@ -119,6 +119,8 @@ type Component struct {
 	NumNodes, Tasks           uint32
 	CPUsPerNode, TasksPerNode string // in the order of the nodes and folded
 	Mem                       int64  // MiB on its first node
+	CPUsPerTask               uint32 // as asked for; 0 = not
+	MemPerCPU                 int64  // MiB, as asked for; 0 = not
 }
 
 // hetVariables tell of the components of a heterogeneous job: each variable
@@ -130,11 +132,16 @@ func hetVariables(list []Component) []string {
 	out := []string{"SLURM_HET_SIZE=" + strconv.Itoa(len(list))}
 	for i := range list {
 		component := &list[i]
+		memPerNode := formatPositive(component.Mem)
+		if component.MemPerCPU > 0 { // what was asked for by CPU is told by CPU, as in an ordinary job
+			memPerNode = ""
+		}
 		for _, v := range [...]struct{ name, value string }{
 			{"JOB_ID", formatNumber(component.ID)}, {"JOBID", formatNumber(component.ID)}, {"JOB_NODELIST", component.Nodes}, {"NODELIST", component.Nodes},
 			{"JOB_NUM_NODES", formatNumber(uint64(component.NumNodes))}, {"NNODES", formatNumber(uint64(component.NumNodes))}, {"JOB_PARTITION", component.Partition},
 			{"JOB_CPUS_PER_NODE", component.CPUsPerNode}, {"TASKS_PER_NODE", component.TasksPerNode}, {"NTASKS", formatPositive(component.Tasks)}, {"NPROCS", formatPositive(component.Tasks)},
-			{"MEM_PER_NODE", formatPositive(component.Mem)},
+			{"MEM_PER_NODE", memPerNode}, {"MEM_PER_CPU", formatPositive(component.MemPerCPU)},
+			{"CPUS_PER_TASK", formatPositive(component.CPUsPerTask)},
 		} {
 			if v.value != "" {
 				out = append(out, fmt.Sprintf("SLURM_%s_HET_GROUP_%d=%s", v.name, i, v.value))

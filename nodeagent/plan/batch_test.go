@@ -185,16 +185,18 @@ func BenchmarkBatch(b *testing.B) {
 func TestHetVariables(t *testing.T) {
 	got := hetVariables([]Component{
 		{ID: 12, Partition: "cpu", Nodes: "c[1-2]", NumNodes: 2, Tasks: 8, CPUsPerNode: "4(x2)", TasksPerNode: "4(x2)", Mem: 400},
-		{ID: 13, Partition: "gpu", Nodes: "g1", NumNodes: 1, Tasks: 1, CPUsPerNode: "2", TasksPerNode: "1"},
+		{ID: 13, Partition: "gpu", Nodes: "g1", NumNodes: 1, Tasks: 1, CPUsPerNode: "2", TasksPerNode: "1", Mem: 600, CPUsPerTask: 3, MemPerCPU: 200},
 	})
-	for _, want := range []string{"SLURM_HET_SIZE=2", "SLURM_JOB_ID_HET_GROUP_0=12", "SLURM_JOB_ID_HET_GROUP_1=13", "SLURM_JOB_NODELIST_HET_GROUP_0=c[1-2]",
+	for _, want := range []string{"SLURM_HET_SIZE=2", "SLURM_CPUS_PER_TASK_HET_GROUP_1=3", "SLURM_MEM_PER_CPU_HET_GROUP_1=200", "SLURM_JOB_ID_HET_GROUP_0=12", "SLURM_JOB_ID_HET_GROUP_1=13", "SLURM_JOB_NODELIST_HET_GROUP_0=c[1-2]",
 		"SLURM_JOB_CPUS_PER_NODE_HET_GROUP_0=4(x2)", "SLURM_TASKS_PER_NODE_HET_GROUP_1=1", "SLURM_NTASKS_HET_GROUP_0=8", "SLURM_JOB_PARTITION_HET_GROUP_1=gpu",
 		"SLURM_JOB_NUM_NODES_HET_GROUP_0=2", "SLURM_MEM_PER_NODE_HET_GROUP_0=400"} {
 		if !slices.Contains(got, want) {
 			t.Errorf("%s is missing in %v", want, got)
 		}
 	}
-	if slices.ContainsFunc(got, func(e string) bool { return strings.HasPrefix(e, "SLURM_MEM_PER_NODE_HET_GROUP_1") }) || hetVariables(nil) != nil {
+	if slices.ContainsFunc(got, func(e string) bool {
+		return strings.HasPrefix(e, "SLURM_MEM_PER_NODE_HET_GROUP_1") || strings.HasPrefix(e, "SLURM_CPUS_PER_TASK_HET_GROUP_0")
+	}) || hetVariables(nil) != nil {
 		t.Errorf("too much is told: %v", got)
 	}
 }

@@ -326,6 +326,8 @@ func hetComponents(st *state.State, job *state.Job) []*apiv1.HetComponent {
 				CpusPerNode:  format.PerNode(cpus),
 				TasksPerNode: format.PerNode(tasks),
 				Mem:          c.Alloc.Nodes[0].Mem,
+				CpusPerTask:  c.Spec.Size.CPUsPerTask,
+				MemPerCpu:    c.Spec.Size.MemPerCPU,
 			},
 		)
 	}
