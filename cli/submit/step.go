@@ -150,6 +150,9 @@ func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1
 			}
 		}
 	}
+	if opts.On("relative") && (opts.On("nodelist") || opts.On("exclude")) {
+		return nil, call.Errorf("--relative counts the nodes of the job, so that -w and -x cannot name the step's nodes too")
+	}
 	if err := placeTasks(call, s); err != nil {
 		return nil, err
 	}
@@ -288,6 +291,29 @@ func readPrograms(call *tool.Call, s *apiv1.StepSpec, _ string) error {
 	}
 	if len(s.Programs) == 0 {
 		return call.Errorf("%s names no program", call.Operands[0])
+	}
+	if err := checkRanks(s.GetPrograms(), s.GetTasks()); err != nil {
+		return call.Errorf("%s: %v", call.Operands[0], err)
+	}
+	return nil
+}
+
+// checkRanks refuses programs of tasks that the step does not have, and two for one task. How
+// many tasks there are is not known of each step (0); the nodes check what cannot be checked here.
+func checkRanks(programs []*apiv1.TaskProgram, tasks uint32) error {
+	taken := map[int64]bool{}
+	for _, one := range programs {
+		for _, ranks := range one.GetRanks() {
+			if tasks > 0 && ranks.GetLast() >= int64(tasks) {
+				return fmt.Errorf("there is no task %d: the step has tasks 0 to %d", ranks.GetLast(), tasks-1)
+			}
+			for rank := ranks.GetFirst(); rank <= ranks.GetLast(); rank += max(ranks.GetStep(), 1) {
+				if taken[rank] {
+					return fmt.Errorf("task %d has two programs", rank)
+				}
+				taken[rank] = true
+			}
+		}
 	}
 	return nil
 }

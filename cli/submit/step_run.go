@@ -207,6 +207,7 @@ func (r *stepRun) watchStep(
 			r.deadline = nil
 			r.printLine("First task exited %ds ago", r.created.GetWait())
 			r.sayTasks()
+			r.killTasks()
 			r.terminateStep()
 		case <-giveUp:
 			if done != nil && !r.killed &&
@@ -639,6 +640,13 @@ func (r *stepRun) terminateStep() {
 	r.killed = true
 	r.printLine("Terminating %s", placeName(r.created))
 	r.endStep()
+}
+
+// killTasks has the tasks that are left killed, without time to end by themselves: they had that.
+func (r *stepRun) killTasks() {
+	if !r.killed && r.client != nil {
+		r.client.Signal(int32(syscall.SIGKILL))
+	}
 }
 
 // endStep asks the controller to end the step.

@@ -71,7 +71,7 @@ func TestStepsAsTheSiteSays(t *testing.T) {
 	if out, errs, code := c.run("srun", "-n", "2", "sh", "-c", "[ $SLURM_PROCID = 1 ] && exit 3; sleep 300"); code != 143 || !strings.Contains(errs, "Terminating StepId=1.0") || strings.Contains(errs, "First task") {
 		t.Errorf("with KillOnBadExit: exit %d\n%s%s", code, out, errs)
 	}
-	if out, errs, code := c.run("srun", "-K0", "-n", "2", "sh", "-c", "[ $SLURM_PROCID = 1 ] && exit 3; sleep 300"); code != 143 || !strings.Contains(errs, "First task exited 1s ago") {
+	if out, errs, code := c.run("srun", "-K0", "-n", "2", "sh", "-c", "[ $SLURM_PROCID = 1 ] && exit 3; sleep 300"); code != 137 || !strings.Contains(errs, "First task exited 1s ago") {
 		t.Errorf("with WaitTime: exit %d\n%s%s", code, out, errs)
 	}
 	if out, errs, code := c.run("srun", "-K0", "-W0", "-n", "2", "sh", "-c", "[ $SLURM_PROCID = 1 ] && exit 3; sleep 2"); code != 3 || strings.Contains(errs, "Terminating") {
