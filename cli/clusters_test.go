@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -204,6 +205,42 @@ func TestCallsInOrder(t *testing.T) {
 		}
 		if got := strings.Join(names, " "); got != want {
 			t.Errorf("sdiag %s: %s, want %s", option, got, want)
+		}
+	}
+}
+
+// TestReportsOfClusters: sreport asks the accounting of each cluster that is named.
+func TestReportsOfClusters(t *testing.T) {
+	north, south := twoClusters(t)
+	for name, w := range map[string]*world{"north": north, "south": south} {
+		w.reply[tool.MethodAcctReport] = func(proto.Message) (proto.Message, error) {
+			return &apiv1.ReportReply{
+				Cluster: name,
+				Columns: []*apiv1.ReportColumn{{Name: "Cluster", Unit: "text"}},
+				Rows:    []*apiv1.ReportRow{{Cells: []*apiv1.Cell{{Kind: &apiv1.Cell_Text{Text: name}}}}},
+			}, nil
+		}
+	}
+	for options, want := range map[string]string{
+		"cluster util":              "north",
+		"-M south cluster util":     "south",
+		"-M all cluster util":       "north south",
+		"-a cluster util":           "north south",
+		"cluster util all_clusters": "north south",
+		"-M south,north user top":   "south north",
+	} {
+		r := north.outward("sreport -n -P --json " + options)
+		var clusters []string
+		decoder := json.NewDecoder(strings.NewReader(r.out))
+		for decoder.More() {
+			var doc struct{ Cluster string }
+			if err := decoder.Decode(&doc); err != nil {
+				t.Fatalf("sreport %s: %v: %s%s", options, err, r.out, r.errOut)
+			}
+			clusters = append(clusters, doc.Cluster)
+		}
+		if got := strings.Join(clusters, " "); got != want || r.code != 0 {
+			t.Errorf("sreport %s: %d %q, wanted %q %s", options, r.code, got, want, r.errOut)
 		}
 	}
 }

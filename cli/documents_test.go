@@ -72,7 +72,7 @@ func TestDocumentsWithoutASchema(t *testing.T) {
 		"sacctmgr show config":       {[]any{"configuration", "AccountingStorageTRES"}, "gres/gpu"},
 		"sacctmgr show reservation":  {[]any{"reservations"}, []any{}},
 		"sacctmgr show runaway":      {[]any{"runaway_jobs"}, []any{}},
-		"scontrol show step":         {[]any{"steps", 0, "step", "name"}, "train"},
+		"scontrol show step":         {[]any{"steps", 1, "step", "name"}, "train"},
 		"scontrol show step 4.3":     {[]any{"steps", 0, "time", "elapsed"}, 60.0},
 		"scontrol show config":       {[]any{"configuration", "AccountingStorageTRES"}, "gres/gpu"},
 		"sprio -j 8":                 {[]any{"jobs", 0, "factors", "tres", 0, "weighted"}, 187.5},

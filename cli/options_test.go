@@ -64,13 +64,13 @@ func samples() map[string]map[string]sample {
 			"threads-per-core": s("1"), "overcommit": s(""), "use-min-nodes": s(""), "thread-spec": s("2"), "time": s("30"), "time-min": s("10"), "tmp": s("1G"), "tres-per-task": s("cpu=2,gres/gpu=1"), "wait": s(""), "wckey": s("w"), "wrap": s("other"),
 		},
 		"squeue": {
-			"account": s("ml"), "array": s(""), "clusters": s("peer"), "expand-patterns": with("", "-O stdout"), "format": s("%i"), "Format": s("JobID"), "helpformat": s(""), "helpstate": s(""), "hide": s(""),
+			"account": s("ml"), "array": s(""), "clusters": s("peer"), "expand-patterns": with("", "-O stdout"), "format": s("%i"), "Format": s("JobID"), "helpformat": s(""), "helpreason": s(""), "helpstate": s(""), "hide": s(""),
 			"iterate": on("squeue", "1"), "jobs": s("4"), "json": s(""), "licenses": s("none"), "long": s(""), "me": s(""), "name": s("x"), "noconvert": with("", "-o %m"), "nodelist": s("node1"), "noheader": s(""),
 			"notme": s(""), "partition": s("gpu"), "priority": with("", "-o %P"), "qos": s("normal"), "reservation": s("r"), "running-over": s("1-0"), "running-under": s("0:01"), "sort": s("-i"), "start": s(""),
 			"states": s("PD"), "steps": s(""), "user": s("bob"), "yaml": s(""),
 		},
 		"sinfo": {
-			"all": s(""), "clusters": s("peer"), "dead": s(""), "exact": with("", "-o %c"), "format": s("%n"), "Format": s("NodeList"), "hide": with("", "--all"), "iterate": s("1"), "json": s(""), "list-reasons": s(""),
+			"all": s(""), "clusters": s("peer"), "dead": s(""), "exact": with("", "-o %c"), "format": s("%n"), "Format": s("NodeList"), "helpformat": s(""), "helpstate": s(""), "hide": with("", "--all"), "iterate": s("1"), "json": s(""), "list-reasons": s(""),
 			"long": s(""), "Node": s(""), "nodes": s("node1"), "noheader": s(""), "partition": s("debug"), "reservation": s(""), "responding": s(""), "sort": s("-P"), "states": s("idle"), "summarize": s(""), "yaml": s(""), "future": s(""),
 		},
 		"strigger": {
@@ -94,7 +94,7 @@ func samples() map[string]map[string]sample {
 		"sacct": {
 			"associations": s("8"), "batch-script": with("", "-j 4"), "completion": s(""), "env-vars": with("", "-j 4"),
 			"accounts": s("ml"), "allclusters": s(""), "array": s(""), "allocations": s(""), "allusers": s(""), "brief": s(""), "clusters": s("other"), "constraints": s("x"), "delimiter": with(",", "-P"), "duplicates": s(""), "endtime": s("now"),
-			"flags": s("x"), "format": s("jobid"), "gid": s("5"), "group": s("g"), "helpformat": s(""), "jobs": s("4"), "json": s(""), "long": s(""), "name": s("x"), "ncpus": s("9"), "nnodes": s("9"),
+			"flags": s("x"), "format": s("jobid"), "gid": s("5"), "group": s("g"), "helpformat": s(""), "helpreason": s(""), "helpstate": s(""), "jobs": s("4"), "json": s(""), "long": s(""), "name": s("x"), "ncpus": s("9"), "nnodes": s("9"),
 			"noconvert": with("", "-o reqmem"), "nodelist": s("node1"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "partition": s("gpu"), "qos": s("q"), "reason": s("x"), "starttime": s("now-1day"), "state": s("F"),
 			"timelimit-max": with("4:00:00", "-k 1:30:00 -o jobid"), "timelimit-min": s("10"), "truncate": with("", "-S 01:44:42 -o start"), "uid": s("bob"), "user": s("bob"), "units": with("M", "-o reqmem"), "wckeys": s("w"), "whole-hetjob": s("yes"), "yaml": s(""),
 		},
@@ -102,7 +102,7 @@ func samples() map[string]map[string]sample {
 		"seff":  {"debug": s("")}, "accounting": {"json": s(""), "quiet": s("")},
 		"sql": {"format": s("csv"), "explain-report": on("muster sql", "kpi"), "output": on("muster sql -f parquet SELECT", "SQLFILE"), "noheader": s(""), "views": on("muster sql", "")},
 		"sreport": {
-			"cluster": s("other"), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": s(""), "time-format": s("hours"), "tres": s("gres/gpu"), "json": s(""), "yaml": s(""),
+			"cluster": s("other"), "all_clusters": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": s(""), "time-format": s("hours"), "tres": s("gres/gpu"), "json": s(""), "yaml": s(""),
 		},
 		"sacctmgr": {
 			"associations": s(""), "immediate": on("sacctmgr add account x", ""), "json": s(""), "noheader": s(""), "parsable": s(""), "parsable2": s(""), "quiet": on("sacctmgr -i add account x", ""),

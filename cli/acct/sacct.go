@@ -76,6 +76,8 @@ jobs that wait or run, and those that ended a short while ago. It then ends with
 			{Long: "gid", Short: "g", Arg: "<gid_list>", Help: "only jobs of these groups, by number or name"},
 			{Long: "group", Arg: "<gid_list>", Help: "same as above"},
 			{Long: "helpformat", Short: "e", Help: "list the fields that -o accepts"},
+			{Long: "helpreason", Help: "list the reasons why jobs wait"},
+			{Long: "helpstate", Help: "list the states of jobs"},
 			{Long: "jobs", Short: "j", Arg: "<job[.step]>", Help: "only these jobs: 12,36_4,12+1,12.batch"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
 			{Long: "local", Env: "SACCT_LOCAL", Help: "show this cluster", Always: noFederation},
@@ -136,6 +138,12 @@ func runSacct(call *tool.Call) error {
 		return call.WriteOut(
 			render.FieldHelp(acctFields(), func(f acctField) string { return f.name }),
 		)
+	}
+	switch {
+	case call.Opts.On("helpstate"):
+		return call.WriteOut([]byte(render.JobStateList()))
+	case call.Opts.On("helpreason"):
+		return call.WriteOut([]byte(render.ReasonList()))
 	}
 	if call.Opts.On("completion") {
 		return tool.Fail(1, "Slurm job completion is disabled")

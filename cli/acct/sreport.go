@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/column"
 	"github.com/musterhpc/muster/cli/fetch"
@@ -73,13 +75,13 @@ grouping=, printjobcount, flatview, jobs= and nodes= (job sizes).`,
 			{Name: "user", Args: "TopUsage", Help: "the users with the largest usage"},
 		},
 		Options: []opt.Option{
-			{Long: "all_clusters", Short: "a", Help: "report all clusters", Always: noFederation},
+			{Long: "all_clusters", Short: "a", Help: "report all clusters that are known, one after the other"},
 			{
 				Long:  "cluster",
 				Short: "M",
 				Arg:   "<cluster>",
 				Env:   "SREPORT_CLUSTER",
-				Help:  "cluster to show: this one, or an imported one",
+				Help:  "clusters to show, one after the other: this one, known or imported ones; all = every known one",
 			},
 			{
 				Long:   "federation",
@@ -208,20 +210,47 @@ func runSreport(call *tool.Call) error {
 	if err != nil {
 		return err
 	}
-	if call.Opts.On("cluster") {
+	switch {
+	case call.Opts.On("cluster"):
 		call.Opts.Put("clusters", call.Opts.Text("cluster"), true, opt.FromCommand)
-		ask.query.Cluster = call.PastCluster()
+	case call.Opts.On("all_clusters"):
+		call.Opts.Put("clusters", "all", true, opt.FromCommand)
 	}
+	sources, err := call.PastClusters()
+	if err != nil {
+		return err
+	}
+	code := 0
+	for _, source := range sources {
+		err := call.RunIn(source, ask.print)
+		switch {
+		case err == nil:
+		case len(sources) == 1 || call.Ctx.Err() != nil:
+			return err
+		default:
+			code = max(code, call.ReportCluster(source, err))
+		}
+	}
+	if code != 0 {
+		return tool.ExitCode(code)
+	}
+	return nil
+}
+
+// print asks one cluster and prints its report.
+func (a *reportAsk) print(call *tool.Call) error {
+	query := proto.CloneOf(a.query)
+	query.Cluster = call.PastCluster()
 	var rep apiv1.ReportReply
-	if err := fetch.UpToDate(call, tool.MethodAcctReport, ask.query, &rep, func(seq uint64) { ask.query.MinSeq = seq }); err != nil {
+	if err := fetch.UpToDate(call, tool.MethodAcctReport, query, &rep, func(seq uint64) { query.MinSeq = seq }); err != nil {
 		return err
 	}
 	fetch.WarnBehind(call, rep.GetBehind())
-	ask.fullNames(call.Env, &rep)
+	a.fullNames(call.Env, &rep)
 	if render.WantsDocument(call) {
-		return render.Print(call, ask.makeDocument(&rep)...)
+		return render.Print(call, a.makeDocument(&rep)...)
 	}
-	text, err := ask.text(&rep, render.TableStyle(call), call.Loc)
+	text, err := a.text(&rep, render.TableStyle(call), call.Loc)
 	if err != nil {
 		return call.Errorf("%v", err)
 	}
@@ -367,6 +396,8 @@ func reportKeys(call *tool.Call, ask *reportAsk, args []string) error {
 			ask.query.Group = true
 		case "tree":
 			ask.tree = true
+		case "all_clusters", "allclusters":
+			call.Opts.Put("all_clusters", "", true, opt.FromCommand)
 		case "format":
 			ask.fields = tool.SplitList(val)
 		default:

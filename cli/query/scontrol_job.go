@@ -226,7 +226,7 @@ func showSteps(call *tool.Call, name string) error {
 	found := false
 	list := tree.List{}
 	for _, j := range rep.GetJobs() {
-		for _, st := range j.GetSteps() {
+		for _, st := range withBatchStep(j) {
 			id := spec.StepID(st.GetStepId()).String()
 			if st.GetEnd() != 0 || (step != "" && step != id) {
 				continue
@@ -269,6 +269,25 @@ func showSteps(call *tool.Call, name string) error {
 		return tool.Fail(1, "Job step "+job+" not found")
 	}
 	return tool.Fail(1, "Job step "+job+"."+step+" not found")
+}
+
+// withBatchStep are the steps of a job and, of a batch job that runs, its script as one: it has the
+// whole allocation of the first node.
+func withBatchStep(job *apiv1.JobInfo) []*apiv1.StepInfo {
+	state := spec.JobState(job.GetState())
+	if job.GetSpec().GetShell() || job.GetBatchHost() == "" || (state != spec.Running && state != spec.Suspended) {
+		return job.GetSteps()
+	}
+	batch := &apiv1.StepInfo{
+		StepId: int32(spec.StepBatch), Name: "batch", Nodes: []string{job.GetBatchHost()}, Tasks: 1,
+		Start: render.Start(job), State: job.GetState(),
+	}
+	for _, part := range job.GetAllocation() {
+		if part.GetName() == job.GetBatchHost() {
+			batch.Tres = &apiv1.Tres{Cpu: int64(spec.Bitset(part.GetCpus()).Count()), Mem: part.GetMem(), Node: 1}
+		}
+	}
+	return append([]*apiv1.StepInfo{batch}, job.GetSteps()...)
 }
 
 // stepsDocument is scontrol show step --json.

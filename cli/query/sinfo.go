@@ -95,6 +95,8 @@ powered down, ~ powered down, # being powered up.`,
 			{Long: "future", Short: "F", Env: "SCONTROL_FUTURE", Help: "include nodes in state FUTURE"},
 			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SINFO_FORMAT", Help: "columns to show, by letter"},
 			{Long: "Format", Short: "O", Arg: "<output_format>", Help: "columns to show, by name"},
+			{Long: "helpformat", Help: "list the names of columns that -O accepts"},
+			{Long: "helpstate", Help: "list the states of nodes that -t accepts"},
 			{Long: "hide", Help: "do not show hidden partitions (default without --all)"},
 			{Long: "iterate", Short: "i", Arg: "<seconds>", Help: "refresh interval in seconds"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
@@ -137,6 +139,12 @@ type nodeQuery struct {
 func runSinfo(call *tool.Call) error {
 	if len(call.Operands) > 0 {
 		return call.Errorf("Unrecognized option: %s", call.Operands[0])
+	}
+	switch {
+	case call.Opts.On("helpformat"):
+		return call.WriteOut(render.FieldHelp(nodeFields(), func(f nodeField) string { return f.name }))
+	case call.Opts.On("helpstate"):
+		return call.WriteOut([]byte(strings.Join(render.NodeStateWords(), "\n") + "\n"))
 	}
 	query, err := sinfoQuery(call)
 	if err != nil {

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -45,6 +44,7 @@ descending priority. -o takes %[.][width]letter, -O takes name[:[.][width][suffi
 			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SQUEUE_FORMAT", Help: "columns to show, by letter"},
 			{Long: "Format", Short: "O", Arg: "<output_format>", Env: "SQUEUE_FORMAT2", Help: "columns to show, by name"},
 			{Long: "helpformat", Help: "list the letters and names of columns"},
+			{Long: "helpreason", Help: "list the reasons why jobs wait"},
 			{Long: "helpstate", Help: "list the states of jobs"},
 			{Long: "hide", Help: "do not show jobs that are only in hidden partitions, unless --all is given"},
 			{Long: "iterate", Short: "i", Arg: "<seconds>", Help: "refresh interval in seconds"},
@@ -120,7 +120,9 @@ func runSqueue(call *tool.Call) error {
 		return call.WriteOut([]byte("Letters of -o: " + fieldList(jobFields(), true) +
 			"\nNames of -O: " + fieldList(jobFields(), false) + "\n"))
 	case call.Opts.On("helpstate"):
-		return call.WriteOut([]byte(stateList()))
+		return call.WriteOut([]byte(render.JobStateList()))
+	case call.Opts.On("helpreason"):
+		return call.WriteOut([]byte(render.ReasonList()))
 	}
 	query, err := squeueQuery(call)
 	if err != nil {
@@ -151,15 +153,6 @@ func hidesPartitions(call *tool.Call) (func(render.JobRow, int64) bool, error) {
 		}
 		return false
 	}, nil
-}
-
-func stateList() string {
-	var b strings.Builder
-	for _, s := range spec.JobStates() {
-		fmt.Fprintf(&b, "%-4s%s\n", s.Compact(), s)
-	}
-	b.WriteString("CG  COMPLETING\n")
-	return b.String()
 }
 
 // jobQuery is what squeue asks and how it prints the answer.
