@@ -60,7 +60,10 @@ type unlikeLine struct {
 }
 
 // ladderLine is a step of the goodput ladder.
-type ladderLine struct{ Step, All, Found, Rest string }
+type ladderLine struct {
+	Step, All, Found, Rest string
+	Bar, FoundBar          int // thousandths of the longest step
+}
 
 func findingWindows() []string { return []string{"1d", "7d", "30d"} }
 
@@ -138,13 +141,17 @@ func (c *Console) findingsPage(v *visit) (answer, error) {
 }
 
 func (d *findingsData) addFindings(rep *apiv1.ReportReply) {
+	unit := ""
 	for _, column := range rep.GetColumns() {
 		if column.GetName() == "value" {
-			d.Money = strings.TrimSpace("Value " + render.Clean(column.GetUnit()))
+			unit = render.Clean(column.GetUnit())
 		}
 	}
 	for i, row := range render.ReportRows(rep) {
 		who, what := row.Whose()
+		if row.Money("value") != "-" {
+			d.Money = strings.TrimSpace("Value " + unit)
+		}
 		d.Rows = append(d.Rows, findingLine{
 			Rank:   i + 1,
 			Kind:   row.Text("kind"),
@@ -152,16 +159,24 @@ func (d *findingsData) addFindings(rep *apiv1.ReportReply) {
 			What:   render.Clean(what),
 			User:   row.Text("user"),
 			Node:   row.Text("node"),
-			Runs:   formatNumber(row.Number("runs")),
-			Value:  row.Money("value"),
-			GPU:    row.Hours("gpu_us"),
-			CPU:    row.Hours("cpu_us"),
-			Memory: row.MemoryHours("mem_mib_us"),
+			Runs:   dashed(formatNumber(row.Number("runs"))),
+			Value:  dashed(row.Money("value")),
+			GPU:    dashed(row.Hours("gpu_us")),
+			CPU:    dashed(row.Hours("cpu_us")),
+			Memory: dashed(row.MemoryHours("mem_mib_us")),
 			Change: render.Clean(row.Text("change")),
 			Advice: render.Clean(row.Text("advice")),
 			SQL:    questionLink(row.Text("evidence")),
 		})
 	}
+}
+
+// dashed writes nothing as a dash: a column of zeros hides the figures in it.
+func dashed(figure string) string {
+	if strings.Trim(figure, "0.-") == "" {
+		return "–"
+	}
+	return figure
 }
 
 func questionLink(question string) string { return "/sql?" + url.Values{"q": {question}}.Encode() }
@@ -184,7 +199,7 @@ func (d *findingsData) addFollowed(rep *apiv1.ReportReply) {
 			Before:   row.FollowedHours("before_us"),
 			Now:      row.FollowedHours("now_us"),
 			Saved:    row.FollowedHours("saved_us"),
-			Value:    row.Money("saved_value"),
+			Value:    dashed(row.Money("saved_value")),
 		})
 	}
 	d.Saved = fmt.Sprintf("%.2f", float64(saved)/3.6e9)
@@ -211,15 +226,21 @@ func (d *findingsData) addUnlike(rep *apiv1.ReportReply) {
 }
 
 func (d *findingsData) addLadder(rep *apiv1.ReportReply) {
+	longest := int64(1)
+	for _, row := range render.ReportRows(rep) {
+		longest = max(longest, row.Number("gpu_us"))
+	}
 	for _, row := range render.ReportRows(rep) {
 		if row.Number("gpu_us") == 0 {
 			continue
 		}
 		d.Ladder = append(d.Ladder, ladderLine{
-			Step:  row.Text("what"),
-			All:   row.Hours("gpu_us"),
-			Found: row.Hours("found_us"),
-			Rest:  row.Hours("rest_us"),
+			Step:     row.Text("what"),
+			All:      row.Hours("gpu_us"),
+			Found:    dashed(row.Hours("found_us")),
+			Rest:     dashed(row.Hours("rest_us")),
+			Bar:      inThousandths(row.Number("gpu_us"), longest),
+			FoundBar: inThousandths(row.Number("found_us"), longest),
 		})
 	}
 }

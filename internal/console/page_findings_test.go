@@ -91,6 +91,13 @@ func TestFindingsPage(t *testing.T) {
 	if strings.Contains(page, "<script>alert") {
 		t.Error("a name is not text")
 	}
+	if strings.Contains(page, ">0.00</td>") {
+		_, rest, _ := strings.Cut(page, ">0.00</td>")
+		t.Errorf("what a finding has nothing of is a figure, before %.80s", rest)
+	}
+	if want := `<rect width="100.0%" height="12" rx="2" class="firm"/><rect width="66.6%" height="12" rx="2" class="guess"/>`; !strings.Contains(page, want) {
+		t.Error("the step of the ladder has no bar with the part in findings")
+	}
 	if len(api.asked) != 4 || api.asked[0].GetStart() != api.asked[3].GetStart() {
 		t.Errorf("asked %v", api.asked)
 	}
@@ -99,6 +106,21 @@ func TestFindingsPage(t *testing.T) {
 	if len(api.asked) != 3 || api.asked[0].GetUsers()[0] != "alice" || api.asked[2].GetAccounts()[0] != "ml" ||
 		strings.Contains(page, "Where the GPU time went") {
 		t.Errorf("asked %v", api.asked)
+	}
+	priceless := func(q *apiv1.ReportQuery) (proto.Message, error) {
+		answer, err := answerFindings(q)
+		for _, row := range answer.(*apiv1.ReportReply).GetRows() {
+			for i, column := range answer.(*apiv1.ReportReply).GetColumns() {
+				if column.GetName() == "value" {
+					row.Cells[i] = &apiv1.Cell{Kind: &apiv1.Cell_Null{Null: true}}
+				}
+			}
+		}
+		return answer, err
+	}
+	c = smallConsole(t, &questionsAPI[*apiv1.ReportQuery]{method: tool.MethodAcctReport, answer: priceless}, 1000, authz.User)
+	if page := pageText(t, c, "/findings?window=1d"); strings.Contains(page, "Value") || !strings.Contains(page, "#SBATCH --gpus=0") {
+		t.Error("without prices there is a column of values")
 	}
 	line := findingsChoice{Window: "7d", User: "eve; reboot", Account: "ml"}.command()
 	if want := "muster findings --window 7d --users 'eve; reboot' --accounts ml"; line != want {
