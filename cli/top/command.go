@@ -20,14 +20,14 @@ import (
 func Top() *tool.Command {
 	return &tool.Command{
 		Name: "top", Summary: "show the queue, nodes and GPUs on a full screen that updates itself", Usage: []string{"[OPTIONS] [FILTER...]"},
-		About: `The screen is read again when the cluster has changed, at most once in the interval. ? lists the keys: / filters, s sorts, Enter opens a job with the figures of its GPUs over time, w explains why it waits, c cancels it after a question. [ and ] go back and forward in time, t to a moment, n to the present. A filter is words, or keys such as user:alice, state:pending, reason:priority and is:held; docs/console.md lists them.`,
+		About: `The screen follows the events of the cluster and is read again when something has happened, at most once in the interval. ? lists the keys: / filters, s sorts, Enter opens a job with the figures of its GPUs over time, w explains why it waits, c cancels it after a question. [ and ] go back and forward in time, t to a moment, n to the present. A filter is words, or keys such as user:alice, state:pending, reason:priority and is:held; docs/console.md lists them.`,
 		Mixed: true,
 		Options: []opt.Option{
 			{
 				Long:  "interval",
 				Short: "i",
 				Arg:   "<seconds>",
-				Help:  "refresh interval in seconds (default: 2)",
+				Help:  "shortest time between two refreshes in seconds (default: 2)",
 			},
 			{Long: "me", Help: "begin with the jobs of this user"},
 		},
@@ -74,6 +74,8 @@ type session struct {
 	model   *model
 	every   time.Duration
 	reading bool
+	follower
+	shown time.Time // when what is on the screen was read
 
 	mu  sync.Mutex // one call at a time: a Call dials once
 	seq uint64     // of the lists that are shown
@@ -100,7 +102,7 @@ type told struct {
 type tick struct{}
 
 // Init implements tea.Model.
-func (s *session) Init() tea.Cmd { return s.wait() }
+func (s *session) Init() tea.Cmd { return tea.Batch(s.wait(), s.follow()) }
 
 func (s *session) wait() tea.Cmd {
 	return tea.Tick(s.every, func(time.Time) tea.Msg { return tick{} })
@@ -117,7 +119,9 @@ func (s *session) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if s.model.paused || s.model.wanted != nil {
 			return s, s.wait() // the past stays as it is
 		}
-		return s, tea.Batch(s.read(false), s.wait())
+		return s, tea.Batch(s.refresh(), s.wait())
+	case moved:
+		return s, s.hear(msg)
 	case lists:
 		s.take(msg)
 		if s.model.wanted != s.model.moment && s.model.wanted != msg.moment {
@@ -255,12 +259,14 @@ func (s *session) take(l lists) {
 	}
 	if l.err != nil {
 		s.model.fault = tool.ExplainError(l.err).Text
+		s.behind = true
 		return
 	}
 	s.model.fault = ""
 	if l.moment != nil || s.model.moment != nil {
 		s.model.message = ""
 	}
+	s.shown = time.Now()
 	if !l.same {
 		s.model.jobs, s.model.nodes, s.model.cluster = l.jobs, l.nodes, l.name
 		s.model.moment = l.moment
