@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/musterhpc/muster/controller/confirm"
 	"github.com/musterhpc/muster/controller/exporting"
 	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/audit/trail"
@@ -233,6 +234,7 @@ func (s *server) leadTurn(parent context.Context) error {
 	go func() {
 		select {
 		case <-lead.Over():
+			confirm.HearLate()
 			s.peers.SetLeads(false)
 			cancel(errLeadOver)
 		case <-ctx.Done():

@@ -88,13 +88,19 @@ func newTrioFrom(t *testing.T, folder string, members ...string) *trio {
 func startTrio(t *testing.T) *trio {
 	t.Helper()
 	c := newTrio(t, "--controllers", "ctl1=127.0.0.1,ctl2=127.0.0.2,ctl3=127.0.0.3")
+	c.beginAll()
+	c.addNodes()
+	return c
+}
+
+// beginAll starts three controllers and waits until they are a group.
+func (c *trio) beginAll() {
+	c.t.Helper()
 	for _, name := range trioNames {
 		c.patience(name)
 		c.begin(name)
 	}
 	c.whole()
-	c.addNodes()
-	return c
 }
 
 // addNodes starts the agents of two nodes.

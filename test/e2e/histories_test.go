@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -32,6 +31,9 @@ type historian struct {
 
 	mu   sync.Mutex
 	jobs []uint32
+
+	// waited are the jobs about which a stopped leader was asked; see waiting.
+	waited []uint32
 }
 
 // maxHistoryJobs keeps the jobs few, so that many calls meet at each.
@@ -61,19 +63,25 @@ func (h *historian) makeCall(ctx context.Context, number int, at string, random 
 	}
 	defer conn.Close()
 	call.Job, call.Answer, err = h.ask(ctx, conn, verb, job)
-	call.Ended = h.note.Now()
-	switch {
-	case err != nil && wasNotDone(err), call.Job == 0:
-		return // without effect, or a job whose number nobody knows
-	case err != nil:
-		call.Answer.Unknown = true
-	}
-	h.note.Add(call)
-	if verb == history.Submit {
+	if h.noteCall(call, err) && verb == history.Submit {
 		h.mu.Lock()
 		h.jobs = append(h.jobs, call.Job)
 		h.mu.Unlock()
 	}
+}
+
+// noteCall adds a call that ended with an answer or an error to the history, and tells whether it
+// belongs there.
+func (h *historian) noteCall(call history.Call, err error) bool {
+	call.Ended = h.note.Now()
+	switch {
+	case err != nil && wasNotDone(err), call.Job == 0:
+		return false // without effect, or a job whose number nobody knows
+	case err != nil:
+		call.Answer.Unknown = true
+	}
+	h.note.Add(call)
+	return true
 }
 
 // choose takes a job and what to do with it. Cancels are rare: an ended job tells little.
@@ -106,9 +114,20 @@ func wasNotDone(err error) bool {
 
 // ask makes one call and reads the answer.
 func (h *historian) ask(ctx context.Context, conn *client.Client, verb history.Verb, job uint32) (uint32, history.Answer, error) {
+	finish, err := h.start(ctx, conn, verb, job)
+	if err != nil {
+		return job, history.Answer{}, err
+	}
+	return finish()
+}
+
+// answerOf waits for the answer of a call; the job is 0 where nothing was done.
+type answerOf func() (uint32, history.Answer, error)
+
+// start sends one call.
+func (h *historian) start(ctx context.Context, conn *client.Client, verb history.Verb, job uint32) (answerOf, error) {
 	id := strconv.FormatUint(uint64(job), 10)
 	filter := &apiv1.JobFilter{Jobs: []string{id}, AllStates: true}
-	results := &apiv1.JobResults{}
 	var method string
 	var request proto.Message
 	switch verb {
@@ -118,13 +137,19 @@ func (h *historian) ask(ctx context.Context, conn *client.Client, verb history.V
 			Script:  &apiv1.Blob{Data: []byte("#!/bin/sh\n")},
 			Request: rand.Uint64() | 1,
 		}
-		reply := &apiv1.SubmitReply{}
-		err := conn.Call(ctx, service.Cluster_Submit_FullMethodName, req, reply)
-		return reply.GetJobId(), history.Answer{}, err
+		pending, err := conn.Start(ctx, service.Cluster_Submit_FullMethodName, req)
+		return func() (uint32, history.Answer, error) {
+			reply := &apiv1.SubmitReply{}
+			err := pending.Wait(reply)
+			return reply.GetJobId(), history.Answer{}, err
+		}, err
 	case history.Query:
-		reply := &apiv1.ListJobsReply{}
-		err := conn.Call(ctx, service.Cluster_ListJobs_FullMethodName, &apiv1.ListJobsRequest{Filter: filter}, reply)
-		return job, history.Answer{Seen: seenJob(reply)}, err
+		pending, err := conn.Start(ctx, service.Cluster_ListJobs_FullMethodName, &apiv1.ListJobsRequest{Filter: filter})
+		return func() (uint32, history.Answer, error) {
+			reply := &apiv1.ListJobsReply{}
+			err := pending.Wait(reply)
+			return job, history.Answer{Seen: seenJob(reply)}, err
+		}, err
 	case history.Cancel:
 		method = service.Cluster_Cancel_FullMethodName
 		request = &apiv1.CancelRequest{Filter: &apiv1.JobFilter{Jobs: []string{id}}}
@@ -135,11 +160,19 @@ func (h *historian) ask(ctx context.Context, conn *client.Client, verb history.V
 		method = service.Cluster_ControlJobs_FullMethodName
 		request = &apiv1.ControlJobsRequest{Verb: apiv1.ControlJobsRequest_RELEASE, Jobs: []string{id}}
 	}
-	err := conn.Call(ctx, method, request, results)
-	if err != nil {
-		return job, history.Answer{}, err
-	}
-	// A command about no job, or one refused for the job's sake.
+	pending, err := conn.Start(ctx, method, request)
+	return func() (uint32, history.Answer, error) {
+		results := &apiv1.JobResults{}
+		if err := pending.Wait(results); err != nil {
+			return job, history.Answer{}, err
+		}
+		return readResults(job, results)
+	}, err
+}
+
+// readResults reads what came of a command about one job, which may have been refused for the job's
+// sake.
+func readResults(job uint32, results *apiv1.JobResults) (uint32, history.Answer, error) {
 	for _, result := range results.GetResults() {
 		kind := spec.Code(result.GetError().GetCode())
 		switch kind {
@@ -185,47 +218,146 @@ func (c *trio) agreedLeader() string {
 	return ""
 }
 
-// recordHistory has clients call all controllers while the leader is stopped or killed, so many
-// times, and returns their history.
-func (c *trio) recordHistory(faults int) []history.Call {
+// waiters is how many calls of each kind wait at a leader that is stopped.
+const waiters = 8
+
+// waiting are calls by connections that are open when their controller is stopped. It has them before
+// it hears anything of the others when it continues. A call by a new connection comes later: the
+// two sides first greet each other, and by then raft has mostly found out.
+type waiting struct {
+	h     *historian
+	job   uint32
+	conns []*client.Client
+}
+
+// wait submits a job at the leader, holds it, and opens connections to it. That it is held lets a
+// leader with an old state acknowledge another hold: it changes nothing there, and so nobody else is
+// asked.
+func (h *historian) wait(leads string) *waiting {
+	w := &waiting{h: h}
+	w.job = h.mustDo(leads, history.Submit, 0)
+	h.mustDo(leads, history.Hold, w.job)
+	h.waited = append(h.waited, w.job)
+	for range 2 * waiters {
+		conn := h.c.dialTrio(leads)
+		w.conns = append(w.conns, conn)
+		// A connection on which nothing was asked yet is ended: to greet each other has a deadline.
+		_, _, err := h.ask(h.c.t.Context(), conn, history.Query, w.job)
+		if err != nil {
+			h.c.t.Logf("a connection to %s: %v", leads, err) // it may have lost the lead just now
+		}
+	}
+	return w
+}
+
+// mustDo makes one call at a controller until it is acknowledged. All tries belong to the history.
+func (h *historian) mustDo(at string, verb history.Verb, job uint32) uint32 {
+	h.c.t.Helper()
+	for range 600 {
+		call := history.Call{Client: waitingClient, Verb: verb, Job: job, Began: h.note.Now()}
+		conn, err := client.Dial(h.c.t.Context(), client.Unix(filepath.Join(h.c.home(at), "run", "muster.sock")))
+		if err == nil {
+			call.Job, call.Answer, err = h.ask(h.c.t.Context(), conn, verb, job)
+			conn.Close()
+			h.noteCall(call, err)
+			if err == nil && call.Job != 0 && !call.Answer.Unknown {
+				return call.Job
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	h.c.t.Fatalf("%s acknowledges no %v", at, verb)
+	return 0
+}
+
+// waitingClient is the first number of the callers that wait; the others have smaller ones.
+const waitingClient = 1000
+
+// endAndContinue cancels the job at the next leader, so that the old state of the stopped one is wrong
+// about it for ever, has the open connections ask about it and hold it, and continues the
+// stopped leader. The answers are part of the history.
+func (w *waiting) endAndContinue(old, leads string) {
+	h := w.h
+	h.c.t.Helper()
+	h.mustDo(leads, history.Cancel, w.job)
+	var answers sync.WaitGroup
+	for i, conn := range w.conns {
+		verb := []history.Verb{history.Query, history.Hold}[i%2]
+		call := history.Call{Client: waitingClient + 1 + i, Verb: verb, Job: w.job, Began: h.note.Now()}
+		finish, err := h.start(h.c.t.Context(), conn, verb, w.job)
+		if err != nil {
+			h.c.t.Fatal(err)
+		}
+		answers.Go(func() {
+			call.Job, call.Answer, err = finish()
+			h.noteCall(call, err)
+		})
+	}
+	h.c.signal(old, syscall.SIGCONT)
+	answers.Wait()
+	for _, conn := range w.conns {
+		conn.Close()
+	}
+}
+
+// A fault befalls the leader of a group, ends when another leads, and is over when fault returns.
+type fault func(h *historian, leads string)
+
+func stopLeader(h *historian, leads string) {
+	waiting := h.wait(leads)
+	h.c.signal(leads, syscall.SIGSTOP)
+	next := h.c.otherLeader(leads)
+	time.Sleep(3 * time.Second) // calls under the next one, and some that wait at this one
+	waiting.endAndContinue(leads, next)
+}
+
+func killLeader(h *historian, leads string) {
+	h.c.kill9(leads)
+	h.c.otherLeader(leads)
+	h.c.begin(leads)
+}
+
+// recordHistory has clients call all controllers while faults befall the leader, one of them after
+// the other, so many times.
+func (c *trio) recordHistory(times int, faults ...fault) *historian {
 	h := &historian{c: c, note: history.NewRecorder()}
 	ctx, cancel := context.WithCancel(c.t.Context())
+	defer cancel()
 	var wg sync.WaitGroup
 	const callers = 12
 	for i := range callers * len(trioNames) {
 		wg.Go(func() { h.callUntil(ctx, i, trioNames[i%len(trioNames)]) })
 	}
-	for i := range faults {
+	for i := range times {
 		leads := c.agreedLeader()
 		time.Sleep(2 * time.Second) // some calls under this leader
-		if i%3 == 2 {
-			c.kill9(leads)
-			c.otherLeader(leads)
-			c.begin(leads)
-			continue
-		}
-		c.signal(leads, syscall.SIGSTOP)
-		c.otherLeader(leads)
-		time.Sleep(3 * time.Second) // calls under the next one, and some that wait at this one
-		c.signal(leads, syscall.SIGCONT)
+		faults[i%len(faults)](h, leads)
 	}
 	c.agreedLeader()
 	time.Sleep(time.Second)
 	cancel()
 	wg.Wait()
-	return h.note.Calls()
+	return h
 }
 
 // TestHistories: what a group answers, while its leader is stopped and killed again and again, can be
 // what one controller answers that does one call after the other. FAULTS says how often;
 // `make chaos-ha` sets it.
 func TestHistories(t *testing.T) {
-	c := startTrio(t)
-	faults := 3
+	c := newTrio(t, "--controllers", "ctl1=127.0.0.1,ctl2=127.0.0.2,ctl3=127.0.0.3")
+	c.beginAll()
+	c.checkHistory(stopLeader, stopLeader, killLeader)
+}
+
+// checkHistory records a history and tells what is wrong with it.
+func (c *trio) checkHistory(faults ...fault) {
+	t := c.t
+	t.Helper()
+	times := len(faults)
 	if n, err := strconv.Atoi(os.Getenv("FAULTS")); err == nil {
-		faults = n
+		times = n
 	}
-	calls := c.recordHistory(faults)
+	calls := c.recordHistory(times, faults...).note.Calls()
 	verbs := map[history.Verb]int{}
 	for _, call := range calls {
 		verbs[call.Verb]++
@@ -239,7 +371,18 @@ func TestHistories(t *testing.T) {
 	for job, its := range wrong {
 		t.Errorf("job %d: no order of these calls explains what was answered:\n%s", job, lines(its))
 	}
-	t.Logf("%d faults, %d calls answered (%v), histories not linearizable: %d", faults, len(calls), verbs, len(wrong))
+	t.Logf("%d faults, %d calls answered (%v), histories not linearizable: %d", times, len(calls), verbs, len(wrong))
+}
+
+// callsOf are the calls about one job.
+func (h *historian) callsOf(job uint32) []history.Call {
+	var its []history.Call
+	for _, call := range h.note.Calls() {
+		if call.Job == job {
+			its = append(its, call)
+		}
+	}
+	return its
 }
 
 func lines(calls []history.Call) string {
@@ -268,21 +411,17 @@ func TestHistoriesFindStaleReads(t *testing.T) {
 		}
 	}
 	c := newTrioFrom(t, folder, "--controllers", "ctl1=127.0.0.1,ctl2=127.0.0.2,ctl3=127.0.0.3")
-	for _, name := range trioNames {
-		c.patience(name)
-		c.begin(name)
-	}
-	c.whole()
-	for range 10 {
-		if wrong := history.Check(c.recordHistory(2)); len(wrong) > 0 {
-			var jobs []uint32
-			for job := range wrong {
-				jobs = append(jobs, job)
-			}
-			slices.Sort(jobs)
-			t.Logf("found at jobs %v", jobs)
-			return
+	c.beginAll()
+	h := c.recordHistory(2, stopLeader)
+	wrong := history.Check(h.note.Calls())
+	for _, job := range h.waited {
+		if wrong[job] == nil {
+			t.Errorf("the answers of a stopped leader about job %d, which had ended, were not found; the calls about it:\n%s", job, lines(h.callsOf(job)))
+			continue
 		}
+		t.Logf("found at job %d:\n%s", job, lines(wrong[job]))
 	}
-	t.Error("answers from the old state of overtaken leaders were not found")
+	if len(h.waited) != 2 {
+		t.Errorf("stopped leaders were asked about jobs %v, want 2", h.waited)
+	}
 }
