@@ -11,6 +11,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/ledger/event"
+	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -60,12 +61,14 @@ func TestVerbosity(t *testing.T) {
 		return rep.GetLog()
 	}
 	started := func() string {
+		before := w.c.View().Pass.Passes
 		id := w.submit(&apiv1.JobSpec{Name: "j", WorkDir: "/"})
 		w.until("the job has started", func() bool {
 			j := w.c.View().State.JobByID(spec.JobID(id))
 			return j != nil && j.State == spec.Running
 		})
-		w.until("the pass is counted", func() bool { return w.c.View().Pass.Passes > 0 })
+		w.until("the pass is counted", func() bool { return w.c.View().Pass.Passes > before })
+		w.must(scheduler.Tick{}) // is answered when all batches before it have been noted
 		return out.take()
 	}
 	if got := started(); strings.Contains(got, "JobStarted") {
