@@ -186,8 +186,10 @@ func (m *Mix) nodeValue(cpu, mem int64, rest []int64) int64 {
 			var fits int64
 			for i := range m.kinds {
 				k := &m.kinds[i]
-				gpusFit := k.GPUs == 0 || (r == 1000 && k.GPUs <= whole)
-				if gpusFit && k.CPU <= cpu && k.Mem <= mem && k.Part <= r {
+				if k.CPU > cpu || k.Mem > mem || k.Part > r {
+					continue
+				}
+				if k.GPUs == 0 || (r == 1000 && k.GPUs <= whole) {
 					fits += k.weight()
 				}
 			}
