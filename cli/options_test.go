@@ -131,7 +131,7 @@ func samples() map[string]map[string]sample {
 			"sql":    on("muster report findings", ""),
 			"window": on("muster report site", "7d"), "start": on("muster report site", "2026-11-01"), "end": on("muster report site", "2026-11-20"), "lines": on("muster report site", "5"),
 			"memory-below": on("muster report waste", "20%"), "accounts": on("muster report waste", "ml"), "users": on("muster report waste", "bob"), "csv": on("muster report waste", ""),
-			"clusters": s("other"), "json": s(""), "yaml": s(""), "html": s(""), "mail": s("nobody at all"), "from": on("muster report --mail=a@b 12", "nobody at all"),
+			"brief": s(""), "clusters": s("other"), "json": s(""), "yaml": s(""), "html": s(""), "mail": s("nobody at all"), "from": on("muster report --mail=a@b 12", "nobody at all"),
 			"smtp": on("muster report --mail=a@b 12", "127.0.0.1:1"), "smtp-user": on("muster report --mail=a@b --smtp=h:1 12", "muster"),
 			"smtp-password-file": on("muster report --mail=a@b --smtp=h:1 12", "/f"),
 		},
