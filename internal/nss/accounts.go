@@ -69,18 +69,22 @@ func (a *Accounts) begin(uid uint32) *lookup {
 	go func() {
 		look.account, look.err = a.of.ByUID(context.Background(), uid)
 		look.until = time.Now().Add(a.ttl)
-		failed := look.err != nil && !errors.Is(look.err, ErrUnknown)
+		// Who hears of a failure and asks again must not find it here.
+		if look.err != nil && !errors.Is(look.err, ErrUnknown) {
+			a.forget(uid, look)
+		}
 		close(look.done)
-		if !failed {
-			return
-		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.known[uid] == look {
-			delete(a.known, uid)
-		}
 	}()
 	return look
+}
+
+// forget drops a lookup, unless another has taken its place.
+func (a *Accounts) forget(uid uint32, look *lookup) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.known[uid] == look {
+		delete(a.known, uid)
+	}
 }
 
 // isOld tells that a lookup is over and was too long ago.
