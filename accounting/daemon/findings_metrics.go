@@ -17,7 +17,7 @@ func (d *Daemon) Findings() *findings.Found { return d.found.Load() }
 // large store they are the dearest of all questions.
 const (
 	findingsEvery = 4  // refreshes of the KPIs
-	findingsShare = 50 // of the time
+	findingsShare = 20 // of the time
 )
 
 // refreshFindings computes the findings of metrics until the context ends.

@@ -366,7 +366,7 @@ func everyPanel(t *testing.T, w *watched, ended, runs string) {
 		}
 	}
 	t.Logf("%d queries asked, %d empty with a reason", asked, empty)
-	// Findings are among the seven: they may take 2 % of the store's time, and the lab is minutes old.
+	// Findings are among the seven: they may take 5 % of the store's time, and the lab is minutes old.
 	if asked < 200 || empty > 7 {
 		t.Errorf("of %d queries %d were empty", asked, empty)
 	}
