@@ -67,9 +67,6 @@ func (t *Trace) Spans() []*Span {
 	return append([]*Span{&root}, t.Rest...)
 }
 
-// Ended is when the job ended, in nanoseconds; 0 = it has not.
-func (t *Trace) Ended() int64 { return t.ended }
-
 // attempt is a run, and the nodes that it has still to give back.
 type attempt struct {
 	run     *Span
