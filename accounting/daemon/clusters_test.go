@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,7 +83,10 @@ func TestClustersOfOneStore(t *testing.T) {
 	from, to := time.Unix(h.Log[0].At.Unix()-3600, 0), time.Unix(end.Unix(), 0)
 	window := [2]int64{int64(h.Log[0].At) / 1000, int64(end) / 1000}
 	said := func() (panels map[string]any, rows []*apiv1.AcctRow, kpis map[string]map[string]float64) {
-		return panelAnswers(t, ask, "peer", from, to), r.acct(&apiv1.AcctQuery{AllUsers: true, Start: window[0] * 1000, End: window[1] * 1000}), r.kpisBy(t, window[0], window[1])
+		panels = panelAnswers(t, ask, "peer", from, to)
+		rows = r.acct(&apiv1.AcctQuery{AllUsers: true, Start: window[0] * 1000, End: window[1] * 1000})
+		kpis = r.kpisBy(t, window[0], window[1])
+		return panels, rows, kpis
 	}
 	panels, rows, kpis := said()
 	filled := 0
@@ -96,8 +100,11 @@ func TestClustersOfOneStore(t *testing.T) {
 	}
 
 	// What is of a cluster has its name, or the id of its ledger.
+	const tables = "SELECT name FROM system.tables WHERE database = 'muster' AND engine LIKE '%MergeTree'"
+	listed := ask("SELECT table, name FROM system.columns " +
+		"WHERE database = 'muster' AND name IN ('cluster', 'ledger', 'job_id') AND table IN (" + tables + ") FORMAT TSV")
 	columns := map[string][]string{}
-	for _, line := range strings.Split(ask("SELECT table, name FROM system.columns WHERE database = 'muster' AND name IN ('cluster', 'ledger', 'job_id') AND table IN (SELECT name FROM system.tables WHERE database = 'muster' AND engine LIKE '%MergeTree') FORMAT TSV"), "\n") {
+	for _, line := range strings.Split(listed, "\n") {
 		if table, column, ok := strings.Cut(line, "\t"); ok {
 			columns[table] = append(columns[table], column)
 		}
@@ -105,27 +112,31 @@ func TestClustersOfOneStore(t *testing.T) {
 	if len(columns) < 8 {
 		t.Fatalf("tables with clusters: %v", columns)
 	}
+	peerLedger := ledgerText(t, ask)
 	for cluster, other := range map[string]struct {
 		ledger string
 		shift  int
 	}{"lab2": {"0b010203-0405-0607-0809-0a0b0c0d0e0f", 0}, "lab3": {"0c010203-0405-0607-0809-0a0b0c0d0e0f", 500}} {
 		for table, has := range columns {
-			var as []string
+			var renamed []string
 			for _, column := range has {
 				switch column {
 				case "cluster":
-					as = append(as, "'"+cluster+"' AS cluster")
+					renamed = append(renamed, "'"+cluster+"' AS cluster")
 				case "ledger":
-					as = append(as, "toUUID('"+other.ledger+"') AS ledger")
+					renamed = append(renamed, "toUUID('"+other.ledger+"') AS ledger")
 				case "job_id":
-					as = append(as, fmt.Sprintf("job_id + %d AS job_id", other.shift))
+					renamed = append(renamed, fmt.Sprintf("job_id + %d AS job_id", other.shift))
 				}
 			}
-			which := "ledger = toUUID('" + ledgerText(t, ask) + "')"
-			if !strings.Contains(strings.Join(has, " "), "ledger") {
-				which = "cluster = 'peer'"
+			ofPeer := "ledger = toUUID('" + peerLedger + "')"
+			if !slices.Contains(has, "ledger") {
+				ofPeer = "cluster = 'peer'"
 			}
-			insert := fmt.Sprintf("INSERT INTO muster.%s SELECT * REPLACE(%s) FROM (SELECT * FROM muster.%s WHERE %s)", table, strings.Join(as, ", "), table, which)
+			// The rows of the first cluster are stored again under the name of the other.
+			rowsOfPeer := "SELECT * FROM muster." + table + " WHERE " + ofPeer
+			copied := "SELECT * REPLACE(" + strings.Join(renamed, ", ") + ") FROM (" + rowsOfPeer + ")"
+			insert := "INSERT INTO muster." + table + " " + copied
 			if err := r.store.Exec(t.Context(), insert); err != nil {
 				t.Fatalf("%v: %s", err, insert)
 			}

@@ -22,13 +22,31 @@ func TestCountersAndTasks(t *testing.T) {
 	h.Start(uid, "n1")
 	h.Put(&event.StepStarted{UID: uid, Attempt: 1, Step: 0, Name: "s", Nodes: []string{"n1"}, Tasks: 3, Spec: &spec.StepSpec{}})
 	h.Now = spec.AtUnix(t0 + 60)
-	tasks := spec.TaskSpreads(nil).Observe(spec.TaskCPU, 0, 4_000_000).Observe(spec.TaskCPU, 1, 1_000_000).Observe(spec.TaskCPU, 2, 7_000_000).
-		Observe(spec.TaskRSS, 1, 900).On("n1")
-	ofStep := spec.CounterValues{{Counter: spec.CounterNetIn, N: 300}, {Counter: spec.CounterMinFaults, N: 9}}
-	h.Put(&event.StepEnded{UID: uid, Attempt: 1, Step: 0, State: spec.Completed, Result: event.StepResult{Started: spec.AtUnix(t0), Ended: h.Now},
-		Usage: spec.Usage{UserCPU: 12 * spec.Second, Counters: ofStep, Tasks: tasks}})
-	h.Finish(uid, spec.Usage{UserCPU: 13 * spec.Second, Counters: spec.CounterValues{
-		{Counter: spec.CounterNetIn, N: 500}, {Counter: spec.CounterLustreRead, N: 1 << 40}, {Counter: spec.CounterMinFaults, N: 10}, {Counter: spec.CounterIOStall, N: 0}}})
+	tasks := spec.TaskSpreads(nil).
+		Observe(spec.TaskCPU, 0, 4_000_000).
+		Observe(spec.TaskCPU, 1, 1_000_000).
+		Observe(spec.TaskCPU, 2, 7_000_000).
+		Observe(spec.TaskRSS, 1, 900).
+		On("n1")
+	ofStep := spec.CounterValues{
+		{Counter: spec.CounterNetIn, N: 300},
+		{Counter: spec.CounterMinFaults, N: 9},
+	}
+	h.Put(&event.StepEnded{
+		UID:     uid,
+		Attempt: 1,
+		Step:    0,
+		State:   spec.Completed,
+		Result:  event.StepResult{Started: spec.AtUnix(t0), Ended: h.Now},
+		Usage:   spec.Usage{UserCPU: 12 * spec.Second, Counters: ofStep, Tasks: tasks},
+	})
+	ofRun := spec.CounterValues{
+		{Counter: spec.CounterNetIn, N: 500},
+		{Counter: spec.CounterLustreRead, N: 1 << 40},
+		{Counter: spec.CounterMinFaults, N: 10},
+		{Counter: spec.CounterIOStall, N: 0},
+	}
+	h.Finish(uid, spec.Usage{UserCPU: 13 * spec.Second, Counters: ofRun})
 
 	ledger := newLedger(t)
 	ledger.add(t, h.Log, 7)
@@ -40,10 +58,14 @@ func TestCountersAndTasks(t *testing.T) {
 	for _, row := range r.acct(&apiv1.AcctQuery{AllUsers: true, Start: 1, Fields: []string{"usage"}}) {
 		var parts []string
 		for _, c := range row.GetUsage().GetCounters() {
-			parts = append(parts, fmt.Sprintf("%s=%d", spec.Counters()[c.GetCounter()-1].Name, c.GetN()))
+			name := spec.Counters()[c.GetCounter()-1].Name
+			parts = append(parts, fmt.Sprintf("%s=%d", name, c.GetN()))
 		}
 		for _, s := range row.GetUsage().GetTasks() {
-			parts = append(parts, fmt.Sprintf("%v:%d of %d, %d@%s=%d to %d@%s=%d", spec.TaskKind(s.GetKind()), s.GetSum(), s.GetTasks(), s.GetMinRank(), s.GetMinNode(), s.GetMin(), s.GetMaxRank(), s.GetMaxNode(), s.GetMax()))
+			all := fmt.Sprintf("%v:%d of %d", spec.TaskKind(s.GetKind()), s.GetSum(), s.GetTasks())
+			least := fmt.Sprintf("%d@%s=%d", s.GetMinRank(), s.GetMinNode(), s.GetMin())
+			most := fmt.Sprintf("%d@%s=%d", s.GetMaxRank(), s.GetMaxNode(), s.GetMax())
+			parts = append(parts, all+", "+least+" to "+most)
 		}
 		got = append(got, row.GetStep()+"["+strings.Join(parts, " ")+"]")
 	}

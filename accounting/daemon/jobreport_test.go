@@ -191,13 +191,26 @@ func TestAdviceTellsUnnamedJobsApart(t *testing.T) {
 	h.Accounts([]string{"ml"}, map[string][]string{"ml": {"alice"}})
 	run := func(line string, peak int64, times int) {
 		for range times {
-			uid := h.Submit(tallytest.Ask{Name: "wrap", Line: line, User: "alice", UID: 1001, Account: "ml", CPUs: 1, Mem: 8000, Limit: spec.Hour})
+			uid := h.Submit(tallytest.Ask{
+				Name:    "wrap",
+				Line:    line,
+				User:    "alice",
+				UID:     1001,
+				Account: "ml",
+				CPUs:    1,
+				Mem:     8000,
+				Limit:   spec.Hour,
+			})
 			h.Start(uid, "n1")
 			h.Wait(55 * spec.Minute)
 			h.Finish(uid, spec.Usage{HasRSS: true, PeakRSS: peak, UserCPU: 55 * spec.Minute})
 		}
 	}
-	const small, large, once = "sbatch --mem=8000 --wrap ./small", "sbatch --mem=8000 --wrap ./large", "sbatch --mem=8000 --wrap ./once"
+	const (
+		small = "sbatch --mem=8000 --wrap ./small"
+		large = "sbatch --mem=8000 --wrap ./large"
+		once  = "sbatch --mem=8000 --wrap ./once"
+	)
 	run(small, 500<<20, 4)
 	run(large, 7900<<20, 4)
 	run(once, 100<<20, 1)
