@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/musterhpc/muster/cli/tool"
+	"github.com/musterhpc/muster/spec"
 )
 
 // Main runs the command that the arguments name and returns its exit code.
@@ -91,31 +92,9 @@ func findCommand(name string) *tool.Command {
 
 // nearest is the command whose name differs least from what was typed.
 func nearest(typed string) string {
-	best, least := "", 3
-	for _, e := range commandEntries() {
-		if d := distance(typed, e.Name); d < least {
-			best, least = e.Name, d
-		}
+	var names []string
+	for _, entry := range commandEntries() {
+		names = append(names, entry.Name)
 	}
-	return best
-}
-
-// distance counts the letters to change, add or drop between two words.
-func distance(a, b string) int {
-	prev := make([]int, len(b)+1)
-	for j := range prev {
-		prev[j] = j
-	}
-	for i := range len(a) {
-		diagonal := prev[0]
-		prev[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, prev[j+1] = prev[j+1], min(prev[j+1]+1, prev[j]+1, diagonal+cost)
-		}
-	}
-	return prev[len(b)]
+	return spec.Nearest(typed, names)
 }

@@ -2,42 +2,60 @@ package spec
 
 import "strings"
 
-// Nearest is the name that is most like a word that nobody knows: the one with the fewest letters
-// added, left out, replaced or exchanged with the next. It is empty where none is like it, which
-// is where more than a third of the letters differ. Of several the first is meant.
+// maxNearestWord is the longest word that Nearest compares.
+const maxNearestWord = 64
+
+// Nearest is the known name that a misspelt word most likely stands for: one that differs by at
+// most a third of its letters, and by at most three. It is empty if no name is so near.
 func Nearest(word string, names []string) string {
+	return NearestWithin(word, names, min(3, (len(word)+1)/3))
+}
+
+// NearestWithin is the name that differs from a word by the fewest letters, and by at most so
+// many. It is empty if no name is so near, or shares no letter with the word. The first of equally
+// near names wins, and case is ignored.
+func NearestWithin(word string, names []string, letters int) string {
+	if len(word) > maxNearestWord {
+		return ""
+	}
 	word = strings.ToLower(word)
-	best, least := "", len(word)/3+1
+	best := ""
+	limit := letters + 1
 	for _, name := range names {
-		if n := editDistance(word, strings.ToLower(name)); n < least {
-			best, least = name, n
+		n := editDistance(word, strings.ToLower(name), limit)
+		if n < limit && n < len(name) {
+			best = name
+			limit = n
 		}
 	}
 	return best
 }
 
-// editDistance counts the changes of single letters that make one word of another; two letters
-// that have changed places are one change.
-func editDistance(a, b string) int {
-	rows := make([][]int, len(a)+1)
-	for i := range rows {
-		rows[i] = make([]int, len(b)+1)
-		rows[i][0] = i
+// editDistance counts the letters to insert, delete, change or swap to get from a
+// to b; anything from limit up is limit.
+func editDistance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
 	}
-	for j := range rows[0] {
-		rows[0][j] = j
+	before := make([]int, len(b)+1)
+	above := make([]int, len(b)+1)
+	row := make([]int, len(b)+1)
+	for j := range above {
+		above[j] = j
 	}
 	for i := 1; i <= len(a); i++ {
+		row[0] = i
 		for j := 1; j <= len(b); j++ {
-			replaced := rows[i-1][j-1]
-			if a[i-1] != b[j-1] {
-				replaced++
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
 			}
-			rows[i][j] = min(replaced, rows[i-1][j]+1, rows[i][j-1]+1)
+			row[j] = min(above[j]+1, row[j-1]+1, above[j-1]+cost)
 			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+				row[j] = min(row[j], before[j-2]+1)
 			}
 		}
+		before, above, row = above, row, before
 	}
-	return rows[len(a)][len(b)]
+	return min(above[len(b)], limit)
 }

@@ -3,20 +3,16 @@ package conffile
 import (
 	"reflect"
 	"strings"
+
+	"github.com/musterhpc/muster/spec"
 )
 
 // suggestKey gives the end of a message about an unknown key: the key that was
 // probably meant, or the section it belongs to, or the keys there are.
 func suggestKey(key string, section reflect.Type, path string, root reflect.Type) string {
 	names := keysOf(section)
-	best, distance := "", 1+len(key)/3
-	for _, n := range names {
-		if d := editDistance(strings.ToLower(key), n); d <= distance && d < len(n) {
-			if best == "" || d < distance {
-				best, distance = n, d
-			}
-		}
-	}
+	// Sections have few keys, so that a guess may be further away than elsewhere.
+	best := spec.NearestWithin(key, names, 1+len(key)/3)
 	if best != "" {
 		return "did you mean " + best + "?"
 	}
@@ -51,33 +47,4 @@ func elsewhere(key string, t reflect.Type, prefix string) string {
 		}
 	}
 	return ""
-}
-
-// editDistance counts insertions, deletions, replacements and swaps of
-// neighbours between two keys; keys that are far too long are just far away.
-func editDistance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 {
-		return 64
-	}
-	d := make([][]int, len(a)+1)
-	for i := range d {
-		d[i] = make([]int, len(b)+1)
-		d[i][0] = i
-	}
-	for j := range d[0] {
-		d[0][j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			d[i][j] = min(d[i-1][j]+1, d[i][j-1]+1, d[i-1][j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				d[i][j] = min(d[i][j], d[i-2][j-2]+1)
-			}
-		}
-	}
-	return d[len(a)][len(b)]
 }

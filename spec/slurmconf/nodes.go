@@ -273,7 +273,7 @@ func (b *builder) nodeGres(draft *nodeDraft) {
 	b.nodeShares(draft)
 	for _, gres := range draft.gres {
 		if !slices.Contains(b.file.Config.GresTypes, gres.Name) {
-			if near := nearestName(gres.Name, b.file.Config.GresTypes); near != "" {
+			if near := spec.Nearest(gres.Name, b.file.Config.GresTypes); near != "" {
 				b.problems.addProblem(
 					draft.setting("Gres"),
 					Error,
@@ -449,7 +449,7 @@ func (b *builder) unknownNodes(setting Setting, unknown []string) {
 		known = append(known, d.name)
 	}
 	hint := ""
-	if near := nearestName(unknown[0], known); near != "" && len(unknown) == 1 {
+	if near := spec.Nearest(unknown[0], known); near != "" && len(unknown) == 1 {
 		hint = "; did you mean " + near + "?"
 	}
 	b.problems.addProblem(

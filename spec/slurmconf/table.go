@@ -3,6 +3,8 @@ package slurmconf
 import (
 	"fmt"
 	"strings"
+
+	"github.com/musterhpc/muster/spec"
 )
 
 // class is what Muster does with a key.
@@ -88,7 +90,7 @@ func applySetting[T any](
 				return
 			}
 		}
-		if near := nearestName(setting.Key, append(t.names(), t.also...)); near != "" {
+		if near := spec.Nearest(setting.Key, append(t.names(), t.also...)); near != "" {
 			problems.addProblem(setting, Error, "unknown key; did you mean %s?", near)
 			return
 		}

@@ -148,7 +148,7 @@ func (v value) parseWord(words string) (string, bool) {
 		}
 	}
 	all := strings.Split(words, "|")
-	if near := nearestName(v.Value, all); near != "" {
+	if near := spec.Nearest(v.Value, all); near != "" {
 		v.failValue("%s is unknown; did you mean %s?", quoteShort(v.Value), near)
 	} else {
 		v.failValue("%s is unknown; it must be one of %s", quoteShort(v.Value), strings.Join(all, ", "))
@@ -280,7 +280,7 @@ items:
 			}
 			continue items
 		}
-		if near := nearestName(name, names); near != "" {
+		if near := spec.Nearest(name, names); near != "" {
 			v.failValue("unknown option %s; did you mean %s?", quoteShort(name), near)
 		} else {
 			v.failValue("unknown option %s", quoteShort(name))
