@@ -6,6 +6,7 @@ import (
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
 	"github.com/musterhpc/muster/cli/opt"
+	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
 )
 
@@ -109,30 +110,11 @@ func listControllers(call *tool.Call) error {
 			},
 		)
 	}
-	out := append(layOutTable(rows), notes...)
+	out := append([]byte(render.AlignedTexts(rows)), notes...)
 	if len(rep.GetControllers()) > 1 {
 		out = fmt.Appendf(out, "survives the loss of %d\n", rep.GetSurvives())
 	}
 	return call.WriteOut(out)
-}
-
-// layOutTable sets rows in columns; the last one is as long as it is.
-func layOutTable(rows [][]string) []byte {
-	last := len(rows[0]) - 1
-	width := make([]int, last)
-	for _, row := range rows {
-		for i := range width {
-			width[i] = max(width[i], len(row[i]))
-		}
-	}
-	var b []byte
-	for _, row := range rows {
-		for i := range width {
-			b = fmt.Appendf(b, "%-*s  ", width[i], row[i])
-		}
-		b = append(append(b, row[last]...), '\n')
-	}
-	return b
 }
 
 // takeOver is scontrol takeover: the controller of an index of SlurmctldHost, or

@@ -306,7 +306,7 @@ func printForecast(call *tool.Call, rows []forecastRow, queues []*forecastQueue)
 		}
 		table = append(table, line)
 	}
-	text := forecastTable(table)
+	text := render.AlignedTexts(table)
 	if len(queues) > 0 {
 		table = [][]string{{"PARTITION", "QOS", "PENDING"}}
 		for _, hours := range forecastWithin() {
@@ -323,28 +323,9 @@ func printForecast(call *tool.Call, rows []forecastRow, queues []*forecastQueue)
 			line = append(line, strconv.Itoa(q.within[len(q.within)-1]))
 			table = append(table, append(line, strconv.Itoa(q.unplanned)))
 		}
-		text += "\n" + forecastTable(table)
+		text += "\n" + render.AlignedTexts(table)
 	}
 	return call.WriteOut([]byte(text))
-}
-
-// forecastTable lays cells out.
-func forecastTable(table [][]string) string {
-	widths := make([]int, len(table[0]))
-	for _, line := range table {
-		for i, cell := range line {
-			widths[i] = max(widths[i], len(cell))
-		}
-	}
-	var b strings.Builder
-	for _, line := range table {
-		text := ""
-		for i, cell := range line {
-			text += fmt.Sprintf("%-*s  ", widths[i], cell)
-		}
-		b.WriteString(strings.TrimRight(text, " ") + "\n")
-	}
-	return b.String()
 }
 
 // writeForecast writes the same for programs.

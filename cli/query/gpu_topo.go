@@ -126,7 +126,7 @@ func topoMatrix(gpus []*apiv1.GpuInfo, header bool, seen map[string]bool) string
 			),
 		)
 	}
-	return render.Aligned(rows, func(int) bool { return true })
+	return render.AlignedTexts(rows)
 }
 
 func numaText(gpu *apiv1.GpuInfo) string {

@@ -2,7 +2,6 @@ package query
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"time"
 
@@ -101,18 +100,5 @@ func hostTable(call *tool.Call, hosts []*apiv1.HostInfo, now int64) error {
 			},
 		)
 	}
-	var width [4]int
-	for _, row := range rows {
-		for i := range width {
-			width[i] = max(width[i], len(row[i]))
-		}
-	}
-	var b []byte
-	for _, row := range rows {
-		for i := range width {
-			b = fmt.Appendf(b, "%-*s  ", width[i], row[i])
-		}
-		b = append(append(b, row[len(width)]...), '\n')
-	}
-	return call.WriteOut(b)
+	return call.WriteOut([]byte(render.AlignedTexts(rows)))
 }

@@ -1,13 +1,14 @@
 package query
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/fetch"
 	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/render"
 	"github.com/musterhpc/muster/cli/tool"
@@ -57,21 +58,17 @@ only when its pods are certain to be gone: pods that still run would share their
 
 // readPodJobs returns the jobs whose pods are not over, by number.
 func readPodJobs(call *tool.Call) ([]*apiv1.PodJob, error) {
-	conn, err := call.Connect()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithCancel(call.Ctx)
-	defer cancel()
+	errEnough := errors.New("the first message tells of all jobs")
+	var all *apiv1.WatchHoldsReply
 	request := &apiv1.WatchHoldsRequest{Pods: true}
-	stream, err := conn.Stream(ctx, tool.MethodWatchHolds, request)
-	if err != nil {
-		return nil, err
-	}
-	defer stream.Close()
-	// The first message tells of everything there is.
-	var all apiv1.WatchHoldsReply
-	if err := stream.Recv(&all); err != nil {
+	err := fetch.Stream(call, tool.MethodWatchHolds, request, func(reply *apiv1.WatchHoldsReply) error {
+		all = reply
+		return errEnough
+	})
+	switch {
+	case err == nil:
+		return nil, call.Errorf("the controller ended the list of jobs before it began: try again")
+	case !errors.Is(err, errEnough):
 		return nil, err
 	}
 	jobs := all.GetJobs()
@@ -103,7 +100,7 @@ func listPodJobs(call *tool.Call) error {
 			podJobReason(job),
 		})
 	}
-	return writePodJobs(call, rows)
+	return call.WriteOut([]byte(render.AlignedTexts(rows)))
 }
 
 // podJobState says in one word what a job of pods does.
@@ -222,25 +219,4 @@ func choosePodJobs(jobs []*apiv1.PodJob, names []string) (chosen []*apiv1.PodJob
 		}
 	}
 	return chosen, problems
-}
-
-func writePodJobs(call *tool.Call, rows [][]string) error {
-	last := len(rows[0]) - 1
-	width := make([]int, last)
-	for _, row := range rows {
-		for i := range width {
-			width[i] = max(width[i], len(row[i]))
-		}
-	}
-	var text []byte
-	for _, row := range rows {
-		line := ""
-		for i := range width {
-			line += fmt.Sprintf("%-*s  ", width[i], render.Cell(row[i]))
-		}
-		line += render.Cell(row[last])
-		text = append(text, strings.TrimRight(line, " ")...)
-		text = append(text, '\n')
-	}
-	return call.WriteOut(text)
 }

@@ -119,7 +119,6 @@ func orphanTable(call *tool.Call, runs []*apiv1.OrphanRun) error {
 	if len(runs) == 0 {
 		return call.WriteOut([]byte("No node has a run that the ledger does not know.\n"))
 	}
-	var b []byte
 	rows := [][]string{{"NODE", "JOBID", "USER", "START", "RUN"}}
 	for _, run := range runs {
 		user := run.GetUser()
@@ -137,17 +136,5 @@ func orphanTable(call *tool.Call, runs []*apiv1.OrphanRun) error {
 			},
 		)
 	}
-	var width [4]int
-	for _, row := range rows {
-		for i := range width {
-			width[i] = max(width[i], len(row[i]))
-		}
-	}
-	for _, row := range rows {
-		for i := range width {
-			b = fmt.Appendf(b, "%-*s  ", width[i], render.Cell(row[i]))
-		}
-		b = append(append(b, row[len(width)]...), '\n')
-	}
-	return call.WriteOut(b)
+	return call.WriteOut([]byte(render.AlignedTexts(rows)))
 }

@@ -112,7 +112,7 @@ func printTokens(call *tool.Call, tokens []*apiv1.UserTokenInfo) error {
 			by,
 		})
 	}
-	return call.WriteOut([]byte(render.Aligned(rows, func(int) bool { return true })))
+	return call.WriteOut([]byte(render.AlignedTexts(rows)))
 }
 
 // tokenTree is the answer as a document.

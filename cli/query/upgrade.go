@@ -114,7 +114,7 @@ func planUpgrade(call *tool.Call) error {
 		}
 		rows = append(rows, []string{fmt.Sprint(i + 1), step.What, step.Kind, step.Release, do})
 	}
-	out := layOutTable(rows)
+	out := []byte(render.AlignedTexts(rows))
 	if len(plan.InWay) > 0 {
 		out = append(out, "in the way:\n"...)
 		for _, text := range plan.InWay {

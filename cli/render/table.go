@@ -13,6 +13,11 @@ import (
 // characters that act on a terminal.
 func Cell(text string) string { return plain.Cell(text) }
 
+// AlignedTexts lays a table out whose cells are all texts.
+func AlignedTexts(table [][]string) string {
+	return Aligned(table, func(int) bool { return true })
+}
+
 // Aligned lays a table out, texts to the left and numbers to the right.
 func Aligned(table [][]string, text func(col int) bool) string {
 	var wide []int

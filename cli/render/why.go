@@ -422,7 +422,7 @@ func splitTable(table [][]string) []string {
 		return nil
 	}
 	return strings.Split(
-		strings.TrimSuffix(Aligned(table, func(int) bool { return true }), "\n"),
+		strings.TrimSuffix(AlignedTexts(table), "\n"),
 		"\n",
 	)
 }

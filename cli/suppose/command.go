@@ -210,7 +210,7 @@ func text(call *tool.Call, rep *apiv1.SupposeReply) string {
 			job.GetAfter().GetNodes(),
 		})
 	}
-	out.WriteString(render.Aligned(rows, func(int) bool { return true }))
+	out.WriteString(render.AlignedTexts(rows))
 	if hidden := len(jobs) - len(shown); hidden > 0 {
 		fmt.Fprintf(&out, "... and %d more: --all lists them\n", hidden)
 	}
