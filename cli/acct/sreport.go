@@ -216,25 +216,7 @@ func runSreport(call *tool.Call) error {
 	case call.Opts.On("all_clusters"):
 		call.Opts.Put("clusters", "all", true, opt.FromCommand)
 	}
-	sources, err := call.PastClusters()
-	if err != nil {
-		return err
-	}
-	code := 0
-	for _, source := range sources {
-		err := call.RunIn(source, ask.print)
-		switch {
-		case err == nil:
-		case len(sources) == 1 || call.Ctx.Err() != nil:
-			return err
-		default:
-			code = max(code, call.ReportCluster(source, err))
-		}
-	}
-	if code != 0 {
-		return tool.ExitCode(code)
-	}
-	return nil
+	return call.EachPastCluster(ask.print)
 }
 
 // print asks one cluster and prints its report.

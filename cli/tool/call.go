@@ -250,9 +250,9 @@ func (c *Call) RPC(method string, req, resp proto.Message) error {
 		return err
 	}
 	ctx, stop := c.patience(method)
-	defer stop()
 	began := c.Now()
 	err = c.Patiently(ctx, func() error { return conn.Call(ctx, method, req, resp) })
+	stop() // before anything else is written to stderr
 	c.Trace(method, began, req, resp)
 	return err
 }

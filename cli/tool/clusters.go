@@ -203,6 +203,19 @@ func (c *Call) EachCluster(run func(c *Call) error) error {
 	if err != nil {
 		return err
 	}
+	return c.runInEach(list, run)
+}
+
+// EachPastCluster is EachCluster for the clusters of PastClusters.
+func (c *Call) EachPastCluster(run func(c *Call) error) error {
+	list, err := c.PastClusters()
+	if err != nil {
+		return err
+	}
+	return c.runInEach(list, run)
+}
+
+func (c *Call) runInEach(list []*Call, run func(c *Call) error) error {
 	code := 0
 	for _, sub := range list {
 		err := c.RunIn(sub, run)
