@@ -174,22 +174,27 @@ func sstatCounter(name string, counter spec.Counter) *measured {
 	}
 }
 
-// The kinds.
-func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock *measured) {
+// stepKinds are the kinds of what every node measures.
+type stepKinds struct {
+	cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock *measured
+}
+
+func sstatKinds() stepKinds {
+	var kinds stepKinds
 	bytes := func(v *acctView, n int64) string { return v.formatBytes(n) }
 	plain := func(_ *acctView, n int64) string { return tool.Itoa(n) }
 	always := func(get func(u *apiv1.Usage) int64) func(*apiv1.Measurement) (int64, bool) {
 		return func(m *apiv1.Measurement) (int64, bool) { return get(m.GetUsage()), true }
 	}
-	cpu = &measured{
+	kinds.cpu = &measured{
 		name: "cpu",
 		get: always(
 			func(u *apiv1.Usage) int64 { return (u.GetUserCpu() + u.GetSystemCpu()) / tool.Second },
 		),
 		text: func(_ *acctView, n int64) string { return format.Duration(n) },
 	}
-	disk = &measured{name: "fs/disk", get: always((*apiv1.Usage).GetReadBytes), text: bytes}
-	written = &measured{name: "fs/disk", get: always((*apiv1.Usage).GetWriteBytes), text: bytes}
+	kinds.disk = &measured{name: "fs/disk", get: always((*apiv1.Usage).GetReadBytes), text: bytes}
+	kinds.written = &measured{name: "fs/disk", get: always((*apiv1.Usage).GetWriteBytes), text: bytes}
 	gpus := func(of func(g *apiv1.GpuUsage) (n, whole int64)) func(*apiv1.Measurement) (int64, bool) {
 		return func(measurement *apiv1.Measurement) (sum int64, known bool) {
 			var all int64
@@ -205,12 +210,12 @@ func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock 
 			return sum, known
 		}
 	}
-	gpuMem = &measured{
+	kinds.gpuMem = &measured{
 		name: "gres/gpumem",
 		get:  gpus(func(g *apiv1.GpuUsage) (int64, int64) { return g.GetPeakMem(), 0 }),
 		text: func(_ *acctView, n int64) string { return formatMegabytes(n) },
 	}
-	gpuUtil = &measured{
+	kinds.gpuUtil = &measured{
 		name: "gres/gpuutil",
 		mean: true,
 		text: plain,
@@ -218,18 +223,18 @@ func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock 
 			return g.GetUtilNs() * 100, g.GetNoProcess() + g.GetIdle() + g.GetBusy()
 		}),
 	}
-	mem = &measured{
+	kinds.mem = &measured{
 		name: "mem",
 		get:  func(m *apiv1.Measurement) (int64, bool) { return m.GetUsage().GetPeakRss(), m.GetUsage().GetHasRss() },
 		text: bytes,
 	}
-	pages = &measured{name: "pages", get: always((*apiv1.Usage).GetMajFaults), text: plain}
-	vmem = &measured{
+	kinds.pages = &measured{name: "pages", get: always((*apiv1.Usage).GetMajFaults), text: plain}
+	kinds.vmem = &measured{
 		name: "vmem",
 		get:  func(m *apiv1.Measurement) (int64, bool) { return m.GetPeakVm(), m.GetHasVm() },
 		text: bytes,
 	}
-	clock = &measured{
+	kinds.clock = &measured{
 		name: "freq",
 		mean: true,
 		text: formatFrequency,
@@ -237,14 +242,14 @@ func sstatKinds() (cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock 
 			return m.GetUsage().GetCpuKhz(), m.GetUsage().GetCpuKhz() > 0
 		},
 	}
-	return cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, clock
+	return kinds
 }
 
 // sstatFields are the columns in the order of --helpformat.
 //
 //muster:table one row for each column
 func sstatFields() []sstatField {
-	cpu, disk, written, _, _, mem, pages, vmem, clock := sstatKinds()
+	kinds := sstatKinds()
 	power := sstatEnergy()
 	in, out := sstatVectors()
 	empty := func(*acctView, *liveStep) string { return "" }
@@ -257,15 +262,15 @@ func sstatFields() []sstatField {
 	mostTask := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.taskName(p.mostOn) }
 	leastTask := func(_ *measured, _ *acctView, s *liveStep, p spread) string { return s.taskName(p.leastOn) }
 	return []sstatField{
-		{"AllocTRES", 10, func(v *acctView, s *liveStep) string { return v.formatTRES(s.alloc) }}, {"AveCPU", 10, cpu.average()}, {"AveCPUFreq", 10, clock.average()},
-		{"AveDiskRead", 12, disk.average()}, {"AveDiskWrite", 12, written.average()}, {"AvePages", 10, pages.average()}, {"AveRSS", 10, mem.average()}, {"AveVMSize", 10, vmem.average()},
+		{"AllocTRES", 10, func(v *acctView, s *liveStep) string { return v.formatTRES(s.alloc) }}, {"AveCPU", 10, kinds.cpu.average()}, {"AveCPUFreq", 10, kinds.clock.average()},
+		{"AveDiskRead", 12, kinds.disk.average()}, {"AveDiskWrite", 12, kinds.written.average()}, {"AvePages", 10, kinds.pages.average()}, {"AveRSS", 10, kinds.mem.average()}, {"AveVMSize", 10, kinds.vmem.average()},
 		{"ConsumedEnergy", 14, power.sum()}, {"ConsumedEnergyRaw", 17, power.sum()}, {"JobID", -12, func(_ *acctView, s *liveStep) string { return s.id }},
-		{"MaxDiskRead", 12, disk.max()}, {"MaxDiskReadNode", 15, disk.maxNode()}, {"MaxDiskReadTask", 15, disk.maxTask()},
-		{"MaxDiskWrite", 12, written.max()}, {"MaxDiskWriteNode", 16, written.maxNode()}, {"MaxDiskWriteTask", 16, written.maxTask()},
-		{"MaxPages", 8, pages.max()}, {"MaxPagesNode", 12, pages.maxNode()}, {"MaxPagesTask", 14, pages.maxTask()},
-		{"MaxRSS", 10, mem.max()}, {"MaxRSSNode", 10, mem.maxNode()}, {"MaxRSSTask", 10, mem.maxTask()},
-		{"MaxVMSize", 10, vmem.max()}, {"MaxVMSizeNode", 14, vmem.maxNode()}, {"MaxVMSizeTask", 14, vmem.maxTask()},
-		{"MinCPU", 10, cpu.min()}, {"MinCPUNode", 10, cpu.minNode()}, {"MinCPUTask", 10, cpu.minTask()},
+		{"MaxDiskRead", 12, kinds.disk.max()}, {"MaxDiskReadNode", 15, kinds.disk.maxNode()}, {"MaxDiskReadTask", 15, kinds.disk.maxTask()},
+		{"MaxDiskWrite", 12, kinds.written.max()}, {"MaxDiskWriteNode", 16, kinds.written.maxNode()}, {"MaxDiskWriteTask", 16, kinds.written.maxTask()},
+		{"MaxPages", 8, kinds.pages.max()}, {"MaxPagesNode", 12, kinds.pages.maxNode()}, {"MaxPagesTask", 14, kinds.pages.maxTask()},
+		{"MaxRSS", 10, kinds.mem.max()}, {"MaxRSSNode", 10, kinds.mem.maxNode()}, {"MaxRSSTask", 10, kinds.mem.maxTask()},
+		{"MaxVMSize", 10, kinds.vmem.max()}, {"MaxVMSizeNode", 14, kinds.vmem.maxNode()}, {"MaxVMSizeTask", 14, kinds.vmem.maxTask()},
+		{"MinCPU", 10, kinds.cpu.min()}, {"MinCPUNode", 10, kinds.cpu.minNode()}, {"MinCPUTask", 10, kinds.cpu.minTask()},
 		{"Nodelist", 20, func(_ *acctView, s *liveStep) string { return s.nodes }}, {"NTasks", 8, func(_ *acctView, s *liveStep) string { return tool.Itoa(s.tasks) }}, {"Pids", 20, livePids},
 		{"ReqCPUFreq", 10, empty}, {"ReqCPUFreqMin", 13, empty}, {"ReqCPUFreqMax", 13, empty}, {"ReqCPUFreqGov", 13, empty},
 		{"TRESUsageInAve", 14, formatVector(in, mean)}, {"TRESUsageInMax", 14, formatVector(in, most)}, {"TRESUsageInMaxNode", 18, formatVector(in, mostOn)}, {"TRESUsageInMaxTask", 18, formatVector(in, mostTask)},
@@ -277,13 +282,14 @@ func sstatFields() []sstatField {
 
 // sstatVectors are the kinds in the vectors of what a step reads and uses, and what it writes.
 func sstatVectors() (in, out []*measured) {
-	cpu, disk, written, gpuMem, gpuUtil, mem, pages, vmem, _ := sstatKinds()
+	kinds := sstatKinds()
 	in = []*measured{
-		cpu, sstatEnergy(), disk, sstatCounter("fs/lustre", spec.CounterLustreRead), gpuMem, gpuUtil,
-		sstatCounter("ic/ofed", spec.CounterFabricIn), mem, pages, vmem,
+		kinds.cpu, sstatEnergy(), kinds.disk, sstatCounter("fs/lustre", spec.CounterLustreRead),
+		kinds.gpuMem, kinds.gpuUtil, sstatCounter("ic/ofed", spec.CounterFabricIn),
+		kinds.mem, kinds.pages, kinds.vmem,
 	}
 	out = []*measured{
-		written,
+		kinds.written,
 		sstatCounter("fs/lustre", spec.CounterLustreWrite),
 		sstatCounter("ic/ofed", spec.CounterFabricOut),
 	}
@@ -293,8 +299,9 @@ func sstatVectors() (in, out []*measured) {
 // liveStepTree is a running step in the words of the steps of accounting: requested is what it
 // reads and uses, consumed what it writes.
 func liveStepTree(step *liveStep) tree.Object {
-	_, _, _, _, _, _, _, _, clock := sstatKinds()
-	frequency, energy := clock.over(step), sstatEnergy().over(step)
+	clock := sstatKinds().clock
+	frequency := clock.over(step)
+	energy := sstatEnergy().over(step)
 	var hosts []string
 	for _, measurement := range step.on {
 		hosts = append(hosts, measurement.GetNode())
