@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"html"
-	"io"
 	"slices"
 	"strings"
 
@@ -24,22 +23,22 @@ const maxReportEvents = 500
 
 // life is the life of a run as a band, from the submission to the end or to now.
 type life struct {
-	spans    []lifeSpan
-	events   []lifeEvent
-	from, to string
+	from, until int64
+	clock       render.Clock
+	spans       []lifeSpan
+	events      []lifeEvent
 }
 
-// lifeSpan is a stretch of a band, in thousandths of it.
+// lifeSpan is a stretch of a band.
 type lifeSpan struct {
-	at, until     int64
-	class         string // of the page's style
-	begin, length float64
-	label, text   string
+	from, until int64
+	class       string // of the page's style
+	label       string
 }
 
 // lifeEvent is a mark on a band.
 type lifeEvent struct {
-	at   float64 // thousandths
+	at   int64
 	text string
 }
 
@@ -47,34 +46,15 @@ type lifeEvent struct {
 const waitClasses = 5
 
 // lifeOf makes the band of a run.
-func lifeOf(rep *apiv1.JobReportReply, k render.Clock) *life {
+func lifeOf(rep *apiv1.JobReportReply, clock render.Clock) *life {
 	run := rep.GetRun()
-	from := run.GetSubmit()
-	until := cmp.Or(run.GetEnd(), rep.GetNow())
-	if until <= from {
+	band := &life{
+		from:  run.GetSubmit(),
+		until: cmp.Or(run.GetEnd(), rep.GetNow()),
+		clock: clock,
+	}
+	if band.until <= band.from {
 		return nil
-	}
-	place := func(at int64) float64 {
-		return 1000 * float64(min(max(at, from), until)-from) / float64(until-from)
-	}
-	out := &life{from: k.Time(from), to: k.Time(until)}
-	add := func(class, label string, a, b int64) {
-		if b = min(b, until); b <= a {
-			return
-		}
-		if n := len(out.spans); n > 0 && out.spans[n-1].label == label {
-			a = out.spans[n-1].at
-			out.spans = out.spans[:n-1]
-		}
-		out.spans = append(out.spans, lifeSpan{
-			at:     a,
-			until:  b,
-			class:  class,
-			begin:  place(a),
-			length: place(b) - place(a),
-			label:  label,
-			text:   format.Duration((b-a)/tool.Second) + " from " + k.Time(a),
-		})
 	}
 	classes := map[string]string{}
 	for _, period := range rep.GetPeriods() {
@@ -83,39 +63,61 @@ func lifeOf(rep *apiv1.JobReportReply, k render.Clock) *life {
 		if classes[code] == "" {
 			classes[code] = fmt.Sprintf("w%d", len(classes)%waitClasses)
 		}
-		add(classes[code], "waited: "+reason, period.GetFrom(), cmp.Or(period.GetTo(), until))
+		band.addSpan(classes[code], "waited: "+reason, period.GetFrom(), cmp.Or(period.GetTo(), band.until))
 	}
 	if len(rep.GetPeriods()) == 0 {
-		add("w0", "waited", from, cmp.Or(run.GetStart(), until))
+		band.addSpan("w0", "waited", band.from, cmp.Or(run.GetStart(), band.until))
 	}
 	if run.GetStart() != 0 {
 		label := "ran"
 		if run.GetEnd() == 0 {
 			label = "runs"
 		}
-		add("ran", label, run.GetStart(), until)
+		band.addSpan("ran", label, run.GetStart(), band.until)
 	}
-	return out
+	return band
 }
 
-// mark adds an event to a band.
-func (l *life) mark(rep *apiv1.JobReportReply, at int64, text string) {
-	from, until := rep.GetRun().GetSubmit(), cmp.Or(rep.GetRun().GetEnd(), rep.GetNow())
-	if at < from || at > until {
-		return // what follows the end, such as the account of a node
+// addSpan adds a stretch, or makes the one before it longer if that has the same label.
+func (l *life) addSpan(class, label string, from, until int64) {
+	until = min(until, l.until)
+	if until <= from {
+		return
 	}
-	l.events = append(l.events, lifeEvent{at: 1000 * float64(at-from) / float64(until-from), text: text})
+	if last := len(l.spans) - 1; last >= 0 && l.spans[last].label == label {
+		l.spans[last].until = until
+		return
+	}
+	l.spans = append(l.spans, lifeSpan{from: from, until: until, class: class, label: label})
+}
+
+// mark adds an event. What follows the end of the band, such as what a node reports, has no mark.
+func (l *life) mark(at int64, text string) {
+	if at >= l.from && at <= l.until {
+		l.events = append(l.events, lifeEvent{at: at, text: text})
+	}
+}
+
+// place is where an instant is on the band, in thousandths of its length.
+func (l *life) place(at int64) float64 {
+	at = min(max(at, l.from), l.until)
+	return 1000 * float64(at-l.from) / float64(l.until-l.from)
+}
+
+// describe is how long a stretch took.
+func (l *life) describe(s lifeSpan) string {
+	return format.Duration((s.until-s.from)/tool.Second) + " from " + l.clock.Time(s.from)
 }
 
 // drawJob adds what only the drawn form has. What cannot be read is missing with a reason.
 func (r *reporting) drawJob(id string, rep *apiv1.JobReportReply) {
-	band := part{heading: "Its life", drawnOnly: true, life: lifeOf(rep, render.NewClock(r.Call.Env))}
+	band := part{heading: "Its life", form: drawnForm, life: lifeOf(rep, render.NewClock(r.Call.Env))}
 	events := r.jobEvents(id, rep, band.life)
-	gpus := part{heading: "Its GPUs over time", drawnOnly: true}
+	gpus := part{heading: "Its GPUs over time", form: drawnForm}
 	if rep.GetRun().GetStart() != 0 && render.GPUsOf(rep.GetRun().GetAllocTres()) > 0 {
 		gpus.list, gpus.charted = r.jobGPUs(id)
 	}
-	nodes := part{heading: "CPU and memory over time", drawnOnly: true, charted: render.ChartNodes(rep)}
+	nodes := part{heading: "CPU and memory over time", form: drawnForm, charted: render.ChartNodes(rep)}
 	if more := rep.GetUsageMore(); more > 0 && len(nodes.charted) > 0 {
 		nodes.list = []string{fmt.Sprintf("%d more nodes are not drawn.", more)}
 	}
@@ -180,12 +182,12 @@ func refusalText(err error) string {
 // jobEvents lists the events of a job, and marks them on the band of its life.
 func (r *reporting) jobEvents(id string, rep *apiv1.JobReportReply, band *life) part {
 	out := part{
-		heading:   "Events",
-		drawnOnly: true,
-		folded:    true,
-		head:      []string{"Time", "Event", "What", "By"},
-		texts:     4,
-		wide:      2,
+		heading: "Events",
+		form:    drawnForm,
+		folded:  true,
+		head:    []string{"Time", "Event", "What", "By"},
+		texts:   4,
+		wide:    2,
 	}
 	if r.PastCluster() != "" {
 		out.list = []string{"The ledger of another cluster is not read here."}
@@ -203,7 +205,7 @@ func (r *reporting) jobEvents(id string, rep *apiv1.JobReportReply, band *life) 
 			by = e.GetActor()
 		}
 		if band != nil {
-			band.mark(rep, e.GetAt(), e.GetKind()+" "+at)
+			band.mark(e.GetAt(), e.GetKind()+" "+at)
 		}
 		// The page says whose job it is.
 		e.User, e.Account = "", ""
@@ -237,7 +239,7 @@ func (r *reporting) readEvents(id string, rep *apiv1.JobReportReply) (list []*ap
 		}
 		return nil
 	})
-	if errors.Is(err, errEnough) || errors.Is(err, io.EOF) {
+	if errors.Is(err, errEnough) {
 		err = nil
 	}
 	if len(list) > maxReportEvents {
@@ -249,21 +251,24 @@ func (r *reporting) readEvents(id string, rep *apiv1.JobReportReply) (list []*ap
 // writeLife writes a band with its legend.
 func (l *life) write(b *strings.Builder) {
 	e := plainHTML
+	from, until := l.clock.Time(l.from), l.clock.Time(l.until)
 	fmt.Fprintf(b, `<svg class="life" viewBox="0 0 1000 30" preserveAspectRatio="none" role="img" aria-label="%s">`,
-		e("from "+l.from+" to "+l.to))
+		e("from "+from+" to "+until))
 	for _, s := range l.spans {
+		begin := l.place(s.from)
+		length := l.place(s.until) - begin
 		fmt.Fprintf(b, `<rect class="%s" x="%.1f" y="6" width="%.1f" height="18"><title>%s</title></rect>`,
-			s.class, s.begin, max(s.length, 1), e(s.label+", "+s.text))
+			s.class, begin, max(length, 1), e(s.label+", "+l.describe(s)))
 	}
 	for _, m := range l.events {
-		fmt.Fprintf(b, `<path class="mark" d="M%.1f 0V30"><title>%s</title></path>`, m.at, e(m.text))
+		fmt.Fprintf(b, `<path class="mark" d="M%.1f 0V30"><title>%s</title></path>`, l.place(m.at), e(m.text))
 	}
-	fmt.Fprintf(b, "</svg>\n<p class=\"ends\"><span>%s</span><span>%s</span></p>\n<ul class=\"legend\">", e(l.from), e(l.to))
+	fmt.Fprintf(b, "</svg>\n<p class=\"ends\"><span>%s</span><span>%s</span></p>\n<ul class=\"legend\">", e(from), e(until))
 	for _, s := range l.spans {
-		if s.until-s.at < tool.Second {
+		if s.until-s.from < tool.Second {
 			continue
 		}
-		fmt.Fprintf(b, `<li><i class="%s"></i><b>%s</b> %s</li>`, s.class, e(s.label), e(s.text))
+		fmt.Fprintf(b, `<li><i class="%s"></i><b>%s</b> %s</li>`, s.class, e(s.label), e(l.describe(s)))
 	}
 	b.WriteString("</ul>\n")
 }
@@ -297,10 +302,5 @@ func writeCharted(b *strings.Builder, list []render.Charted) {
 // plainHTML writes a text so that it stays one: what a user named is neither a tag, nor a
 // control character, nor turns the direction of what follows.
 func plainHTML(text string) string {
-	return html.EscapeString(strings.Map(func(r rune) rune {
-		if r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f {
-			return '·'
-		}
-		return r
-	}, render.Clean(text)))
+	return html.EscapeString(render.CleanLine(text))
 }

@@ -251,10 +251,10 @@ func (r *reporting) overTime(rep *apiv1.JobReportReply) {
 			render.NewClock(r.Call.Env).Time(rep.GetUsageFrom()),
 			format.Duration(rep.GetUsageStep()/tool.Second),
 		),
-		head:     []string{"Node", "What", "", "Mean", "Most"},
-		texts:    3,
-		drawn:    true,
-		textOnly: true,
+		head:  []string{"Node", "What", "", "Mean", "Most"},
+		texts: 3,
+		drawn: true,
+		form:  textForm,
 	}
 	for _, usage := range rep.GetUsage() {
 		cpus, rss := make([]*float64, width), make([]*float64, width)

@@ -29,12 +29,28 @@ type part struct {
 	list    []string // sentences
 	none    string   // said where everything else is empty
 
-	drawnOnly bool // left out of text
-	textOnly  bool // left out of the drawn form, which has charts instead
-	folded    bool // a reader opens it
-	wide      int  // the column that breaks where it is too wide; 0 = none
-	life      *life
-	charted   []render.Charted
+	form    form // which form of the page has it
+	folded  bool // a reader opens it
+	wide    int  // the column that breaks where it is too wide; 0 = none
+	life    *life
+	charted []render.Charted
+}
+
+// form is a form of a page.
+type form uint8
+
+const (
+	everyForm form = iota
+	textForm
+	drawnForm // HTML, which has charts in the place of courses of blocks
+)
+
+// shown tells whether a form of the page has the part.
+func (p *part) shown(in form) bool {
+	if p.form != everyForm && p.form != in {
+		return false
+	}
+	return p.none != "" || !p.empty()
 }
 
 func (p *part) empty() bool {
@@ -47,7 +63,7 @@ func (p *page) text() string {
 	b.WriteString(p.title + "\n")
 	for i := range p.parts {
 		t := &p.parts[i]
-		if t.drawnOnly || t.empty() && t.none == "" {
+		if !t.shown(textForm) {
 			continue
 		}
 		in := "  "
@@ -67,7 +83,7 @@ func (p *page) text() string {
 		for _, x := range t.bars {
 			lines = append(lines, []string{in + x.Label, x.Draw(), x.Text})
 		}
-		b.WriteString(render.Aligned(lines, func(int) bool { return true }))
+		b.WriteString(render.AlignedTexts(lines))
 		if len(t.rows) > 0 {
 			table := append([][]string{t.head}, t.rows...)
 			for k, line := range table {
@@ -151,7 +167,7 @@ func (p *page) renderHTML() string {
 	)
 	for i := range p.parts {
 		t := &p.parts[i]
-		if t.textOnly || t.empty() && t.none == "" {
+		if !t.shown(drawnForm) {
 			continue
 		}
 		class := ""

@@ -206,6 +206,17 @@ func Clean(s string) string {
 	}, s)
 }
 
+// CleanLine is Clean for a text with others beside it: nothing in it turns the direction of what
+// follows.
+func CleanLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f {
+			return '·'
+		}
+		return r
+	}, Clean(s))
+}
+
 // ShortSpan is a length of time in few characters: 45s, 12m, 3h20, 2d4h.
 func ShortSpan(ns int64) string {
 	sec := max(ns, 0) / tool.Second

@@ -64,6 +64,7 @@ func run(call *tool.Call) error {
 	}
 	s.take(first)
 	_, err := tea.NewProgram(s, tea.WithAltScreen(), tea.WithContext(call.Ctx)).Run()
+	s.events.close()
 	return err
 }
 

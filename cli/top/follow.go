@@ -1,6 +1,7 @@
 package top
 
 import (
+	"errors"
 	"time"
 
 	tea "github.com/charmbracelet/bubbletea"
@@ -12,64 +13,65 @@ import (
 // follower is told by the stream of events that something has happened. What has happened is
 // not looked at: the lists are read again, by the rules of who may see what.
 type follower struct {
-	conn      tool.Conn // of its own, because a stream outlives calls
-	stream    tool.Receiver
-	following bool // the stream is open: while it says nothing, nothing has happened
-	behind    bool // something has happened since the lists were asked for
-
+	events  *eventStream // nil: not open
 	opening bool
 	tried   time.Time // when it was last opened
+	behind  bool      // something has happened since the lists were asked for
+}
+
+// eventStream is an open stream of events, on a connection of its own because it outlives calls.
+type eventStream struct {
+	conn tool.Conn
+	from tool.Receiver
 }
 
 // moved is what the stream said.
 type moved struct {
-	from follower
-	err  error
+	events *eventStream
+	err    error
 }
 
 // follow waits for what the stream says next, and opens it first where there is none. One
 // that cannot be opened is tried again after some time.
 func (s *session) follow() tea.Cmd {
-	from := s.follower
-	if from.stream == nil {
+	events := s.events
+	if events == nil {
 		if s.opening || time.Since(s.tried) < oldest {
 			return nil
 		}
 		s.opening = true
 		s.tried = time.Now()
 		return func() tea.Msg {
-			err := from.open(s.call)
-			return moved{from: from, err: err}
+			opened, err := openEvents(s.call)
+			return moved{events: opened, err: err}
 		}
 	}
 	return func() tea.Msg {
-		err := from.stream.Recv(&apiv1.EventsReply{})
-		return moved{from: from, err: err}
+		err := events.from.Recv(&apiv1.EventsReply{})
+		return moved{events: events, err: err}
 	}
 }
 
-// open opens the stream for the events that come.
-func (f *follower) open(call *tool.Call) (err error) {
-	f.conn, err = call.Dial(call.Ctx)
+// openEvents opens the stream for the events that come.
+func openEvents(call *tool.Call) (*eventStream, error) {
+	conn, err := call.Dial(call.Ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	f.stream, err = f.conn.Stream(call.Ctx, tool.MethodEvents, &apiv1.EventsRequest{Follow: true})
+	from, err := conn.Stream(call.Ctx, tool.MethodEvents, &apiv1.EventsRequest{Follow: true})
 	if err != nil {
-		f.close()
+		return nil, errors.Join(err, conn.Close())
 	}
-	return err
+	return &eventStream{conn: conn, from: from}, nil
 }
 
-// close gives up what is open.
-func (f *follower) close() {
-	if f.stream != nil {
-		f.stream.Close()
+// close ends the stream, and a Recv that waits for it.
+func (e *eventStream) close() {
+	if e == nil {
+		return
 	}
-	if f.conn != nil {
-		_ = f.conn.Close() // nothing is written to it
-	}
-	f.conn, f.stream = nil, nil
+	e.from.Close()
+	_ = e.conn.Close() // nothing is written to it
 }
 
 // hear takes what the stream said. A stream that broke is opened again by the next refresh
@@ -77,14 +79,11 @@ func (f *follower) close() {
 func (s *session) hear(m moved) tea.Cmd {
 	s.opening = false
 	if m.err != nil {
-		m.from.close()
-		s.conn, s.stream = nil, nil
-		s.following = false
+		m.events.close()
+		s.events = nil
 		return nil
 	}
-	s.conn = m.from.conn
-	s.stream = m.from.stream
-	s.following = true
+	s.events = m.events
 	s.behind = true // what happened before the stream was open has not been told
 	if s.model.paused || s.model.wanted != nil || time.Since(s.shown) < s.every {
 		return s.follow()
@@ -95,7 +94,7 @@ func (s *session) hear(m moved) tea.Cmd {
 // refresh reads the lists if something has happened, or if they are so old that the times in
 // them are wrong. Without a stream it asks whether anything has.
 func (s *session) refresh() tea.Cmd {
-	if !s.following {
+	if s.events == nil {
 		return tea.Batch(s.read(false), s.follow())
 	}
 	if !s.behind && time.Since(s.shown) < oldest {

@@ -72,7 +72,7 @@ func TestFollow(t *testing.T) {
 	expect("at the beginning", 1, 1)
 
 	next := listen(s.follow()) // opened
-	if !s.following || next == nil {
+	if s.events == nil || next == nil {
 		t.Fatal("the stream is not followed")
 	}
 	s.behind = false
@@ -105,7 +105,7 @@ func TestFollow(t *testing.T) {
 
 	conn.says <- errors.New("the controller is away")
 	conn.away = true
-	if listen(next) != nil || s.following {
+	if listen(next) != nil || s.events != nil {
 		t.Fatal("a stream that broke is followed")
 	}
 	s.tried = time.Time{}
@@ -113,13 +113,13 @@ func TestFollow(t *testing.T) {
 	expect("without the stream", 3, 4)
 	s.carryOut(s.refresh())
 	expect("without the stream, again", 3, 5)
-	if s.following || s.opening {
+	if s.events != nil || s.opening {
 		t.Error("a stream that cannot be opened is followed")
 	}
 	conn.away = false
 	s.tried = time.Time{}
 	listen(s.follow())
-	if !s.following {
+	if s.events == nil {
 		t.Error("the stream is not opened again")
 	}
 }

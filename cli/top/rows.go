@@ -123,8 +123,8 @@ func (m *model) jobList() []string {
 		}
 		row := []cellText{
 			{" " + text.ID(render.JobRow{JobInfo: job, Task: -1}), plain},
-			{safeText(job.GetSpec().GetName()), plain},
-			{safeText(job.GetUser()), plain},
+			{render.CleanLine(job.GetSpec().GetName()), plain},
+			{render.CleanLine(job.GetUser()), plain},
 			{state, stateStyle(job)},
 			{render.ShortSpan(render.Spent(job, text.Now)), plain},
 			{gpus, plain},
@@ -140,13 +140,13 @@ func (m *model) jobList() []string {
 				cellText{limit, plain},
 				cellText{strconv.FormatUint(uint64(job.GetPriority()), 10), plain},
 				cellText{
-					safeText(job.GetSpec().GetAccount()),
+					render.CleanLine(job.GetSpec().GetAccount()),
 					plain,
 				},
-				cellText{safeText(job.GetPartition()), plain},
+				cellText{render.CleanLine(job.GetPartition()), plain},
 			)
 		}
-		return append(row, cellText{safeText(strings.TrimSpace(word + " " + more)), dim})
+		return append(row, cellText{render.CleanLine(strings.TrimSpace(word + " " + more)), dim})
 	})
 }
 
@@ -186,7 +186,7 @@ func (m *model) nodeList() []string {
 		if all := len(node.GetGpus()); all > 0 {
 			gpus = drawMeter(heldGPUs(node), all, 8) + fmt.Sprintf(" %d/%d", heldGPUs(node), all)
 		}
-		row := []cellText{{" " + safeText(node.GetName()), plain}, {long + state.Suffix(), style}, {gpus, plain},
+		row := []cellText{{" " + render.CleanLine(node.GetName()), plain}, {long + state.Suffix(), style}, {gpus, plain},
 			{drawMeter(int(node.GetCpusAlloc()), int(node.GetCpus()), 8) + fmt.Sprintf(" %d/%d", node.GetCpusAlloc(), node.GetCpus()), plain}}
 		if m.wide() {
 			load := "-"
@@ -196,9 +196,9 @@ func (m *model) nodeList() []string {
 			v := m.text()
 			row = append(row, cellText{v.Memory(node.GetMemAlloc()) + "/" +
 				v.Memory(node.GetMem()), plain}, cellText{load, plain},
-				cellText{strconv.FormatUint(uint64(node.GetJobsRunning()), 10), plain}, cellText{safeText(strings.Join(node.GetPartitions(), ",")), plain})
+				cellText{strconv.FormatUint(uint64(node.GetJobsRunning()), 10), plain}, cellText{render.CleanLine(strings.Join(node.GetPartitions(), ",")), plain})
 		}
-		return append(row, cellText{safeText(node.GetReason()), dim})
+		return append(row, cellText{render.CleanLine(node.GetReason()), dim})
 	})
 }
 
@@ -237,20 +237,20 @@ func (m *model) gpuList() []string {
 			name, style = strings.TrimSpace(fault+" "+name), red
 		}
 		row := []cellText{
-			{" " + safeText(rows[i].node.GetName()), plain},
+			{" " + render.CleanLine(rows[i].node.GetName()), plain},
 			{strconv.FormatUint(uint64(gpu.GetIndex()), 10), plain},
 			{state, style},
 			{id, plain},
-			{safeText(user), plain},
+			{render.CleanLine(user), plain},
 		}
 		if m.wide() {
 			row = append(
 				row,
-				cellText{safeText(gpu.GetModel()), plain},
-				cellText{safeText(gpu.GetUuid()), dim},
+				cellText{render.CleanLine(gpu.GetModel()), plain},
+				cellText{render.CleanLine(gpu.GetUuid()), dim},
 			)
 		}
-		return append(row, cellText{safeText(name), plain})
+		return append(row, cellText{render.CleanLine(name), plain})
 	})
 }
 
@@ -287,7 +287,7 @@ func (m *model) whyText(id string, reply *apiv1.WhyReply) *detail {
 
 // wrapped writes a line beside its title; rows of a table stay whole.
 func (m *model) wrapped(title, line string) []string {
-	text := safeText(line)
+	text := render.CleanLine(line)
 	if strings.HasPrefix(line, "  ") {
 		return []string{title + strings.TrimPrefix(text, "  ")}
 	}
@@ -314,14 +314,14 @@ func (m *model) jobText(
 	lines := []string{"", "  " +
 		m.paintText(
 			bold,
-			safeText(
+			render.CleanLine(
 				"Job "+view.ID(render.JobRow{JobInfo: job, Task: -1})+" "+job.GetSpec().GetName(),
 			),
 		) +
-		" of " + safeText(job.GetUser()) + "  " + m.paintText(stateStyle(job), state)}
+		" of " + render.CleanLine(job.GetUser()) + "  " + m.paintText(stateStyle(job), state)}
 	add := func(name, value string) {
 		if value != "" {
-			lines = append(lines, "  "+fitColumn(name, 12, false)+" "+safeText(value))
+			lines = append(lines, "  "+fitColumn(name, 12, false)+" "+render.CleanLine(value))
 		}
 	}
 	lines = append(lines, "")
@@ -400,7 +400,7 @@ func (m *model) charts(history *apiv1.GpuHistoryReply) []string {
 			}
 		}
 		lines = append(lines, "", "  "+
-			m.paintText(bold, safeText(gpu.GetNode())+" GPU "+
+			m.paintText(bold, render.CleanLine(gpu.GetNode())+" GPU "+
 				strconv.FormatUint(uint64(gpu.GetIndex()), 10)))
 		figure("utilisation", "%", 100, func(p *apiv1.GpuPoint) *float64 { return p.Util })
 		figure("memory", "MiB", 0, func(p *apiv1.GpuPoint) *float64 { return p.MemoryMib })

@@ -45,17 +45,6 @@ func fitColumn(s string, width int, right bool) string {
 	return s + gap
 }
 
-// safeText is a text from outside: nothing that steers a terminal, nor turns the
-// direction of what follows.
-func safeText(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f {
-			return '·'
-		}
-		return r
-	}, render.Clean(s))
-}
-
 // drawScreen writes everything, in as many lines as the terminal has.
 func (m *model) drawScreen() string {
 	m.settleCursor()
@@ -105,7 +94,7 @@ func (m *model) summary() string {
 		}
 	}
 	parts := []string{
-		m.paintText(bold, safeText(m.cluster)),
+		m.paintText(bold, render.CleanLine(m.cluster)),
 		m.clockText(),
 		m.paintText(green, fmt.Sprint(running)) +
 			" running",
@@ -119,7 +108,7 @@ func (m *model) summary() string {
 	}
 	switch {
 	case m.fault != "":
-		parts = append(parts, m.paintText(red, safeText(m.fault)))
+		parts = append(parts, m.paintText(red, render.CleanLine(m.fault)))
 	case m.paused:
 		parts = append(parts, m.paintText(yellow, "paused"))
 	}
@@ -175,9 +164,9 @@ func (m *model) tabs() string {
 	}
 	switch {
 	case m.typing:
-		parts = append(parts, m.paintText(cyan, "/"+safeText(m.filter)+"_"))
+		parts = append(parts, m.paintText(cyan, "/"+render.CleanLine(m.filter)+"_"))
 	case m.filter != "":
-		parts = append(parts, m.paintText(cyan, "/"+safeText(m.filter)))
+		parts = append(parts, m.paintText(cyan, "/"+render.CleanLine(m.filter)))
 	}
 	return ansi.Truncate(strings.Join(parts, "  "), m.width, "…")
 }
@@ -201,12 +190,12 @@ func (m *model) foot() string {
 		)
 	case m.dating:
 		return ansi.Truncate(
-			m.paintText(cyan, "go to (09:30, now-1hour, #event): "+safeText(m.date)+"_"),
+			m.paintText(cyan, "go to (09:30, now-1hour, #event): "+render.CleanLine(m.date)+"_"),
 			m.width,
 			"…",
 		)
 	case m.message != "":
-		return ansi.Truncate(m.paintText(cyan, safeText(m.message)), m.width, "…")
+		return ansi.Truncate(m.paintText(cyan, render.CleanLine(m.message)), m.width, "…")
 	case m.detail != nil:
 		return ansi.Truncate(
 			m.paintText(dim, "esc back  j/k scroll  w why  c cancel  r again"),
