@@ -56,9 +56,12 @@ func streamOnce[M any, P interface {
 	}
 	defer s.Close()
 	began := call.Now()
+	endNote := call.NoteWaiting(method)
 	for n := 0; ; n++ {
 		m := P(new(M))
-		switch err := s.Recv(m); {
+		err := s.Recv(m)
+		endNote() // from the first message on, rows are printed
+		switch {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:

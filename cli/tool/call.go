@@ -213,7 +213,7 @@ func (c *Call) Connect() (Conn, error) {
 // on a socket of its own. One that does not answer there may be part of the
 // controller again, which says so if it is not.
 func (c *Call) ConnectFor(method string) (Conn, error) {
-	if !strings.HasPrefix(method, accountingPrefix) || c.DialPast == nil {
+	if !toAccounting(method) || c.DialPast == nil {
 		return c.Connect()
 	}
 	if c.Past == nil {
@@ -249,10 +249,12 @@ func (c *Call) RPC(method string, req, resp proto.Message) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := c.patience(method)
+	ctx, cancel := c.patience(method)
+	defer cancel()
 	began := c.Now()
+	endNote := c.NoteWaiting(method)
 	err = c.Patiently(ctx, func() error { return conn.Call(ctx, method, req, resp) })
-	stop() // before anything else is written to stderr
+	endNote()
 	c.Trace(method, began, req, resp)
 	return err
 }

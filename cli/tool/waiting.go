@@ -16,22 +16,30 @@ const (
 	noteEvery = time.Second
 )
 
-// patience bounds a call. Accounting takes as long as its question is large, and one that is
-// stopped does not answer the pings that the client sends meanwhile: it needs no limit.
-func (c *Call) patience(method string) (ctx context.Context, stop func()) {
-	if !strings.HasPrefix(method, accountingPrefix) {
-		return context.WithTimeout(c.Ctx, callPatience)
+// patience bounds a call. One to accounting has no limit, because a large question takes long. An
+// accounting that is stopped is noticed all the same: it does not answer the client's pings.
+func (c *Call) patience(method string) (context.Context, context.CancelFunc) {
+	if toAccounting(method) {
+		return context.WithCancel(c.Ctx)
+	}
+	return context.WithTimeout(c.Ctx, callPatience)
+}
+
+func toAccounting(method string) bool { return strings.HasPrefix(method, accountingPrefix) }
+
+// NoteWaiting tells a person at a terminal for how long a question to accounting has been going on.
+// stop ends that, before anything else is written to stderr; it can be called again.
+func (c *Call) NoteWaiting(method string) (stop func()) {
+	if !toAccounting(method) || c.Terminal == nil || !c.Terminal(c.Stderr) {
+		return func() {}
 	}
 	ctx, cancel := context.WithCancel(c.Ctx)
-	if c.Terminal == nil || !c.Terminal(c.Stderr) {
-		return ctx, cancel
-	}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		c.noteWaiting(ctx)
 	}()
-	return ctx, func() {
+	return func() {
 		cancel()
 		<-over
 	}
