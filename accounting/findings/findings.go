@@ -122,8 +122,8 @@ type Node struct {
 }
 
 // Place is how long completed single-node runs of one user, job name and number
-// of GPUs took on one node. One with 0 GPUs is what the runs of a node had that are too
-// few to be compared.
+// of GPUs took on one node. A place with 0 GPUs sums up the runs of a node that are too few
+// to be compared.
 type Place struct {
 	User, Account, JobName, Node   string
 	GPUs, Runs, Median, Total, Had int64 // Had: GPU time held with work

@@ -30,7 +30,7 @@ type JobMails struct {
 	queue        chan jobMail
 	Sent, Failed atomic.Uint64
 	looked       spec.Instant // until when time limits were looked at
-	silent       spec.Instant // no run is described before then
+	silent       spec.Instant // texts are left out until then
 
 	mu   sync.Mutex
 	held map[spec.JobUID]heldMail
@@ -69,7 +69,7 @@ const (
 	limitLook      = 10 * time.Second
 	describeTime   = 20 * time.Second // for one run of muster report
 	maxHeld        = 2 * spec.Minute  // for nodes to report what was used
-	silentAfter    = spec.Minute      // an error of muster report
+	silentAfter    = spec.Minute      // for how long an error of muster report leaves texts out
 )
 
 // NewJobMails makes the sender.
@@ -337,8 +337,8 @@ func (m *JobMails) Run(ctx context.Context) error {
 	}
 }
 
-// describe is the text of a mail. Where there is none the mail goes out without it, and while
-// accounting is away nobody waits for it again and again.
+// describe makes the text of a mail. A mail whose text cannot be made is sent without it. After an
+// error no text is made for a while, so that mails do not wait for accounting one after the other.
 func (m *JobMails) describe(ctx context.Context, mail *jobMail) string {
 	if mail.describes == "" || m.cfg.Now() < m.silent {
 		return ""

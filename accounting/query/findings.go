@@ -102,8 +102,9 @@ func (r *Report) FindingsWork(scope Scope) Query {
 
 // FindingsPlaces asks how long completed runs on one node took there, by user,
 // account, job name without its numbers, node and number of GPUs: the columns of
-// findings.Place in its order. Places with fewer runs than are compared come as one for
-// each node, without a user and with 0 GPUs: they are most of all, and only what they had counts.
+// findings.Place in its order. Places with too few runs to be compared are merged into
+// one for each node, without a user and with 0 GPUs: most places are such, and only their GPU time
+// counts.
 func (r *Report) FindingsPlaces(scope Scope) Query {
 	b := newBuilder(scope)
 	r.bindWindow(b)

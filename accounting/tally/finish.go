@@ -413,7 +413,7 @@ func (t *Tally) closeSteps(j *job, seq uint64, stateName string) {
 }
 
 // closeExtern makes the row of the extern step, where the run had one: it is as long
-// as the run, on the nodes that tell of it. Nobody cares how its processes ended.
+// as the run, on the nodes that tell of it. How its processes ended does not matter.
 func (t *Tally) closeExtern(j *job, seq uint64) {
 	row := StepRow{
 		Seq:      seq,

@@ -21,24 +21,24 @@ func Pods() *tool.Command {
 		Name: "pods", Mixed: true,
 		Summary: "list the jobs that consist of Kubernetes pods, or release those whose pods are gone",
 		Usage:   []string{"[--json|--yaml]", "release JOB... --why TEXT"},
-		About: `A job of pods keeps its nodes until muster-kube has reported that its pods have ended. Without
-muster-kube, because its cluster was taken down for example, nobody reports that and the job stays CG. release records that
-nothing of the pods can run any more and frees the nodes of the named jobs. Cancel a job that has started first, and release it
-only when its pods are certain to be gone: pods that still run would share their cores and GPUs with the next job. For operators.`,
+		About: `A job of pods keeps its nodes until muster-kube has reported that its pods have ended. If muster-kube
+is gone, for example because its Kubernetes cluster was deleted, a cancelled job stays in CG (completing). release records that
+the pods of the named jobs have ended and frees the nodes. A job that has started must be cancelled before. Release it only when
+its pods are certain to be gone: pods that still run would share their cores and GPUs with the next job. For operators.`,
 		Options: []opt.Option{
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},
 			{
 				Long: "why",
 				Arg:  "<text>",
-				Help: "how it is known that the pods are gone; recorded with the job",
+				Help: "how you know that the pods are gone; recorded with the job",
 			},
 		},
 		Example: []tool.Example{
 			{Line: "muster pods", What: "list the jobs of pods and their nodes"},
 			{
 				Line: "muster pods release 12 --why 'cluster k3 was deleted'",
-				What: "free the nodes of a cancelled job whose pods nobody reports any more",
+				What: "free the nodes of a cancelled job after muster-kube was removed",
 			},
 		},
 		Run: func(call *tool.Call) error {
@@ -50,7 +50,7 @@ only when its pods are certain to be gone: pods that still run would share their
 			}
 			return &opt.UsageError{
 				Command: "muster pods",
-				Text:    "expected nothing, or release, the numbers of jobs and --why TEXT",
+				Text:    "expected no arguments, or: release JOB... --why TEXT",
 			}
 		},
 	}
@@ -166,7 +166,7 @@ func releasePodJobs(call *tool.Call) error {
 	if why == "" {
 		return &opt.UsageError{
 			Command: "muster pods",
-			Text:    "--why is missing: say how it is known that the pods are gone",
+			Text:    "--why is missing: say how you know that the pods are gone",
 		}
 	}
 	jobs, err := readPodJobs(call)

@@ -24,7 +24,7 @@ func showAgents(call *tool.Call, name string) error {
 		})
 	}
 	if len(nodes) == 0 {
-		return tool.Fail(1, "This host ("+call.Host+") is no node of the cluster: name one")
+		return tool.Fail(1, "This host ("+call.Host+") is not a node of the cluster: name a node")
 	}
 	clock := render.NewClock(call.Env)
 	for i, node := range nodes {

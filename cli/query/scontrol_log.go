@@ -15,7 +15,7 @@ func setDebug(call *tool.Call, args []string) error {
 		return tool.Fail(1, "too few arguments for keyword:setdebug")
 	case len(args) > 1 || strings.Contains(args[0], "="):
 		return call.Errorf(
-			"setdebug takes one level: the log of a node's agent has the level of log.level in its muster.yaml",
+			"setdebug takes one level, for the controller: the level of a node's agent is log.level in its muster.yaml",
 		)
 	}
 	return setLog(call, &apiv1.SetLogRequest{Level: args[0]})
@@ -26,7 +26,7 @@ func setDebugFlags(call *tool.Call, args []string) error {
 	var flags []string
 	for _, arg := range args {
 		if strings.Contains(arg, "=") {
-			return call.Errorf("debug flags are those of the controller: nodes have none")
+			return call.Errorf("nodes have no debug flags: setdebugflags sets those of the controller")
 		}
 		flags = append(flags, tool.SplitList(arg)...)
 	}

@@ -151,7 +151,7 @@ func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1
 		}
 	}
 	if opts.On("relative") && (opts.On("nodelist") || opts.On("exclude")) {
-		return nil, call.Errorf("--relative counts the nodes of the job, so that -w and -x cannot name the step's nodes too")
+		return nil, call.Errorf("--relative cannot be combined with -w or -x: each of them chooses the nodes of the step")
 	}
 	if err := placeTasks(call, s); err != nil {
 		return nil, err
