@@ -254,11 +254,28 @@ func (s *server) leadTurn(parent context.Context) error {
 
 // newTurn is a server with what every turn of leading has of its own.
 func (s *server) newTurn() *server {
-	t := &server{cfg: s.cfg, config: s.config, cluster: s.cluster, log: s.log, roles: s.roles,
-		durable: s.durable, archive: s.archive, blobs: s.blobs, machine: s.machine, codec: s.codec, access: s.access, tokens: s.tokens, provider: s.provider,
-		began: clock.NewSystem().
-			Now(),
-		stop: s.stop, stopOnce: s.stopOnce, calls: s.calls, peers: s.peers, passing: s.passing, local: s.local}
+	t := &server{
+		cfg:      s.cfg,
+		config:   s.config,
+		cluster:  s.cluster,
+		log:      s.log,
+		roles:    s.roles,
+		durable:  s.durable,
+		archive:  s.archive,
+		blobs:    s.blobs,
+		machine:  s.machine,
+		codec:    s.codec,
+		access:   s.access,
+		tokens:   s.tokens,
+		provider: s.provider,
+		began:    clock.NewSystem().Now(),
+		stop:     s.stop,
+		stopOnce: s.stopOnce,
+		calls:    s.calls,
+		peers:    s.peers,
+		passing:  s.passing,
+		local:    s.local,
+	}
 	t.limits = t.limitTable()
 	return t
 }
