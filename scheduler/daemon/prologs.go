@@ -21,8 +21,11 @@ type preparedNodes struct {
 	nodes   map[string]bool
 }
 
-// note notes that the prolog of an attempt is over on a node.
-func (p *prologs) note(job *state.Job, node string) {
+// note notes that the prolog of an attempt is over on a node, and tells whether that is new.
+func (p *prologs) note(job *state.Job, node string) bool {
+	if p.has(job, node) {
+		return false
+	}
 	known := p.attempts[job.UID]
 	if known.attempt != job.Attempt {
 		known = preparedNodes{attempt: job.Attempt, nodes: map[string]bool{}}
@@ -32,6 +35,7 @@ func (p *prologs) note(job *state.Job, node string) {
 		p.attempts = map[spec.JobUID]preparedNodes{}
 	}
 	p.attempts[job.UID] = known
+	return true
 }
 
 // has tells whether the prolog of an attempt is known to be over on a node.
@@ -66,7 +70,8 @@ func (h *hub) isPrepared(job *state.Job) bool {
 }
 
 // takePrepared takes what an agent says of a prolog. With the last one the script is
-// ordered again, to begin.
+// ordered again, to begin. That order makes the script's agent say it once more, and what is known
+// already orders nothing.
 func (h *hub) takePrepared(node string, run *apiv1.RunKey) {
 	h.turn.Lock()
 	defer h.turn.Unlock()
@@ -75,8 +80,8 @@ func (h *hub) takePrepared(node string, run *apiv1.RunKey) {
 	if job == nil || job.Attempt != run.GetAttempt() || job.Alloc == nil || !job.GoesOn() {
 		return
 	}
-	h.prologs.note(job, node)
-	if h.isPrepared(job) {
+	isNew := h.prologs.note(job, node)
+	if isNew && h.isPrepared(job) {
 		h.orderLaunch(st, job.UID, job.Alloc.Nodes[0].Name)
 	}
 }

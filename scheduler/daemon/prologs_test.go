@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/scheduler"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -46,5 +47,13 @@ func TestDeferBatch(t *testing.T) {
 	second.in <- preparedMessage(run)
 	if launch := again.orders(t)[0].GetLaunch(); launch.GetDefer() || !launch.GetBatch() || len(launch.GetScript()) == 0 {
 		t.Errorf("with both prologs over, the script is not ordered: %v", launch)
+	}
+	// The agent answers that order with its prolog again. The second message is taken when the first
+	// one has had its effect.
+	again.in <- preparedMessage(run)
+	again.in <- preparedMessage(run)
+	w.must(scheduler.Cancel{Target: scheduler.Target{UID: spec.JobUID(run.GetJobUid()), Task: spec.NoTask}})
+	if order := again.orders(t)[0]; order.GetLaunch() != nil {
+		t.Error("the script is ordered again, though nothing new was said of its prologs")
 	}
 }
