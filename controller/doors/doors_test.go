@@ -2,6 +2,7 @@ package doors_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -13,6 +14,8 @@ import (
 	"github.com/musterhpc/muster/controller/doors"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/parts"
+	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/grpcx"
 	"github.com/musterhpc/muster/internal/transport/listen"
 )
 
@@ -124,20 +127,53 @@ func TestUnreadableCredential(t *testing.T) {
 	}
 }
 
+// TestRESTBothOrNone: where the socket of REST is taken, its port is closed again.
+func TestRESTBothOrNone(t *testing.T) {
+	free, _ := freePort(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	taken, err := listen.Unix(socket, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	g := parts.New(t.Context())
+	defer g.Stop()
+	gateway := &doors.REST{
+		Address: doors.Address{Key: "listen.rest", At: conffile.Addr(free)},
+		Socket:  socket,
+		Gateway: pages,
+	}
+	if err := gateway.Serve(g); !errors.Is(err, listen.ErrBusy) {
+		t.Fatalf("a taken socket gives %v", err)
+	}
+	again, err := net.Listen("tcp", free)
+	if err != nil {
+		t.Fatalf("the port is still open: %v", err)
+	}
+	again.Close()
+}
+
 // TestConsole: a console that only this host reaches speaks plain HTTP, and its parts run beside it.
 func TestConsole(t *testing.T) {
 	free, _ := freePort(t)
+	endpoint, err := grpcx.NewEndpoint(grpcx.EndpointConfig{Channel: &channel.Server{}, Log: quiet()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	g := parts.New(t.Context())
 	defer g.Stop()
 	ran := make(chan bool)
-	console := &doors.Console{
-		Address: doors.Address{Key: "listen.web", At: conffile.Addr(free)},
-		Pages:   pages,
-		Beside: map[string]func(context.Context) error{
-			"live": func(context.Context) error { close(ran); return nil },
+	d := doors.Doors{
+		Socket: filepath.Join(t.TempDir(), "s"),
+		Console: &doors.Console{
+			Address: doors.Address{Key: "listen.web", At: conffile.Addr(free)},
+			Pages:   pages,
+			Beside: map[string]func(context.Context) error{
+				"live": func(context.Context) error { close(ran); return nil },
+			},
 		},
 	}
-	if err := console.Serve(g); err != nil {
+	if err := d.ServeAll(g, endpoint); err != nil {
 		t.Fatal(err)
 	}
 	if got := readPage(t, free); got != "here" {

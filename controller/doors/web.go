@@ -29,9 +29,15 @@ type REST struct {
 	Names   identity.Resolver // of those who come over the socket
 }
 
-// Serve opens the two ways to the gateway, unless REST is off, and serves on them.
-func (r *REST) Serve(g *parts.Group) error {
-	return r.serve(g, &opener{ctx: g.Context()})
+// Serve opens both ways to the gateway, or none, and serves on them, unless REST is off.
+func (r *REST) Serve(g *parts.Group) (err error) {
+	opened := opener{ctx: g.Context()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, opened.close())
+		}
+	}()
+	return r.serve(g, &opened)
 }
 
 func (r *REST) serve(g *parts.Group, opened *opener) error {
@@ -90,11 +96,7 @@ type Console struct {
 	Beside map[string]func(context.Context) error
 }
 
-// Serve opens the console's address, unless it is off, and serves the console there.
-func (c *Console) Serve(g *parts.Group) error {
-	return c.serve(g, &opener{ctx: g.Context()})
-}
-
+// serve opens the console's address, unless it is off, and serves the console there.
 func (c *Console) serve(g *parts.Group, opened *opener) error {
 	open, err := opened.openTCP(c.Address)
 	if err != nil || open == nil {
