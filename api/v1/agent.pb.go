@@ -3468,7 +3468,7 @@ func (x *Launch) GetDefer() bool {
 	return false
 }
 
-// HetComponent is what the batch script of a heterogeneous job is told of one
+// HetComponent is what the batch script of a heterogeneous job learns about one
 // of its components.
 type HetComponent struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`

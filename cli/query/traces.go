@@ -98,8 +98,8 @@ func runTraces(call *tool.Call) error {
 	return writeTraces(call, traces.Rest())
 }
 
-// tracesRequest reads the options: what to ask for, and since when jobs have ended that
-// are told of. A job that ended today may have been submitted long ago, so the ledger
+// tracesRequest reads the options: what to ask for, and since when jobs must have ended
+// to be shown. A job that ended today may have been submitted long ago, so the ledger
 // is read from its beginning.
 func tracesRequest(call *tool.Call) (*apiv1.EventsRequest, int64, error) {
 	req, err := eventsRequest(call)

@@ -247,7 +247,7 @@ func openSteps(
 	})
 }
 
-// exporterOptions is what the exporter is told of this node and its jobs. Fields of GPUs that
+// exporterOptions is what the exporter has to know about this node and its jobs. Fields of GPUs that
 // cannot be read make the node weaker and nothing else.
 func exporterOptions(s *settings.Settings, weak *machine.Weaknesses) (telemetry.Options, error) {
 	labels, err := telemetry.ParseJobLabels(s.Config.Telemetry.JobLabels)

@@ -267,11 +267,11 @@ func TestSentAwayFromAccountingApart(t *testing.T) {
 	apart := &server{apart: &feed.Remote{}}
 	revoked := apart.directory().IsRevoked(source)
 	if revoked(first.Serial) {
-		t.Error("it knows before it is told")
+		t.Error("it knows before it has heard")
 	}
 	apart.apart.RevokedAre(rep.GetRevoked())
 	if !revoked(first.Serial) || revoked(second.Serial) {
-		t.Errorf("told of %v, it refuses the revoked one: %v, the new one: %v", rep.GetRevoked(), revoked(first.Serial), revoked(second.Serial))
+		t.Errorf("after hearing of %v, it refuses the revoked one: %v, the new one: %v", rep.GetRevoked(), revoked(first.Serial), revoked(second.Serial))
 	}
 }
 

@@ -83,8 +83,8 @@ func (d *directory) User(ctx context.Context, name string) (uid, gid uint32, ok 
 	return account.UID, account.GID, err == nil
 }
 
-// lookUp asks the databases. What they cannot tell now is told in the log, and asked
-// for again with the next call.
+// lookUp asks the databases. It logs what they cannot answer now, and the next call asks
+// again.
 func (d *directory) lookUp(ctx context.Context, name string, gid uint32) groups {
 	out := groups{
 		primary: strconv.FormatUint(uint64(gid), 10),

@@ -13,7 +13,7 @@ import (
 )
 
 // TestDirectory: users and groups of a directory service count as those of the files
-// do, and what could not be told is asked for again.
+// do, and a question that was not answered is asked again.
 func TestDirectory(t *testing.T) {
 	dir := t.TempDir()
 	getent := filepath.Join(dir, "getent")

@@ -34,7 +34,7 @@ const (
 	trailing      = 1024
 )
 
-// Options are what a witness is told.
+// Options are what a witness has to know.
 type Options struct {
 	Config  *conffile.Config
 	Cluster string

@@ -77,7 +77,7 @@ func TestMayForget(t *testing.T) {
 	}
 }
 
-// TestReporter: the same failure is told once, each success is told.
+// TestReporter: a failure that repeats is reported once, and every success is reported.
 func TestReporter(t *testing.T) {
 	var lines []string
 	w := &witness{of: Options{Log: slog.New(slog.NewTextHandler(lineWriter{&lines}, nil))}}

@@ -30,7 +30,7 @@ const (
 // with the same ids.
 type Builder struct {
 	jobs  map[string]*Trace // by the job's name: 12, 36_7
-	since int64             // jobs that ended before it are not told of
+	since int64             // jobs that ended before it give no trace
 	after uint64            // nor those whose last event is not behind this one
 	ready []*Trace          // ended and released, to be taken
 }

@@ -49,7 +49,7 @@ func TestTraceOfALife(t *testing.T) {
 	for i, e := range aLife() {
 		told.Add(e)
 		if got := len(told.ready); (got == 1) != (i == len(aLife())-1) {
-			t.Fatalf("after event %d %d traces are told of", i+1, got)
+			t.Fatalf("after event %d there are %d traces", i+1, got)
 		}
 	}
 	job := told.Take()[0]

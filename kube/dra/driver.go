@@ -60,7 +60,7 @@ type Config struct {
 	Now       func() time.Time
 }
 
-// How often the agent is asked for devices and told of pods: an agent that was
+// How often the agent is asked for devices and informed about pods: an agent that was
 // restarted knows no pods, and a device may be lost or partitioned at any time.
 const (
 	devicesEvery = 15 * time.Second

@@ -31,7 +31,7 @@ const (
 	maxWatchPause = 5 * time.Second
 )
 
-// ledger is what the watch has told of the nodes. Between two watches it knows
+// ledger is what the watch has said about the nodes. Between two watches it knows
 // nothing: what it knew may have changed.
 type ledger struct {
 	mu      sync.Mutex

@@ -167,7 +167,7 @@ func diskFull(t *testing.T, seed uint64) {
 }
 
 // late is a batch that is stored, and is applied when a leader can store again:
-// the log steps down over a later write before it has told of this one.
+// the log steps down over a later write before it has reported this one.
 type late struct {
 	pending log.Pending
 	batch   int

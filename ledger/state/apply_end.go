@@ -385,7 +385,7 @@ func (s *State) applyRequeued(env *event.Envelope, e *event.JobRequeued) error {
 	return nil
 }
 
-// oweEpilog notes what EpilogSlurmctld is to be told of the attempt that ends.
+// oweEpilog notes what EpilogSlurmctld is to learn about the attempt that ends.
 func (j *Job) oweEpilog(due bool, exit, derived spec.ExitStatus) {
 	if due {
 		j.Epilogs = append(

@@ -161,7 +161,7 @@ type Ending struct {
 	Grace   spec.Span      `cbor:"9,keyasint,omitempty"` // before the last signal; 0 = KillWait
 }
 
-// Epilog is what EpilogSlurmctld is told of an attempt that is over: the job
+// Epilog is what EpilogSlurmctld learns about an attempt that is over: the job
 // itself may be waiting or running again.
 type Epilog struct {
 	Attempt  uint32           `cbor:"1,keyasint"`

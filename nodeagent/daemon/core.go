@@ -135,7 +135,7 @@ type Core struct {
 	runs     map[plan.RunKey]*run
 	desired  map[plan.RunKey]bool // of the last Welcome, without an order yet
 	unknown  map[plan.RunKey]bool // jobs of the last Welcome that the controller's ledger does not know
-	seen     position             // the last that the controller told of its ledger
+	seen     position             // the last position of its ledger that the controller sent
 	complete bool                 // there was a Welcome in this life
 	refused  bool                 // the connection is of a controller that is not followed: nothing of it counts
 	stream   uint64               // number of the connection
@@ -147,8 +147,8 @@ type Core struct {
 	faults   faults
 	awaited  [checkSources]bool   // who has not looked at the node's health yet
 	found    [checkSources]string // what each found wrong
-	checked  bool                 // the controller was told of the node's health
-	unwell   string               // what it was told
+	checked  bool                 // the controller knows the node's health
+	unwell   string               // what the controller heard last
 	reboot   uint64               // the last reboot that was ordered
 	recent   recent
 

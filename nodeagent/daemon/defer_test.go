@@ -11,7 +11,7 @@ func deferredLaunch(l *apiv1.Launch) { l.Defer, l.TellPrepared = true, true }
 func lastLaunch(l *apiv1.Launch)     { l.TellPrepared = true }
 
 // TestDeferredScript: a script whose launch is deferred begins when it is ordered
-// again; the controller is told of the prolog each time that it asks.
+// again; the agent reports its prolog each time that the controller asks.
 func TestDeferredScript(t *testing.T) {
 	b := newBenchWith(t, withScripts())
 	b.welcome()

@@ -46,7 +46,7 @@ func identityOf(launch *apiv1.Launch) identity {
 
 // hasConflict tells that a run which is here, or was, and an order have the same
 // key and are not the same launch. The order is refused: neither what the run
-// does nor how it ended may be told of another job.
+// does nor how it ended may be reported for another job.
 func (c *Core) hasConflict(key plan.RunKey, here spec.Hash, order identity) bool {
 	if here.IsZero() || order.Launch.IsZero() || here == order.Launch {
 		return false

@@ -110,7 +110,7 @@ type Job struct {
 	Components []Component
 }
 
-// Component is what the batch script of a heterogeneous job is told of one of
+// Component is what the batch script of a heterogeneous job learns about one of
 // its components.
 type Component struct {
 	ID                        uint64

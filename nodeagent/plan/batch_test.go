@@ -180,7 +180,7 @@ func BenchmarkBatch(b *testing.B) {
 	}
 }
 
-// What the batch script of a heterogeneous job is told of its components; what
+// What the batch script of a heterogeneous job learns about its components; what
 // another job left in its environment is gone.
 func TestHetVariables(t *testing.T) {
 	got := hetVariables([]Component{

@@ -217,7 +217,7 @@ type Deps struct {
 	// Revoked, if set, ends the connections of a machine whose certificates are all
 	// revoked; an empty role is any.
 	Revoked func(name, role string)
-	// Committed, if set, is told of every durable batch and the state after it,
+	// Committed, if set, gets every durable batch and the state after it,
 	// in order. It must not block.
 	Committed func(st *state.State, events []event.Envelope)
 	// Scripts, if set, runs PrologSlurmctld and EpilogSlurmctld.

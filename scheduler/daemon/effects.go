@@ -298,7 +298,7 @@ func (h *hub) jobOrder(st *state.State, job *state.Job) *apiv1.Launch {
 	return out
 }
 
-// hetComponents is what the leader of a heterogeneous job is told of all.
+// hetComponents is what the leader of a heterogeneous job learns about all components.
 func hetComponents(st *state.State, job *state.Job) []*apiv1.HetComponent {
 	if !job.Het.Leads() {
 		return nil

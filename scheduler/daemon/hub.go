@@ -302,7 +302,7 @@ func (h *hub) noteHeard(node string, load, free int64) {
 	h.live[node] = live
 }
 
-// nodeLive is what heartbeats told of a node.
+// nodeLive is what heartbeats said about a node.
 func (h *hub) nodeLive(node string) wire.NodeLive {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -76,7 +76,7 @@ var errNoLeases = errors.New(
 	"the site fences by leases, which the agent of this node does not know: restart it with this release",
 )
 
-// leaseFor is what an agent is told of the lease of a job; nil where it has none.
+// leaseFor is what an agent learns about the lease of a job; nil where it has none.
 func (h *hub) leaseFor(conn *agentConn, st *state.State, job *state.Job) (*apiv1.Lease, error) {
 	length := job.Alloc.Lease
 	if length == 0 {

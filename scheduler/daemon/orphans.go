@@ -206,7 +206,7 @@ func (c *Controller) holdOrphans(ctx context.Context, node string, runs int) err
 
 // recallJobs gives jobs back to the queue that were started on a node while nobody
 // knew that it has runs of a lost history, which hold a part of it. Only those are
-// recalled that the node can never have been told of: they were started in this
+// recalled that the node can never have heard of: they were started in this
 // epoch, and the node was not connected in it.
 func (c *Controller) recallJobs(ctx context.Context, node string) {
 	st := c.View().State

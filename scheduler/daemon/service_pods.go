@@ -117,7 +117,7 @@ func (s *ClusterService) PodsOver(
 	return &apiv1.PodsOverReply{Seq: s.C.View().State.Seq}, nil
 }
 
-// podWatch is what one watch has told of jobs of pods.
+// podWatch is what one watch has said about jobs of pods.
 type podWatch struct {
 	sent map[spec.JobUID]sentJob
 	// asked is set while the caller wants to hear of them.

@@ -258,9 +258,9 @@ func judge(t *testing.T, list []planted, notices []notice) {
 		}
 		switch {
 		case len(mine) != 1:
-			t.Errorf("%s was planted from minute %d to %d and told of %d times, want once: %v", f.alert, f.from, f.to, len(mine), mine)
+			t.Errorf("%s was planted from minute %d to %d and notified %d times, want once: %v", f.alert, f.from, f.to, len(mine), mine)
 		case time.Duration(mine[0].from-f.from)*time.Minute > within/2:
-			t.Errorf("%s was planted at minute %d and told of at %d: there are %s to answer", f.alert, f.from, mine[0].from, within)
+			t.Errorf("%s was planted at minute %d and notified at %d: there are %s to answer", f.alert, f.from, mine[0].from, within)
 		case mine[0].to > f.to+afterglow:
 			t.Errorf("%s ended at minute %d and the alert at %d", f.alert, f.to, mine[0].to)
 		default:
@@ -285,7 +285,7 @@ func judge(t *testing.T, list []planted, notices []notice) {
 			t.Logf("told today: %s", n)
 		}
 	}
-	t.Logf("pages: %d, of planted faults: %d (precision %.2f); faults: %d, told of in time and once: %d (recall %.2f)",
+	t.Logf("pages: %d, of planted faults: %d (precision %.2f); faults: %d, notified in time and once: %d (recall %.2f)",
 		paged, right, share(right, paged), len(list), told, share(told, len(list)))
 }
 

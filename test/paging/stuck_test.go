@@ -39,9 +39,9 @@ func (c *cluster) running(cpus int64) *state.Job {
 	return found
 }
 
-// TestPromisesHideNoStuckQueue: a queue in which nothing starts is told of although
-// starts are promised, when a promise moves back or when the scheduler has died. While
-// the promises can be kept nobody hears of the nodes that idle for them.
+// TestPromisesHideNoStuckQueue: MusterQueueStuck fires for a queue in which nothing starts, also
+// while starts are promised: when a promise moves back, and when the scheduler has died. While
+// the promises can be kept, no alert fires for the nodes that idle for them.
 func TestPromisesHideNoStuckQueue(t *testing.T) {
 	const from, to, end = 5 * hour, 8 * hour, 10 * hour
 	front := func(c *cluster) scheduler.Target {
@@ -49,7 +49,7 @@ func TestPromisesHideNoStuckQueue(t *testing.T) {
 	}
 	for _, fault := range []struct {
 		name   string
-		soon   int // minutes within which it is told
+		soon   int // minutes within which the alert fires
 		faulty planted
 	}{
 		{"a promise moves back", 15, planted{
@@ -77,7 +77,7 @@ func TestPromisesHideNoStuckQueue(t *testing.T) {
 					continue
 				}
 				if n.from < from || n.from > from+fault.soon {
-					t.Errorf("planted at minute %d, want it told within %d minutes: %s", from, fault.soon, n)
+					t.Errorf("planted at minute %d, want a notice within %d minutes: %s", from, fault.soon, n)
 				}
 			}
 		})

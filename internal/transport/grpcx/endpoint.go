@@ -36,7 +36,7 @@ const (
 type EndpointConfig struct {
 	Channel *channel.Server // required: how peers are authenticated
 	Admit   Admit           // who is asking, per call
-	// Refused is told of calls whose caller Admit refused; nil = nobody is.
+	// Refused hears of calls whose caller Admit refused; nil = nobody does.
 	Refused func(ctx context.Context, channel identity.Identity, method string, err error)
 	Errors  rpcstatus.Table // how handlers' errors are classified; see rpcstatus.Numbers
 	Limits  serve.Limits    // of the framed protocol

@@ -40,7 +40,7 @@ const maxBody = 16 << 20
 type Config struct {
 	// Identify finds out who is asking, or refuses with a *rpcstatus.Error.
 	Identify func(r *http.Request) (identity.Identity, error)
-	// Refused is told of requests whose caller Identify refused; nil = nobody is.
+	// Refused hears of requests whose caller Identify refused; nil = nobody does.
 	Refused func(r *http.Request, err error)
 	Errors  rpcstatus.Table // how handlers' errors are classified
 	Unary   []grpc.UnaryServerInterceptor

@@ -237,7 +237,7 @@ func (m *minder) run() {
 	m.awaitDelivery()
 }
 
-// recordResult writes one result. Nobody can be told of a failure here; the shepherd
+// recordResult writes one result. Nobody would hear of a failure here; the shepherd
 // sees that the results are not whole.
 func (m *minder) recordResult(result Result) {
 	b, err := cbor.Marshal(&result)

@@ -88,7 +88,7 @@ type Config struct {
 	// Admit decides for each call who is asking, from the channel's identity and the call's headers: it checks that the
 	// certificate is still good, and turns an attestation into a user. nil = the channel's identity as it is.
 	Admit func(ctx context.Context, channel identity.Identity, header func(key string) (string, bool)) (identity.Identity, error)
-	// Refused is told of calls whose caller Admit refused; nil = nobody is.
+	// Refused hears of calls whose caller Admit refused; nil = nobody does.
 	Refused func(ctx context.Context, channel identity.Identity, method string, err error)
 	Errors  rpcstatus.Table // how handlers' errors are classified
 	Limits  Limits

@@ -10,7 +10,7 @@ import (
 	"github.com/musterhpc/muster/internal/transport/munge/carrier"
 )
 
-// TestNoAuthority: the command is told, on one line, what is missing and where to copy it from.
+// TestNoAuthority: the command reads, on one line, what is missing and where to copy it from.
 func TestNoAuthority(t *testing.T) {
 	command, end := net.Pipe()
 	defer end.Close()
@@ -22,7 +22,7 @@ func TestNoAuthority(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !strings.HasPrefix(line, "error ") || !strings.Contains(line, missing) || !strings.Contains(line, "tls/ca.crt") {
-		t.Errorf("the command is told %q", line)
+		t.Errorf("the command reads %q", line)
 	}
 	if err := <-done; err == nil {
 		t.Error("it ended without an error")
