@@ -189,19 +189,19 @@ func (v *Verbosity) NoteCall(method string, caller Caller, took time.Duration, e
 	v.log.Info("call", fields...)
 }
 
-// levelNames are Slurm's levels from the quietest on, each with the level of the log that it
+// slurmLevel is a row of slurmLevels.
+type slurmLevel struct {
+	name  string
+	level slog.Level
+}
+
+// slurmLevels are Slurm's levels from the quietest on, each with the level of the log that it
 // sets: the next one that writes at least as much.
 //
 //muster:table one row for each level
-func levelNames() []struct {
-	name  string
-	level slog.Level
-} {
+func slurmLevels() []slurmLevel {
 	const silent = slog.LevelError + 4
-	return []struct {
-		name  string
-		level slog.Level
-	}{
+	return []slurmLevel{
 		{"quiet", silent},
 		{"fatal", silent},
 		{"error", slog.LevelError},
@@ -215,21 +215,19 @@ func levelNames() []struct {
 	}
 }
 
-// setLevel takes a level by its name or number.
-func (v *Verbosity) setLevel(text string) error {
+// findLevel finds a level by its name or number.
+func findLevel(text string) (slog.Level, error) {
 	var names []string
-	for i, row := range levelNames() {
+	for i, row := range slurmLevels() {
 		if strings.EqualFold(text, row.name) || text == fmt.Sprint(i) {
-			v.level.Set(row.level)
-			return nil
+			return row.level, nil
 		}
 		names = append(names, row.name)
 	}
 	if strings.EqualFold(text, "warn") {
-		v.level.Set(slog.LevelWarn)
-		return nil
+		return slog.LevelWarn, nil
 	}
-	return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf(
+	return 0, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf(
 		"invalid log level %q: expected 0 to %d or %s", text, len(names)-1, strings.Join(names, ", ")))
 }
 
@@ -259,11 +257,35 @@ func (v *Verbosity) flagNames() []string {
 	return out
 }
 
+// change takes what a request changes: all of it, or nothing where a part is unknown.
+func (v *Verbosity) change(req *apiv1.SetLogRequest) error {
+	level := v.level.Level()
+	if req.GetLevel() != "" {
+		var err error
+		level, err = findLevel(req.GetLevel())
+		if err != nil {
+			return err
+		}
+	}
+	flags := DebugFlag(v.flags.Load())
+	if len(req.GetFlags()) > 0 {
+		var err error
+		flags, err = changeFlags(flags, req.GetFlags())
+		if err != nil {
+			return err
+		}
+	}
+	v.level.Set(level)
+	v.flags.Store(uint32(flags))
+	if req.Scheduling != nil {
+		v.scheduling.Store(req.GetScheduling())
+	}
+	return nil
+}
+
 // changeFlags reads +Backfill,-Steps,Gres: a name with + or without a sign is added, one with -
-// is taken away, and a list without any sign replaces those that are on. Nothing changes unless
-// all are known.
-func (v *Verbosity) changeFlags(list []string) error {
-	on := DebugFlag(v.flags.Load())
+// is taken away, and a list without any sign replaces those that are on.
+func changeFlags(on DebugFlag, list []string) (DebugFlag, error) {
 	signed := false
 	for _, text := range list {
 		signed = signed || strings.HasPrefix(text, "+") || strings.HasPrefix(text, "-")
@@ -274,7 +296,7 @@ func (v *Verbosity) changeFlags(list []string) error {
 	for _, text := range list {
 		flag, err := findFlag(strings.TrimLeft(text, "+-"))
 		if err != nil {
-			return err
+			return 0, err
 		}
 		if strings.HasPrefix(text, "-") {
 			on &^= flag
@@ -282,8 +304,7 @@ func (v *Verbosity) changeFlags(list []string) error {
 			on |= flag
 		}
 	}
-	v.flags.Store(uint32(on))
-	return nil
+	return on, nil
 }
 
 func findFlag(name string) (DebugFlag, error) {
@@ -311,18 +332,8 @@ func (s *ClusterService) SetLog(
 	if verbosity == nil {
 		return nil, spec.Refuse(spec.CodeDisabled, "the log of this controller belongs to what started it")
 	}
-	if req.GetLevel() != "" {
-		if err := verbosity.setLevel(req.GetLevel()); err != nil {
-			return nil, err
-		}
-	}
-	if len(req.GetFlags()) > 0 {
-		if err := verbosity.changeFlags(req.GetFlags()); err != nil {
-			return nil, err
-		}
-	}
-	if req.Scheduling != nil {
-		verbosity.scheduling.Store(req.GetScheduling())
+	if err := verbosity.change(req); err != nil {
+		return nil, err
 	}
 	s.C.deps.Logger.Info("the log was set",
 		"by", actor.Name, "level", verbosity.levelName(),

@@ -102,12 +102,12 @@ func TestVerbosity(t *testing.T) {
 	if got := started(); got != "" {
 		t.Errorf("quiet: %s", got)
 	}
-	for _, bad := range []*apiv1.SetLogRequest{{Level: "10"}, {Flags: []string{"-Steps", "+Nosuch"}}} {
+	for _, bad := range []*apiv1.SetLogRequest{{Level: "10"}, {Flags: []string{"-Steps", "+Nosuch"}}, {Level: "debug", Flags: []string{"Nosuch"}}} {
 		if _, err := w.svc.SetLog(t.Context(), bad); spec.CodeOf(err) != spec.CodeBadRequest {
 			t.Errorf("%v: %v", bad, err)
 		}
 	}
-	if got := set(&apiv1.SetLogRequest{}); !slices.Equal(got.GetFlags(), []string{"Steps"}) {
+	if got := set(&apiv1.SetLogRequest{}); got.GetLevel() != "quiet" || !slices.Equal(got.GetFlags(), []string{"Steps"}) {
 		t.Errorf("a refused change left %v", got)
 	}
 }
