@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/musterhpc/muster/internal/parts"
 )
@@ -12,15 +13,18 @@ var errBroken = errors.New("broken")
 
 // TestFirstFailure: the failure of a part comes with its name; more of them block nobody.
 func TestFirstFailure(t *testing.T) {
-	g := parts.New(t.Context())
-	for range 3 {
-		g.Spawn("scheduler", func(context.Context) error { return errBroken })
-	}
-	err := <-g.Failed()
-	if !errors.Is(err, errBroken) || err.Error() != "scheduler: broken" {
-		t.Errorf("the group failed with %v", err)
-	}
-	g.Stop()
+	synctest.Test(t, func(t *testing.T) {
+		g := parts.New(t.Context())
+		for range 3 {
+			g.Spawn("scheduler", func(context.Context) error { return errBroken })
+		}
+		synctest.Wait() // all of them have failed
+		err := <-g.Failed()
+		if !errors.Is(err, errBroken) || err.Error() != "scheduler: broken" {
+			t.Errorf("the group failed with %v", err)
+		}
+		g.Stop()
+	})
 }
 
 // TestStopWaits: Stop returns when every part has ended, also those that parts spawned, and what
