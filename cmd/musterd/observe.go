@@ -71,14 +71,15 @@ func runObserver(
 		func(w http.ResponseWriter, _ *http.Request) { readyToShow(w, source.Latest()) },
 	)
 	g := parts.New(ctx)
-	defer g.Stop()
 	if withAccounting {
 		acct, err := observeAccounting(g, cfg, config, log)
 		if err != nil {
+			g.Stop()
 			return errors.Join(err, l.Close())
 		}
-		defer acct.Close()
+		defer acct.Close() // after the parts that use its store have ended
 	}
+	defer g.Stop()
 	g.Spawn("reader of Slurm", source.Run)
 	doors.Metrics{Pages: mux, Readers: opts, Log: log}.ServeOn(g, l)
 	log.Info(
