@@ -89,7 +89,7 @@ func Open(o Options) (*Accounting, error) {
 			"clickhouse.cluster has no effect without clickhouse.dsn: the embedded engine is one server",
 		)
 	}
-	opts, err := StoreOptions(o.Config)
+	opts, err := storeOptions(o.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -153,8 +153,8 @@ func enforcesBudgets(budgets []kpi.Budget) bool {
 	return slices.ContainsFunc(budgets, func(b kpi.Budget) bool { return b.Enforce })
 }
 
-// StoreOptions say where accounting is stored.
-func StoreOptions(cfg *conffile.Config) (clickhouse.Options, error) {
+// storeOptions say where accounting is stored.
+func storeOptions(cfg *conffile.Config) (clickhouse.Options, error) {
 	if cfg.UsesEmbedded() {
 		return clickhouse.Options{Socket: cfg.ClickHouse.Embedded.Socket}, nil
 	}
@@ -292,8 +292,8 @@ func (a *Accounting) CheckStores() error {
 // Status is how far the store has come.
 func (a *Accounting) Status() acctd.Status { return a.daemon.Status() }
 
-// AskStore asks the store of a DSN for the ledgers of a cluster. The embedded engine has its data in the state
-// folder, or is not there before accounting runs.
+// AskStore asks the store of a DSN for the ledgers of a cluster. The embedded engine has its data
+// in the state folder, or is not there before accounting runs.
 func AskStore(
 	ctx context.Context,
 	cfg *conffile.Config,
@@ -302,7 +302,7 @@ func AskStore(
 	if cfg.UsesEmbedded() {
 		return nil, nil
 	}
-	opts, err := StoreOptions(cfg)
+	opts, err := storeOptions(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -59,7 +59,7 @@ func TestLeader(t *testing.T) {
 	}
 }
 
-// majority fails with an error from a moment on.
+// majority answers each question with an error.
 type majority struct{ failure error }
 
 func (m majority) Now() log.Moment                           { return 0 }

@@ -273,9 +273,9 @@ func (p *planner) planCoordinator() error {
 // coordinatedBy are the accounts that have one of the users as a coordinator.
 func (p *planner) coordinatedBy(users []string) []string {
 	var out []string
-	for i := range p.pol().Accounts {
-		account := p.pol().Accounts[i]
-		if slices.ContainsFunc(account.Coordinators, func(user string) bool { return slices.Contains(users, user) }) {
+	isOne := func(name string) bool { return slices.Contains(users, name) }
+	for _, account := range p.pol().Accounts {
+		if slices.ContainsFunc(account.Coordinators, isOne) {
 			out = append(out, account.Name)
 		}
 	}

@@ -224,18 +224,12 @@ func inheritedQOS(pol *state.Policy, assoc *spec.Association) []string {
 	return []string{"normal"} // what is allowed where there is no list
 }
 
-// UnknownOption is a key that an entity does not have.
-type UnknownOption struct {
-	Option  string // as it was typed
-	Entity  string
-	Nearest string // the key that it is most like; empty = none is like it
-}
-
-// Error names the key that may be meant.
-func (e *UnknownOption) Error() string {
-	text := fmt.Sprintf("unknown option %s of %s", e.Option, withArticle(e.Entity))
-	if e.Nearest != "" {
-		text += " (did you mean " + e.Nearest + "?)"
+// unknownOption says that an entity does not have a key, and names the key that is nearest to it;
+// empty = none is near.
+func unknownOption(entity, key, nearest string) string {
+	text := fmt.Sprintf("unknown option %s of %s", key, withArticle(entity))
+	if nearest != "" {
+		text += " (did you mean " + nearest + "?)"
 	}
 	return text
 }
@@ -291,8 +285,7 @@ func applyOptions(what string, options []option, skip []string, set []spec.KeyVa
 		}
 		o := findOption(options, key)
 		if o == nil {
-			unknown := &UnknownOption{Option: kv.Key, Entity: what, Nearest: nearestOption(options, key)}
-			faults = append(faults, unknown.Error())
+			faults = append(faults, unknownOption(what, kv.Key, nearestOption(options, key)))
 			continue
 		}
 		if err := o.set(kv.Value, mode); err != nil {
