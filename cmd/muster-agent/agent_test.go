@@ -425,9 +425,9 @@ func TestMetricsAreProtected(t *testing.T) {
 	}
 }
 
-// TestTroublesDoNotStopTheNode: a counters file that cannot be read, a folder
-// that cannot be written, and GPUs without a driver are said by the node, and
-// jobs that need none of it run.
+// TestTroublesDoNotStopTheNode: a counters file that cannot be read, a folder that cannot be
+// written, GPUs without a driver, a meter that the machine lacks and an authority that cannot be read
+// are said by the node, and jobs that need none of it run.
 func TestTroublesDoNotStopTheNode(t *testing.T) {
 	l := newLab(t)
 	write := func(name, text string) {
@@ -438,14 +438,18 @@ func TestTroublesDoNotStopTheNode(t *testing.T) {
 	}
 	write("counters.csv", "DCGM_FI_DEV_GPU_UTIL, gauge, use\nDCGM_FI_DEV_NOTHING, gauge, nothing\n")
 	write("file", "no folder\n")
-	write("muster.yaml", strings.Replace(musterYAML, "telemetry:\n", "telemetry:\n  counters_file: "+filepath.Join(l.dir, "counters.csv")+"\n  job_mapping_dir: "+filepath.Join(l.dir, "file", "jobs")+"\n", 1))
+	telemetry := "telemetry:\n  counters_file: " + filepath.Join(l.dir, "counters.csv") +
+		"\n  job_mapping_dir: " + filepath.Join(l.dir, "file", "jobs") +
+		"\n  push_url: https://127.0.0.1:1\n  push_format: otlp\n  push_ca: " + filepath.Join(l.dir, "missing") + "\n"
+	write("muster.yaml", strings.Replace(musterYAML, "telemetry:\n", telemetry, 1)+"energy:\n  source: pm_counters\n")
 	write("gres.conf", strings.Replace(gresConf, "AutoDetect=off", "AutoDetect=nvml", 1))
 	l.up()
 	inv := l.regs[0].GetInventory()
 	if len(inv.GetGpus()) > 0 {
 		t.Skip("NOT TESTED: this machine has NVIDIA GPUs and a driver")
 	}
-	for _, want := range []string{"counters.csv:2:1:", `"DCGM_FI_DEV_NOTHING"`, "telemetry.job_mapping_dir", "not a directory", "is not installed", "GPUs of type h100 are declared and 0 found"} {
+	for _, want := range []string{"counters.csv:2:1:", `"DCGM_FI_DEV_NOTHING"`, "telemetry.job_mapping_dir", "not a directory", "is not installed", "GPUs of type h100 are declared and 0 found",
+		"the node's energy is not measured", "the metrics are not pushed"} {
 		if !strings.Contains(inv.GetDegraded(), want) {
 			t.Errorf("the node does not say %q: %s", want, inv.GetDegraded())
 		}

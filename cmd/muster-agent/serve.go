@@ -159,7 +159,13 @@ func assembleAgent(
 	if err != nil {
 		return nil, err
 	}
-	m := &machine.Host{Settings: s, Metrics: a.metrics, Steps: a.steps, Addr: a.pages.Address()}
+	m := &machine.Host{
+		Settings:   s,
+		Metrics:    a.metrics,
+		Steps:      a.steps,
+		Addr:       a.pages.Address(),
+		Weaknesses: a.weak,
+	}
 	cfg := s.AgentConfig(sys.Now(), version)
 	if a.gpus == nil &&
 		slices.ContainsFunc(s.Node.GRES, func(g spec.GRESSpec) bool { return g.Name == "gpu" }) {
@@ -171,7 +177,6 @@ func assembleAgent(
 	noteWithoutRoot(a.weak, log)
 	opening := machine.Opening{Settings: s, Weaknesses: a.weak, Log: log}
 	tuner := opening.Clocks(a.gpus)
-	cfg.Degraded = a.weak.String()
 	scripts := machine.NewNodeScripts(&s.Cluster.File.Agent, s.Node.Name)
 	deps := daemon.Deps{
 		Shepherd:    a.keeper,
@@ -247,8 +252,8 @@ func openSteps(
 	})
 }
 
-// exporterOptions is what the exporter has to know about this node and its jobs. Fields of GPUs that
-// cannot be read make the node weaker and nothing else.
+// exporterOptions configures the exporter of this node. If the file of GPU fields cannot be read,
+// the exporter has its default fields, and the node reports the error as a weakness.
 func exporterOptions(s *settings.Settings, weak *machine.Weaknesses) (telemetry.Options, error) {
 	labels, err := telemetry.ParseJobLabels(s.Config.Telemetry.JobLabels)
 	if err != nil {

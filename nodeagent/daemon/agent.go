@@ -640,7 +640,7 @@ func (a *Agent) makeRegistration(ctx context.Context) (*apiv1.Registration, erro
 		return nil, err
 	}
 	inv.AgentStarted, inv.AgentVersion = a.cfg.Started, a.cfg.Version
-	weak := []string{a.cfg.Degraded}
+	var weak []string
 	if hello, err := a.deps.Shepherd.Hello(ctx); err == nil {
 		weak = append(weak, hello.Degraded...)
 	}

@@ -325,7 +325,6 @@ type Config struct {
 	CountEvery     spec.Span
 	IdleMilliWatts int64
 	EnergySource   string
-	Degraded       string // what is weaker than it should be, for the controller
 	// Unable is why no job may start here; empty where some can.
 	Unable string
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/musterhpc/muster/internal/clock"
@@ -123,6 +124,8 @@ type Host struct {
 	Metrics  *telemetry.Telemetry
 	Addr     string // of /metrics
 	Steps    *stepserver.Server
+	// Weaknesses are reported with the inventory. They are complete when the agent begins to run.
+	Weaknesses *Weaknesses
 }
 
 // Inventory implements daemon.Host.
@@ -133,6 +136,7 @@ func (m *Host) Inventory(context.Context) (spec.Inventory, error) {
 	}
 	inv := m.Settings.NodeInventory(found)
 	inv.MetricsAddr, inv.Socket, inv.Addr = m.Addr, m.Steps.SocketPath(), m.Steps.ReachableAddress()
+	inv.Degraded = strings.Trim(inv.Degraded+"; "+m.Weaknesses.String(), "; ")
 	return inv, nil
 }
 

@@ -6,7 +6,8 @@ import (
 )
 
 // Weaknesses are what is weaker on a node than its configuration asks for, and takes nothing from
-// the jobs. Each is logged, and the node says it of itself.
+// the jobs. Each is logged, and the node says it of itself. They are noted while the agent is put
+// together, by one goroutine.
 type Weaknesses struct {
 	log   *slog.Logger
 	texts []string
