@@ -47,11 +47,20 @@ type Databases struct {
 // System are the databases of this machine.
 func System(limit time.Duration) Databases {
 	out := Databases{Passwd: "/etc/passwd", Group: "/etc/group", Limit: limit}
-	if path, err := exec.LookPath("getent"); err == nil {
-		out.Getent = path
+	for _, folder := range strings.Split(systemPath, ":") {
+		path, err := exec.LookPath(folder + "/getent")
+		if err == nil {
+			out.Getent = path
+			break
+		}
 	}
 	return out
 }
+
+// systemPath is where getent is, and its PATH. That of the calling process does not count: pam_exec
+// runs a program without one, or with one that the user who logs in has a say in. The last folder
+// is NixOS's.
+const systemPath = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/run/current-system/sw/bin"
 
 // ByUID finds an account by its number.
 func (d *Databases) ByUID(ctx context.Context, uid uint32) (Account, error) {
@@ -159,6 +168,7 @@ func (d *Databases) ask(ctx context.Context, database, key string) (string, erro
 	ctx, cancel := context.WithTimeoutCause(ctx, d.Limit, ErrSlow)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, d.Getent, database, key)
+	cmd.Env = []string{"PATH=" + systemPath}
 	// What a module of the databases has started ends too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -118,6 +118,24 @@ func TestHangingDatabase(t *testing.T) {
 	}
 }
 
+// TestEnvironmentOfALogin: pam_exec gives a program no PATH, or one of the user's. Neither it nor
+// another variable of a login decides what is run.
+func TestEnvironmentOfALogin(t *testing.T) {
+	here := System(time.Minute)
+	users := site(t, `echo 'root:x:0:0::/mine:/bin/sh'`)
+	for _, path := range []string{"", filepath.Dir(users.Getent)} {
+		t.Setenv("PATH", path)
+		if got := System(time.Minute); got != here {
+			t.Errorf("PATH=%s: %+v, want %+v", path, got, here)
+		}
+	}
+	t.Setenv("LD_PRELOAD_OF_A_USER", "mine")
+	d := site(t, `echo "odd:x:2000:1::/$LD_PRELOAD_OF_A_USER:/bin/sh"`)
+	if got, err := d.ByUID(t.Context(), 2000); err != nil || got.Home != "/" {
+		t.Errorf("getent has the variables of the login: %+v, %v", got, err)
+	}
+}
+
 // TestThisMachine: the real getent is understood.
 func TestThisMachine(t *testing.T) {
 	d := System(time.Minute)
