@@ -8,11 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
+	"time"
 
 	"github.com/musterhpc/muster/internal/nss"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/nodeagent/runtime"
+	"github.com/musterhpc/muster/nodeagent/settings"
+	"github.com/musterhpc/muster/spec"
 )
 
 // ErrNoJob means that a user has no job on this node into whose extern step a login
@@ -21,11 +23,16 @@ var ErrNoJob = errors.New(
 	"you have no job on this node: a login needs one (and PrologFlags=Contain in slurm.conf)",
 )
 
+// loginPatience is how long a login may wait in all. sshd gives up after two minutes.
+const loginPatience = time.Minute
+
 // AdoptLogin puts the process of a login into the extern step of its user's job on
 // this node, of several into that of the one that began last. It is for pam_exec, in
 // the account phase; the login's own process is the one that runs pam_exec. Logins of
 // root are left alone. folders are the state folders of this machine's agents.
 func AdoptLogin(ctx context.Context, folders []string, user string, pid int) error {
+	ctx, cancel := context.WithTimeout(ctx, loginPatience)
+	defer cancel()
 	databases := nss.System(accountPatience)
 	account, err := databases.ByName(ctx, user)
 	if err != nil {
@@ -34,84 +41,80 @@ func AdoptLogin(ctx context.Context, folders []string, user string, pid int) err
 	if account.UID == 0 {
 		return nil
 	}
-	var found []externRun
-	var failed error
-	answering := false
-	for _, folder := range folders {
-		list, some, err := externRuns(ctx, filepath.Join(folder, shepherdFolder), account.UID)
-		failed = errors.Join(failed, err)
-		answering = answering || some
-		found = append(found, list...)
+	sockets, err := shepherdSockets(folders)
+	if err != nil {
+		return err
 	}
-	defer func() {
-		for i := range found {
-			found[i].client.Close()
-		}
-	}()
-	slices.SortFunc(found, func(a, b externRun) int { return cmp.Compare(b.run.Start, a.run.Start) })
-	for i := range found {
-		err := found[i].client.Adopt(ctx, found[i].run.Key, pid)
-		if err == nil {
-			return nil
-		}
-		failed = errors.Join(failed, err) // it may have ended just now
-	}
-	if !answering && failed == nil {
+	if len(sockets) == 0 {
 		return fmt.Errorf(
 			"no muster-shepherd runs below %q: name the agent's state folder with --state-dir",
 			folders,
 		)
 	}
-	if failed != nil {
-		return fmt.Errorf("%w (%w)", ErrNoJob, failed)
-	}
-	return ErrNoJob
-}
-
-// shepherdFolder is where the shepherds of a node are, in the state folder of its agent.
-const shepherdFolder = "shepherd"
-
-// externRun is an extern step and the shepherd that has it.
-type externRun struct {
-	run    plan.Observed
-	client *runtime.Client
-}
-
-// externRuns asks the shepherds of all releases in a folder for a user's extern steps.
-// Each that is returned has a connection of its own. answers tells that a shepherd
-// answered at all.
-func externRuns(
-	ctx context.Context,
-	dir string,
-	uid uint32,
-) (out []externRun, answers bool, failed error) {
-	sockets, err := filepath.Glob(filepath.Join(dir, "*", "sock"))
-	if err != nil {
-		return nil, false, err
-	}
+	var found []externRun
+	var failed error
 	for _, socket := range sockets {
 		client, err := runtime.Dial(ctx, socket)
 		if err != nil {
 			failed = errors.Join(failed, err)
 			continue
 		}
-		runs, err := client.List(ctx)
-		client.Close()
-		answers = answers || err == nil
+		defer client.Close()
+		list, err := externRuns(ctx, client, account.UID)
 		failed = errors.Join(failed, err)
-		for i := range runs {
-			if runs[i].Key.Step != plan.StepExtern || runs[i].UID != uid || runs[i].State != plan.Running {
-				continue
-			}
-			own, err := runtime.Dial(ctx, socket)
-			if err != nil {
-				failed = errors.Join(failed, err)
-				continue
-			}
-			out = append(out, externRun{runs[i], own})
+		found = append(found, list...)
+	}
+	slices.SortFunc(found, func(a, b externRun) int { return cmp.Compare(b.start, a.start) })
+	for _, run := range found {
+		err := run.client.Adopt(ctx, run.key, pid)
+		if err == nil {
+			return nil
+		}
+		failed = errors.Join(failed, err) // it may have ended just now
+	}
+	switch {
+	case len(found) > 0:
+		return fmt.Errorf("the login cannot be put into your job on this node: %w", failed)
+	case failed != nil:
+		return fmt.Errorf("%w (%w)", ErrNoJob, failed)
+	}
+	return ErrNoJob
+}
+
+// shepherdSockets are those of the shepherds of all releases, below the state folders of agents.
+func shepherdSockets(folders []string) ([]string, error) {
+	var out []string
+	for _, folder := range folders {
+		list, err := filepath.Glob(runtime.Socket(settings.ShepherdDir(folder), "*"))
+		if err != nil {
+			return nil, fmt.Errorf("--state-dir %q: %w", folder, err)
+		}
+		out = append(out, list...)
+	}
+	return out, nil
+}
+
+// externRun is an extern step and the shepherd that has it.
+type externRun struct {
+	key    plan.RunKey
+	start  spec.Instant
+	client *runtime.Client
+}
+
+// externRuns asks a shepherd for a user's extern steps.
+func externRuns(ctx context.Context, client *runtime.Client, uid uint32) ([]externRun, error) {
+	runs, err := client.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []externRun
+	for i := range runs {
+		run := &runs[i]
+		if run.Key.Step == plan.StepExtern && run.UID == uid && run.State == plan.Running {
+			out = append(out, externRun{run.Key, run.Start, client})
 		}
 	}
-	return out, answers, failed
+	return out, nil
 }
 
 // AdoptCaller is AdoptLogin with what pam_exec tells its program: the user in its
@@ -122,7 +125,7 @@ func AdoptCaller(ctx context.Context, folders []string) error {
 		return errors.New("PAM_USER is not set: this is for pam_exec, in the account phase")
 	}
 	if kind := os.Getenv("PAM_TYPE"); kind != "account" {
-		return fmt.Errorf("PAM_TYPE is %s: use pam_exec in the account phase", strconv.Quote(kind))
+		return fmt.Errorf("PAM_TYPE is %q: use pam_exec in the account phase", kind)
 	}
 	return AdoptLogin(ctx, folders, user, os.Getppid())
 }

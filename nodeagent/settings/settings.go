@@ -549,4 +549,7 @@ func (o Options) StateFolders() ([]string, error) {
 }
 
 // ShepherdDir is where the shepherds of this node live.
-func (s *Settings) ShepherdDir() string { return filepath.Join(s.StateDir, "shepherd") }
+func (s *Settings) ShepherdDir() string { return ShepherdDir(s.StateDir) }
+
+// ShepherdDir is where the shepherds of a node live, in the state folder of its agent.
+func ShepherdDir(stateDir string) string { return filepath.Join(stateDir, "shepherd") }
