@@ -174,11 +174,15 @@ func (p *pmixServer) modex(m *plan.Modex) error {
 	return nil
 }
 
-// close ends muster-pmix and waits until it has removed its files.
+// close ends muster-pmix and waits until it has removed its files. One that does not end in time
+// is left to the shepherd: when this process has ended, that kills what is left of the run and
+// removes the folder of muster-pmix.
 func (p *pmixServer) close() {
 	if p == nil {
 		return
 	}
+	// Whoever writes holds mu, and waits for as long as the user keeps muster-pmix stopped.
+	_ = p.sock.SetWriteDeadline(time.Now())
 	p.mu.Lock()
 	p.closing = true
 	p.mu.Unlock()
@@ -186,7 +190,7 @@ func (p *pmixServer) close() {
 	_ = shutdownWriting(p.sock)
 	select {
 	case <-p.gone:
-	case <-time.After(stubborn): // the shepherd removes what is left
+	case <-time.After(stubborn):
 	}
 	_ = p.sock.Close()
 }
