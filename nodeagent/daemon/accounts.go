@@ -1,8 +1,8 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
-	"strings"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
 )
@@ -20,8 +20,8 @@ func stepNeedsAccount(job *plan.Job) bool {
 
 // hasVariable looks for a variable in an environment of NUL-separated NAME=value.
 func hasVariable(env []byte, name string) bool {
-	text := "\x00" + string(env)
-	return strings.Contains(text, "\x00"+name+"=")
+	first := []byte(name + "=")
+	return bytes.HasPrefix(env, first) || bytes.Contains(env, append([]byte{0}, first...))
 }
 
 // identifyRun goes on with a run at once, or, where it needs the account of its

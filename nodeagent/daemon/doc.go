@@ -9,15 +9,22 @@
 //
 // # A run
 //
-//	ordered -> identifying -> preparing -> asked -> living -> measuring -> cleaning -> reported -> (forgotten)
-//	                                    -> held  ----------------^
+//	ordered -> identifying -> containing -> preparing -> deferred -> tuning -> asked -> living -> ...
+//	                                                                        -> held  ----------^
+//	... -> closing -> measuring -> cleaning -> reported -> (forgotten)
+//
+// A run passes through the phases that its site or its order does not ask for.
 //
 // A run that was submitted without an environment, or asks for a login's, needs the
 // home and shell of its user, which are looked up first: a user database that does
 // not answer holds up the runs of its users only.
 //
-// Where the site has a prolog it runs before anything of the job does, and the
-// epilog before the node is given back; without them a run passes through. An
+// Where the site has extern steps that of the job begins first, because the prolog may
+// run in it. A script of several nodes may be deferred until the controller knows that
+// the prologs of all of them are over, and orders it again.
+//
+// Where the site has a prolog it runs before anything else of the job does, and the
+// epilog before the node is given back. An
 // agent that dies meanwhile runs them again. The end of a script is told when
 // it ends, so that an epilog costs the job no time.
 //
