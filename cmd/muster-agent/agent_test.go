@@ -368,6 +368,8 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"-C"}, 0, "NodeName=", ""},
 		{[]string{"--frobnicate"}, 2, "", "unknown flag: --frobnicate"},
 		{[]string{"--describe", "CPUs=1"}, 2, "", "-Z"},
+		{[]string{"--adopt", "--node", "n1"}, 2, "", "--adopt takes --config and --state-dir only"},
+		{[]string{"--adopt", "--config", l.opts.ConfigFile, "--state-dir", l.dir}, 1, "", "PAM_USER is not set"},
 		{[]string{"now"}, 2, "", `unknown argument "now"`},
 		{[]string{"--config", "/no/such/file"}, 1, "", "no such file"},
 		{[]string{"--config", yaml}, 1, "", "job_label_name"},

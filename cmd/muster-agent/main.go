@@ -100,6 +100,9 @@ func command(args []string, out, errOut io.Writer) int {
 	case *show:
 		fmt.Fprintf(out, "muster %s\n", version)
 		return exitOK
+	case *adopt && fs.NFlag() > countFlags(fs, "adopt", "config", "state-dir"):
+		fmt.Fprintln(errOut, "muster-agent: --adopt takes --config and --state-dir only (see muster-agent --help)")
+		return exitUsage
 	case *adopt:
 		err = adoptLogin(o)
 	case *detect:
@@ -130,6 +133,17 @@ func command(args []string, out, errOut io.Writer) int {
 		return exitFailed
 	}
 	return exitOK
+}
+
+// countFlags is how many of some options were given.
+func countFlags(fs *pflag.FlagSet, names ...string) int {
+	given := 0
+	for _, name := range names {
+		if fs.Changed(name) {
+			given++
+		}
+	}
+	return given
 }
 
 // adoptLogin is muster-agent --adopt. Of several agents on the machine each is asked.
