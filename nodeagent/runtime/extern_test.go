@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -69,15 +70,16 @@ func TestAdopt(t *testing.T) {
 	if x := l.exit(job.Key); x.Code != 0 || x.Signal != 0 {
 		t.Errorf("the job ended with %+v", x)
 	}
-	if err := login.Process.Signal(unix.Signal(0)); err != nil {
-		t.Errorf("the signal to the job ended the login: %v", err)
-	}
 	if err := l.client.Terminate(ctx, plan.Terminate{Key: step.Key, Scope: plan.ScopeRun, Grace: 30 * spec.Second}); err != nil {
 		t.Fatal(err)
 	}
-	l.exit(step.Key)
-	if err := login.Wait(); err == nil {
-		t.Error("the login outlives the extern step")
+	if x := l.exit(step.Key); x.Signal == int32(unix.SIGUSR1) {
+		t.Error("the signal to the job ended the extern step")
+	}
+	err = login.Wait()
+	status, ok := login.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() || status.Signal() == unix.SIGUSR1 {
+		t.Errorf("the login was not ended by the end of the extern step: %v", err)
 	}
 	late := stranger(t)
 	if err := l.client.Adopt(ctx, step.Key, late.Process.Pid); err == nil {
