@@ -167,13 +167,7 @@ func assembleAgent(
 		Weaknesses: a.weak,
 	}
 	cfg := s.AgentConfig(sys.Now(), version)
-	if a.gpus == nil &&
-		slices.ContainsFunc(s.Node.GRES, func(g spec.GRESSpec) bool { return g.Name == "gpu" }) {
-		a.weak.Add(choice.Reason)
-	}
-	if p, ok := a.gpus.(interface{ Note() string }); ok && p.Note() != "" {
-		a.weak.Add(p.Note())
-	}
+	a.noteGPUs(choice.Reason)
 	noteWithoutRoot(a.weak, log)
 	opening := machine.Opening{Settings: s, Weaknesses: a.weak, Log: log}
 	tuner := opening.Clocks(a.gpus)
@@ -228,6 +222,18 @@ func assembleAgent(
 	a.agent = daemon.New(cfg, deps)
 	a.steps.SetAgent(a.agent)
 	return a, nil
+}
+
+// noteGPUs notes why there is no provider where the node declares GPUs, and what a provider says
+// of itself.
+func (a *assembled) noteGPUs(reason string) {
+	isGPU := func(g spec.GRESSpec) bool { return g.Name == "gpu" }
+	if a.gpus == nil && slices.ContainsFunc(a.s.Node.GRES, isGPU) {
+		a.weak.Add(reason)
+	}
+	if p, ok := a.gpus.(interface{ Note() string }); ok && p.Note() != "" {
+		a.weak.Add(p.Note())
+	}
 }
 
 // openSteps makes the server that srun, sattach and sbcast reach on this node.
