@@ -121,7 +121,11 @@ func eventTrees(rep *apiv1.ReportReply, now int64) tree.List {
 			}
 			event = append(event, member)
 		}
-		out[i] = append(event, tree.Member{Key: "duration", Value: eventSeconds(rep, row, now)})
+		var duration any
+		if seconds, known := eventSeconds(rep, row, now); known {
+			duration = seconds
+		}
+		out[i] = append(event, tree.Member{Key: "duration", Value: duration})
 	}
 	return out
 }
@@ -158,22 +162,31 @@ func runawayTree(row *apiv1.AcctRow, cluster string) tree.Object {
 	}
 }
 
-// eventLength is how long an event took, or takes until now.
+// eventLength is how long an event took, or takes until now; empty where that is not known.
 func eventLength(rep *apiv1.ReportReply, r *apiv1.ReportRow, now int64) string {
-	return format.Duration(eventSeconds(rep, r, now))
+	seconds, known := eventSeconds(rep, r, now)
+	if !known {
+		return ""
+	}
+	return format.Duration(seconds)
 }
 
-func eventSeconds(rep *apiv1.ReportReply, r *apiv1.ReportRow, now int64) int64 {
+// eventSeconds is how long an event took, or takes until now. It is not known where the
+// controller, of another release, does not send one time of begin and one of end.
+func eventSeconds(rep *apiv1.ReportReply, r *apiv1.ReportRow, now int64) (seconds int64, known bool) {
 	var times []int64
 	for i, col := range rep.GetColumns() {
 		if col.GetUnit() == "time" {
 			times = append(times, r.GetCells()[i].GetInt())
 		}
 	}
+	if len(times) != 2 {
+		return 0, false
+	}
 	if times[1] == 0 {
 		times[1] = now
 	}
-	return (times[1] - times[0]) / tool.Second
+	return (times[1] - times[0]) / tool.Second, true
 }
 
 // showRunaway lists jobs that accounting takes for open and the controller
