@@ -62,6 +62,13 @@ type RunSpec struct {
 	// even if Nice is not.
 	NiceAbove bool `cbor:"32,keyasint,omitempty"`
 
+	// Placeholder says that the run's first process only keeps its place for processes
+	// that are put into it. It belongs to the node and not to the job's user, who could
+	// end the run by a signal otherwise: it has the shepherd's identity and the node's
+	// own folders, and the kernel does not choose it when memory is short. Files are
+	// opened as the user.
+	Placeholder bool `cbor:"33,keyasint,omitempty"`
+
 	// Lease bounds the run's life where the site fences by leases.
 	Lease Lease `cbor:"110,keyasint"`
 }

@@ -4,9 +4,36 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
+
+// externProcesses lists the processes in the control groups of the extern step, as a
+// process in it has them in /proc/self/cgroup.
+func externProcesses(t *testing.T, groups string) []string {
+	t.Helper()
+	var names []string
+	for line := range strings.Lines(groups) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) == 3 && strings.Contains(parts[2], ".extern") {
+			names = append(names, parts[2])
+		}
+	}
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, folder := range folders {
+		theirs, _ := os.ReadFile(filepath.Join(folder, "cgroup"))
+		if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(string(theirs), name) }) {
+			out = append(out, filepath.Base(folder))
+		}
+	}
+	return out
+}
 
 // TestExternStep: with PrologFlags=Contain,RunInJob a job has an extern step on its
 // nodes, in which its prolog runs and into which a login of its user is put by PAM. The
@@ -74,6 +101,48 @@ func TestExternStep(t *testing.T) {
 	if err != nil || !strings.Contains(string(groups), ".extern") {
 		t.Errorf("the login is in %s (%v)", groups, err)
 	}
+
+	// The user cannot end the step, neither by a signal to the process that keeps it nor
+	// by a kill of all steps of the job. That ends the login, and leaves room for another.
+	killed := 0
+	for _, pid := range externProcesses(t, string(groups)) {
+		owner, err := os.Stat("/proc/" + pid)
+		if err != nil || owner.Sys().(*syscall.Stat_t).Uid != 0 {
+			continue
+		}
+		command, err := os.ReadFile("/proc/" + pid + "/cmdline")
+		if err != nil || string(command) != "sleep\x00infinity\x00" {
+			continue
+		}
+		killed++
+		kill := exec.Command("sh", "-c", "kill -9 "+pid)
+		kill.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if out, err := kill.CombinedOutput(); err == nil {
+			t.Errorf("the user could signal the extern step's own process: %s", out)
+		}
+	}
+	if killed != 1 {
+		t.Errorf("%d processes of root keep the extern step, expected 1", killed)
+	}
+	if out, errs, code := c.runAs(65534, nil, "scancel", "-s", "KILL", id); code != 0 {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	if err := inside.Wait(); err == nil {
+		t.Error("the login outlived a kill of the job's steps")
+	}
+	c.must("squeue", "-j", id)
+	inside = login("nobody", "cat /proc/self/cgroup >"+scripts+"/again; exec sleep 1000")
+	again := filepath.Join(scripts, "again")
+	if err := os.WriteFile(again, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(again, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := inside.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c.untilShell("test -s " + again)
 	c.must("scancel", id)
 	if err := inside.Wait(); err == nil {
 		t.Error("the login ended by itself")

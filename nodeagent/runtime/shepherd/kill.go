@@ -105,17 +105,15 @@ func (s *Shepherd) noticeUser(q protocol.Signal) error {
 	return nil
 }
 
-// deliverSignal sends a signal to a run that has a process.
+// deliverSignal sends a signal to a run that has a process. It does not end a
+// placeholder: strikeRun and killRun do.
 func (s *Shepherd) deliverSignal(r *run, sig unix.Signal, scope plan.Scope) {
+	if r.Placeholder {
+		s.signalGuests(r, sig)
+		return
+	}
 	if scope == plan.ScopeLeader {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		// The descriptor cannot mean another process, unlike the number.
-		if r.pidfd >= 0 {
-			_ = unix.PidfdSendSignal(r.pidfd, sig, nil, 0)
-		} else if s.pids[r.PID] == r {
-			_ = unix.Kill(r.PID, sig)
-		}
+		s.signalLeader(r, sig)
 		return
 	}
 	if sig == unix.SIGKILL {
@@ -135,6 +133,18 @@ func (s *Shepherd) deliverSignal(r *run, sig unix.Signal, scope plan.Scope) {
 				_ = unix.Kill(pid, sig)
 			}
 		}
+	}
+}
+
+// signalLeader sends a signal to the first process of a run.
+func (s *Shepherd) signalLeader(r *run, sig unix.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The descriptor cannot mean another process, unlike the number.
+	if r.pidfd >= 0 {
+		_ = unix.PidfdSendSignal(r.pidfd, sig, nil, 0)
+	} else if s.pids[r.PID] == r {
+		_ = unix.Kill(r.PID, sig)
 	}
 }
 
@@ -209,6 +219,9 @@ func (s *Shepherd) strikeRun(r *run, terminate plan.Terminate) {
 	}
 	s.deliverSignal(r, unix.SIGCONT, plan.ScopeRun)
 	s.deliverSignal(r, sig, scope)
+	if r.Placeholder {
+		s.signalLeader(r, sig)
+	}
 }
 
 // armKill starts the timer of the final kill; an earlier deadline stays. mu is held.

@@ -125,6 +125,12 @@ func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 			plan.RefusedSpec,
 			fmt.Sprintf("the work directory %q is not absolute", sp.WorkDir),
 		), nil
+	case sp.Placeholder && badPlaceholder(sp):
+		return refused(
+			key,
+			plan.RefusedSpec,
+			"a placeholder is a plain command: it has no script, tasks, container or programs around it",
+		), nil
 	case s.vacating[space.Attempt(key)]:
 		return refused(
 			key,
@@ -143,6 +149,8 @@ func (s *Shepherd) admitSpec(sp *plan.RunSpec) (plan.LaunchResult, *run) {
 			Seq:    sp.Seq,
 			Order:  sp.Order,
 			Lease:  sp.Lease,
+
+			Placeholder: sp.Placeholder,
 		},
 		spec:  sp,
 		state: plan.Starting,
@@ -429,6 +437,9 @@ func (s *Shepherd) spawnRun(thread *spawn.Thread, r *run, files *stdio) error {
 		s.failedStart(r, files, err)
 		return tainted
 	}
+	if r.Placeholder {
+		s.protectPlaceholder(r, child.PID)
+	}
 	st, _ := proc.ReadStat(child.PID)
 	s.noteStarted(
 		r,
@@ -461,6 +472,9 @@ func (s *Shepherd) spawnRequest(r *run, files *stdio) (*spawn.Request, error) {
 		Nice:       s.niceOf(sp),
 		CPUs:       sp.CPUs,
 		NoNewPrivs: sp.Container != nil,
+	}
+	if sp.Placeholder {
+		req.Cred = nil
 	}
 	if r.Minded {
 		req.Paths, req.Argv = minderCommand(r)

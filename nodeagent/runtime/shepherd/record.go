@@ -52,6 +52,8 @@ type launchRecord struct {
 	// PMIxFolder is where muster-pmix keeps files of the run; empty where it has
 	// none, or where they go with the private folders.
 	PMIxFolder string `cbor:"15,keyasint,omitempty"`
+	// Placeholder is that of the RunSpec.
+	Placeholder bool `cbor:"16,keyasint,omitempty"`
 	// Lease is that of the RunSpec.
 	Lease plan.Lease `cbor:"110,keyasint"`
 }

@@ -85,7 +85,7 @@ func (s *Shepherd) inSpace(
 	beside, fn func() error,
 ) (err, tainted error) {
 	box := r.spec.Container
-	if !r.Spaced && box == nil {
+	if r.Placeholder || !r.Spaced && box == nil {
 		if err := beside(); err != nil {
 			return err, nil
 		}
