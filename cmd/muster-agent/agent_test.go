@@ -17,6 +17,7 @@ import (
 	"time"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/wire"
 	"github.com/musterhpc/muster/nodeagent/plan"
 	"github.com/musterhpc/muster/spec"
@@ -539,6 +540,27 @@ for _ in range(100):
 	for _, each := range []spec.Counter{spec.CounterMinFaults, spec.CounterVolSwitches} {
 		if n, ok := idle.Get(each); !ok || n <= 0 {
 			t.Errorf("%s of the short job: %d, %v", spec.Counters()[each-1].Name, n, ok)
+		}
+	}
+}
+
+// TestConfigVariable: MUSTER_CONFIG names the file, but not for logins, whose users choose it.
+func TestConfigVariable(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "of-the-variable.yaml")
+	t.Setenv(conffile.PathVariable, file)
+	t.Setenv("PAM_USER", "")
+	for _, c := range []struct {
+		args []string
+		errs string
+	}{
+		{nil, file},
+		{[]string{"--config", "/no/such/file"}, "/no/such/file"},
+		{[]string{"--adopt", "--state-dir", t.TempDir()}, "PAM_USER is not set"},
+	} {
+		var errs bytes.Buffer
+		code := command(c.args, io.Discard, &errs)
+		if code != exitFailed || !strings.Contains(errs.String(), c.errs) {
+			t.Errorf("%q: code %d, %s", c.args, code, errs.String())
 		}
 	}
 }

@@ -64,7 +64,7 @@ func command(args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("muster-agent", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
 	fs.SortFlags = false
-	fs.StringVar(&o.ConfigFile, "config", conffile.DefaultPath, "muster.yaml `file`; without one, the defaults hold")
+	conffile.AddFlag(fs, &o.ConfigFile, "muster.yaml `file`; without one, the defaults hold")
 	fs.StringVarP(&o.Conf, "conf", "f", "", "slurm.conf `file` (default: slurm_conf of muster.yaml)")
 	fs.StringVarP(&o.Node, "node", "N", "", "`name` of the node in slurm.conf (default: the one whose NodeHostname is this host)")
 	fs.BoolVarP(&o.Dynamic, "dynamic", "Z", false, "the node is in no slurm.conf: add it to the cluster, as this machine is (needs MaxNodeCount)")
@@ -77,13 +77,21 @@ func command(args []string, out, errOut io.Writer) int {
 	fs.StringVar(&o.Metrics, "metrics", "", "`address` of /metrics, or off (default: listen.agent_metrics of muster.yaml)")
 	fs.StringVar(&o.StateDir, "state-dir", "", "`folder` of this node's state (default: agent/NAME in state_dir of muster.yaml)")
 	fs.StringVar(&o.Shepherd, "shepherd", "", "`path` of muster-shepherd (default: beside this program)")
-	adopt := fs.Bool("adopt", false, "put the calling login into the job of its user on this node, or refuse it: for pam_exec, in the account phase")
+	adopt := fs.Bool("adopt", false, "put the calling login into the job of its user on this node, or refuse it: for pam_exec, in the account phase; ignores "+conffile.PathVariable)
 	detect := fs.BoolP("print-config", "C", false, "print this machine as a NodeName line of slurm.conf and exit")
 	show := fs.BoolP("version", "V", false, "print the version and exit")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
 	fs.Usage = func() { fmt.Fprint(errOut, usage, fs.FlagUsages()) }
 	err := fs.Parse(args)
-	o.ConfigGiven = fs.Changed("config")
+	switch {
+	case fs.Changed("config"):
+		o.ConfigGiven = true
+	case *adopt:
+		// Users choose variables of their logins (~/.pam_environment), and this runs as root.
+		o.ConfigFile = conffile.DefaultPath
+	default:
+		o.ConfigGiven = os.Getenv(conffile.PathVariable) != ""
+	}
 	switch {
 	case errors.Is(err, pflag.ErrHelp) || err == nil && *help:
 		fmt.Fprint(out, usage, fs.FlagUsages())

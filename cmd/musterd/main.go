@@ -74,35 +74,37 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == luascript.Subcommand {
 		os.Exit(luascript.Serve(os.Stdin, os.Stdout, os.Stderr, os.Exit))
 	}
+	if len(os.Args) > 1 && os.Args[1] == "mail" {
+		os.Exit(monitoring.Mail(os.Args[2:], os.Stdin, os.Stderr))
+	}
 	if len(os.Args) > 1 {
-		switch verb := os.Args[1]; verb {
-		case "init":
-			os.Exit(cluster.Init(os.Args[2:], os.Stdout, os.Stderr))
-		case "dashboards":
-			os.Exit(monitoring.Dashboards(os.Args[2:], os.Stdout, os.Stderr))
-		case "import":
-			os.Exit(importing.Run(os.Args[2:], os.Stdout, os.Stderr))
-		case "alerts":
-			os.Exit(monitoring.Alerts(os.Args[2:], os.Stdout, os.Stderr))
-		case "mail":
-			os.Exit(monitoring.Mail(os.Args[2:], os.Stdin, os.Stderr))
-		case "whatif":
-			os.Exit(whatif.Run(os.Args[2:], os.Stdout, os.Stderr))
-		case "tune":
-			os.Exit(whatif.Tune(os.Args[2:], os.Stdout, os.Stderr))
-		case "ledger":
-			os.Exit(care.Command(os.Args[2:], os.Stdout, os.Stderr))
-		case "audit":
-			os.Exit(care.AuditCommand(os.Args[2:], os.Stdout, os.Stderr))
-		case "backup":
-			os.Exit(backup.Command(version, os.Args[2:], os.Stdout, os.Stderr))
-		case "restore":
-			os.Exit(backup.RestoreCommand(os.Args[2:], os.Stdout, os.Stderr))
-		case "up", "down":
-			os.Exit(cluster.UpOrDown(verb, os.Args[2:], os.Stdout, os.Stderr))
+		if run, ok := verbs[os.Args[1]]; ok {
+			os.Exit(run(os.Args[2:], os.Stdout, os.Stderr))
 		}
 	}
 	os.Exit(command(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// verbs are the commands of musterd that are no daemon and read no input.
+var verbs = map[string]func(args []string, out, errOut io.Writer) int{
+	"init":       cluster.Init,
+	"dashboards": monitoring.Dashboards,
+	"import":     importing.Run,
+	"alerts":     monitoring.Alerts,
+	"whatif":     whatif.Run,
+	"tune":       whatif.Tune,
+	"ledger":     care.Command,
+	"audit":      care.AuditCommand,
+	"backup": func(args []string, out, errOut io.Writer) int {
+		return backup.Command(version, args, out, errOut)
+	},
+	"restore": backup.RestoreCommand,
+	"up": func(args []string, out, errOut io.Writer) int {
+		return cluster.UpOrDown("up", args, out, errOut)
+	},
+	"down": func(args []string, out, errOut io.Writer) int {
+		return cluster.UpOrDown("down", args, out, errOut)
+	},
 }
 
 // options are the command line.
@@ -119,7 +121,7 @@ func command(args []string, out, errOut io.Writer) int {
 	var o options
 	fs := pflag.NewFlagSet("musterd", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
-	fs.StringVar(&o.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`")
+	conffile.AddFlag(fs, &o.config, "muster.yaml `file`")
 	fs.StringSliceVar(
 		&o.roles,
 		"role",

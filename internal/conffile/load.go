@@ -11,8 +11,21 @@ import (
 	"strings"
 )
 
-// DefaultPath is where muster.yaml is looked for.
+// DefaultPath is where muster.yaml is looked for without --config and PathVariable.
 const DefaultPath = "/etc/muster/muster.yaml"
+
+// PathVariable is the environment variable that names muster.yaml. It holds for the
+// daemons and for every command, so that one setting chooses the cluster for all of them.
+const PathVariable = "MUSTER_CONFIG"
+
+// AddFlag adds --config to the flags of a command (a pflag.FlagSet). It sets path to what
+// PathVariable says, or to DefaultPath, until the command line is read.
+func AddFlag(flags interface {
+	StringVar(p *string, name, value, usage string)
+}, path *string, usage string) {
+	value := cmp.Or(os.Getenv(PathVariable), DefaultPath)
+	flags.StringVar(path, "config", value, usage+" (environment: "+PathVariable+")")
+}
 
 // Load reads, completes and checks the file at path. Relative paths in it are
 // taken from its folder. The error is Problems, or says why the file could not

@@ -106,7 +106,7 @@ func (v backupVerb) run(args []string, out, errOut io.Writer) int {
 	fs, o := v.fs, v.o
 	name := fs.Name()
 	fs.SetOutput(errOut)
-	fs.StringVar(&o.config, "config", conffile.DefaultPath, "muster.yaml `file`")
+	conffile.AddFlag(fs, &o.config, "muster.yaml `file`")
 	fs.BoolVar(&o.json, "json", false, "report as JSON")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
 	fs.Usage = func() { fmt.Fprint(errOut, v.usage, fs.FlagUsages()) }

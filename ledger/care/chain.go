@@ -48,7 +48,7 @@ func AuditCommand(args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("musterd audit", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
 	var o chainOptions
-	fs.StringVar(&o.config, "config", conffile.DefaultPath, "muster.yaml `file`")
+	conffile.AddFlag(fs, &o.config, "muster.yaml `file`")
 	fs.StringVar(&o.archive, "archive", "", "`folder` of an archive; ledger.archive_dir by default")
 	fs.StringVar(&o.backup, "backup", "", "`folder` of backups: verify all its histories")
 	fs.StringArrayVar(&o.expect, "expect", nil, "`link` that was kept elsewhere")

@@ -32,7 +32,8 @@ Options:
 func Command(args []string, out, errOut io.Writer) int {
 	fs := pflag.NewFlagSet("musterd ledger", pflag.ContinueOnError)
 	fs.SetOutput(errOut)
-	config := fs.String("config", "/etc/muster/muster.yaml", "muster.yaml `file`")
+	var config string
+	conffile.AddFlag(fs, &config, "muster.yaml `file`")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
 	fs.Usage = func() { fmt.Fprint(errOut, ledgerUsage, fs.FlagUsages()) }
 	err := fs.Parse(args)
@@ -47,7 +48,7 @@ func Command(args []string, out, errOut io.Writer) int {
 		fmt.Fprintf(errOut, "musterd ledger: %v\n", err)
 		return 2
 	}
-	cfg, err := conffile.Load(*config)
+	cfg, err := conffile.Load(config)
 	if err != nil {
 		fmt.Fprintf(errOut, "musterd ledger: %v\n", err)
 		return 1

@@ -25,19 +25,8 @@ type address struct {
 	socket string
 }
 
-const defaultConfig = "/etc/muster/muster.yaml"
-
 func (a *address) flags(fs *pflag.FlagSet) {
-	config := os.Getenv("MUSTER_CONFIG")
-	if config == "" {
-		config = defaultConfig
-	}
-	fs.StringVar(
-		&a.config,
-		"config",
-		config,
-		"muster.yaml `file` of the cluster (environment: MUSTER_CONFIG)",
-	)
+	conffile.AddFlag(fs, &a.config, "muster.yaml `file` of the cluster")
 	fs.StringVar(
 		&a.socket,
 		"socket",

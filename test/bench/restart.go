@@ -48,16 +48,7 @@ Examples:
 }
 
 func (b *restartBench) flags(fs *pflag.FlagSet) {
-	config := os.Getenv("MUSTER_CONFIG")
-	if config == "" {
-		config = defaultConfig
-	}
-	fs.StringVar(
-		&b.config,
-		"config",
-		config,
-		"muster.yaml `file` of the stopped cluster (environment: MUSTER_CONFIG)",
-	)
+	conffile.AddFlag(fs, &b.config, "muster.yaml `file` of the stopped cluster")
 	fs.StringVar(
 		&b.musterd,
 		"musterd",

@@ -1,7 +1,6 @@
 package importing
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,12 +71,7 @@ func Run(args []string, out, errOut io.Writer) int {
 	fl := pflag.NewFlagSet("muster import", pflag.ContinueOnError)
 	fl.SetOutput(errOut)
 	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	fl.StringVar(
-		&im.config,
-		"config",
-		cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath),
-		"muster.yaml `file`: it says where the store is (environment: MUSTER_CONFIG)",
-	)
+	conffile.AddFlag(fl, &im.config, "muster.yaml `file`, which says where the store is")
 	fl.StringVar(
 		&im.cluster,
 		"cluster",

@@ -68,7 +68,7 @@ func UpOrDown(verb string, args []string, out, errOut io.Writer) int {
 	fl := pflag.NewFlagSet("muster "+verb, pflag.ContinueOnError)
 	fl.SetOutput(errOut)
 	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	fl.StringVar(&l.config, "config", "/etc/muster/muster.yaml", "muster.yaml `file`")
+	conffile.AddFlag(fl, &l.config, "muster.yaml `file`")
 	fl.DurationVar(&l.wait, "wait", 60*time.Second, "how long to wait for the daemons")
 	if verb == "up" {
 		fl.BoolVar(&l.apart, "apart", false, "run controller and accounting in a process each")

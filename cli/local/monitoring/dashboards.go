@@ -52,11 +52,10 @@ func Dashboards(args []string, out, errOut io.Writer) int {
 		"http://localhost:9090",
 		"`address` of Prometheus or VictoriaMetrics",
 	)
-	fs.StringVar(
+	conffile.AddFlag(
+		fs,
 		&options.config,
-		"config",
-		"/etc/muster/muster.yaml",
-		"muster.yaml, which tells where the embedded accounting store is",
+		"muster.yaml `file`, which says where the embedded accounting store is",
 	)
 	fs.StringVar(
 		&options.clickhouse,

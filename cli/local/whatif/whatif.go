@@ -1,7 +1,6 @@
 package whatif
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,12 +76,7 @@ type source struct {
 // value of --dir.
 func (s *source) addFlags(fl *pflag.FlagSet) *string {
 	dir := fl.String("dir", "", "the `folder` that muster init --dir made")
-	fl.StringVar(
-		&s.config,
-		"config",
-		cmp.Or(os.Getenv("MUSTER_CONFIG"), conffile.DefaultPath),
-		"muster.yaml `file`, which names the archive (environment: MUSTER_CONFIG)",
-	)
+	conffile.AddFlag(fl, &s.config, "muster.yaml `file`, which names the archive")
 	fl.StringVar(
 		&s.archive,
 		"archive",
