@@ -35,7 +35,7 @@ func Down() *tool.Command {
 		Name:    "down",
 		Summary: "stop the cluster on this machine; jobs keep running",
 		Usage:   []string{"[--dir DIR | --config FILE] [--jobs]"},
-		About:   "Stops the agents and the controller. Jobs keep running unless --jobs cancels them first.",
+		About:   "Stops the agents and the controller. Jobs keep running unless --jobs cancels them first. With the controller gone, --jobs kills the jobs that run on this machine, and pending jobs stay in the queue.",
 		Example: []tool.Example{
 			{Line: "muster down --dir lab --jobs", What: "cancels all jobs and stops the lab"},
 		},

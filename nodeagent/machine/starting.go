@@ -43,23 +43,15 @@ func ShepherdRelease(version string) string {
 
 // ShepherdConfig says how the shepherd of a node is started.
 func ShepherdConfig(s *settings.Settings, version string) runtime.Config {
-	cfg := runtime.Config{
+	return runtime.Config{
 		Binary:      s.Shepherd,
 		Dir:         s.ShepherdDir(),
 		Node:        s.Node.Name,
 		Release:     ShepherdRelease(version),
+		Args:        runtime.CgroupArgs(s.Cluster.Cgroup.Plugin),
 		Env:         s.ShepherdEnv,
 		CallTimeout: time.Duration(s.Cluster.Config.Timing.MessageTimeout),
 	}
-	switch s.Cluster.Cgroup.Plugin {
-	case "cgroup/v1":
-		cfg.Args = append(cfg.Args, "--cgroup-mode", "v1")
-	case "cgroup/v2":
-		cfg.Args = append(cfg.Args, "--cgroup-mode", "v2")
-	case "disabled":
-		cfg.Args = append(cfg.Args, "--cgroup-mode", "none")
-	}
-	return cfg
 }
 
 // LockDir keeps a second agent out of a state folder.

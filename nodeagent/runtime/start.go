@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/musterhpc/muster/nodeagent/runtime/protocol"
 )
 
 // Config says which shepherd an agent keeps.
@@ -35,6 +37,25 @@ func (c *Config) callTimeout() time.Duration {
 
 // Socket gives the path of a release's socket.
 func Socket(dir, release string) string { return filepath.Join(dir, release, "sock") }
+
+// HasJournal tells whether the shepherd of a release, running or not, has written down runs.
+func HasJournal(dir, release string) bool {
+	_, err := os.Stat(filepath.Join(dir, release, protocol.JournalName))
+	return err == nil
+}
+
+// CgroupArgs gives the Args of a Config for CgroupPlugin of cgroup.conf.
+func CgroupArgs(plugin string) []string {
+	switch plugin {
+	case "cgroup/v1":
+		return []string{"--cgroup-mode", "v1"}
+	case "cgroup/v2":
+		return []string{"--cgroup-mode", "v2"}
+	case "disabled":
+		return []string{"--cgroup-mode", "none"}
+	}
+	return nil
+}
 
 // logName is the file that a started shepherd logs to, in its own folder.
 const logName = "log"

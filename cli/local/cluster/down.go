@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +23,17 @@ import (
 // partWait is how long down waits for one shepherd to answer and to end.
 const partWait = 5 * time.Second
 
+// endOfRuns is what down does to the runs that a shepherd still has.
+type endOfRuns uint8
+
+const (
+	keepRuns   endOfRuns = iota // they go on, and their shepherd with them
+	forgetRuns                  // the controller has given them up: kill them, and keep no end
+	// killRuns kills them, and keeps their ends on disk: the controller is gone and learns
+	// what became of its jobs when it and the agent are back.
+	killRuns
+)
+
 // stopCluster stops what up started: the agents, also of nodes that slurm.conf no
 // longer names, accounting, the controller, and the shepherds that have
 // nothing left to do.
@@ -31,16 +43,17 @@ func (l *local) stopCluster() error {
 	if l.picked != nil {
 		return l.downNodes(ctx)
 	}
-	over := false
-	if l.jobs {
-		if l.runningPID("musterd", "musterd") != 0 {
-			if err := l.endJobs(ctx); err != nil {
-				return err
-			}
-			over = true
-		} else {
-			fmt.Fprintln(l.out, "the controller does not run, and nobody else can cancel jobs: those that run go on (muster up, then muster down --jobs)")
+	runs := keepRuns
+	switch {
+	case !l.jobs:
+	case l.runningPID("musterd", "musterd") != 0:
+		if err := l.endJobs(ctx); err != nil {
+			return err
 		}
+		runs = forgetRuns
+	default:
+		fmt.Fprintln(l.out, "the controller does not run: what runs on the nodes of this machine is killed here; pending jobs stay in the queue until muster up")
+		runs = killRuns
 	}
 	names, err := l.agents()
 	if err != nil {
@@ -51,17 +64,17 @@ func (l *local) stopCluster() error {
 			return err
 		}
 	}
-	return l.endShepherds(ctx, over)
+	return l.endShepherds(ctx, runs)
 }
 
 // endShepherds is endShepherdsOf for every node in the state folder.
-func (l *local) endShepherds(ctx context.Context, over bool) error {
+func (l *local) endShepherds(ctx context.Context, runs endOfRuns) error {
 	nodes, err := os.ReadDir(filepath.Dir(l.agentDir("any")))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	for _, n := range nodes {
-		if err := l.endShepherdsOf(ctx, n.Name(), over); err != nil {
+		if err := l.endShepherdsOf(ctx, n.Name(), runs); err != nil {
 			return err
 		}
 	}
@@ -71,11 +84,15 @@ func (l *local) endShepherds(ctx context.Context, over bool) error {
 // downNodes stops the agents of some nodes with all that is theirs, as if the
 // machines were powered off: with --jobs also processes that still run.
 func (l *local) downNodes(ctx context.Context) error {
+	runs := keepRuns
+	if l.jobs {
+		runs = forgetRuns
+	}
 	for _, node := range l.picked {
 		if err := l.stop(ctx, "agent-"+node); err != nil {
 			return err
 		}
-		if err := l.endShepherdsOf(ctx, node, l.jobs); err != nil {
+		if err := l.endShepherdsOf(ctx, node, runs); err != nil {
 			return err
 		}
 	}
@@ -115,49 +132,90 @@ func (l *local) agents() ([]string, error) {
 
 // endShepherdsOf ends every shepherd of a node in the state folder that has
 // nothing left, of whatever release it is and whichever program it was started
-// from. over tells that no job of this cluster is left there.
-func (l *local) endShepherdsOf(ctx context.Context, node string, over bool) error {
+// from.
+func (l *local) endShepherdsOf(ctx context.Context, node string, runs endOfRuns) error {
 	dir := filepath.Join(l.agentDir(node), "shepherd")
 	releases, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	kept := map[string]bool{}
+	drained := map[string]drainResult{}
 	for _, r := range releases {
-		kept[r.Name()] = l.drainShepherd(ctx, node, runtime.Socket(dir, r.Name()), over)
+		drained[r.Name()] = l.drainShepherd(ctx, node, runtime.Socket(dir, r.Name()), runs)
 	}
 	for _, p := range runtime.Shepherds(dir) {
-		if !kept[p.Release] {
-			l.endSilent(ctx, node, p, over)
+		if drained[p.Release] != drainStays {
+			l.endSilent(ctx, node, p, runs)
+		}
+	}
+	if runs != killRuns {
+		return nil
+	}
+	for _, r := range releases {
+		if drained[r.Name()] != drainSilent || !runtime.HasJournal(dir, r.Name()) {
+			continue
+		}
+		if err := l.killOrphans(ctx, node, dir, r.Name()); err != nil {
+			return fmt.Errorf("%s: %w", node, err)
 		}
 	}
 	return nil
 }
 
+// killOrphans kills the runs of a release whose shepherd is dead or had to be ended without an
+// answer: a shepherd that is started for that finds them by its journal.
+func (l *local) killOrphans(ctx context.Context, node, dir, release string) error {
+	cfg := l.shepherd
+	cfg.Dir = dir
+	cfg.Node = node
+	cfg.Release = release
+	client, err := runtime.Start(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	client.Close()
+	l.drainShepherd(ctx, node, runtime.Socket(dir, release), killRuns)
+	return nil
+}
+
+// drainResult is what became of a shepherd.
+type drainResult uint8
+
+const (
+	drainSilent drainResult = iota // none answered, or not to the end
+	drainEnded
+	drainStays
+)
+
 // drainShepherd ends the shepherd behind a socket if it has nothing left, and
-// waits for its end; it tells whether one is there that stays. Where no job is
-// left, a run is one that the controller has given up, and its end is kept for
-// nobody. Otherwise a shepherd with jobs stays, for them and for what their
-// ends were.
-func (l *local) drainShepherd(ctx context.Context, node, socket string, over bool) (stays bool) {
+// waits for its end. With keepRuns a
+// shepherd with jobs stays, for them and for what their ends were.
+func (l *local) drainShepherd(ctx context.Context, node, socket string, runs endOfRuns) drainResult {
 	ctx, cancel := context.WithTimeout(ctx, partWait)
 	defer cancel()
 	client, err := runtime.Dial(ctx, socket)
 	if err != nil {
-		return false
+		return drainSilent
 	}
 	defer client.Close()
 	live, ended, err := runsOf(ctx, client)
 	if err != nil {
-		return false
+		return drainSilent
 	}
-	if over {
-		live, ended, err = endRuns(ctx, client, live, ended)
+	if runs != keepRuns {
+		live, ended, err = l.endRuns(ctx, client, node, live, ended, runs)
 		if err != nil {
-			return false
+			return drainSilent
 		}
 	}
 	switch {
+	case len(live) == 0 && runs == killRuns && len(ended) > 0:
+		// It stays as long as it has an end to tell. The journal has it too.
+		err := stop(ctx, int(client.Hello().PID))
+		if err != nil && !errors.Is(err, syscall.ESRCH) {
+			return drainSilent
+		}
+		return drainEnded
 	case len(live) > 0:
 		fmt.Fprintf(
 			l.out,
@@ -165,7 +223,7 @@ func (l *local) drainShepherd(ctx context.Context, node, socket string, over boo
 			node,
 			format.Plural(len(live), "job goes on", "jobs go on"),
 		)
-		return true
+		return drainStays
 	case len(ended) > 0:
 		fmt.Fprintf(
 			l.out,
@@ -173,14 +231,14 @@ func (l *local) drainShepherd(ctx context.Context, node, socket string, over boo
 			node,
 			format.Plural(len(ended), "job's end", "jobs' ends"),
 		)
-		return true
+		return drainStays
 	}
 	_, _ = client.Drain(ctx) // it ends; an answer may be cut short by that
 	select {
 	case <-client.Done():
 	case <-ctx.Done():
 	}
-	return false
+	return drainEnded
 }
 
 // runsOf gives a shepherd's runs: those that live, and those that are over.
@@ -196,12 +254,17 @@ func runsOf(ctx context.Context, client *runtime.Client) (live, ended []plan.Run
 	return live, ended, err
 }
 
-// endRuns kills what lives, waits for its end and has all ends forgotten.
-func endRuns(
+// endRuns kills what lives and waits for its end. With forgetRuns it has all ends forgotten.
+func (l *local) endRuns(
 	ctx context.Context,
 	client *runtime.Client,
+	node string,
 	live, ended []plan.RunKey,
+	runs endOfRuns,
 ) ([]plan.RunKey, []plan.RunKey, error) {
+	if runs == killRuns {
+		l.reportKilled(node, live)
+	}
 	for _, k := range live {
 		if err := client.Kill(ctx, k, plan.ScopeRun); err != nil &&
 			!errors.Is(err, runtime.ErrNotFound) {
@@ -220,15 +283,38 @@ func endRuns(
 			return nil, nil, err
 		}
 	}
+	if runs == killRuns {
+		return nil, ended, nil
+	}
 	if len(ended) == 0 {
 		return nil, nil, nil
 	}
 	return nil, nil, client.Ack(ctx, ended)
 }
 
+// reportKilled says which jobs are killed without their controller.
+func (l *local) reportKilled(node string, live []plan.RunKey) {
+	var jobs []string
+	for _, k := range live {
+		if job := strconv.FormatUint(k.Job, 10); !slices.Contains(jobs, job) {
+			jobs = append(jobs, job)
+		}
+	}
+	if len(jobs) == 0 {
+		return
+	}
+	fmt.Fprintf(
+		l.out,
+		"%s: killed %s %s; the controller learns it at the next muster up\n",
+		node,
+		format.Plural(len(jobs), "job:", "jobs:"),
+		strings.Join(jobs, ", "),
+	)
+}
+
 // endSilent deals with a shepherd that was not to stay and runs nevertheless:
-// one that answers on no socket. Where no job is left it is ended.
-func (l *local) endSilent(ctx context.Context, node string, process runtime.Process, over bool) {
+// one that answers on no socket. It is ended unless its runs are to go on.
+func (l *local) endSilent(ctx context.Context, node string, process runtime.Process, runs endOfRuns) {
 	gone := func() bool {
 		return !slices.Contains(
 			runtime.Shepherds(filepath.Join(l.agentDir(node), "shepherd")),
@@ -255,7 +341,7 @@ func (l *local) endSilent(ctx context.Context, node string, process runtime.Proc
 	}
 	switch {
 	case ends(0): // it had answered, and needed a moment more
-	case over && (ends(syscall.SIGTERM) || ends(syscall.SIGKILL)):
+	case runs != keepRuns && (ends(syscall.SIGTERM) || ends(syscall.SIGKILL)):
 		fmt.Fprintf(
 			l.out,
 			"%s: its shepherd (pid %d) did not answer and was ended\n",

@@ -25,6 +25,7 @@ import (
 	"github.com/musterhpc/muster/internal/durable"
 	"github.com/musterhpc/muster/internal/program"
 	"github.com/musterhpc/muster/internal/transport/framed/client"
+	"github.com/musterhpc/muster/nodeagent/runtime"
 	"github.com/musterhpc/muster/spec"
 	"github.com/musterhpc/muster/spec/hostlist"
 )
@@ -58,6 +59,9 @@ type local struct {
 	apart   bool     // accounting in a process of its own
 	picked  []string // only the agents of these nodes; nil: all that is the cluster's
 
+	// shepherd is how down starts one, for jobs whose own is dead; without folder and node.
+	shepherd runtime.Config
+
 	again map[string]func() error // starts a daemon that was found running, should it end while it is waited for
 	begun map[string]spec.Instant // when this command started a daemon, by its name
 }
@@ -73,7 +77,7 @@ func UpOrDown(verb string, args []string, out, errOut io.Writer) int {
 	if verb == "up" {
 		fl.BoolVar(&l.apart, "apart", false, "run controller and accounting in a process each")
 	} else {
-		fl.BoolVar(&l.jobs, "jobs", false, "cancel all jobs and wait for their end first")
+		fl.BoolVar(&l.jobs, "jobs", false, "cancel all jobs and wait for their end first; without a controller, kill those that run here")
 	}
 	nodes := fl.String("nodes", "", "only the agents of these nodes, a host `list`")
 	help := fl.BoolP("help", "h", false, "print this help and exit")
@@ -138,6 +142,13 @@ func (l *local) load() (err error) {
 	if err != nil {
 		return err
 	}
+	slurm, _ := conffile.ReadSlurm(l.cfg.SlurmConf) // ReadCluster has said its problems
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	l.shepherd.Binary = filepath.Join(filepath.Dir(self), "muster-shepherd")
+	l.shepherd.Args = runtime.CgroupArgs(slurm.Cgroup.Plugin)
 	l.host, err = os.Hostname()
 	if err != nil {
 		return err

@@ -25,6 +25,9 @@ const Version uint32 = 1
 // MaxFrame is the largest message in bytes.
 const MaxFrame = 64 << 20
 
+// JournalName is the file in a release's folder in which a shepherd writes down its runs.
+const JournalName = "journal"
+
 // ErrFrame means that the peer sent something that is not a message.
 var ErrFrame = errors.New("malformed message on the shepherd's socket")
 

@@ -50,7 +50,7 @@ var ErrRunning = errors.New("a shepherd is already running here")
 const (
 	SocketName  = "sock"
 	lockName    = "lock"
-	journalName = "journal"
+	journalName = protocol.JournalName
 )
 
 // Shepherd is the whole program. mu guards the maps and every run's fields.
