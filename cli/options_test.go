@@ -157,6 +157,7 @@ func samples() map[string]map[string]sample {
 		"man":  {"dir": on("muster man", "MANDIR")},
 		"simulate": {
 			"openb": on("muster simulate", "DIR/."), "shuffles": on("muster simulate --openb DIR/.", "2"), "inflate": on("muster simulate --openb DIR/.", "200"),
+			"load": on("muster simulate --openb DIR/. --itp DIR/itp --shuffles 1 --pods 9", "50"), "pods": on("muster simulate --openb DIR/. --itp DIR/itp --shuffles 1", "7"),
 			"packing": on("muster simulate --openb DIR/.", "best-fit"), "swf": on("muster simulate --procs 8", "DIR/log"), "itp": on("muster simulate --nodes 2 --gpus 4", "DIR/itp"), "graham": on("muster simulate --procs 8", "DIR/graham"),
 			"cluster": on("muster simulate --itp DIR/itp --nodes 2 --gpus 4", "c2"), "procs": on("muster simulate --swf DIR/log", "8"), "nodes": on("muster simulate --swf DIR/log --cpus 8", "2"),
 			"cpus": on("muster simulate --swf DIR/log", "9"), "gpus": s("4"), "policy": s("fcfs"), "exact": s(""), "out": s("/nowhere/schedule"), "json": s(""), "yaml": s(""),

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"compress/gzip"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -81,11 +82,39 @@ func TestSimulateOpenb(t *testing.T) {
 	if r.code != 0 || !strings.Contains(r.out, "order 2   4 of 4 pods placed, 100.000 % of 2 GPUs allocated") || !strings.Contains(r.out, "mean      100.000 %") {
 		t.Errorf("%d\n%s\n%s", r.code, r.out, r.errOut)
 	}
+	runs := filepath.Join(dir, "itp")
+	err := os.WriteFile(runs, []byte("cluster,job_id,submit_s,duration_s,num_gpu\nc1,1,0,50,1\nc1,2,0,90,1\n"), 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = w.run("muster", "simulate", "--openb", dir, "--itp", runs, "--pods", "40", "--load", "50", "--shuffles", "2", "--json")
+	var out struct {
+		Shuffles []struct {
+			Jobs int `json:"jobs"`
+		} `json:"shuffles"`
+		Mean struct {
+			Free     float64 `json:"gpus_free"`
+			Stranded float64 `json:"gpus_stranded"`
+		} `json:"mean"`
+	}
+	if err := json.Unmarshal([]byte(r.out), &out); err != nil || r.code != 0 {
+		t.Fatalf("%v: %d\n%s\n%s", err, r.code, r.out, r.errOut)
+	}
+	if len(out.Shuffles) != 2 || out.Shuffles[1].Jobs != 40 || out.Mean.Free < 0.2 || out.Mean.Stranded > out.Mean.Free {
+		t.Errorf("with departures: %+v", out)
+	}
+	r = w.run("muster", "simulate", "--openb", dir, "--itp", runs, "--pods", "40", "--load", "50", "--shuffles", "1")
+	if r.code != 0 || !strings.Contains(r.out, "40 pods each, 50 % of the GPU time requested, placed by mix") {
+		t.Errorf("with departures: %d\n%s\n%s", r.code, r.out, r.errOut)
+	}
 	for args, want := range map[string]string{
+		"--openb DIR --load 90": "name a trace of run times with --itp", "--openb DIR --itp DIR/itp --inflate 3": "say --load",
+		"--openb DIR --itp DIR/itp --load 0": "--load=0: expected", "--openb DIR --itp DIR/nothing": "DIR/nothing: no such file",
 		"--openb DIR --procs 4": "--procs does not go with --openb", "--openb DIR --shuffles 0": "--shuffles=0: expected", "--openb DIR --packing x": "mix or best-fit",
 		"--openb /nowhere": "/nowhere", "--openb DIR more": "unexpected argument more",
 	} {
 		r := w.shell("muster simulate " + strings.ReplaceAll(args, "DIR", dir))
+		want = strings.ReplaceAll(want, "DIR", dir)
 		if r.code == 0 || r.out != "" || !strings.Contains(r.errOut, want) {
 			t.Errorf("%s: %d %q %q, want %q", args, r.code, r.out, r.errOut, want)
 		}

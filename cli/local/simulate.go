@@ -35,6 +35,7 @@ func Simulate() *tool.Command {
 			"--itp FILE --nodes N --gpus N [OPTIONS]",
 			"--graham FILE --procs N [--gpus N] [OPTIONS]",
 			"--openb FOLDER [--shuffles N] [--inflate PERCENT] [--packing mix|best-fit]",
+			"--openb FOLDER --itp FILE [--load PERCENT] [--pods N] [--nodes N] [--shuffles N] [--packing mix|best-fit]",
 		},
 		About: `Submits the jobs of a trace at their recorded times and runs them for their recorded durations; the production scheduler decides when they start. The recorded waiting times are not used.
 
@@ -42,7 +43,9 @@ fcfs, easy, easy-sjbf and conservative are the classic policies as the literatur
 
 A job that runs beyond its time limit ends there. A trace without limits (ITP) gives each job its run time as one, which makes plans better than they are in life. Graham's file holds only jobs that waited over some noon, so its figures are not those of the site.
 
---openb asks how far a cluster of GPUs can be filled: pods that want GPUs or parts of one arrive in a random order, more of them than fit, and nobody leaves. mix places each where it takes least from what the pods ask for as a whole (SchedulerParameters=pack_mix), best-fit fills the fullest node first.`,
+--openb asks how far a cluster of GPUs can be filled: pods that want GPUs or parts of one arrive in a random order, more of them than fit, and nobody leaves. mix places each where it takes least from what the pods ask for as a whole (SchedulerParameters=pack_mix), best-fit fills the fullest node first.
+
+With --itp beside --openb pods arrive at random moments and leave again. Each has the run time of a job of that trace with as many GPUs, and the time limit of 30 minutes to 30 days that it fits into. Waits, free GPUs and stranded GPUs stand side by side: a GPU is stranded, for a request, as far as it is free and the request cannot use it where it is. The figure is the mean over the requests of the workload.`,
 		Options: []opt.Option{
 			{
 				Long: "swf",
@@ -70,13 +73,19 @@ A job that runs beyond its time limit ends there. A trace without limits (ITP) g
 				Arg:  "<percent>",
 				Help: "--openb: draw further pods until they request this percentage of the GPUs (default: 130)",
 			},
+			{
+				Long: "load",
+				Arg:  "<percent>",
+				Help: "--openb --itp: GPU time that the pods request, as a percentage of what there is until the last one arrives (default: 100)",
+			},
+			{Long: "pods", Arg: "<n>", Help: "--openb --itp: number of pods (default: 20000)"},
 			{Long: "packing", Arg: "mix|best-fit", Help: "--openb: packing policy (default: mix)"},
 			{Long: "cluster", Arg: "<name>", Help: "cluster of --itp to use (default: the first)"},
 			{Long: "procs", Arg: "<n>", Help: "number of processors of the cluster, as one pool"},
 			{
 				Long: "nodes",
 				Arg:  "<n>",
-				Help: "number of nodes of the cluster, each with --cpus and --gpus, instead of one pool",
+				Help: "number of nodes of the cluster, each with --cpus and --gpus, instead of one pool; --openb --itp: number of nodes of the list to use (default: all)",
 			},
 			{
 				Long: "cpus",
@@ -111,6 +120,10 @@ A job that runs beyond its time limit ends there. A trace without limits (ITP) g
 			{
 				Line: "muster simulate --openb traces",
 				What: "fills a cluster of 6,212 GPUs ten times",
+			},
+			{
+				Line: "muster simulate --openb traces --itp msft_itp_2021.csv.gz --nodes 190 --load 95",
+				What: "lets pods arrive at and leave an eighth of that cluster, loaded to 95 %",
 			},
 			{
 				Line: "muster simulate --itp msft_itp_2021.csv.gz --cluster cluster01 --nodes 40 --gpus 8",
@@ -381,6 +394,12 @@ func simulationText(
 	line("utilisation", "%s %% of the CPUs", decimals(100*sum.Utilisation, 2))
 	if res.GPUs > 0 {
 		line("", "%s %% of the GPUs", decimals(100*sum.GPUUse, 2))
+		line(
+			"while jobs arrive",
+			"%s %% of the GPUs free, %s %% stranded",
+			decimals(100*sum.GPUsFree, 2),
+			decimals(100*sum.GPUsStranded, 2),
+		)
 	}
 	line("makespan", "%s s", decimals(sum.Makespan, 0))
 	line("longest queue", "%d", sum.MaxQueue)
@@ -415,6 +434,8 @@ func summaryTree(sum *replay.Summary) tree.Object {
 		},
 		{Key: "cpu_utilisation", Value: sum.Utilisation},
 		{Key: "gpu_utilisation", Value: sum.GPUUse},
+		{Key: "gpus_free", Value: sum.GPUsFree},
+		{Key: "gpus_stranded", Value: sum.GPUsStranded},
 		{
 			Key:   "makespan",
 			Value: sum.Makespan,

@@ -21,6 +21,9 @@ import (
 type packing struct {
 	shuffles, inflate int64
 	mix               bool
+	// With run times of a trace the pods leave again.
+	runs              string // file of --itp; empty: they stay
+	pods, nodes, load int64
 }
 
 func newPacking(call *tool.Call) (*packing, error) {
@@ -30,25 +33,42 @@ func newPacking(call *tool.Call) (*packing, error) {
 	if len(call.Operands) > 0 {
 		return nil, wrong("unexpected argument %s", call.Operands[0])
 	}
-	for _, name := range []string{"swf", "itp", "graham", "cluster", "procs", "nodes", "cpus", "gpus", "policy", "exact", "out"} {
+	for _, name := range []string{"swf", "graham", "procs", "cpus", "gpus", "policy", "exact", "out"} {
 		if call.Opts.On(name) {
 			return nil, wrong("--%s does not go with --openb", name)
 		}
 	}
-	p := &packing{shuffles: 10, inflate: 130}
-	for name, to := range map[string]*int64{"shuffles": &p.shuffles, "inflate": &p.inflate} {
-		if !call.Opts.On(name) {
+	p := &packing{shuffles: 10, inflate: 130, pods: 20_000, load: 100}
+	p.runs = call.Opts.Text("itp")
+	if p.runs == "" {
+		for _, name := range []string{"load", "pods", "nodes", "cluster"} {
+			if call.Opts.On(name) {
+				return nil, wrong("--%s needs pods that leave: name a trace of run times with --itp", name)
+			}
+		}
+	} else if call.Opts.On("inflate") {
+		return nil, wrong("--inflate fills a cluster that nobody leaves: with --itp say --load")
+	}
+	for _, number := range []struct {
+		name string
+		to   *int64
+		most int64
+	}{
+		{"shuffles", &p.shuffles, 1000},
+		{"inflate", &p.inflate, 1000},
+		{"load", &p.load, 1000},
+		{"pods", &p.pods, 10_000_000},
+		{"nodes", &p.nodes, 1 << 24},
+	} {
+		if !call.Opts.On(number.name) {
 			continue
 		}
-		n, ok := tool.PositiveNumber(call.Opts.Text(name))
-		if !ok || n < 1 || n > 1000 {
-			return nil, wrong(
-				"--%s=%s: expected a number from 1 to 1000",
-				name,
-				call.Opts.Text(name),
-			)
+		text := call.Opts.Text(number.name)
+		n, ok := tool.PositiveNumber(text)
+		if !ok || n < 1 || n > number.most {
+			return nil, wrong("--%s=%s: expected a number from 1 to %d", number.name, text, number.most)
 		}
-		*to = n
+		*number.to = n
 	}
 	switch text := cmp.Or(call.Opts.Text("packing"), "mix"); text {
 	case "mix":
@@ -69,6 +89,9 @@ func packOpenb(call *tool.Call) error {
 	openb, err := readOpenb(resolvePath(call, call.Opts.Text("openb")))
 	if err != nil {
 		return call.Errorf("%v", err)
+	}
+	if p.runs != "" {
+		return churnOpenb(call, p, openb)
 	}
 	began, asTree := call.Now(), render.WantsDocument(call)
 	told := newProgress(call, began, "orders are packed")

@@ -116,7 +116,7 @@ func (d *Demand) placeAlone(shape *Shape) (Wanted, spec.Count) {
 }
 
 func (m *Mix) work(demand *Demand, candidate *Candidate, need *Wanted, ask spec.Count) mixLoss {
-	rest := devicesLeft(candidate.Shape, &candidate.Free)
+	rest := candidate.Shape.DevicesLeft(&candidate.Free)
 	before := m.nodeValue(candidate.Free.CPU, candidate.Free.Mem, rest)
 	cpu, mem := candidate.Free.CPU-need.CPU, candidate.Free.Mem-need.Mem
 	if ask.N == 0 {
@@ -149,8 +149,9 @@ func (m *Mix) work(demand *Demand, candidate *Candidate, need *Wanted, ask spec.
 	return best
 }
 
-// devicesLeft is what is left of each device, in thousandths.
-func devicesLeft(shape *Shape, free *Free) []int64 {
+// DevicesLeft is what is left of each GPU, in thousandths. GPUs that nothing divides are listed
+// only if nobody holds them.
+func (shape *Shape) DevicesLeft(free *Free) []int64 {
 	if !shape.Devices {
 		out := make([]int64, max(free.GPU, 0))
 		for i := range out {

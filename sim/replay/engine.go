@@ -101,6 +101,9 @@ type Result struct {
 	// Preempted counts the runs that were ended to make room. Only the last run
 	// of a job is in the figures.
 	Preempted int
+	// MeanFreeGPUs and MeanStrandedGPUs are means over the time in which jobs arrived: GPUs that
+	// nobody held, and those of them that the mean request could not have used; see fragmentMeter.
+	MeanFreeGPUs, MeanStrandedGPUs float64
 }
 
 // engine is one replay.
@@ -125,6 +128,7 @@ type engine struct {
 
 	watch *Watch // nil: nobody looks
 	look  spec.Instant
+	meter *fragmentMeter // nil: no GPUs
 }
 
 // ending is when a running job ends; at one instant they end in the order in
@@ -183,6 +187,7 @@ func run(
 		e.uids = make([]spec.JobUID, len(workload.Jobs))
 	}
 	e.rule.Discipline.Depth = depth(workload.Config, rule.Discipline)
+	e.meter = newFragmentMeter(workload, e.res.GPUs)
 	next := 0
 	for n := 0; e.goesOn(next); n++ {
 		if n%64 == 0 && ctx.Err() != nil {
@@ -199,6 +204,7 @@ func run(
 		if t == spec.FarFuture {
 			break // what waits now waits for ever
 		}
+		e.meter.advance(e.st, t)
 		var err error
 		if rule.PerEvent {
 			if t != e.now {
@@ -223,6 +229,10 @@ func run(
 		if o := &e.res.Jobs[i]; o.Refused == nil && !o.Started() {
 			e.res.Never++
 		}
+	}
+	if e.meter != nil && e.meter.looks > 0 {
+		e.res.MeanFreeGPUs = e.meter.free / float64(e.meter.looks)
+		e.res.MeanStrandedGPUs = e.meter.stranded / float64(e.meter.looks)
 	}
 	return e.res, nil
 }

@@ -162,41 +162,20 @@ func (o *Openb) Pack(seed uint64, percent int64, mix bool) (*Packed, error) {
 }
 
 // mix is what the pods ask for.
-func (o *Openb) mix() *place.Mix {
+func (o *Openb) mix() *place.Mix { return place.NewMix(o.wanted()) }
+
+// wanted is what each pod asks for.
+func (o *Openb) wanted() []place.Wanted {
 	list := make([]place.Wanted, len(o.pods))
 	for i, p := range o.pods {
 		list[i] = place.Wanted{CPU: p.cpu, Mem: p.mem, GPUs: p.gpus, Part: p.milli, Jobs: 1}
 	}
-	return place.NewMix(list)
+	return list
 }
 
-// cluster is the nodes, each GPU in a thousand shards, and the pods waiting.
+// cluster is the nodes with the pods waiting.
 func (o *Openb) cluster(pods []openbPod) (*trial.Trial, error) {
-	config := Machine{}.Config(Settings{Priority: spec.PriorityConfig{Basic: true}})
-	config.GresTypes, config.Sched.Memory = []string{"gpu", "shard"}, true
-	part := &config.Partitions[0]
-	config.Nodes, part.NodeNames = nil, nil
-	for i, node := range o.nodes {
-		nodeSpec := spec.NodeSpec{
-			Name:           fmt.Sprintf("n%d", i+1),
-			CPUs:           node.cpu,
-			ThreadsPerCore: 1,
-			Mem:            node.mem,
-		}
-		if node.gpus > 0 {
-			nodeSpec.GRES = []spec.GRESSpec{
-				{Name: "gpu", N: node.gpus},
-				{Name: "shard", N: node.gpus * 1000},
-			}
-		}
-		config.Nodes, part.NodeNames = append(
-			config.Nodes,
-			nodeSpec,
-		), append(
-			part.NodeNames,
-			nodeSpec.Name,
-		)
-	}
+	config := o.config(Settings{Priority: spec.PriorityConfig{Basic: true}})
 	tr := trial.On(state.New(), epoch, event.Actor{Kind: event.ActorSystem}, "openb")
 	do := func(cmd scheduler.Command) error {
 		_, err := scheduler.Decide(tr, cmd)
@@ -213,24 +192,55 @@ func (o *Openb) cluster(pods []openbPod) (*trial.Trial, error) {
 			return nil, err
 		}
 	}
-	for i, pod := range pods {
-		jobSpec := &spec.JobSpec{Name: "pod", User: "u", Account: "a", UID: 1000}
-		jobSpec.Size = spec.Size{
-			MinNodes:    1,
-			MaxNodes:    1,
-			Tasks:       1,
-			CPUsPerTask: uint32(pod.cpu),
-			MemPerNode:  pod.mem,
-		}
-		switch {
-		case pod.milli > 0:
-			jobSpec.Size.PerNode = []spec.Count{{Name: "shard", N: pod.milli}}
-		case pod.gpus > 0:
-			jobSpec.Size.PerNode = []spec.Count{{Name: "gpu", N: pod.gpus}}
-		}
-		if err := do(scheduler.Submit{Spec: jobSpec}); err != nil {
-			return nil, fmt.Errorf("pod %d (%+v): %w", i+1, pod, err)
+	for i := range pods {
+		if err := do(scheduler.Submit{Spec: pods[i].request()}); err != nil {
+			return nil, fmt.Errorf("pod %d (%+v): %w", i+1, pods[i], err)
 		}
 	}
 	return tr, nil
+}
+
+// config is the nodes, each GPU in a thousand shards.
+func (o *Openb) config(settings Settings) *spec.Config {
+	config := Machine{}.Config(settings)
+	config.GresTypes = []string{"gpu", "shard"}
+	config.Sched.Memory = true
+	part := &config.Partitions[0]
+	config.Nodes, part.NodeNames = nil, nil
+	for i, node := range o.nodes {
+		nodeSpec := spec.NodeSpec{
+			Name:           fmt.Sprintf("n%d", i+1),
+			CPUs:           node.cpu,
+			ThreadsPerCore: 1,
+			Mem:            node.mem,
+		}
+		if node.gpus > 0 {
+			nodeSpec.GRES = []spec.GRESSpec{
+				{Name: "gpu", N: node.gpus},
+				{Name: "shard", N: node.gpus * 1000},
+			}
+		}
+		config.Nodes = append(config.Nodes, nodeSpec)
+		part.NodeNames = append(part.NodeNames, nodeSpec.Name)
+	}
+	return config
+}
+
+// request is a pod as a job of one node.
+func (p *openbPod) request() *spec.JobSpec {
+	jobSpec := &spec.JobSpec{Name: "pod", User: "u", Account: "a", UID: 1000}
+	jobSpec.Size = spec.Size{
+		MinNodes:    1,
+		MaxNodes:    1,
+		Tasks:       1,
+		CPUsPerTask: uint32(p.cpu),
+		MemPerNode:  p.mem,
+	}
+	switch {
+	case p.milli > 0:
+		jobSpec.Size.PerNode = []spec.Count{{Name: "shard", N: p.milli}}
+	case p.gpus > 0:
+		jobSpec.Size.PerNode = []spec.Count{{Name: "gpu", N: p.gpus}}
+	}
+	return jobSpec
 }

@@ -21,6 +21,10 @@ type Summary struct {
 	MeanSlowdown float64 `json:"mean_bounded_slowdown"`
 	Utilisation  float64 `json:"utilisation"`     // of the CPUs, from the first start to the last end
 	GPUUse       float64 `json:"gpu_utilisation"` // likewise of the GPUs; 0 without any
+	// Parts of all GPUs while jobs arrived: held by nobody, and those of them that the mean
+	// request could not have used.
+	GPUsFree     float64 `json:"gpus_free"`
+	GPUsStranded float64 `json:"gpus_stranded"`
 	Makespan     float64 `json:"makespan_seconds"`
 	Passes       int     `json:"passes"`
 	MaxQueue     int     `json:"longest_queue"`
@@ -50,21 +54,21 @@ func (r *Result) Summarise() Summary {
 	}
 	slices.Sort(waits)
 	n := float64(len(waits))
-	summary.Jobs, summary.MeanWait, summary.MeanSlowdown, summary.Makespan = len(
-		waits,
-	), wait/n, slow/n, asFloat(
-		last.Sub(first),
-	)
-	summary.P95Wait, summary.MaxWait = asFloat(
-		waits[(len(waits)*95+99)/100-1],
-	), asFloat(
-		waits[len(waits)-1],
-	)
+	summary.Jobs = len(waits)
+	summary.MeanWait = wait / n
+	summary.MeanSlowdown = slow / n
+	summary.Makespan = asFloat(last.Sub(first))
+	summary.P95Wait = asFloat(waits[(len(waits)*95+99)/100-1])
+	summary.MaxWait = asFloat(waits[len(waits)-1])
 	if summary.Makespan > 0 && r.Procs > 0 {
 		summary.Utilisation = busy / float64(r.Procs) / summary.Makespan
 	}
 	if summary.Makespan > 0 && r.GPUs > 0 {
 		summary.GPUUse = gpus / float64(r.GPUs) / summary.Makespan
+	}
+	if r.GPUs > 0 {
+		summary.GPUsFree = r.MeanFreeGPUs / float64(r.GPUs)
+		summary.GPUsStranded = r.MeanStrandedGPUs / float64(r.GPUs)
 	}
 	return summary
 }
