@@ -83,6 +83,10 @@ func TestPMIx(t *testing.T) {
 		worldOf(t, 4, c.must("salloc", "-N", "2", "-n", "4", bin("muster"), "srun", "--mpi=pmix", "-m", "cyclic", program))
 	})
 	t.Run("direct", func(t *testing.T) {
+		// With the library's store in shared memory 1 of 20 of these steps failed.
+		if got := c.must("srun", "--mpi=pmix", "-n1", "printenv", "PMIX_GDS_MODULE"); got != "hash" {
+			t.Errorf("PMIx keeps its data in %q, want hash", got)
+		}
 		t.Setenv("OMPI_MCA_pmix_base_async_modex", "1")
 		t.Setenv("OMPI_MCA_pmix_base_collect_data", "0")
 		worldOf(t, 4, c.must("srun", "--mpi=pmix", "-N", "2", "-n", "4", program))
@@ -137,14 +141,22 @@ func TestPMIx(t *testing.T) {
 				t.Errorf("the folder of rank %d: %v, %v", rank, st, err)
 			}
 		}
-		// The process that serves has its folder in its open files' and maps' names.
+		// The folder's name is that of the run, with the node's place behind it.
+		key := strings.TrimPrefix(filepath.Base(folders[0]), "muster-pmix.")
+		key = key[:strings.LastIndexByte(key, '.')]
+		found := false
 		for _, pid := range pidsOf(t, "muster-pmix serve") {
-			maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-			if err == nil && strings.Contains(string(maps), folders[0]) {
+			environ, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+			if err == nil && strings.Contains(string(environ), "MUSTER_RUN="+key+"/") {
+				found = true
 				if err := exec.Command("kill", "-KILL", strconv.Itoa(pid)).Run(); err != nil {
 					t.Error(err)
 				}
+				break
 			}
+		}
+		if !found {
+			t.Error("no process serves the step")
 		}
 		<-done // srun ends with the step
 		for _, f := range folders {
@@ -167,7 +179,7 @@ func TestPMIxByDefault(t *testing.T) {
 	if err := os.Mkdir(base, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(c.dir, "mpi.conf"), []byte("PMIxCliTmpDirBase="+base+"\nPMIxEnv=PMIX_MCA_gds=hash\nPMIxDebug=1\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(c.dir, "mpi.conf"), []byte("PMIxCliTmpDirBase="+base+"\nPMIxEnv=PMIX_MCA_gds=ds21,hash\nPMIxDebug=1\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for _, node := range []string{"agent-node1", "agent-node2"} {
@@ -179,7 +191,7 @@ func TestPMIxByDefault(t *testing.T) {
 		args []string
 		want string
 	}{
-		{nil, "pmix 0 none " + base + " hash"},
+		{nil, "pmix 0 none " + base + " ds21,hash"},
 		{[]string{"--mpi=pmi2"}, "pmi2 none 0"},
 		{[]string{"--mpi=none"}, "none none none"},
 	} {
