@@ -40,6 +40,10 @@ func TestAdviceIsTrue(t *testing.T) {
 				if err != nil {
 					rt.Fatal(err)
 				}
+				planned := v.Plan.Of(j.UID)
+				if x.Early != 0 && (planned == nil || x.Early < w.now || x.Early >= planned.Start) {
+					rt.Fatalf("job %d is planned as %+v, and early at %s", j.ID, planned, when(x.Early))
+				}
 				for _, a := range x.Advice {
 					given[subjectOf(j, a)]++
 					w.follow(v, j, a)

@@ -115,6 +115,9 @@ func why(s *session, args []string) error {
 	if x.Free != 0 {
 		s.printf("  enough of them are over by %s\n", when(x.Free))
 	}
+	if x.Early != 0 {
+		s.printf("  from %s on if running jobs end as predicted\n", when(x.Early))
+	}
 	s.printf("  %d ahead\n", x.Ahead)
 	for _, g := range x.Guarantee {
 		s.printf("  %s\n", g)

@@ -4824,6 +4824,8 @@ type WhyReply struct {
 	Prediction    *RunPrediction  `protobuf:"bytes,22,opt,name=prediction,proto3" json:"prediction,omitempty"`                             // unset where no similar runs of the user are known
 	Holds         []*WaitedHold   `protobuf:"bytes,24,rep,name=holds,proto3" json:"holds,omitempty"`                                       // of other schedulers, on nodes that lack something for the job
 	PromisedStart int64           `protobuf:"varint,23,opt,name=promised_start,json=promisedStart,proto3" json:"promised_start,omitempty"` // what the job was promised when it first came to the front of the queue; 0 = not yet
+	EarlyStart    int64           `protobuf:"varint,25,opt,name=early_start,json=earlyStart,proto3" json:"early_start,omitempty"`          // if the running jobs end as their users' similar runs did; 0 = unknown, or not before planned_start
+	Promises      *PromisesKept   `protobuf:"bytes,26,opt,name=promises,proto3" json:"promises,omitempty"`                                 // of the job's partition; unset where none has come due
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4979,6 +4981,91 @@ func (x *WhyReply) GetPromisedStart() int64 {
 	return 0
 }
 
+func (x *WhyReply) GetEarlyStart() int64 {
+	if x != nil {
+		return x.EarlyStart
+	}
+	return 0
+}
+
+func (x *WhyReply) GetPromises() *PromisesKept {
+	if x != nil {
+		return x.Promises
+	}
+	return nil
+}
+
+// PromisesKept counts the first promised starts of a partition since the cluster was created.
+type PromisesKept struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Partition     string                 `protobuf:"bytes,1,opt,name=partition,proto3" json:"partition,omitempty"`
+	Kept          uint64                 `protobuf:"varint,2,opt,name=kept,proto3" json:"kept,omitempty"`     // started no later than a minute after the promise
+	Broken        uint64                 `protobuf:"varint,3,opt,name=broken,proto3" json:"broken,omitempty"` // started later, or ended without a start
+	Late          int64                  `protobuf:"varint,4,opt,name=late,proto3" json:"late,omitempty"`     // how much later than promised they started, added up, nanoseconds
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PromisesKept) Reset() {
+	*x = PromisesKept{}
+	mi := &file_job_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PromisesKept) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PromisesKept) ProtoMessage() {}
+
+func (x *PromisesKept) ProtoReflect() protoreflect.Message {
+	file_job_proto_init_once()
+	mi := &file_job_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PromisesKept.ProtoReflect.Descriptor instead.
+func (*PromisesKept) Descriptor() ([]byte, []int) {
+	file_job_proto_init_once()
+	return file_job_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *PromisesKept) GetPartition() string {
+	if x != nil {
+		return x.Partition
+	}
+	return ""
+}
+
+func (x *PromisesKept) GetKept() uint64 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *PromisesKept) GetBroken() uint64 {
+	if x != nil {
+		return x.Broken
+	}
+	return 0
+}
+
+func (x *PromisesKept) GetLate() int64 {
+	if x != nil {
+		return x.Late
+	}
+	return 0
+}
+
 // RunPrediction is how long a job will probably run, from its user's similar
 // past runs. Spans are nanoseconds.
 type RunPrediction struct {
@@ -4994,7 +5081,7 @@ type RunPrediction struct {
 
 func (x *RunPrediction) Reset() {
 	*x = RunPrediction{}
-	mi := &file_job_proto_msgTypes[48]
+	mi := &file_job_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5007,7 +5094,7 @@ func (*RunPrediction) ProtoMessage() {}
 
 func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[48]
+	mi := &file_job_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5021,7 +5108,7 @@ func (x *RunPrediction) ProtoReflect() protoreflect.Message {
 // Deprecated: Use RunPrediction.ProtoReflect.Descriptor instead.
 func (*RunPrediction) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{48}
+	return file_job_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *RunPrediction) GetLength() int64 {
@@ -5074,7 +5161,7 @@ type WaitedHold struct {
 
 func (x *WaitedHold) Reset() {
 	*x = WaitedHold{}
-	mi := &file_job_proto_msgTypes[49]
+	mi := &file_job_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5087,7 +5174,7 @@ func (*WaitedHold) ProtoMessage() {}
 
 func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[49]
+	mi := &file_job_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5101,7 +5188,7 @@ func (x *WaitedHold) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WaitedHold.ProtoReflect.Descriptor instead.
 func (*WaitedHold) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{49}
+	return file_job_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *WaitedHold) GetNode() string {
@@ -5160,7 +5247,7 @@ type NodeVerdict struct {
 
 func (x *NodeVerdict) Reset() {
 	*x = NodeVerdict{}
-	mi := &file_job_proto_msgTypes[50]
+	mi := &file_job_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5173,7 +5260,7 @@ func (*NodeVerdict) ProtoMessage() {}
 
 func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[50]
+	mi := &file_job_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5187,7 +5274,7 @@ func (x *NodeVerdict) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NodeVerdict.ProtoReflect.Descriptor instead.
 func (*NodeVerdict) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{50}
+	return file_job_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *NodeVerdict) GetNodes() string {
@@ -5237,7 +5324,7 @@ type Advice struct {
 
 func (x *Advice) Reset() {
 	*x = Advice{}
-	mi := &file_job_proto_msgTypes[51]
+	mi := &file_job_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5250,7 +5337,7 @@ func (*Advice) ProtoMessage() {}
 
 func (x *Advice) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[51]
+	mi := &file_job_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5264,7 +5351,7 @@ func (x *Advice) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Advice.ProtoReflect.Descriptor instead.
 func (*Advice) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{51}
+	return file_job_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Advice) GetChange() string {
@@ -5300,7 +5387,7 @@ type ReasonPeriod struct {
 
 func (x *ReasonPeriod) Reset() {
 	*x = ReasonPeriod{}
-	mi := &file_job_proto_msgTypes[52]
+	mi := &file_job_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5313,7 +5400,7 @@ func (*ReasonPeriod) ProtoMessage() {}
 
 func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[52]
+	mi := &file_job_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5327,7 +5414,7 @@ func (x *ReasonPeriod) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReasonPeriod.ProtoReflect.Descriptor instead.
 func (*ReasonPeriod) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{52}
+	return file_job_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReasonPeriod) GetReason() *Reason {
@@ -5370,7 +5457,7 @@ type WatchJobRequest struct {
 
 func (x *WatchJobRequest) Reset() {
 	*x = WatchJobRequest{}
-	mi := &file_job_proto_msgTypes[53]
+	mi := &file_job_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5383,7 +5470,7 @@ func (*WatchJobRequest) ProtoMessage() {}
 
 func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[53]
+	mi := &file_job_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5397,7 +5484,7 @@ func (x *WatchJobRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use WatchJobRequest.ProtoReflect.Descriptor instead.
 func (*WatchJobRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{53}
+	return file_job_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WatchJobRequest) GetUid() uint64 {
@@ -5441,7 +5528,7 @@ type ReadOutputRequest struct {
 
 func (x *ReadOutputRequest) Reset() {
 	*x = ReadOutputRequest{}
-	mi := &file_job_proto_msgTypes[54]
+	mi := &file_job_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5454,7 +5541,7 @@ func (*ReadOutputRequest) ProtoMessage() {}
 
 func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[54]
+	mi := &file_job_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5468,7 +5555,7 @@ func (x *ReadOutputRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadOutputRequest.ProtoReflect.Descriptor instead.
 func (*ReadOutputRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{54}
+	return file_job_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ReadOutputRequest) GetJob() string {
@@ -5513,7 +5600,7 @@ type ReadOutputReply struct {
 
 func (x *ReadOutputReply) Reset() {
 	*x = ReadOutputReply{}
-	mi := &file_job_proto_msgTypes[55]
+	mi := &file_job_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5526,7 +5613,7 @@ func (*ReadOutputReply) ProtoMessage() {}
 
 func (x *ReadOutputReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[55]
+	mi := &file_job_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5540,7 +5627,7 @@ func (x *ReadOutputReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use ReadOutputReply.ProtoReflect.Descriptor instead.
 func (*ReadOutputReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{55}
+	return file_job_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ReadOutputReply) GetData() []byte {
@@ -5600,7 +5687,7 @@ type NoteJobsRequest struct {
 
 func (x *NoteJobsRequest) Reset() {
 	*x = NoteJobsRequest{}
-	mi := &file_job_proto_msgTypes[56]
+	mi := &file_job_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5613,7 +5700,7 @@ func (*NoteJobsRequest) ProtoMessage() {}
 
 func (x *NoteJobsRequest) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[56]
+	mi := &file_job_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5627,7 +5714,7 @@ func (x *NoteJobsRequest) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NoteJobsRequest.ProtoReflect.Descriptor instead.
 func (*NoteJobsRequest) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{56}
+	return file_job_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *NoteJobsRequest) GetUids() []uint64 {
@@ -5681,7 +5768,7 @@ type NoteJobsReply struct {
 
 func (x *NoteJobsReply) Reset() {
 	*x = NoteJobsReply{}
-	mi := &file_job_proto_msgTypes[57]
+	mi := &file_job_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5694,7 +5781,7 @@ func (*NoteJobsReply) ProtoMessage() {}
 
 func (x *NoteJobsReply) ProtoReflect() protoreflect.Message {
 	file_job_proto_init_once()
-	mi := &file_job_proto_msgTypes[57]
+	mi := &file_job_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5708,7 +5795,7 @@ func (x *NoteJobsReply) ProtoReflect() protoreflect.Message {
 // Deprecated: Use NoteJobsReply.ProtoReflect.Descriptor instead.
 func (*NoteJobsReply) Descriptor() ([]byte, []int) {
 	file_job_proto_init_once()
-	return file_job_proto_rawDescGZIP(), []int{57}
+	return file_job_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *NoteJobsReply) GetSeq() uint64 {
@@ -6204,7 +6291,7 @@ const file_job_proto_rawDesc = "" +
 	"\x04node\x18\v \x01(\tR\x04node\x12\x15\n" +
 	"\x06job_id\x18\f \x01(\x04R\x05jobId\x12\x16\n" +
 	"\x06warned\x18\r \x01(\bR\x06warned\x12\x16\n" +
-	"\x06cancel\x18\x0e \x01(\x03R\x06cancel\"\xa6\x05\n" +
+	"\x06cancel\x18\x0e \x01(\x03R\x06cancel\"\xfc\x05\n" +
 	"\bWhyReply\x12$\n" +
 	"\x03job\x18\x01 \x01(\v2\x12.muster.v1.JobInfoR\x03job\x12)\n" +
 	"\x06reason\x18\x02 \x01(\v2\x11.muster.v1.ReasonR\x06reason\x12,\n" +
@@ -6226,7 +6313,15 @@ const file_job_proto_rawDesc = "" +
 	"prediction\x18\x16 \x01(\v2\x18.muster.v1.RunPredictionR\n" +
 	"prediction\x12+\n" +
 	"\x05holds\x18\x18 \x03(\v2\x15.muster.v1.WaitedHoldR\x05holds\x12%\n" +
-	"\x0epromised_start\x18\x17 \x01(\x03R\rpromisedStart\"\x8b\x01\n" +
+	"\x0epromised_start\x18\x17 \x01(\x03R\rpromisedStart\x12\x1f\n" +
+	"\vearly_start\x18\x19 \x01(\x03R\n" +
+	"earlyStart\x123\n" +
+	"\bpromises\x18\x1a \x01(\v2\x17.muster.v1.PromisesKeptR\bpromises\"l\n" +
+	"\fPromisesKept\x12\x1c\n" +
+	"\tpartition\x18\x01 \x01(\tR\tpartition\x12\x12\n" +
+	"\x04kept\x18\x02 \x01(\x04R\x04kept\x12\x16\n" +
+	"\x06broken\x18\x03 \x01(\x04R\x06broken\x12\x12\n" +
+	"\x04late\x18\x04 \x01(\x03R\x04late\"\x8b\x01\n" +
 	"\rRunPrediction\x12\x16\n" +
 	"\x06length\x18\x01 \x01(\x03R\x06length\x12\x1a\n" +
 	"\bshortest\x18\x02 \x01(\x03R\bshortest\x12\x18\n" +
@@ -6307,7 +6402,7 @@ func file_job_proto_rawDescGZIP() []byte {
 }
 
 var file_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_job_proto_msgTypes = make([]protoimpl.MessageInfo, 60)
 var file_job_proto_goTypes = []any{
 	(Tri)(0),                     // 0: muster.v1.Tri
 	(ControlJobsRequest_Verb)(0), // 1: muster.v1.ControlJobsRequest.Verb
@@ -6359,17 +6454,18 @@ var file_job_proto_goTypes = []any{
 	(*WhyRequest)(nil),           // 47: muster.v1.WhyRequest
 	(*GpuFault)(nil),             // 48: muster.v1.GpuFault
 	(*WhyReply)(nil),             // 49: muster.v1.WhyReply
-	(*RunPrediction)(nil),        // 50: muster.v1.RunPrediction
-	(*WaitedHold)(nil),           // 51: muster.v1.WaitedHold
-	(*NodeVerdict)(nil),          // 52: muster.v1.NodeVerdict
-	(*Advice)(nil),               // 53: muster.v1.Advice
-	(*ReasonPeriod)(nil),         // 54: muster.v1.ReasonPeriod
-	(*WatchJobRequest)(nil),      // 55: muster.v1.WatchJobRequest
-	(*ReadOutputRequest)(nil),    // 56: muster.v1.ReadOutputRequest
-	(*ReadOutputReply)(nil),      // 57: muster.v1.ReadOutputReply
-	(*NoteJobsRequest)(nil),      // 58: muster.v1.NoteJobsRequest
-	(*NoteJobsReply)(nil),        // 59: muster.v1.NoteJobsReply
-	nil,                          // 60: muster.v1.ControlJobsRequest.ChangesEntry
+	(*PromisesKept)(nil),         // 50: muster.v1.PromisesKept
+	(*RunPrediction)(nil),        // 51: muster.v1.RunPrediction
+	(*WaitedHold)(nil),           // 52: muster.v1.WaitedHold
+	(*NodeVerdict)(nil),          // 53: muster.v1.NodeVerdict
+	(*Advice)(nil),               // 54: muster.v1.Advice
+	(*ReasonPeriod)(nil),         // 55: muster.v1.ReasonPeriod
+	(*WatchJobRequest)(nil),      // 56: muster.v1.WatchJobRequest
+	(*ReadOutputRequest)(nil),    // 57: muster.v1.ReadOutputRequest
+	(*ReadOutputReply)(nil),      // 58: muster.v1.ReadOutputReply
+	(*NoteJobsRequest)(nil),      // 59: muster.v1.NoteJobsRequest
+	(*NoteJobsReply)(nil),        // 60: muster.v1.NoteJobsReply
+	nil,                          // 61: muster.v1.ControlJobsRequest.ChangesEntry
 }
 var file_job_proto_depIdxs = []int32{
 	4,  // 0: muster.v1.Tres.other:type_name -> muster.v1.NamedCount
@@ -6418,23 +6514,24 @@ var file_job_proto_depIdxs = []int32{
 	18, // 43: muster.v1.JobResult.error:type_name -> muster.v1.Error
 	44, // 44: muster.v1.JobResults.results:type_name -> muster.v1.JobResult
 	1,  // 45: muster.v1.ControlJobsRequest.verb:type_name -> muster.v1.ControlJobsRequest.Verb
-	60, // 46: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
+	61, // 46: muster.v1.ControlJobsRequest.changes:type_name -> muster.v1.ControlJobsRequest.ChangesEntry
 	26, // 47: muster.v1.WhyRequest.moment:type_name -> muster.v1.Moment
 	23, // 48: muster.v1.WhyReply.job:type_name -> muster.v1.JobInfo
 	19, // 49: muster.v1.WhyReply.reason:type_name -> muster.v1.Reason
-	52, // 50: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
+	53, // 50: muster.v1.WhyReply.nodes:type_name -> muster.v1.NodeVerdict
 	23, // 51: muster.v1.WhyReply.blockers:type_name -> muster.v1.JobInfo
-	53, // 52: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
-	54, // 53: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
+	54, // 52: muster.v1.WhyReply.advice:type_name -> muster.v1.Advice
+	55, // 53: muster.v1.WhyReply.history:type_name -> muster.v1.ReasonPeriod
 	48, // 54: muster.v1.WhyReply.gpu_faults:type_name -> muster.v1.GpuFault
-	50, // 55: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
-	51, // 56: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
-	19, // 57: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
-	58, // [58:58] is the sub-list for method output_type
-	58, // [58:58] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	51, // 55: muster.v1.WhyReply.prediction:type_name -> muster.v1.RunPrediction
+	52, // 56: muster.v1.WhyReply.holds:type_name -> muster.v1.WaitedHold
+	50, // 57: muster.v1.WhyReply.promises:type_name -> muster.v1.PromisesKept
+	19, // 58: muster.v1.ReasonPeriod.reason:type_name -> muster.v1.Reason
+	59, // [59:59] is the sub-list for method output_type
+	59, // [59:59] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 // file_job_proto_init_once builds the descriptors at their first use.
@@ -6445,14 +6542,14 @@ func file_job_proto_init() {
 		return
 	}
 	file_job_proto_msgTypes[44].OneofWrappers = []any{}
-	file_job_proto_msgTypes[56].OneofWrappers = []any{}
+	file_job_proto_msgTypes[57].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_job_proto_rawDesc), len(file_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   59,
+			NumMessages:   60,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -18,7 +18,7 @@ func Why() *tool.Command {
 		Name: "why", Mixed: true,
 		Summary: "explain why a job is pending, when it will start and what would help",
 		Usage:   []string{"[OPTIONS] JOB"},
-		About:   `The explanation comes from the scheduler's last pass: the limit with its numbers, the blocking jobs, and what each node lacks. Earlier reasons come from the accounting store, which also has jobs that ended long ago.`,
+		About:   `The explanation comes from the scheduler's last pass: the limit with its numbers, the blocking jobs, and what each node lacks. The start is a range where the past allows it: at the latest as planned, with the running jobs until their time limits, and at the earliest if they end as similar runs of their users did. Beside it stands how many promised starts of the partition were kept so far. Earlier reasons come from the accounting store, which also has jobs that ended long ago.`,
 		Options: []opt.Option{
 			{Long: "json", Help: "print JSON"},
 			{Long: "yaml", Help: "print YAML"},

@@ -258,6 +258,16 @@ func (v *WhyView) startLines(rep *apiv1.WhyReply) []string {
 	default:
 		out = append(out, unplanned(rep))
 	}
+	if early := rep.GetEarlyStart(); early != 0 && early < at {
+		text := "as early as " + v.when(early) + ", if the running jobs end as similar runs of their users did"
+		if early <= v.Now {
+			text = "now, if the running jobs ended as similar runs of their users did"
+		}
+		out = append(out, text)
+	}
+	if line := promisesLine(rep.GetPromises()); line != "" && at > v.Now {
+		out = append(out, line)
+	}
 	if promised := rep.GetPromisedStart(); promised != 0 && at-promised >= tool.Second {
 		out = append(out, "first promised for "+v.Time(promised)+", which it has missed by "+
 			Span(at-promised))
@@ -271,6 +281,20 @@ func (v *WhyView) startLines(rep *apiv1.WhyReply) []string {
 		out = append(out, "no waiting job has a higher priority")
 	}
 	return out
+}
+
+// promisesLine says how far the plans of a partition could be relied on so far.
+func promisesLine(promises *apiv1.PromisesKept) string {
+	all := promises.GetKept() + promises.GetBroken()
+	if all == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d promised starts in partition %s were kept",
+		promises.GetKept(), all, promises.GetPartition())
+	if promises.GetBroken() > 0 {
+		text += "; the mean delay was " + Span(promises.GetLate()/int64(all))
+	}
+	return text
 }
 
 // beyond is why a job that is near a start has none planned.

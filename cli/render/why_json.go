@@ -104,8 +104,20 @@ func WhyTree(rep *apiv1.WhyReply) tree.Object {
 		}, {Key: "blockers", Value: blockers}, {Key: "nodes", Value: nodes}, {Key: "advice", Value: advice}, {Key: "history", Value: history},
 		{Key: "guaranteed", Value: tree.Strings(rep.GetGuarantee())},
 		{Key: "promised_start", Value: rep.GetPromisedStart() / tool.Second},
+		{Key: "early_start", Value: rep.GetEarlyStart() / tool.Second},
+		{Key: "promises", Value: promisesTree(rep.GetPromises())},
 		{Key: "prediction", Value: predictionTree(rep.GetPrediction())},
 		{Key: "now", Value: rep.GetNow() / tool.Second}, {Key: "seq", Value: rep.GetSeq()},
+	}
+}
+
+// promisesTree is how the promised starts of the job's partition were kept; late is in seconds.
+func promisesTree(promises *apiv1.PromisesKept) tree.Object {
+	return tree.Object{
+		{Key: "partition", Value: promises.GetPartition()},
+		{Key: "kept", Value: promises.GetKept()},
+		{Key: "broken", Value: promises.GetBroken()},
+		{Key: "late", Value: promises.GetLate() / tool.Second},
 	}
 }
 

@@ -183,6 +183,31 @@ func TestMissedPromise(t *testing.T) {
 	}
 }
 
+// TestRangeOfStarts: a start that may come earlier is shown as a range, with how far plans could be
+// relied on so far.
+func TestRangeOfStarts(t *testing.T) {
+	hour := int64(3600 * tool.Second)
+	v := &WhyView{JobView: JobView{Clock: Clock{Now: hour, Loc: time.UTC}}}
+	reply := &apiv1.WhyReply{
+		PlannedStart: 5 * hour,
+		EarlyStart:   3 * hour,
+		Promises:     &apiv1.PromisesKept{Partition: "gpu", Kept: 19, Broken: 1, Late: 2 * hour},
+	}
+	got := strings.Join(v.startLines(reply), "|")
+	for _, want := range []string{
+		"as early as 1970-01-01T03:00:00, in 2 h, if the running jobs end as similar runs of their users did",
+		"19 of 20 promised starts in partition gpu were kept; the mean delay was 6 min",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q lacks %q", got, want)
+		}
+	}
+	reply.EarlyStart, reply.Promises = 5*hour, nil
+	if got := strings.Join(v.startLines(reply), "|"); strings.Contains(got, "as early") || strings.Contains(got, "kept") {
+		t.Errorf("a range without an earlier start: %q", got)
+	}
+}
+
 // TestNodesOfATooLargeJob: a node that has room for a part of a job that can never start is not
 // said to fit now.
 func TestNodesOfATooLargeJob(t *testing.T) {

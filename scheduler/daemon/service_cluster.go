@@ -509,6 +509,8 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 	out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = out.Job.PlannedStart, out.Job.PlannedNodes, out.Job.PlannedEstimate
 	out.Ahead, out.Guarantee = int32(x.Ahead), x.Guarantee
 	out.Prediction, out.PromisedStart = predictionOf(view.State, job), int64(job.Promised)
+	out.EarlyStart = int64(x.Early)
+	out.Promises = promisesOf(view.State, job.Partition())
 	if x.Free != 0 && out.Reason.Until == 0 {
 		out.Reason.Until = int64(x.Free)
 	}
@@ -553,6 +555,26 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 		)
 	}
 	return out, nil
+}
+
+// promisesOf counts how the promised starts of a partition were kept; nil if none has come due.
+func promisesOf(st *state.State, partition string) *apiv1.PromisesKept {
+	for i := range st.Totals.Parts {
+		if st.Totals.Parts[i].Name != partition {
+			continue
+		}
+		promises := &st.Totals.Parts[i].Promises
+		if promises.Kept+promises.Broken == 0 {
+			return nil
+		}
+		return &apiv1.PromisesKept{
+			Partition: partition,
+			Kept:      promises.Kept,
+			Broken:    promises.Broken,
+			Late:      int64(promises.Late),
+		}
+	}
+	return nil
 }
 
 // predictionOf says how long a job will probably run; nil where no similar runs of

@@ -25,8 +25,11 @@ type Explanation struct {
 	Blockers []spec.JobUID
 	// Free is when enough of the blockers are over at the latest, of a job that waits
 	// for no nodes: for a licence, or for what a limit counts; 0 = not known.
-	Free   spec.Instant
-	Ahead  int // jobs that the scheduler looks at before it
+	Free  spec.Instant
+	Ahead int // jobs that the scheduler looks at before it
+	// Early is when the job would start if the running jobs ended as their users' similar
+	// runs did; 0 = not known, or no earlier than planned.
+	Early  spec.Instant
 	Advice []Advice
 	// Holds are what other schedulers have on nodes that lack something for the job.
 	Holds []Hold
@@ -88,7 +91,30 @@ func Job(v *view.View, job *state.Job, now spec.Instant) (*Explanation, error) {
 	x.Ahead = scheduler.Ahead(v.State, now, first)
 	var err error
 	x.Advice, err = adviseJob(v, job, now)
+	if err != nil {
+		return nil, err
+	}
+	x.Early, err = findEarly(v, job, now)
 	return x, err
+}
+
+// findEarly is when a job with a planned start would start if the running jobs ended as their
+// users' similar runs did. It is 0 where that is not earlier than planned.
+func findEarly(v *view.View, job *state.Job, now spec.Instant) (spec.Instant, error) {
+	planned := v.Plan.Of(job.UID)
+	if planned == nil || job.Het != nil || planned.Start <= now {
+		return 0, nil
+	}
+	options := scheduler.PassOptions{EndsPredicted: true}
+	explorer, err := scheduler.Explore(v.State, max(now, v.State.At), job.UID, options)
+	if err != nil || explorer == nil {
+		return 0, err
+	}
+	early, _, reason := explorer.Start(job.Spec, planned.Start)
+	if reason != nil || early >= planned.Start {
+		return 0, nil
+	}
+	return early, nil
 }
 
 const maxBlockers = 8

@@ -67,6 +67,10 @@ type Options struct {
 	// Predict says how long a job will probably run, where another method than that of
 	// package predict is to be judged. It must be a function of its arguments.
 	Predict Predictor
+	// EndsPredicted takes running jobs to end when their users' similar runs did, not at
+	// their time limits, to say when a job would start then. Nothing may be started or
+	// promised by such a pass.
+	EndsPredicted bool
 	// Keep holds the promises of the pass before: every job keeps the start
 	// that it was promised unless it can have an earlier one. Without it a pass
 	// plans anew, in order of priority.
@@ -446,11 +450,16 @@ const yieldEvery = 8
 // run looks at jobs in order until nothing can start or be planned.
 func (p *pass) run() error {
 	heap := p.queue.beginPass(p.ctx)
-	p.line = timeline.New(
+	ends := timeline.Ends((*state.Job).Deadline)
+	if p.options.EndsPredicted {
+		ends = p.predictEnd
+	}
+	p.line = timeline.NewEnding(
 		p.snapshot,
 		p.now,
 		max(p.cfg.Sched.BFResolution, spec.Second),
 		p.nodesOfClasses(heap),
+		ends,
 		p.queue.line,
 	)
 	p.queue.line = p.line

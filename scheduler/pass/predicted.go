@@ -54,6 +54,29 @@ func (p *pass) predictRun(class *jobClass, job *state.Job, limit spec.Span) pred
 	return class.forecast.Run(p.snapshot, job, limit)
 }
 
+// predictEnd is when a running job will probably end: as the similar runs of its user did. One
+// that has outlived the quantile is taken to run as long as the longest of them, and one that has
+// outlived that too, or of which nothing is known, until its time limit.
+func (p *pass) predictEnd(job *state.Job) spec.Instant {
+	deadline := job.Deadline()
+	var prediction predict.Prediction
+	if p.options.Predict != nil {
+		prediction = p.options.Predict(p.snapshot, job, job.Limit)
+	} else {
+		prediction = predict.Run(p.snapshot, job, job.Limit)
+	}
+	if !prediction.Known() {
+		return deadline
+	}
+	began := max(job.Started, job.Ready).Add(job.Paused)
+	for _, length := range []spec.Span{prediction.Length, prediction.Longest} {
+		if end := began.Add(length); end > p.now {
+			return min(end, deadline)
+		}
+	}
+	return deadline
+}
+
 // findPredicted looks for a start at this instant for a job that cannot start
 // now with its whole time limit, but probably ends before the reservation that is
 // in its way.

@@ -22,6 +22,7 @@ type Timeline struct {
 	st      *state.State
 	now     spec.Instant
 	tick    spec.Span // until what is ending is taken to have ended
+	endOf   Ends
 	shapes  place.Shapes
 	cpus    int64   // free now, of all nodes together
 	gpus    int64   // likewise
@@ -98,12 +99,28 @@ func New(
 	nodes spec.Bitset,
 	old *Timeline,
 ) *Timeline {
+	return NewEnding(st, now, tick, nodes, (*state.Job).Deadline, old)
+}
+
+// Ends says when a running job gives its nodes back.
+type Ends func(job *state.Job) spec.Instant
+
+// NewEnding is New with other ends of the running jobs than their time limits.
+func NewEnding(
+	st *state.State,
+	now spec.Instant,
+	tick spec.Span,
+	nodes spec.Bitset,
+	ends Ends,
+	old *Timeline,
+) *Timeline {
 	size := len(st.NodeIDs)
 	timeline := old.emptyTimeline(size, min(nodes.Count(), size))
 	timeline.st, timeline.now, timeline.tick = st, now, tick
+	timeline.endOf = ends
 	timeline.ranking = rankingRule{minNodes: minRanked, after: rankedAfter}
 	timeline.shapes.Caps = place.Caps(st)
-	ends, picky := timeline.ends[:0], false
+	endings, picky := timeline.ends[:0], false
 	for id := nodes.Next(0); id >= 0 && id < size; id = nodes.Next(id + 1) {
 		node := st.NodeByID(spec.NodeID(id))
 		if node == nil || !node.Usable() {
@@ -114,10 +131,10 @@ func New(
 		*l = lane{node: node, shape: timeline.shapes.Of(node), segs: l.segs}
 		timeline.lanes[id] = l
 		timeline.mixed = timeline.mixed || l.shape.Mixed()
-		ends = timeline.fillLane(l, ends[:0], &picky)
+		endings = timeline.fillLane(l, endings[:0], &picky)
 		timeline.countFree(l, 1)
 	}
-	timeline.ends = ends
+	timeline.ends = endings
 	if picky || timeline.pickyBeyond() {
 		timeline.TrackTenants()
 	}
@@ -314,7 +331,7 @@ func (t *Timeline) fillLane(l *lane, ends []ending, picky *bool) []ending {
 
 // expectedEnd is when a running job is taken to have given its nodes back.
 func (t *Timeline) expectedEnd(job *state.Job) spec.Instant {
-	end := job.Deadline()
+	end := t.endOf(job)
 	if job.Completing() || job.Ending != nil || end <= t.now {
 		end = t.now.Add(t.tick)
 	}
