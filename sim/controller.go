@@ -422,7 +422,8 @@ func (c *controller) effects(b *batch) {
 				c.w.nodeNamed(name).switchPower(e.To)
 			}
 		case *event.NodeReboot:
-			if n := c.w.nodeNamed(e.Node); e.Phase == event.RebootIssued {
+			if e.Phase == event.RebootIssued {
+				n := c.w.nodeNamed(e.Node)
 				c.w.scheduleAfter(c.w.upTo(5*spec.Second), n.rebootMachine)
 			}
 		case *event.JobNodeDone:

@@ -281,8 +281,9 @@ func (a *answer) findSteps() error {
 		}
 	}
 	for i := range a.runs {
-		if k := a.runs[i].key; a.ahead.hasSteps(&a.runs[i]) {
-			a.steps[k] = a.ahead.rows[k]
+		if a.ahead.hasSteps(&a.runs[i]) {
+			key := a.runs[i].key
+			a.steps[key] = a.ahead.rows[key]
 		}
 	}
 	if len(open) == 0 {

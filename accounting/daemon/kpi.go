@@ -116,7 +116,10 @@ func (d *Daemon) figuresOver(
 	for i := range answers {
 		if len(only) > 0 {
 			wg.Go(func() { ask(i) })
-		} else if ask(i); answers[i].err != nil {
+			continue
+		}
+		ask(i)
+		if answers[i].err != nil {
 			break
 		}
 	}

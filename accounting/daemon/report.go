@@ -347,7 +347,8 @@ func (r *report) utilised(ctx context.Context, tres string) (u utilised, err err
 		return nil
 	})
 	r.sql = append(r.sql, most.Text())
-	if failed := <-counted; err == nil {
+	failed := <-counted
+	if err == nil {
 		err = r.s.D.storeAway(failed)
 	}
 	return u, err

@@ -334,10 +334,12 @@ func reportKeys(call *tool.Call, ask *reportAsk, args []string) error {
 			if err != nil {
 				return tool.Fail(1, tool.BadTimeText(val))
 			}
-			if at := time.Unix(sec, 0); strings.EqualFold(key, "start") {
+			at := time.Unix(sec, 0)
+			if strings.EqualFold(key, "start") {
 				start = at
 			} else {
-				end, endGiven = at, true
+				end = at
+				endGiven = true
 			}
 		case "accounts", "account", "acct", "accts":
 			ask.query.Accounts = tool.SplitList(val)

@@ -148,7 +148,8 @@ func topoTree(node *apiv1.NodeInfo) tree.Object {
 	for i, gpu := range node.GetGpus() {
 		links := make(tree.List, 0, len(node.GetGpus()))
 		for k, o := range node.GetGpus() {
-			if word, lanes := topoLink(node.GetGpus(), i, k); k != i {
+			if k != i {
+				word, lanes := topoLink(node.GetGpus(), i, k)
 				links = append(
 					links,
 					tree.Object{

@@ -193,7 +193,8 @@ func pidInfo(call *tool.Call, args []string) error {
 		clock.Now = call.Now().UnixNano()
 		end := render.End(jobs[i])
 		text := fmt.Sprintf("Slurm JobId=%d ends at %s\n", p.job, clock.Time(end))
-		if left := end - clock.Now; end > 0 {
+		if end > 0 {
+			left := end - clock.Now
 			text += "time left: " + format.Duration(max(left, 0)/tool.Second) + "\n"
 		}
 		return call.WriteOut([]byte(text))

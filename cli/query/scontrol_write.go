@@ -70,8 +70,9 @@ func writeTo(call *tool.Call, file string, data []byte, done string) error {
 		return call.Errorf("%v", err)
 	}
 	_, err = f.Write(data)
-	if cerr := f.Close(); err == nil {
-		err = cerr
+	closeErr := f.Close()
+	if err == nil {
+		err = closeErr
 	}
 	if err != nil {
 		return call.Errorf("%v", err)

@@ -168,8 +168,9 @@ func attachStep(call *tool.Call, made *apiv1.StepCreated) error {
 		}
 	}()
 	err := run.client.Run(call.Ctx)
-	if cerr := out.close(); err == nil {
-		err = cerr
+	closeErr := out.close()
+	if err == nil {
+		err = closeErr
 	}
 	if !call.Opts.On("quiet") {
 		for _, line := range run.exits.describeExits() {

@@ -112,8 +112,9 @@ func gatherFrom(call *tool.Call, node, source, dest string) error {
 	if err == nil {
 		err = file.Sync()
 	}
-	if cerr := file.Close(); err == nil {
-		err = cerr
+	closeErr := file.Close()
+	if err == nil {
+		err = closeErr
 	}
 	if err == nil {
 		err = setAttributes(call, node, source, file.Name())

@@ -37,6 +37,7 @@ var rules = []rule{
 	{"doc", checkDocs},
 	{"format", checkFormat},
 	{"size", checkSizes},
+	{"if", checkIfs},
 	{"pure", checkPure},
 	{"order", checkMapOrder},
 	{"float", checkFloats},

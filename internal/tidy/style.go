@@ -112,6 +112,68 @@ func checkSizes(r *report) {
 	})
 }
 
+// checkIfs keeps what an if statement does apart from what it asks: a reader
+// who looks for the condition skips the part before the semicolon.
+func checkIfs(r *report) {
+	r.visitProduction(func(_ *Package, file *File) {
+		ast.Inspect(file.AST, func(n ast.Node) bool {
+			if s, ok := n.(*ast.IfStmt); ok && UnrelatedIf(s) {
+				r.addBreachAt(
+					s.Pos(),
+					"begins with something that its condition does not use: put it on a line of its own",
+				)
+			}
+			return true
+		})
+	})
+}
+
+// UnrelatedIf tells whether an if statement begins with a call, or with names
+// that its condition does not use.
+func UnrelatedIf(s *ast.IfStmt) bool {
+	if s.Init == nil {
+		return false
+	}
+	assign, ok := s.Init.(*ast.AssignStmt)
+	if !ok {
+		return true
+	}
+	names := map[string]bool{}
+	for _, e := range assign.Lhs {
+		if id := rootName(e); id != "" {
+			names[id] = true
+		}
+	}
+	return !UsesAny(s.Cond, names)
+}
+
+// rootName gives x of x, x.f, x[i] and *x.
+func rootName(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.Ident:
+		return e.Name
+	case *ast.SelectorExpr:
+		return rootName(e.X)
+	case *ast.IndexExpr:
+		return rootName(e.X)
+	case *ast.StarExpr:
+		return rootName(e.X)
+	}
+	return ""
+}
+
+// UsesAny tells whether an expression mentions one of the names.
+func UsesAny(e ast.Expr, names map[string]bool) bool {
+	found := false
+	ast.Inspect(e, func(n ast.Node) bool {
+		if id, ok := n.(*ast.Ident); ok && names[id.Name] {
+			found = true
+		}
+		return !found
+	})
+	return found
+}
+
 func checkInit(r *report) {
 	r.visitProduction(func(_ *Package, file *File) {
 		for _, d := range file.AST.Decls {

@@ -311,7 +311,8 @@ func (t *Telemetry) accountSeries(w *scratch, s *state) {
 		account := &s.accounts[i]
 		if j := s.findJob(jobKey{account.Job, account.Attempt}); j >= 0 {
 			gpu := labelPairs([]string{"gpu", "gpu_uuid"}, s.deviceIndex(account.GPU), account.GPU)
-			if l := (line{s.jobText[j] + "," + gpu, account}); account.Share < 1000 {
+			l := line{s.jobText[j] + "," + gpu, account}
+			if account.Share < 1000 {
 				shared = append(shared, l)
 			} else {
 				lines = append(lines, l)

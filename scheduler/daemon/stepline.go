@@ -136,7 +136,10 @@ func (l *stepLines) serveWaiting(job spec.JobUID, line *stepLine) {
 			if !stepWaits(rep.err) {
 				waiting.r = nil
 				waiting.answer <- rep
-			} else if noRoom[waiting.shape] = true; spec.CodeOf(rep.err) != spec.CodeNodesBusy {
+				continue
+			}
+			noRoom[waiting.shape] = true
+			if spec.CodeOf(rep.err) != spec.CodeNodesBusy {
 				break // the whole job is not ready
 			}
 		}

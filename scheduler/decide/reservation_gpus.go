@@ -60,7 +60,8 @@ func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
 		}
 		take := min(free, left)
 		if want > 0 {
-			if open := int64(want - len(reservation.Nodes)); !ask.perNode {
+			if !ask.perNode {
+				open := int64(want - len(reservation.Nodes))
 				each = (left + open - 1) / open
 			}
 			take = each

@@ -436,10 +436,12 @@ func giveStep(s *spec.StepSpec, nodes []stepNode, chosen, counts []int) ([]spec.
 		out = append(out, alloc)
 	}
 	for i := range out { // a node had less than its share
+		if s.NoGRES {
+			break
+		}
+		at := slices.IndexFunc(nodes, func(n stepNode) bool { return n.whole.ID == out[i].ID })
 		for _, typ := range slices.Sorted(maps.Keys(wanted)) {
-			n := wanted[typ]
-			if at := slices.IndexFunc(nodes, func(n stepNode) bool { return n.whole.ID == out[i].ID }); n > 0 &&
-				!s.NoGRES {
+			if n := wanted[typ]; n > 0 {
 				wanted[typ] -= takeGPUs(&out[i].GPUs, nodes[at].gpus, typ, n)
 			}
 		}

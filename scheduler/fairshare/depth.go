@@ -83,13 +83,16 @@ func quo(n, hi, lo uint64) int64 {
 
 // log2 is the logarithm of a number that is not 0.
 func log2(a fixed.U128) int64 {
-	whole := int64(63)
-	m := a.Hi
-	if z := bits.LeadingZeros64(a.Hi); a.Hi == 0 {
-		z = bits.LeadingZeros64(a.Lo)
-		whole, m = -1-int64(z), a.Lo<<z
-	} else if whole -= int64(z); z > 0 {
-		m = a.Hi<<z | a.Lo>>(64-z)
+	var whole int64
+	var m uint64
+	if a.Hi == 0 {
+		z := bits.LeadingZeros64(a.Lo)
+		whole = -1 - int64(z)
+		m = a.Lo << z
+	} else {
+		z := bits.LeadingZeros64(a.Hi)
+		whole = 63 - int64(z)
+		m = a.Hi<<z | a.Lo>>(64-z) // a shift by all 64 bits gives 0
 	}
 	out := whole
 	for range fraction { // m is from 1 to 2, in 2^-63: what it is squared tells a bit

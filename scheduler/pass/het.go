@@ -179,7 +179,8 @@ func (p *het) staysHet(parts []hetPart, r **spec.Reason) bool {
 		switch {
 		case old == nil:
 		case stays:
-			if why := p.planner.keepPromise(c.class, &c.class.members[0], old); c.job.Het.Leads() {
+			why := p.planner.keepPromise(c.class, &c.class.members[0], old)
+			if c.job.Het.Leads() {
 				*r = why
 			}
 		default:

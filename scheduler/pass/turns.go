@@ -174,7 +174,8 @@ func (p *turns) keepFreeCPUs(job *state.Job) {
 // start in it: it may turn out that it need not be.
 func (p *turns) keepCPUsOf(job *state.Job) {
 	for i := range job.Alloc.Nodes {
-		if a := &job.Alloc.Nodes[i]; !job.Done.Has(i) {
+		if !job.Done.Has(i) {
+			a := &job.Alloc.Nodes[i]
 			p.keepCPUs(a.ID, a.CPUs)
 		}
 	}

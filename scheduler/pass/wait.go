@@ -217,10 +217,11 @@ func (p *reasons) impossibleReason(class *jobClass, job *state.Job) *spec.Reason
 			missing = append(missing, node.Spec.Name)
 		}
 	}
-	if place.Pick(&class.demand, cands, nodes.Options(p.cfg, class.part.Spec, job.Spec, nil)) == nil {
+	opt := nodes.Options(p.cfg, class.part.Spec, job.Spec, nil)
+	if place.Pick(&class.demand, cands, opt) == nil {
 		return &spec.Reason{Code: spec.ReasonPartitionConfig, Subject: who}
 	}
-	if opt := nodes.Options(p.cfg, class.part.Spec, job.Spec, nil); nodes.Switches != nil && !p.planner.waitedForSwitches(job) {
+	if nodes.Switches != nil && !p.planner.waitedForSwitches(job) {
 		opt.OneOf = eligible.CombineSets(opt.OneOf, nodes.Switches)
 		if place.Pick(&class.demand, cands, opt) == nil {
 			return &spec.Reason{Code: spec.ReasonResources, Subject: "switches", Until: p.planner.anySwitches(job)}

@@ -34,12 +34,14 @@ func Budgets(st *state.State, all []Budget) []event.Event {
 		if n := slices.IndexFunc(all, func(b Budget) bool { return b.Account == assoc.Account }); n >= 0 {
 			used := st.SpentOf(state.UsageAssoc, 0, assoc.ID)
 			for _, l := range all[n].Left {
-				if have, ok := assoc.Budget.Get(l.Name); l.N <= 0 {
+				have, ok := assoc.Budget.Get(l.Name)
+				if l.N <= 0 {
 					l.N = 0
 				} else {
 					left := l.N
 					l.N += int64(min(used.Of(l.Name).Hi/60, 1<<53))
-					if off := have - l.N; ok && have > 0 && max(off, -off) <= left/budgetSteps {
+					off := have - l.N
+					if ok && have > 0 && max(off, -off) <= left/budgetSteps {
 						l.N = have
 					}
 				}

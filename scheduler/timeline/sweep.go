@@ -150,7 +150,8 @@ func (t *Timeline) pickNodes(query *Query, at spec.Instant, hint *Hint) []place.
 	t.cands = t.cands[:0]
 	end := at.Add(query.Demand.Limit)
 	for i, id := range t.sweep.ids {
-		if l := t.lanes[id]; t.sweep.fit[i] > 0 {
+		if t.sweep.fit[i] > 0 {
+			l := t.lanes[id]
 			t.cands = append(
 				t.cands,
 				place.Candidate{Node: l.node, Shape: l.shape, Free: l.leastOver(at, end)},

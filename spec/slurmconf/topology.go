@@ -29,9 +29,10 @@ func (d *switchDraft) setSizes(v value) {
 		if !ok {
 			return
 		}
-		if k := uint32(n); len(d.sizes) > 0 {
-			if times := k / d.sizes[0]; k%d.sizes[0] != 0 || times&(times-1) != 0 ||
-				k <= d.sizes[len(d.sizes)-1] {
+		if len(d.sizes) > 0 {
+			k := uint32(n)
+			times := k / d.sizes[0]
+			if k%d.sizes[0] != 0 || times&(times-1) != 0 || k <= d.sizes[len(d.sizes)-1] {
 				v.failValue("each size is the first one times a power of two, in ascending order")
 				return
 			}

@@ -165,8 +165,9 @@ func (b *restartBench) run(ctx context.Context, p *progress) (result, error) {
 			return nil, err
 		}
 		err = phase.do(ctx, s, res)
-		if kerr := s.killServer(); err == nil {
-			err = kerr
+		killErr := s.killServer()
+		if err == nil {
+			err = killErr
 		}
 		if err != nil {
 			return nil, err
@@ -437,8 +438,9 @@ func (w *restarter) measure(ctx context.Context, res *restartResult) (result, er
 			)
 		}
 		res.Events = diag.GetSeq()
-		if kerr := s.killServer(); err == nil {
-			err = kerr
+		killErr := s.killServer()
+		if err == nil {
+			err = killErr
 		}
 		if err != nil {
 			return nil, err

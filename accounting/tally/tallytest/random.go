@@ -169,7 +169,8 @@ func (w *world) end() {
 	if w.coin() {
 		job = w.State.Job(job.UID)
 		for i := range job.Alloc.Nodes {
-			if name := job.Alloc.Nodes[i].Name; !job.Done.Has(i) {
+			if !job.Done.Has(i) {
+				name := job.Alloc.Nodes[i].Name
 				w.Put(
 					&event.JobNodeDone{
 						UID:     job.UID,

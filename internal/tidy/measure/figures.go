@@ -240,7 +240,7 @@ func (m *meter) countAssignment(n *ast.AssignStmt) {
 		}
 	}
 	for _, e := range n.Rhs {
-		if usesAny(e, left) {
+		if tidy.UsesAny(e, left) {
 			return
 		}
 	}
@@ -249,53 +249,14 @@ func (m *meter) countAssignment(n *ast.AssignStmt) {
 }
 
 func (m *meter) countIf(n *ast.IfStmt) {
-	switch init := n.Init.(type) {
-	case nil:
-	case *ast.AssignStmt:
-		if init.Tok == token.ASSIGN {
-			m.ifAssign++
-			m.noteFinding("if=", n.Pos(), "")
-		}
-		names := map[string]bool{}
-		for _, e := range init.Lhs {
-			if id := rootName(e); id != "" {
-				names[id] = true
-			}
-		}
-		if !usesAny(n.Cond, names) {
-			m.ifUnrelated++
-			m.noteFinding("ifcall", n.Pos(), "")
-		}
-	default:
+	if assign, ok := n.Init.(*ast.AssignStmt); ok && assign.Tok == token.ASSIGN {
+		m.ifAssign++
+		m.noteFinding("if=", n.Pos(), "")
+	}
+	if tidy.UnrelatedIf(n) {
 		m.ifUnrelated++
 		m.noteFinding("ifcall", n.Pos(), "")
 	}
-}
-
-// rootName gives x of x, x.f, x[i] and *x.
-func rootName(e ast.Expr) string {
-	switch e := e.(type) {
-	case *ast.Ident:
-		return e.Name
-	case *ast.SelectorExpr:
-		return rootName(e.X)
-	case *ast.IndexExpr:
-		return rootName(e.X)
-	case *ast.StarExpr:
-		return rootName(e.X)
-	}
-	return ""
-}
-
-func usesAny(e ast.Expr, names map[string]bool) bool {
-	found := false
-	ast.Inspect(e, func(n ast.Node) bool {
-		if id, ok := n.(*ast.Ident); ok && names[id.Name] {
-			found = true
-		}
-		return !found
-	})
-	return found
 }
 
 func (m *meter) countConditions(file ast.Node) {

@@ -66,8 +66,8 @@ func (w *World) Archived() {
 	w.t.Helper()
 	_, done := w.Archive.Bounds()
 	events := w.History.Log
-	if st := w.Archive.Stats(); done > 0 {
-		events = events[st.LastSeq:]
+	if done > 0 {
+		events = events[w.Archive.Stats().LastSeq:]
 	}
 	data, err := w.Codec.Encode(events)
 	if err != nil {

@@ -160,7 +160,8 @@ func (p *Provider) read(x *part, now spec.Instant, r *device.Reading) {
 			break
 		}
 	}
-	if r.Lost = x.lost; x.lost {
+	r.Lost = x.lost
+	if x.lost {
 		r.Values = r.Values[:0]
 		if !was {
 			p.note(

@@ -98,7 +98,8 @@ func (s *Shepherd) usageOf(r *run, clocks *proc.Clocks) (plan.Usage, bool) {
 	r.peakRSS = max(r.peakRSS, usage.RSS)
 	r.peakVM = max(r.peakVM, usage.VM)
 	usage.PeakRSS, usage.PeakVM = r.peakRSS, r.peakVM
-	if cpu := usage.UserCPU + usage.SystemCPU; ticks > 0 {
+	if ticks > 0 {
+		cpu := usage.UserCPU + usage.SystemCPU
 		r.khz = spec.MeanKHz(r.khz, r.khzCPU, int64(speed/ticks)*1000, cpu-r.khzCPU)
 		r.khzCPU = max(r.khzCPU, cpu)
 	}
