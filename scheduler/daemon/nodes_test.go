@@ -62,3 +62,51 @@ func TestArrayIsFoundWithoutItsOwnRecord(t *testing.T) {
 		t.Errorf("scancel: %v %v", res, err)
 	}
 }
+
+// With PrivateData=jobs a user reads off the nodes which devices are held, and by which job
+// only where squeue would show it to him: not by its number, and not by what struck it.
+func TestNodesHideTheJobsOfOthers(t *testing.T) {
+	for _, private := range [][]string{nil, {privateJobs}} {
+		w := busyWorld(t, private...)
+		inv := w.inventory("n1")
+		for i, node := range []string{"n1", "n2"} {
+			w.must(scheduler.GPUReport{Node: node, Fault: spec.GPUFault{UUID: w.inventory(node).GPUs[0].UUID, Kind: spec.GPUXID, XID: 48, Job: spec.JobUID(i + 1), Attempt: 1, At: w.c.View().State.At}})
+		}
+		for _, c := range []struct {
+			who  Caller
+			sees map[uint32]bool
+		}{
+			{aliceCaller, map[uint32]bool{1: true, 2: private == nil}},
+			{bobCaller, map[uint32]bool{1: private == nil, 2: true}},
+			{Caller{UID: 0, User: "root", Admin: true}, map[uint32]bool{1: true, 2: true}},
+		} {
+			w.as(c.who)
+			for _, named := range [][]string{nil, {"n[1-2]"}} {
+				reply, err := w.svc.ListNodes(t.Context(), &apiv1.ListNodesRequest{Nodes: named})
+				if err != nil {
+					t.Fatal(err)
+				}
+				held, struck := map[uint32]int{}, map[uint64]int{}
+				for _, node := range reply.GetNodes() {
+					for _, gpu := range node.GetGpus() {
+						if !gpu.GetAllocated() || (gpu.GetJobId() == 0) != (gpu.GetJobUid() == 0) {
+							t.Errorf("%s sees the device %v", c.who.User, gpu)
+						}
+						held[gpu.GetJobId()]++
+					}
+					for _, fault := range node.GetGpuFaults() {
+						struck[fault.GetJobId()]++
+						if (fault.GetJobId() == 0) != (fault.GetJobUid() == 0) {
+							t.Errorf("%s sees the fault %v", c.who.User, fault)
+						}
+					}
+				}
+				for job, sees := range c.sees {
+					if (held[job] == len(inv.GPUs)) != sees || (struck[uint64(job)] == 1) != sees {
+						t.Errorf("with PrivateData=%v %s sees of the jobs on devices %v, of those struck %v", private, c.who.User, held, struck)
+					}
+				}
+			}
+		}
+	}
+}

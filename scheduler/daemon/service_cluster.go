@@ -57,6 +57,7 @@ func (s *ClusterService) ListNodes(
 			return true
 		})
 		markReserved(view.State, now, out.Nodes)
+		s.hideHolders(view.State, who, out.Nodes)
 		return out, nil
 	}
 	for _, expr := range req.GetNodes() {
@@ -73,7 +74,33 @@ func (s *ClusterService) ListNodes(
 		}
 	}
 	markReserved(view.State, now, out.Nodes)
+	s.hideHolders(view.State, who, out.Nodes)
 	return out, nil
+}
+
+// hideHolders takes from nodes which jobs hold their devices and which their faults struck,
+// where the caller may not see these jobs. That a device is held stays.
+func (s *ClusterService) hideHolders(st *state.State, who Caller, nodes []*apiv1.NodeInfo) {
+	if !s.private(privateJobs, who) {
+		return
+	}
+	sees := s.visibleTo(who)
+	hidden := func(uid uint64) bool {
+		job := st.Job(spec.JobUID(uid))
+		return uid != 0 && (job == nil || !sees(job))
+	}
+	for _, node := range nodes {
+		for _, gpu := range node.GetGpus() {
+			if hidden(gpu.GetJobUid()) {
+				gpu.JobUid, gpu.JobId = 0, 0
+			}
+		}
+		for _, fault := range node.GetGpuFaults() {
+			if hidden(fault.GetJobUid()) {
+				fault.JobUid, fault.JobId, fault.Attempt = 0, 0, 0
+			}
+		}
+	}
 }
 
 // nodeStates are the words of scontrol update state=.
