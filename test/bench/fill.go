@@ -11,11 +11,21 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// fillFrom is the first second of the made-up jobs: 2026-10-01 in UTC.
-const fillFrom = 1_790_812_800
+// fillFrom is the first second of the made-up jobs: 2099-01-01 in UTC. They are of a time
+// to come, so that the end of the last one is now to the stored views, whatever the clock
+// says.
+const fillFrom = 4_070_908_800
 
-// fillNodes is how many nodes the cluster has, with 8 GPUs each.
+// fillNodes is how many nodes the cluster has, with fillGPUs each.
 const fillNodes = 1000
+
+// fillGPUs is how many GPUs a node has.
+const fillGPUs = 8
+
+// fillBlock is how many neighbouring nodes one run may have together. In every second
+// block, the first of its jobs takes 2 to 32 of them whole; the jobs whose nodes these
+// are run beside it and have no GPU.
+const fillBlock = 40
 
 // fillPart is how many jobs one statement makes.
 const fillPart = 1_000_000
@@ -47,27 +57,41 @@ func (f *fill) turn() int64 { return max(int64(f.months)*30*86400*fillNodes/int6
 
 // common are the columns from which every table is made: submissions evenly
 // over the time, waits up to ten minutes, run times with a tail, 100
-// users in ten accounts, and the ends that jobs have.
+// users in ten accounts, and the ends that jobs have. A run on several nodes starts when
+// the last of these is free.
 func (f *fill) common(from, n int) string {
+	spacing := float64(f.months) * 30 * 86400 / float64(f.jobs)
 	dice := func(k int) string { return fmt.Sprintf("(cityHash64(number, %d) %% 1000000 / 1000000)", k) }
 	return strings.Join([]string{
 		"SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f') AS ledger, 'peer' AS cluster, toUInt64(number * 5 + 5) AS seq, toUInt64(number + 1) AS uid",
 		"toUInt32(10000001 + number) AS job_id",
+		fmt.Sprintf("intDiv(number, %[1]d) AS block, number %% %[1]d AS place", fillBlock),
+		"if(cityHash64(block, 7) % 2 = 0, [2, 2, 4, 4, 8, 8, 16, 32][1 + cityHash64(block, 8) % 8], 0) AS wide",
+		"wide > 0 AND place = 0 AS leads, place < wide AND NOT leads AS beside",
+		"toInt64(if(leads, wide, 1)) AS nodes",
+		fmt.Sprintf("%d + toUInt64(number * %f) AS sub", fillFrom, spacing),
 		fmt.Sprintf(
-			"%d + toUInt64(number * %f) AS sub",
-			fillFrom,
-			float64(f.months)*30*86400/float64(f.jobs),
+			"greatest(sub + cityHash64(number, 2) %% %d, if(leads, sub + toUInt64(ceil(nodes * %f)), 0)) AS sta",
+			max(min(600, f.turn()/4), 1),
+			spacing,
 		),
-		fmt.Sprintf("sub + cityHash64(number, 2) %% %d AS sta", max(min(600, f.turn()/4), 1)),
 		fmt.Sprintf("least(sta + 5 + toUInt64(-log(1 - %s * 0.9999) * 1800), sub + %d) AS fin", dice(3), f.turn()-1),
 		"toInt64(cityHash64(number, 1) % 100) AS whose", "concat('u', leftPad(toString(whose + 1), 3, '0')) AS user", "concat('acct', leftPad(toString(intDiv(whose, 10) + 1), 2, '0')) AS account",
-		"toInt64([1, 1, 2, 4, 8, 16][1 + cityHash64(number, 4) % 6]) AS cpus", "toInt64([0, 0, 1, 2, 8][1 + cityHash64(number, 5) % 5]) AS gpus", dice(6) +
-			" AS r",
+		"toInt64(multiIf(leads, 8, beside, [1, 1, 2, 4, 8, 8][1 + cityHash64(number, 4) % 6], [1, 1, 2, 4, 8, 16][1 + cityHash64(number, 4) % 6])) AS node_cpus",
+		fmt.Sprintf("toInt64(multiIf(leads, %d, beside, 0, [0, 0, 1, 2, 8][1 + cityHash64(number, 5) %% 5])) AS node_gpus", fillGPUs),
+		"node_cpus * nodes AS cpus", "node_gpus * nodes AS gpus", dice(6) + " AS r",
 		"multiIf(r < 0.85, 'COMPLETED', r < 0.93, 'FAILED', r < 0.97, 'CANCELLED', r < 0.99, 'TIMEOUT', 'OUT_OF_MEMORY') AS state",
 		"toInt32(r >= 0.85 AND r < 0.93) AS code", "toInt32(if(r >= 0.93 AND r < 0.97, 15, 0)) AS sig", "toInt64(fin - sta) AS d",
 		fmt.Sprintf("number %% %d AS nodenr", fillNodes), "concat('node', toString(1 + nodenr)) AS node",
+		"if(nodes = 1, node, concat('node[', toString(1 + nodenr), '-', toString(nodenr + nodes), ']')) AS node_list",
 		fmt.Sprintf("number FROM numbers(%d, %d)", from, n),
 	}, ",\n  ")
+}
+
+// deviceOf is the SQL of the UUID of a run's nth device.
+func deviceOf(nth string) string {
+	return "concat('GPU-', leftPad(toString(nodenr + intDiv(" + nth + ", greatest(node_gpus, 1))), 4, '0'), '-', toString(" +
+		nth + " % greatest(node_gpus, 1)))"
 }
 
 // statements fill the tables with some of the jobs.
@@ -111,26 +135,27 @@ func (f *fill) statements(db string, from, n int) []string {
 				)+
 				", 'gpu', 'normal', state, code, sig, 'None', 'None', "+
 				at("sub")+", 0, toInt64(sta - sub) * 1000000, "+at("fin")+
-				", 7200000000, cpus, cpus * 4000, 1, gpus, cpus, cpus, cpus * 4000, 1, gpus, cpus, "+
-				"1, 1, node, 1000 + uid % 5000, true, concat('/home/u', toString(19 + whose), '/run', toString(uid % 1000)), concat('sbatch -n', toString(cpus), ' --gres=gpu:', toString(gpus), ' train.sh'), "+
-				"arrayMap(i -> concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i)), range(toUInt64(gpus))), true, d * 900000, 3000000, 334233600, 15107, 4, 0", ""),
+				", 7200000000, cpus, cpus * 4000, nodes, gpus, cpus, cpus, cpus * 4000, nodes, gpus, cpus, "+
+				"nodes, nodes, node_list, 1000 + uid % 5000, true, concat('/home/u', toString(19 + whose), '/run', toString(uid % 1000)), concat('sbatch -n', toString(cpus), ' --gres=gpu:', toString(gpus), ' train.sh'), "+
+				"arrayMap(i -> "+deviceOf("i")+", range(toUInt64(gpus))), true, nodes * d * 900000, nodes * 3000000, 334233600, 15107, 4, 0", ""),
 		insert("steps", run+
 			", step, name, who, state, exit_code, exit_signal, start, end, tasks, node_list, alloc_cpus, alloc_mem_mib, alloc_nodes, alloc_gpus, measured, "+
 			"user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes, maj_faults",
 			runV+", -5, 'batch', "+packed("user", "account")+", state, code, sig, "+at("sta")+
 				", "+at("fin")+
-				", 1, node, cpus, cpus * 4000, 1, gpus, true, d * 900000, 3000000, 334233600, 15107, 4, 0", ""),
+				", nodes, node_list, cpus, cpus * 4000, nodes, gpus, true, nodes * d * 900000, nodes * 3000000, 334233600, 15107, 4, 0", ""),
 		insert("job_nodes", run+
 			", who, node, from, to, end_gap_us, cpus, mem_mib, gpus, tasks, lost, measured, user_cpu_us, system_cpu_us, peak_rss, read_bytes, write_bytes",
-			runV+", "+place+", node, "+at("sta")+", "+at("fin")+
-				", 0, cpus, cpus * 4000, gpus, 1, false, true, d * 900000, 3000000, 334233600, 15107, 4", ""),
+			runV+", "+place+", concat('node', toString(1 + nodenr + k)), "+at("sta")+", "+at("fin")+
+				", 0, node_cpus, node_cpus * 4000, node_gpus, 1, false, true, d * 900000, 3000000, 334233600, 15107, 4",
+			"ARRAY JOIN range(toUInt64(nodes)) AS k"),
 		insert("job_gpus", run+
 			", who, from, to, end_gap_us, device, measured, no_process_us, idle_us, rest_us, util_us, peak_mem",
 			runV+", "+place+", "+at("sta")+", "+at("fin")+", 0, "+
 				packed(
-					"concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(i))",
-					"node",
-					"toString(i)",
+					deviceOf("i"),
+					"concat('node', toString(1 + nodenr + intDiv(i, greatest(node_gpus, 1))))",
+					"toString(i % greatest(node_gpus, 1))",
 					"'h100'",
 				)+
 				", true, "+
@@ -138,8 +163,13 @@ func (f *fill) statements(db string, from, n int) []string {
 	}
 }
 
-// run makes everything, the position last.
+// run makes everything but samples, the position last.
 func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) error {
+	return f.runWithSamples(ctx, store, 0, p)
+}
+
+// runWithSamples makes samples of some hours, too.
+func (f *fill) runWithSamples(ctx context.Context, store *clickhouse.Store, hours int, p *progress) error {
 	exec := func(sql string) error {
 		return store.Query(
 			ctx,
@@ -160,6 +190,11 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 			}
 		}
 		p.say("%d of %d jobs", min(from+fillPart, f.jobs), f.jobs)
+	}
+	if hours > 0 {
+		if err := f.sampleHours(ctx, store, hours, p); err != nil {
+			return err
+		}
 	}
 	// Every node is up, and says so at each midnight.
 	states := fmt.Sprintf(
@@ -185,6 +220,38 @@ func (f *fill) run(ctx context.Context, store *clickhouse.Store, p *progress) er
 		return err
 	}
 	return f.settle(ctx, store, p)
+}
+
+// sampleHours fills in what every GPU did in the last hours, read every ten seconds. A run
+// does nothing on its devices for the first tenth of its time, as its row in job_gpus says.
+func (f *fill) sampleHours(ctx context.Context, store *clickhouse.Store, hours int, p *progress) error {
+	end := int64(f.endInstant()) / int64(spec.Second)
+	for hour := range hours {
+		if err := store.Exec(ctx, f.sampleStatement("`"+store.Database()+"`", end-int64(hours-hour)*3600)); err != nil {
+			return err
+		}
+		p.say("%d of %d hours of samples", hour+1, hours)
+	}
+	return store.Exec(ctx, "OPTIMIZE TABLE `"+store.Database()+"`.gpu_samples FINAL SETTINGS optimize_throw_if_noop = 0")
+}
+
+// sampleStatement makes the samples of an hour.
+func (f *fill) sampleStatement(db string, from int64) string {
+	const every = int64(sampleEvery / spec.Second)
+	const perHour = 3600 / every
+	grid := fmt.Sprintf("SELECT %d + intDiv(number, %d) * %d AS s, number %% %d AS device, intDiv(device, %d) AS nodenr, device %% %d AS gpu, "+
+		"concat('GPU-', leftPad(toString(nodenr), 4, '0'), '-', toString(gpu)) AS uuid FROM numbers(%d)",
+		from, fillNodes*fillGPUs, every, fillNodes*fillGPUs, fillGPUs, fillGPUs, perHour*fillNodes*fillGPUs)
+	held := fmt.Sprintf("SELECT toString(gpu_uuid) AS uuid, toUnixTimestamp(from) AS a, toUnixTimestamp(to) AS b, uid AS holder, job_id, toString(user) AS user, toString(account) AS account "+
+		"FROM %s.job_gpus WHERE to > fromUnixTimestamp(%d) AND from < fromUnixTimestamp(%d)", db, from, from+3600)
+	return fmt.Sprintf("INSERT INTO %s.gpu_samples (ledger, cluster, node, gpu_uuid, at, gpu_index, uid, attempt, job_id, user, account, partition, seconds, "+
+		"util, sm, tensor, memory_mib, power_w, energy_j, temp_c, sm_mhz, processes)\n"+
+		"SELECT toUUID('b0010203-0405-0607-0809-0a0b0c0d0e0f'), 'peer', concat('node', toString(1 + nodenr)), uuid, toDateTime(s, 'UTC'), gpu, if(on, holder, 0), toUInt32(on), if(on, job_id, 0), "+
+		"if(on, user, ''), if(on, account, ''), if(on, 'gpu', ''), %d, busy, busy * 9, busy * 4, if(on, 40000 + cityHash64(uuid, s) %% 500, 4), 70 + busy * 6, "+
+		"toUInt64(s - %d) * 300, 35 + intDiv(busy, 3), if(on, 1980, 345), toUInt32(on)\n"+
+		"FROM (SELECT g.s AS s, g.nodenr AS nodenr, g.gpu AS gpu, g.uuid AS uuid, h.holder AS holder, h.job_id AS job_id, h.user AS user, h.account AS account, g.s < h.b AS on, "+
+		"if(on AND (g.s - h.a) * 10 >= h.b - h.a, 60 + cityHash64(g.uuid, g.s, 1) %% 15, 0) AS busy FROM (%s) AS g ASOF LEFT JOIN (%s) AS h ON g.uuid = h.uuid AND g.s >= h.a)",
+		db, every, int64(fillFrom), grid, held)
 }
 
 // made tells how many jobs are there already, from a call that was told to stop.

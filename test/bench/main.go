@@ -33,6 +33,7 @@ Usage:
   muster-bench scheduler [options] how long a scheduling pass takes, on a cluster made in memory
   muster-bench passes  [options]   what submitting takes while the scheduler plans a deep queue
   muster-bench accounting [options] what sacct, sreport and kpi take on a store of many jobs
+  muster-bench boards [options]    what the panels of the dashboards take that ask the accounting store
   muster-bench gpu [options]       what samples of GPUs take on the disk, and to ask
   muster-bench command [options] -- COMMAND   how often a command can be run
 
@@ -97,13 +98,14 @@ func command(ctx context.Context, args []string, out, errOut io.Writer) int {
 		"scheduler":  &schedulerBench{},
 		"passes":     &passesBench{},
 		"accounting": &accountingBench{},
+		"boards":     &boardsBench{},
 		"gpu":        &gpuBench{},
 	}
 	m, ok := measurements[args[0]]
 	if !ok {
 		fmt.Fprintf(
 			errOut,
-			"muster-bench: unknown measurement %q: submit, run, restart, array, scheduler, passes, accounting, gpu and command are there (muster-bench --help)\n",
+			"muster-bench: unknown measurement %q: submit, run, restart, array, scheduler, passes, accounting, boards, gpu and command are there (muster-bench --help)\n",
 			args[0],
 		)
 		return exitUsage
