@@ -60,6 +60,7 @@ func Duties() map[string]Duty {
 		"MusterHistoryLost":        {OnCall, "decide which ledger is the right one before more is written", soon},
 		"MusterLedgerSyncFailed":   {OnCall, "free or replace the ledger's disk, for nothing is acknowledged", soon},
 		"MusterLedgerDiskLow":      {OnCall, "free space on the ledger's disk before submissions are refused", hour},
+		"MusterLedgerDiskFills":    {Admin, "move what grows on the ledger's disk, or shorten what is kept", today},
 		"MusterOrphanRuns":         {Admin, "end or keep the unknown runs; their nodes take no jobs meanwhile", today},
 		"MusterInvariantFailed":    {Admin, "keep the ledger and report the bug", today},
 		"MusterWriterOverloaded":   {Admin, "find who sends the commands and limit them", today},

@@ -120,6 +120,12 @@ func Recordings() []Recording {
 		},
 		{
 			Group:  "muster-recording",
+			Record: "muster:ledger_disk_full:seconds",
+			Help:   "Time until only the reserve is left on the ledger's disk if it fills as in the last six hours; absent while it does not fill.",
+			Expr:   `clamp_min(muster_ledger_disk_free_bytes - muster_ledger_disk_reserve_bytes, 0) / (-1 * deriv(muster_ledger_disk_free_bytes[6h]) > 0)`,
+		},
+		{
+			Group:  "muster-recording",
 			Record: "muster:gpu_power_watts:sum",
 			Help:   "What the GPUs of each node draw.",
 			Expr:   `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE)`,

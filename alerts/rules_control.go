@@ -62,6 +62,14 @@ func controlRules() []Rule {
 			Summary: "The ledger's disk is filling up", Detail: "{{ $value | humanize1024 }}B are left on the ledger's disk of {{ $labels.cluster }}. When only the reserve is left, submissions are refused.",
 			Fires: Case{[]string{`muster_ledger_disk_free_bytes{cluster="lab"} 500e6x20`, `muster_ledger_disk_reserve_bytes{cluster="lab"} 256e6x20`}, 10},
 			Quiet: Case{[]string{`muster_ledger_disk_free_bytes{cluster="lab"} 80e9x20`, `muster_ledger_disk_reserve_bytes{cluster="lab"} 256e6x20`}, 10}},
+		{Name: "MusterLedgerDiskFills", Group: g, Severity: Warning, For: "1h", Board: "muster-internals",
+			Params:  []Param{{"within", Number, "172800", "seconds within which only the reserve will be left"}},
+			Expr:    `muster:ledger_disk_full:seconds < $within`,
+			Summary: "The ledger's disk will be full", Detail: "If it fills as in the last six hours, only the reserve is left on the ledger's disk of {{ $labels.cluster }} in {{ $value | humanizeDuration }} (limit $within s); submissions are then refused.",
+			// 100 MB a minute: 300 GB last two days.
+			Fires: Case{[]string{`muster_ledger_disk_free_bytes{cluster="lab"} 200e9-100e6x480`, `muster_ledger_disk_reserve_bytes{cluster="lab"} 256e6x480`}, 470},
+			// What a compaction gives back counts as well as what was written before it.
+			Quiet: Case{[]string{`muster_ledger_disk_free_bytes{cluster="lab"} 200e9-100e6x230 200e9-100e6x230`, `muster_ledger_disk_reserve_bytes{cluster="lab"} 256e6x480`}, 470}},
 		{Name: "MusterPassSlow", Group: g, Severity: Warning, For: "10m", Board: "muster-internals",
 			Params:  []Param{{"above", Number, "5", "seconds of a mean pass"}},
 			Expr:    `rate(muster_scheduler_pass_seconds_total[10m]) / (rate(muster_scheduler_passes_total[10m]) > 0) > $above`,

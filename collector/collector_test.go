@@ -123,7 +123,7 @@ func source(v *view.View) Source {
 		},
 		Budgets: func() []kpi.Spent {
 			return []kpi.Spent{{Budget: kpi.Budget{Account: "default", Start: v.State.At.Add(-spec.Day), End: v.State.At.Add(3 * spec.Day)}, Amount: 100, Spent: 25,
-				Recent: 20, Window: spec.Day, At: v.State.At}}
+				Recent: 30, Window: spec.Day, At: v.State.At}}
 		},
 		Findings: func() *findings.Found {
 			return &findings.Found{SavedGPU: 7_200_000_000, List: []findings.Finding{

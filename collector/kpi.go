@@ -7,6 +7,7 @@ import (
 
 	"github.com/musterhpc/muster/accounting/kpi"
 	"github.com/musterhpc/muster/internal/catalogue"
+	"github.com/musterhpc/muster/spec"
 )
 
 // kpiFamilies are the figures that the accounting service computes, one
@@ -122,5 +123,16 @@ func budgetFamilies() []family {
 			catalogue.Ratio,
 			func(b *kpi.Spent) float64 { return b.Forecast() / b.Amount },
 		),
+		{gauge("muster_budget_lasts_seconds", "Time until nothing is left of the budget if spending goes on as in the last seven days; absent where something is left at its end.",
+			catalogue.Seconds, src, card, "account"), func(s *scrape) {
+			if s.src.Budgets == nil {
+				return
+			}
+			for _, b := range s.src.Budgets() {
+				if at, ok := b.RunsOut(); ok {
+					s.send(float64(at-b.At)/float64(spec.Second), b.Account)
+				}
+			}
+		}},
 	}
 }

@@ -38,7 +38,9 @@ func internalsBoard() Board {
 				lines("Commands waiting", "Commands that wait for the writer. More than a few for long: it is overloaded.", Count, is("muster_controller_command_queue", "waiting")).colored(Green, Step{100, Yellow}, Step{1000, Red}),
 				lines("Time to durability", "From a decision to its being on disk: the last and the longest. What every submission waits for.", Seconds,
 					is("muster_ledger_append_last_seconds", "last"), is("muster_ledger_append_max_seconds", "longest")).colored(Green, Step{0.05, Yellow}, Step{1, Red}),
-				lines("Ledger's disk", "Space left on the ledger's disk, beside the reserve below which submissions are refused.", Bytes, is("muster_ledger_disk_free_bytes", "free"), is("muster_ledger_disk_reserve_bytes", "reserve")),
+				lines("Ledger's disk", "Space left on the ledger's disk, beside the reserve below which submissions are refused, and what will be left in two days if it fills as in the last six hours.", Bytes,
+					is("muster_ledger_disk_free_bytes", "free"), is("muster_ledger_disk_reserve_bytes", "reserve"),
+					Query{Expr: `clamp_min(predict_linear(muster_ledger_disk_free_bytes` + of + `[6h], 172800), 0)`, Legend: "in two days"}),
 				lines("Time of a disk sync", "Mean time of a group commit: the disk's part of every submission.", Seconds,
 					Query{Expr: `rate(muster_raft_sync_seconds_total` + of +
 						`[$__rate_interval]) / (rate(muster_raft_syncs_total` + of +
