@@ -188,6 +188,10 @@ func (f *life) judge(s step, pattern *regexp.Regexp, out string, code int) strin
 //
 //muster:table one row for each client, one step for each of its command lines
 func TestClients(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
 	l := startLab(t)
 	for _, c := range clients() {
 		t.Run(c.name, func(t *testing.T) {
@@ -197,6 +201,7 @@ func TestClients(t *testing.T) {
 				"dir":   f.dir,
 				"lab":   l.dir,
 				"user":  l.user,
+				"self":  self,
 				"today": time.Now().Format("2006-01-02"),
 			}
 			for name, text := range c.files {

@@ -30,7 +30,7 @@ func page() string {
 	b.WriteString("# Client programs\n\n<!-- Written by UPDATE_GOLDEN=1 go test -run TestPage ./test/clients from its table. -->\n\n" +
 		"Programs that run Slurm's commands, and what is proved of each. `make test-clients` runs these command lines against\n" +
 		"a cluster of two nodes, all clients side by side, and reads the answers with the patterns that the programs use. The\n" +
-		"programs themselves are not part of the test. In the lines, `{name}` is what an earlier answer gave.\n\n" +
+		"programs themselves are not part of the test; launchers of training start a program that gathers data over TCP. In the lines, `{name}` is what an earlier answer gave.\n\n" +
 		"| client | behaviour of | what it is | steps | open |\n|---|---|---|---|---|\n")
 	for _, c := range clients() {
 		fmt.Fprintf(&b, "| %s | %s | %s | %d | %s |\n", c.name, c.version, c.what, len(c.steps), c.open)

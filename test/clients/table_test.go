@@ -1,5 +1,7 @@
 package clients
 
+import "slices"
+
 // client is a program that runs Slurm's commands, and its life with a job.
 type client struct {
 	name    string
@@ -12,7 +14,7 @@ type client struct {
 
 // step is one command line of a client. In its texts {name} stands for what the
 // group of that name in an earlier answer matched; {dir} is the client's folder,
-// {lab} the cluster's, {user} who runs it and {today} a date.
+// {lab} the cluster's, {user} who runs it, {today} a date and {self} the test's own program.
 type step struct {
 	does  string // what the client wants of it
 	line  string
@@ -29,5 +31,5 @@ const sleeper = "#!/bin/bash\nsleep 600\n"
 // A client marks its jobs by a name of its own, since all share one cluster.
 
 func clients() []client {
-	return append(append(launchers(), workflows()...), observers()...)
+	return slices.Concat(launchers(), trainers(), workflows(), observers())
 }
