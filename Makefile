@@ -30,7 +30,7 @@ PLAIN  = $(shell $(GO) list ./... | grep -E '$(PURE)' | grep -vE '/daemon(/|$$)'
 RACING = $(filter-out $(PLAIN),$(ALL))
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-clients test-long test-console test-vm side-by-side deps check fmt bench sim mutants fuzz golden generate e2e grafana chaos attack bench-accounting bench-peer bench-openb \
+.PHONY: help build demo test test-clients test-long test-console test-vm side-by-side deps check vuln fmt bench sim mutants fuzz golden generate e2e grafana chaos attack bench-accounting bench-peer bench-openb \
 	lab-up lab-demo lab-drain lab-evidence lab-down series test-gpu clean engine vet gofmt fresh deadcode
 
 help: ## show this list
@@ -72,6 +72,9 @@ vet:
 # Functions that only tests reach are listed, with the reason, in deadcode.allow.
 deadcode:
 	deploy/deps/deadcode.sh internal/tidy/deadcode.allow
+
+vuln: ## fail when code of ours calls a function with a known vulnerability (GOVULNDB=address of a mirror of the database)
+	GO=$(GO) deploy/deps/vuln.sh
 
 fresh:
 	deploy/deps/protoc.sh --check
