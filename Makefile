@@ -167,7 +167,7 @@ demo-kube: build engine kube ## pods and jobs on one node: the walks of a coloca
 	cd kube && MUSTER_TEST_KUBE=1 $(GO) test -count=1 -timeout 25m -v -run '^TestWalk(Scheduled)?$$' ./test
 
 .PHONY: demo-ha chaos-ha
-demo-ha: build ## start three controllers, kill the leader twice under load, show that nothing was lost
+demo-ha: build ## start three controllers, kill the leader twice under load, show that nothing was lost, take a job through REST
 	deploy/lab/demo-ha.sh
 
 chaos-ha: build ## kill or stop members of three controllers, and of two with a witness, KILLS times under load and count what was lost, and check FAULTS faults' histories for linearizability (KILLS=50 FAULTS=6)

@@ -2,10 +2,13 @@
 # Three controllers on loopback addresses of this machine and two nodes: the
 # leader is killed twice while jobs are submitted and run, and squeue is asked
 # all the time. Prints what was lost (nothing) and for how long nobody answered.
+# Then curl takes a job through Slurm's REST API with a token: submitted at one
+# member, asked for at another.
 set -euo pipefail
 
 bin=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/bin
 lab=$(mktemp -d "${TMPDIR:-/tmp}/muster-ha.XXXXXX")
+chmod 755 "$lab" # for jobs of another user
 port=${LAB_PORT:-$((20000 + RANDOM % 20000))}
 declare -A pid
 
@@ -94,3 +97,30 @@ if [ "$(wc -l <"$lab/jobs/long")" != 1 ] || [ "$(at ctl1 squeue -h -j "$long" -o
 	exit 1
 fi
 echo "The long job noticed nothing. Nothing was lost."
+
+# rest MEMBER METHOD PATH [CURL OPTIONS]: a call of Slurm's REST API, as any client makes it. A token of root runs no jobs,
+# but lets its holder act for a user.
+rest() {
+	local address=127.0.0.${1#ctl}:$((port + 3)) method=$2 path=$3
+	shift 3
+	curl --silent --show-error --fail-with-body --max-time 30 --cacert "$lab/state/tls/ca.crt" --request "$method" \
+		--header "X-SLURM-USER-TOKEN: $SLURM_JWT" --header "X-SLURM-USER-NAME: $user" --header 'Content-Type: application/json' \
+		"$@" "https://$address$path"
+}
+user=$(id -un)
+if [ "$(id -u)" = 0 ]; then user=nobody; fi
+echo "== a job of $user through Slurm's REST API, with a token: submitted at ctl2, asked for at ctl3"
+eval "$(at ctl1 scontrol token lifespan=600)"
+reply=$(rest ctl2 POST /slurm/v0.0.44/job/submit --data @- <<'JSON'
+{"script": "#!/bin/sh\nexec sleep 1", "job": {"name": "rest", "environment": ["PATH=/bin:/usr/bin"],
+ "current_working_directory": "/", "standard_output": "/dev/null"}}
+JSON
+) || { echo "not submitted: $reply" >&2; exit 1; }
+job=$(sed -n 's/.*"job_id": *\([0-9]*\).*/\1/p' <<<"$reply" | head -n 1)
+for _ in $(seq 300); do
+	state=$(rest ctl3 GET "/slurm/v0.0.44/job/$job" | tr -d '\n ' | sed -n 's/.*"job_state":\["\([A-Z]*\)".*/\1/p')
+	[ "$state" = COMPLETED ] && break
+	sleep 0.1
+done
+echo "   job $job: $state"
+[ "$state" = COMPLETED ]

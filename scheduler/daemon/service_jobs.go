@@ -99,7 +99,7 @@ func (s *ClusterService) makeSubmission(
 	if who.NoUID {
 		return nil, spec.Refuse(
 			spec.CodeAccessDenied,
-			"an administrator's certificate names no user to run jobs as",
+			"a certificate of an administrator or a token of root names no user to run jobs as: name one (REST: X-SLURM-USER-NAME)",
 		)
 	}
 	if proto.Size(req.GetSpec()) > maxSpecBytes || len(req.GetRest()) > 128 ||
