@@ -32,7 +32,9 @@ const (
 	exitsTogether = 100 * time.Millisecond // exits that come so close are told in one line
 	secondPress   = time.Second            // between two Ctrl-C that belong together
 	lastOutput    = 5 * time.Second        // for output that is on its way when the step is over
-	lastNews      = 30 * time.Second       // for the controller to learn that the step is over
+	// killWaitMargin is what a step may take beside KillWait, as srun of Slurm says it.
+	killWaitMargin = 2 * time.Second
+	lastNews       = 30 * time.Second // for the controller to learn that the step is over
 )
 
 // stepRun is a step as its srun sees it.
@@ -56,6 +58,7 @@ type stepRun struct {
 	unknown  error // why the controller cannot tell the end
 	vague    bool  // a node knew nothing of its part
 	killed   bool
+	aborted  bool // its job has been ended
 	pressed  time.Time
 	presses  int
 	deadline <-chan time.Time // of --wait
@@ -678,9 +681,54 @@ func (r *stepRun) handleSignal(s os.Signal) {
 	case syscall.SIGINT:
 		r.handleInterrupt()
 	default:
+		if (s == syscall.SIGTERM || s == syscall.SIGCONT) && r.jobEnds() {
+			return
+		}
 		r.printLine("forwarding signal %d to %s", int(s.(syscall.Signal)), placeName(r.created))
 		r.client.Signal(int32(s.(syscall.Signal)))
 	}
+}
+
+// jobEnds tells whether the controller has the job ended whose step this is, and says
+// how long the step may take. The nodes send the signals of that end to srun, which is
+// one of the job's processes, and to the tasks: a task that got them from both would take
+// the second SIGTERM for a new one.
+func (r *stepRun) jobEnds() bool {
+	if r.aborted {
+		return true
+	}
+	id := tool.Itoa(partsOf(r.created)[0].GetJobId())
+	filter := &apiv1.JobFilter{Jobs: []string{id}}
+	var found apiv1.ListJobsReply
+	if err := r.c.RPC(tool.MethodListJobs, &apiv1.ListJobsRequest{Filter: filter}, &found); err != nil {
+		return false // the signal may be anybody's
+	}
+	for _, job := range found.GetJobs() {
+		if spec.JobState(job.GetState()).Active() && !job.GetCompleting() {
+			return false
+		}
+	}
+	r.aborted = true
+	wait := int64(killWaitMargin / time.Second)
+	var config apiv1.GetConfigReply
+	if err := r.c.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &config); err == nil {
+		wait += killWaitOf(config.GetEntries())
+	}
+	r.printLine("Job step aborted: Waiting up to %d seconds for job step to finish.", wait)
+	return true
+}
+
+// killWaitOf is KillWait of a configuration in seconds.
+func killWaitOf(entries []*apiv1.ConfigEntry) int64 {
+	seconds := int64(30)
+	for _, entry := range entries {
+		if strings.EqualFold(entry.GetKey(), "KillWait") {
+			if _, err := fmt.Sscan(entry.GetValue(), &seconds); err != nil {
+				return seconds
+			}
+		}
+	}
+	return seconds
 }
 
 // handleInterrupt is Ctrl-C: the first shows what runs, the second is passed on, the

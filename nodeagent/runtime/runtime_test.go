@@ -470,6 +470,41 @@ func TestTerminateGivesTimeAndWritesTheNoticeFirst(t *testing.T) {
 	}
 }
 
+// A shell that is told to end ends at once. An srun that it started goes on until the
+// step has ended, within the time that the script was given; other programs do not.
+func TestStepClientOutlivesItsScript(t *testing.T) {
+	for _, mode := range []string{"", "none"} {
+		t.Run("mode="+mode, func(t *testing.T) {
+			l := newLab(t, "--cgroup-mode", mode)
+			gate, other := l.fifo("gate"), l.fifo("other")
+			shell, err := os.ReadFile("/bin/sh")
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := filepath.Join(l.work, "srun")
+			if err := os.WriteFile(client, shell, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			late := client + ` -c 'trap "" TERM; echo up > ` + gate + `; sleep 0.5; echo late; exec sleep 1000'`
+			sp := l.job(`sh -c 'trap "" TERM; echo up > ` + other + `; sleep 1000; echo wrong' & ` + late)
+			l.launch(sp)
+			waitGate(t, other)
+			waitGate(t, gate)
+			if err := l.client.Terminate(context.Background(), plan.Terminate{Key: sp.Key, Scope: plan.ScopeRun, Grace: spec.Hour}); err != nil {
+				t.Fatal(err)
+			}
+			x := l.exit(sp.Key) // once the client has become another program
+			out, err := os.ReadFile(filepath.Join(l.work, sp.Stdout))
+			if x.Signal != int32(unix.SIGTERM) || err != nil || string(out) != "Terminated\nlate\n" && string(out) != "late\n" {
+				t.Errorf("%+v %q %v", x, out, err)
+			}
+			if left := alive(t, sp.Key); len(left) > 0 {
+				t.Errorf("left over: %v", left)
+			}
+		})
+	}
+}
+
 func TestSignalScopes(t *testing.T) {
 	l := newLab(t)
 	gate := l.fifo("gate")

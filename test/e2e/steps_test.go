@@ -64,6 +64,38 @@ func TestStepsSurvive(t *testing.T) {
 	c.until("1|FAILED|3:0\n1.0|FAILED|3:0", "sacct", "-n", "-P", "-j", "1", "-o", "JobID,State,ExitCode")
 }
 
+// TestStepOutputAfterCancel: a step of a cancelled job gets SIGTERM once, and what its
+// tasks write until they have ended is in the output of the job, although the shell of
+// the script has ended before.
+func TestStepOutputAfterCancel(t *testing.T) {
+	c := start(t)
+	output := filepath.Join(c.dir, "late.out")
+	task := filepath.Join(c.dir, "task.sh")
+	text := "#!/bin/sh\nn=0; trap 'n=$((n+1))' TERM\necho began\nsleep 300 & wait\nsleep 1\necho late $n\n"
+	if err := os.WriteFile(task, []byte(text), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// The client of the step is known by its name.
+	if err := os.Symlink(bin("muster"), filepath.Join(c.dir, "srun")); err != nil {
+		t.Fatal(err)
+	}
+	c.must("sbatch", "-o", output, "--wrap", filepath.Join(c.dir, "srun")+" "+task)
+	c.until("1.0", "squeue", "-h", "-s", "-j", "1.0", "-o", "%i")
+	for text := ""; !strings.Contains(text, "began"); {
+		data, err := os.ReadFile(output)
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		text = string(data)
+	}
+	c.must("scancel", "1")
+	c.until("1|CANCELLED by 0|0:15\n1.batch|CANCELLED|0:15\n1.0|CANCELLED|0:0", "sacct", "-n", "-P", "-j", "1", "-o", "JobID,State,ExitCode")
+	out, err := os.ReadFile(output)
+	if err != nil || !strings.Contains(string(out), "late 1\n") {
+		t.Errorf("the output is %q (%v), without what the step wrote last", out, err)
+	}
+}
+
 // TestStepsAsTheSiteSays: KillOnBadExit and WaitTime hold for steps that do not
 // say otherwise.
 func TestStepsAsTheSiteSays(t *testing.T) {

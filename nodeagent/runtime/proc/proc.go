@@ -18,6 +18,7 @@ import (
 // Stat is one process as /proc/PID/stat has it.
 type Stat struct {
 	PID, PPID, Session int
+	Name               string // of the program, cut to 15 bytes
 	State              byte   // R S D Z T ...
 	User, System       uint64 // clock ticks of 10 ms, without children
 	ChildUser          uint64
@@ -60,7 +61,7 @@ func parseStat(b []byte) (Stat, error) {
 		}
 		return n
 	}
-	stat := Stat{PID: pid, State: f[0][0], PPID: int(num(4)), Session: int(num(6)),
+	stat := Stat{PID: pid, Name: string(b[open+1 : end]), State: f[0][0], PPID: int(num(4)), Session: int(num(6)),
 		MinFaults: num(10), MajFaults: num(12), ChildMinFaults: num(11), ChildMajFaults: num(13), User: num(14), System: num(15),
 		ChildUser: num(
 			16,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/musterhpc/muster/nodeagent/plan"
@@ -140,6 +141,10 @@ func (s *Shepherd) mayHaveLeftovers(r *run) bool {
 // process that cannot be killed keeps the run in state Ending, for as long as
 // it takes: its resources are not free.
 func (s *Shepherd) clearTree(r *run, x *plan.Exit) {
+	for s.passesOutput(r) {
+		//muster:sleep a process that is nobody's child tells nobody that it ends
+		time.Sleep(clientInterval)
+	}
 	s.mu.Lock()
 	if r.killSent == 0 {
 		r.killSent = now()
@@ -167,6 +172,34 @@ func (s *Shepherd) clearTree(r *run, x *plan.Exit) {
 	}
 	s.recordExit(r, x, stats)
 }
+
+// clientInterval is how often the clients of steps are looked for that a script left
+// behind.
+const clientInterval = 50 * time.Millisecond
+
+// passesOutput tells whether an srun is among what is left of a batch script that was
+// told to end. A shell ends at once while the step that its srun started has the rest of
+// KillWait: without its srun, what the step writes until then is lost. The kill that
+// ends the run's time ends the srun too.
+func (s *Shepherd) passesOutput(r *run) bool {
+	s.mu.Lock()
+	told := r.Key.Step == plan.StepBatch && r.termUntil != 0 && r.killSent == 0
+	s.mu.Unlock()
+	if !told {
+		return false
+	}
+	pids, err := s.listMembers(r)
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(pids, func(pid int) bool {
+		process, err := proc.ReadStat(pid)
+		return err == nil && process.State != 'Z' && process.Name == stepClient
+	})
+}
+
+// stepClient is the name of a process that passes on the output of a step.
+const stepClient = "srun"
 
 // killTree kills the living processes of an untracked run and says how many
 // it saw.
