@@ -207,10 +207,14 @@ func without(list []spec.Count, name string) []spec.Count {
 // there are; more nodes than tasks are not used; the partition's own bounds
 // apply where the job leaves room for them.
 func (d *Demand) resolveCounts(job *spec.JobSpec, part *spec.PartitionSpec) {
-	named := int64(0)
+	named, placed := int64(0), int64(0)
 	if job.Place.Nodes != "" {
-		if list, err := hostlist.Expand(job.Place.Nodes); err == nil {
-			named = int64(len(list))
+		if list, err := hostlist.Parse(job.Place.Nodes); err == nil {
+			named = int64(list.Unique().Len())
+			placed = named
+			if strings.HasPrefix(job.Place.Distribution, "arbitrary") {
+				placed = int64(list.Len()) // each time that a node is named stands for a task
+			}
 		}
 	}
 	given := d.MinNodes > 0
@@ -230,7 +234,7 @@ func (d *Demand) resolveCounts(job *spec.JobSpec, part *spec.PartitionSpec) {
 			d.MaxNodes = max(d.MinNodes, 1)
 		}
 	}
-	d.Tasks = max(d.Tasks, named)
+	d.Tasks = max(d.Tasks, placed)
 	d.MinNodes = max(min(d.MinNodes, d.Tasks), 1)
 	if d.TasksPerNode > 0 && given &&
 		divideUp(d.Tasks, d.TasksPerNode) > max(d.MaxNodes, d.MinNodes) {
