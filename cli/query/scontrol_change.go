@@ -175,7 +175,7 @@ func entityOf(list []setting) (entity, name string, rest []setting) {
 			key := strings.ToLower(s.key)
 			if alias, ok := aliases[key]; ok {
 				key = alias
-			} else if len(key) >= 4 || key == "res" {
+			} else if len(key) >= 3 {
 				key = pickWord([]string{wanted}, key)
 			}
 			if key == wanted {
@@ -206,7 +206,7 @@ func updateEntity(call *tool.Call, args []string) error {
 	case "nodename":
 		return updateNodes(call, name, rest)
 	case "partitionname":
-		return updatePartition(call, joined)
+		return updatePartition(call, name, rest)
 	case "reservationname":
 		return changeReservation(call, apiv1.ReservationChange_UPDATE, joined)
 	case "stepid":
@@ -343,20 +343,29 @@ func updateNodes(call *tool.Call, names string, rest []setting) error {
 
 // updatePartition sends the keys as they were typed: the controller reads them
 // as it reads slurm.conf.
-func updatePartition(c *tool.Call, args []string) error {
-	return changePartition(c, &apiv1.PartitionChange{}, args)
+func updatePartition(call *tool.Call, name string, rest []setting) error {
+	req := &apiv1.PartitionChange{Name: name}
+	for _, s := range rest {
+		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: s.key, Value: s.value})
+	}
+	return changePartition(call, req)
 }
 
-func changePartition(call *tool.Call, req *apiv1.PartitionChange, args []string) error {
-	for _, a := range args {
-		key, val, _ := strings.Cut(a, "=")
-		val = strings.Trim(val, `"`)
-		if strings.EqualFold(key, "partitionname") || strings.EqualFold(key, "partition") {
-			req.Name = val
-			continue
-		}
-		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: val})
+// createPartition reads the settings of a new partition, one of which names it.
+func createPartition(call *tool.Call, args []string) error {
+	list, err := readSettings(args)
+	if err != nil {
+		return err
 	}
+	_, name, rest := entityOf(list)
+	req := &apiv1.PartitionChange{Name: name, Create: true}
+	for _, s := range rest {
+		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: s.key, Value: s.value})
+	}
+	return changePartition(call, req)
+}
+
+func changePartition(call *tool.Call, req *apiv1.PartitionChange) error {
 	if len(req.GetSet()) == 0 && !req.GetCreate() && !req.GetDelete() {
 		return tool.Fail(1, "No changes specified")
 	}

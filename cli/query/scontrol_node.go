@@ -217,10 +217,10 @@ func partitionRecord(partition *apiv1.PartitionInfo) *render.Record {
 	rec := &render.Record{}
 	rec.Line("PartitionName=" + partition.GetName())
 	accounts, qos := "AllowAccounts="+all(partition.GetAllowAccounts()), "AllowQos="+all(partition.GetAllowQos())
-	if len(partition.GetDenyAccounts()) > 0 {
+	if len(partition.GetDenyAccounts()) > 0 && len(partition.GetAllowAccounts()) == 0 {
 		accounts = "DenyAccounts=" + strings.Join(partition.GetDenyAccounts(), ",")
 	}
-	if len(partition.GetDenyQos()) > 0 {
+	if len(partition.GetDenyQos()) > 0 && len(partition.GetAllowQos()) == 0 {
 		qos = "DenyQos=" + strings.Join(partition.GetDenyQos(), ",")
 	}
 	rec.Line("AllowGroups="+all(partition.GetAllowGroups()), accounts, qos)

@@ -30,7 +30,7 @@ func createReservation(call *tool.Call, args []string) error {
 	case named && beginsKey("nodename", what):
 		return createNodes(call, args)
 	case named && beginsKey("partitionname", what):
-		return changePartition(call, &apiv1.PartitionChange{Create: true}, args)
+		return createPartition(call, args)
 	default:
 		return tool.Fail(1, "Invalid creation entity: "+args[0])
 	}
@@ -57,12 +57,7 @@ func deleteReservation(call *tool.Call, args []string) error {
 		return deleteNodes(call, name)
 	}
 	if named && beginsKey("partitionname", strings.ToLower(what)) {
-		return changePartition(
-			call,
-			&apiv1.PartitionChange{Delete: true},
-			[]string{"partitionname=" +
-				name},
-		)
+		return changePartition(call, &apiv1.PartitionChange{Name: name, Delete: true})
 	}
 	if !beginsKey("reservationname", strings.ToLower(what)) {
 		return call.Errorf(

@@ -209,7 +209,7 @@ func (v *WhyView) notWaiting(head string, job *apiv1.JobInfo) string {
 	if code := job.GetReason().GetCode(); code != "" && code != "None" {
 		text += " (" + code + ")"
 	}
-	if d := job.GetReason().GetDetail(); d != "" {
+	if d := cmp.Or(job.GetReason().GetDetail(), job.GetFailure()); d != "" {
 		text += ": " + d
 	}
 	return text + ".\n"

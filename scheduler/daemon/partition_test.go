@@ -40,6 +40,34 @@ func TestChangePartition(t *testing.T) {
 	if err := change(name, "AllocNodes=n1"); spec.CodeOf(err) != spec.CodeBadRequest || !strings.Contains(err.Error(), "cannot be updated") {
 		t.Errorf("what only a file can say: %v", err)
 	}
+	// Keys are abbreviated, and what is not known is refused by name.
+	for _, set := range []string{"allowaccount=physics", "maxt=10-0", "prioritytier=3", "denyq=normal", "denyqos="} {
+		if err := change(name, set); err != nil {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+	if spec := w.c.View().State.Parts.Find(name).Spec; strings.Join(spec.AllowAccounts, ",") != "physics" || spec.PriorityTier != 3 {
+		t.Errorf("after keys that were abbreviated: %+v", spec)
+	}
+	for set, want := range map[string]string{
+		"maxm=5":     "is ambiguous: MaxMemPerCPU, MaxMemPerNode",
+		"maxtme=5":   "did you mean MaxTime?",
+		"zzzzzzzz=5": "is not a key of a partition",
+	} {
+		if err := change(name, set); spec.CodeOf(err) != spec.CodeBadRequest || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", set, err, want)
+		}
+	}
+	for _, set := range []string{"DenyQos=nowhere", "AllowQos=nowhere", "QOS=nowhere"} {
+		if err := change(name, set); spec.CodeOf(err) != spec.CodeInvalidQOS {
+			t.Errorf("%s: %v", set, err)
+		}
+	}
+	for _, set := range []string{"AllowAccounts=ALL", "MaxTime=INFINITE", "PriorityTier=1"} {
+		if err := change(name, set); err != nil {
+			t.Fatal(err)
+		}
+	}
 	names := func() string { return strings.Join(w.c.View().State.Parts.Find(name).Spec.NodeNames, " ") }
 	for _, x := range [][2]string{{"Nodes=n1", "n1"}, {"Nodes=+n2", "n1 n2"}, {"Nodes=-n1", "n2"}} {
 		if err := change(name, x[0]); err != nil || names() != x[1] {

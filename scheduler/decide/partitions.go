@@ -32,10 +32,25 @@ func (d partitionCommands) updatePartition(c UpdatePartition) error {
 	if reflect.DeepEqual(now, next) {
 		return nil // as it is already
 	}
+	if err := d.checkQOS(&now, &next); err != nil {
+		return err
+	}
 	if err := d.oneDefault(&next); err != nil {
 		return err
 	}
 	return d.Emit(&event.PartitionPut{Partition: next, Nodes: c.Nodes})
+}
+
+// checkQOS refuses names of QOS that do not exist, but for those that the partition had
+// before: a QOS may have been deleted since.
+func (d partitionCommands) checkQOS(old, next *spec.PartitionSpec) error {
+	had := slices.Concat(old.AllowQOS, old.DenyQOS, []string{old.QOS, ""})
+	for _, name := range slices.Concat(next.AllowQOS, next.DenyQOS, []string{next.QOS}) {
+		if !slices.Contains(had, name) && d.t.Policy.FindQOS(name) == nil {
+			return spec.Refuse(spec.CodeInvalidQOS, name)
+		}
+	}
+	return nil
 }
 
 // oneDefault takes Default from the partition that has it, if another gets it.
@@ -53,6 +68,9 @@ func (d partitionCommands) oneDefault(next *spec.PartitionSpec) error {
 func (d partitionCommands) createPartition(create CreatePartition) error {
 	if d.t.Parts.Find(create.New.Name) != nil {
 		return spec.Refuse(spec.CodeInvalidPartition, create.New.Name+" exists already")
+	}
+	if err := d.checkQOS(&spec.PartitionSpec{}, &create.New); err != nil {
+		return err
 	}
 	if err := d.oneDefault(&create.New); err != nil {
 		return err

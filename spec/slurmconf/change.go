@@ -62,15 +62,11 @@ func NewPartition(
 	config *spec.Config,
 ) (spec.PartitionSpec, []string, error) {
 	rec := Record{{Key: "PartitionName", Value: name, Line: 1}}
-	for i, kv := range set {
-		if slices.ContainsFunc(
-			set[:i],
-			func(before spec.KeyValue) bool { return strings.EqualFold(before.Key, kv.Key) },
-		) {
-			return spec.PartitionSpec{}, nil, errors.New(kv.Key + " is given twice")
-		}
-		rec = append(rec, Setting{Key: kv.Key, Value: kv.Value, Line: 1})
+	typed, err := typedRecord(set)
+	if err != nil {
+		return spec.PartitionSpec{}, nil, err
 	}
+	rec = append(rec, typed...)
 	var problems Problems
 	b, at := runningBuilder(config, &problems)
 	var draft partDraft
@@ -109,10 +105,55 @@ func runningBuilder(config *spec.Config, problems *Problems) (b *builder, at map
 
 // ChangesNodes tells whether the nodes of a partition are among what is set.
 func ChangesNodes(set []spec.KeyValue) bool {
-	return slices.ContainsFunc(
-		set,
-		func(kv spec.KeyValue) bool { return strings.EqualFold(kv.Key, "Nodes") },
-	)
+	rec, err := typedRecord(set)
+	return err == nil && changesNodes(rec)
+}
+
+func changesNodes(rec Record) bool {
+	return slices.ContainsFunc(rec, func(s Setting) bool { return s.Key == "Nodes" })
+}
+
+// typedRecord is what somebody typed about a partition, with each key as slurm.conf
+// spells it. A key can be abbreviated to three letters and more that no other key of a
+// partition begins with.
+func typedRecord(set []spec.KeyValue) (Record, error) {
+	names := newTable("a PartitionName record", partKeys()).names()
+	rec := make(Record, 0, len(set))
+	for _, kv := range set {
+		key, err := typedKey(kv.Key, names)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(rec, func(s Setting) bool { return s.Key == key }) {
+			return nil, errors.New(key + " is given twice")
+		}
+		rec = append(rec, Setting{Key: key, Value: kv.Value, Line: 1})
+	}
+	return rec, nil
+}
+
+// typedKey finds a key by its name in any case or by its beginning.
+func typedKey(typed string, names []string) (string, error) {
+	var begins []string
+	for _, name := range names {
+		if strings.EqualFold(name, typed) {
+			return name, nil
+		}
+		if len(typed) >= 3 && len(typed) < len(name) && strings.EqualFold(name[:len(typed)], typed) {
+			begins = append(begins, name)
+		}
+	}
+	switch len(begins) {
+	case 1:
+		return begins[0], nil
+	case 0:
+		text := quoteShort(typed) + " is not a key of a partition"
+		if near := spec.Nearest(typed, names); near != "" {
+			text += "; did you mean " + near + "?"
+		}
+		return "", errors.New(text)
+	}
+	return "", errors.New(quoteShort(typed) + " is ambiguous: " + strings.Join(begins, ", "))
 }
 
 // changeNodes sets the nodes of a partition: a list, ALL, none, or, with + and -
@@ -201,26 +242,22 @@ func ChangePartition(
 	set []spec.KeyValue,
 	config *spec.Config,
 ) (spec.PartitionSpec, []string, error) {
-	rec, can := make(Record, len(set)), changeableKeys()
-	for i, kv := range set {
-		if !slices.ContainsFunc(can, func(k string) bool { return strings.EqualFold(k, kv.Key) }) {
-			return partition, nil, errors.New(quoteShort(kv.Key) +
+	rec, err := typedRecord(set)
+	if err != nil {
+		return partition, nil, err
+	}
+	for _, setting := range rec {
+		if !slices.Contains(changeableKeys(), setting.Key) {
+			return partition, nil, errors.New(setting.Key +
 				" of a partition cannot be updated: change the configuration and reconfigure")
 		}
-		if slices.ContainsFunc(
-			set[:i],
-			func(before spec.KeyValue) bool { return strings.EqualFold(before.Key, kv.Key) },
-		) {
-			return partition, nil, errors.New(kv.Key + " is given twice")
-		}
-		rec[i] = Setting{Key: kv.Key, Value: kv.Value, Line: 1}
 	}
 	var problems Problems
 	draft := partDraft{PartitionSpec: partition, haveTier: true, haveFactor: true}
 	applyAll(&draft, newTable("a PartitionName record", partKeys()), rec, &problems)
 	b, at := runningBuilder(config, &problems)
 	b.completePartition(&draft)
-	if ChangesNodes(set) {
+	if changesNodes(rec) {
 		b.changeNodes(&draft, at, &partition)
 	}
 	said, err := describeTyped(&problems)
