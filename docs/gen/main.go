@@ -7,6 +7,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -123,7 +124,12 @@ func alerting() []page {
 	return out
 }
 
-// grafana is a page for each dashboard.
+// chartDashboards is where Helm looks for the dashboards of the chart: it reads no files
+// outside of a chart, and a link would be lost on the way into an archive.
+const chartDashboards = "deploy/helm/muster/dashboards/"
+
+// grafana is a page for each dashboard, and one for its copy in the chart, without
+// indentation because a release of Helm is stored in one Secret.
 func grafana() []page {
 	files, err := dashboards.Files()
 	if err != nil {
@@ -136,6 +142,14 @@ func grafana() []page {
 			page{
 				"dashboards/generated/" + f.Name,
 				func() (string, error) { return string(f.Data), nil },
+			},
+			page{
+				chartDashboards + f.Name,
+				func() (string, error) {
+					var short bytes.Buffer
+					err := json.Compact(&short, f.Data)
+					return short.String() + "\n", err
+				},
 			},
 		)
 	}
