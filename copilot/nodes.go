@@ -64,6 +64,9 @@ func PodJobOf(job *state.Job) PodJob {
 		Bindable: job.Bindable(),
 		Ends:     job.State.Terminal() || job.Ending != nil,
 	}
+	if job.Het != nil {
+		out.Leader = job.Het.Leader
+	}
 	if out.Ends {
 		out.Why = endText(job)
 	}

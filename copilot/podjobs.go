@@ -23,9 +23,13 @@ import (
 // Confirm and asked for again.
 //
 // A gang lives as a whole. It is submitted when all its pods are there, starts as one job,
-// and when one of its pods fails or is deleted the others are deleted too.
+// and when one of its pods fails or is deleted the others are deleted too. A pod that has
+// ended well is done, whoever deletes it afterwards. So that this stays known, the pods of
+// a gang are kept: Kubernetes removes none of them before their job is over.
 
-// Request is what a pod asks of Muster. The pods of a gang ask for the same.
+// Request is what a pod asks of Muster. Pods of a gang that ask for the same, whatever made
+// them, are one job. A gang of others is a heterogeneous job with a component for each
+// kind.
 type Request struct {
 	User, Account, QOS, Partition string
 	Reservation, WCKey            string
@@ -53,8 +57,18 @@ type JobPod struct {
 	// Over tells that it has ended, which is final, and End how.
 	Over     bool
 	End      event.StepResult
-	Deleting bool // it is to go and may still run
+	Deleting bool         // it is to go and may still run
+	Deleted  spec.Instant // when somebody asked for that
+	// Kept tells that Kubernetes does not remove the pod until Muster lets go of it, and
+	// Gone that nothing else is left to wait for: it does not run any more.
+	Kept bool
+	Gone bool
 }
+
+// doneFirst tells of a pod that has ended whether it did so by itself. Kubernetes tells
+// both times in seconds. In the same second the end counts as the first, because to
+// delete the others of a gang for nothing is the worse error.
+func (p *JobPod) doneFirst() bool { return !p.Deleting || p.End.Ended <= p.Deleted }
 
 // PodJob is a job of pods, as the ledger has it.
 type PodJob struct {
@@ -69,6 +83,19 @@ type PodJob struct {
 	Places []spec.PodPlace // where its pods are to run; nil: it has no nodes
 	// Reason is why it waits, in Muster's words, with the planned start.
 	Reason, Text string
+	// Leader is the first component of the heterogeneous job of which it is one; 0: it is
+	// a job by itself.
+	Leader spec.JobUID
+
+	components []*PodJob // of a gang that joinGangs put together, in order
+}
+
+// parts are the jobs of the ledger behind a gang.
+func (j *PodJob) parts() []*PodJob {
+	if j.components == nil {
+		return []*PodJob{j}
+	}
+	return j.components
 }
 
 // JobRun is one attempt of a job. Attempt 0 has not started.
@@ -78,6 +105,10 @@ type JobRun struct {
 	Epoch   uint64
 }
 
+// maxComponents is how many kinds of pods a gang may have: the components of a
+// heterogeneous job.
+const maxComponents = 128
+
 // Submit asks for a job for some pods: for one, or for all of a gang in their order.
 type Submit struct{ Pods []JobPod }
 
@@ -86,6 +117,12 @@ type Admit struct {
 	Job    *PodJob
 	Admits string
 }
+
+// Keep has Kubernetes keep a pod of a gang until its job is over. It comes before Bind.
+type Keep struct{ Pod JobPod }
+
+// Free ends what Keep began.
+type Free struct{ Pod JobPod }
 
 // Bind binds a pod to the node that its job has for it.
 type Bind struct {
@@ -122,6 +159,8 @@ type Tell struct {
 type JobPlan struct {
 	Overs   []Over
 	Deletes []Delete
+	Frees   []Free
+	Keeps   []Keep
 	Binds   []Bind
 	Admits  []Admit
 	Submits []Submit
@@ -135,11 +174,53 @@ func ReconcileJobs(pods []JobPod, jobs []PodJob) JobPlan {
 	for i := range pods {
 		r.pods[pods[i].UID] = &pods[i]
 	}
-	for i := range jobs {
-		r.settle(&jobs[i])
+	for _, job := range joinGangs(jobs) {
+		r.settle(job)
 	}
 	r.submit(pods)
+	r.free(pods)
 	return r.plan
+}
+
+// joinGangs makes one job of the components of each gang: they start and end together, and
+// what becomes of one decides about all.
+func joinGangs(jobs []PodJob) []*PodJob {
+	var out []*PodJob
+	gangs := map[spec.JobUID]*PodJob{}
+	for i := range jobs {
+		job := &jobs[i]
+		switch gang := gangs[job.Leader]; {
+		case job.Leader == 0:
+			out = append(out, job)
+		case gang == nil:
+			first := *job
+			pods := *job.Pods
+			pods.Pods = slices.Clone(pods.Pods)
+			first.Pods = &pods
+			first.Places = slices.Clone(job.Places)
+			first.components = []*PodJob{job}
+			gangs[job.Leader] = &first
+			out = append(out, &first)
+		default:
+			gang.add(job)
+		}
+	}
+	return out
+}
+
+// add makes a job a further component of a gang.
+func (j *PodJob) add(job *PodJob) {
+	j.components = append(j.components, job)
+	j.Pods.Pods = append(j.Pods.Pods, job.Pods.Pods...)
+	j.Pending = j.Pending || job.Pending
+	j.Bindable = j.Bindable && job.Bindable
+	j.Ends = j.Ends || job.Ends
+	j.Why = cmp.Or(j.Why, job.Why)
+	if j.Places != nil && job.Places != nil {
+		j.Places = append(j.Places, job.Places...)
+	} else {
+		j.Places = nil
+	}
 }
 
 // Missing tells from a fresh look, nil for no pod of the name, whether a pod of Confirm is
@@ -192,12 +273,16 @@ func (r *jobReconciler) membersOf(job *PodJob) members {
 			out.unseen[pod.UID] = job.Pods.Space + "/" + pod.Name
 			out.lost = cmp.Or(out.lost, "pod "+pod.Name+" was deleted")
 		case seen.Over:
-			if !seen.End.Exit.OK() && out.failure == nil {
+			if !seen.doneFirst() {
+				out.lost = cmp.Or(out.lost, "pod "+pod.Name+" was deleted")
+			} else if !seen.End.Exit.OK() && out.failure == nil {
 				out.failure = seen
 			}
 			if out.ended == nil || seen.End.Ended > out.ended.End.Ended {
 				out.ended = seen
 			}
+		case seen.Gone:
+			out.lost = cmp.Or(out.lost, "pod "+pod.Name+" was deleted")
 		case seen.Node != "" && (job.Places == nil || job.Places[i].Node != seen.Node):
 			out.lost = "pod " + pod.Name + " was bound to " + seen.Node + " by somebody else"
 		default:
@@ -259,23 +344,40 @@ func (r *jobReconciler) end(job *PodJob, are *members, why string, by *JobPod) {
 
 // wait tells the pods of a job why it waits, and the ledger where they may go by now.
 func (r *jobReconciler) wait(job *PodJob, are *members) {
-	admits := are.live[0].Request.Admits
-	if admits != job.Pods.Admits {
-		r.plan.Admits = append(r.plan.Admits, Admit{job, admits})
+	for _, part := range job.parts() {
+		admits := r.pods[part.Pods.Pods[0].UID].Request.Admits
+		if admits != part.Pods.Admits {
+			r.plan.Admits = append(r.plan.Admits, Admit{part, admits})
+		}
 	}
 	for _, pod := range are.live {
 		r.plan.Tells = append(r.plan.Tells, Tell{*pod, job.Reason, job.Text})
 	}
 }
 
-// bind lets the pods of a job go to its nodes.
+// bind lets the pods of a job go to its nodes, those of a gang once they are kept.
 func (r *jobReconciler) bind(job *PodJob) {
 	for i := range job.Places {
 		pod := r.pods[job.Places[i].Pod.UID]
-		if pod == nil || pod.Over || pod.Deleting || pod.Node != "" || pod.Gated {
+		if pod == nil || pod.Over || pod.Deleting || pod.Gated {
 			continue
 		}
-		r.plan.Binds = append(r.plan.Binds, Bind{*pod, job, job.Places[i]})
+		switch {
+		case len(job.Places) > 1 && !pod.Kept:
+			r.plan.Keeps = append(r.plan.Keeps, Keep{*pod})
+		case pod.Node == "":
+			r.plan.Binds = append(r.plan.Binds, Bind{*pod, job, job.Places[i]})
+		}
+	}
+}
+
+// free lets go of the pods that are over and whose job is.
+func (r *jobReconciler) free(pods []JobPod) {
+	for i := range pods {
+		pod := &pods[i]
+		if pod.Kept && !r.taken[pod.UID] && (pod.Over || pod.Gone) {
+			r.plan.Frees = append(r.plan.Frees, Free{*pod})
+		}
 	}
 }
 
@@ -318,24 +420,9 @@ func (r *jobReconciler) gather(pods []JobPod) {
 		)
 	})
 	size := max(pods[0].Size, 1)
-	reason, text := "", ""
-	for i := range pods {
-		switch {
-		case pods[i].Refused != "":
-			reason, text = "Refused", pods[i].Refused
-		case pods[i].Request != pods[0].Request || pods[i].Size != pods[0].Size:
-			reason = "Refused"
-			text = "the pods of gang " + pods[0].Gang + " differ in what they request (" +
-				pods[0].Name + ", " + pods[i].Name + "): Muster starts gangs of equal pods"
-		}
-		if reason != "" {
-			break
-		}
-	}
+	reason, text := refusalOf(pods)
 	switch {
 	case reason != "":
-	case pods[0].Request.Admits == "":
-		reason, text = "BadConstraints", "no node of Muster admits the pod (labels, affinity, taints, conditions)"
 	case len(pods) < size:
 		reason = "GangIncomplete"
 		text = fmt.Sprintf("%d of the %d pods of gang %s are there", len(pods), size, pods[0].Gang)
@@ -348,20 +435,80 @@ func (r *jobReconciler) gather(pods []JobPod) {
 	}
 }
 
-// SpecOf is what a submission asks of Muster.
-func (s *Submit) SpecOf() *spec.JobSpec {
-	first := &s.Pods[0]
+// refusalOf says why the pods of a gang cannot be submitted, however long they wait as they are.
+func refusalOf(pods []JobPod) (reason, text string) {
+	for i := range pods {
+		pod := &pods[i]
+		switch {
+		case pod.Refused != "":
+			return "Refused", pod.Refused
+		case pod.Size != pods[0].Size || pod.Request.User != pods[0].Request.User:
+			return "Refused", "the pods of gang " + pods[0].Gang + " differ in the size of the gang or " +
+				"in their user (" + pods[0].Name + ", " + pod.Name + ")"
+		case pod.Request.Admits == "":
+			return "BadConstraints", "no node of Muster admits pod " + pod.Name +
+				" (labels, affinity, taints, conditions)"
+		}
+	}
+	if kinds := len(kindsOf(pods)); kinds > maxComponents {
+		return "Refused", fmt.Sprintf("the pods of gang %s request %d different things: "+
+			"at most %d are possible", pods[0].Gang, kinds, maxComponents)
+	}
+	return "", ""
+}
+
+// kindsOf are the pods of a gang by what they ask for, in the order of the first of each.
+func kindsOf(pods []JobPod) [][]JobPod {
+	at := map[Request]int{}
+	var out [][]JobPod
+	for i := range pods {
+		asks := pods[i].Request
+		asks.Owner = "" // pods of several makers may be equal
+		k, ok := at[asks]
+		if !ok {
+			k = len(out)
+			at[asks] = k
+			out = append(out, nil)
+		}
+		out[k] = append(out[k], pods[i])
+	}
+	return out
+}
+
+// Specs are what a submission asks of Muster: a job, or the components of a heterogeneous one.
+func (s *Submit) Specs() []*spec.JobSpec {
+	var out []*spec.JobSpec
+	for _, pods := range kindsOf(s.Pods) {
+		out = append(out, specOf(pods))
+	}
+	return out
+}
+
+// ownerOf is what made some pods of a gang. If that is several things, the gang's name says
+// more than one of them.
+func ownerOf(pods []JobPod) string {
+	for i := range pods {
+		if pods[i].Request.Owner != pods[0].Request.Owner {
+			return pods[0].Gang
+		}
+	}
+	return pods[0].Request.Owner
+}
+
+// specOf is a job for equal pods.
+func specOf(pods []JobPod) *spec.JobSpec {
+	first := &pods[0]
 	ask := &first.Request.Ask
-	count := uint32(len(s.Pods))
+	count := uint32(len(pods))
 	cpus := uint32(max(spec.WholeCPUs(ask.MilliCPU, 1), 1))
 	set := &spec.PodSet{
 		Space:  first.Namespace,
-		Owner:  first.Request.Owner,
+		Owner:  ownerOf(pods),
 		Group:  first.Gang,
 		Admits: first.Request.Admits,
 	}
-	for i := range s.Pods {
-		set.Pods = append(set.Pods, spec.Pod{UID: s.Pods[i].UID, Name: s.Pods[i].Name})
+	for i := range pods {
+		set.Pods = append(set.Pods, spec.Pod{UID: pods[i].UID, Name: pods[i].Name})
 	}
 	out := &spec.JobSpec{
 		Name:    first.Namespace + "/" + cmp.Or(first.Gang, first.Name),

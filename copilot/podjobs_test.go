@@ -38,12 +38,18 @@ func TestReconcileJobs(t *testing.T) {
 }
 
 // podLine reads: pod a gang=g/2 cpu=500 admits=n1 node=n1 over=0 deleting gated refused=why
+// owner=Job/x user=u kept gone. One that is over has ended at 100 and more; deleted=99 says when it was deleted.
 func podLine(uid string, kv map[string]string, at int) copilot.JobPod {
 	has := func(key string) bool { _, ok := kv[key]; return ok }
 	pod := copilot.JobPod{
 		UID: uid, Namespace: "ns", Name: uid, Created: spec.Instant(at), Rank: at,
 		Node: kv["node"], Deleting: has("deleting"), Gated: has("gated"), Refused: kv["refused"],
-		Request: copilot.Request{Admits: "n1"},
+		Kept: has("kept"), Gone: has("gone"),
+		Request: copilot.Request{Admits: "n1", Owner: kv["owner"], User: kv["user"]},
+	}
+	if has("deleted") {
+		pod.Deleting = true
+		_, _ = fmt.Sscan(kv["deleted"], &pod.Deleted)
 	}
 	if has("admits") {
 		pod.Request.Admits = kv["admits"]
@@ -61,7 +67,7 @@ func podLine(uid string, kv map[string]string, at int) copilot.JobPod {
 	return pod
 }
 
-// jobLine reads: job 7 pods=a,b pending|on=n1,n2 bindable ends
+// jobLine reads: job 7 pods=a,b pending|on=n1,n2 bindable ends leader=6
 func jobLine(uid string, kv map[string]string, has func(string) bool) copilot.PodJob {
 	job := copilot.PodJob{
 		Pods:    &spec.PodSet{Space: "ns", Admits: "n1"},
@@ -69,6 +75,7 @@ func jobLine(uid string, kv map[string]string, has func(string) bool) copilot.Po
 		Why: kv["ends"], Reason: "Resources", Text: "waits",
 	}
 	_, _ = fmt.Sscan(uid, &job.Run.UID)
+	_, _ = fmt.Sscan(kv["leader"], &job.Leader) // 0 where it is not said
 	for _, pod := range strings.Split(kv["pods"], ",") {
 		job.Pods.Pods = append(job.Pods.Pods, spec.Pod{UID: pod, Name: pod})
 	}
@@ -95,6 +102,12 @@ func showJobPlan(p copilot.JobPlan) string {
 	for _, x := range p.Deletes {
 		fmt.Fprintf(&b, "delete %s: %q, confirm %d\n", x.Pod.UID, x.Why, len(x.Confirm))
 	}
+	for _, x := range p.Frees {
+		fmt.Fprintf(&b, "free %s\n", x.Pod.UID)
+	}
+	for _, x := range p.Keeps {
+		fmt.Fprintf(&b, "keep %s\n", x.Pod.UID)
+	}
 	for _, x := range p.Binds {
 		fmt.Fprintf(&b, "bind %s to %s\n", x.Pod.UID, x.Place.Node)
 	}
@@ -102,8 +115,10 @@ func showJobPlan(p copilot.JobPlan) string {
 		fmt.Fprintf(&b, "admit %d: %s\n", x.Job.Run.UID, x.Admits)
 	}
 	for _, x := range p.Submits {
-		jobSpec := x.SpecOf()
-		fmt.Fprintf(&b, "submit %s: %d tasks of %d CPUs\n", jobSpec.Name, jobSpec.Size.Tasks, jobSpec.Size.CPUsPerTask)
+		for i, jobSpec := range x.Specs() {
+			fmt.Fprintf(&b, "submit %s+%d of %s: %d tasks of %d CPUs\n",
+				jobSpec.Name, i, jobSpec.Pods.Owner, jobSpec.Size.Tasks, jobSpec.Size.CPUsPerTask)
+		}
 	}
 	for _, x := range p.Tells {
 		fmt.Fprintf(&b, "tell %s: %s: %s\n", x.Pod.UID, x.Reason, x.Text)

@@ -10,7 +10,7 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// pods speaks as the copilot does: submit NAME[,NAME] cpu= mem= gpus= admits= qos=;
+// pods speaks as the copilot does: submit NAME[:CPU][,NAME] cpu= mem= gpus= admits= qos=;
 // admit JOB NODES; over JOB [CODE], without which they were deleted; places JOB.
 //
 //	$ pods submit a,b cpu=1500 mem=100 gpus=2 admits=n[1-2]
@@ -77,15 +77,21 @@ func submitPods(s *session, args []string) error {
 		}
 	}
 	for _, name := range strings.Split(args[2], ",") {
+		name, cpu, other := strings.Cut(name, ":")
 		pod := copilot.JobPod{UID: "uid-" + name, Namespace: "train", Name: name, Request: request}
+		if other {
+			pod.Request.Ask.MilliCPU = int64(atoi(s, cpu))
+		}
 		if strings.Contains(args[2], ",") {
 			pod.Gang = "gang"
 		}
 		sub.Pods = append(sub.Pods, pod)
 	}
-	jobSpec := sub.SpecOf()
-	jobSpec.User, jobSpec.UID = "alice", 1001
-	res, err := s.decide(scheduler.Submit{Spec: jobSpec})
+	parts := sub.Specs()
+	for _, part := range parts {
+		part.User, part.UID = "alice", 1001
+	}
+	res, err := s.decide(scheduler.Submit{Spec: parts[0], Rest: parts[1:]})
 	if err == nil {
 		s.printf("job %d\n", res.ID)
 	}

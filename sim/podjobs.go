@@ -16,7 +16,7 @@ import (
 // by the same watch. A controller makes them, in gangs or one by one, and makes another
 // one for each that goes before it has ended, as those of Kubernetes do.
 
-// createGang is a user's: a pod, or a gang of equal ones.
+// createGang is a user's: a pod, or a gang, whose first pod may be another size than the others.
 func (k *kubernetes) createGang() {
 	world := k.w
 	k.made++
@@ -54,9 +54,14 @@ func (k *kubernetes) createGang() {
 	if n := 1 + world.rng.IntN(3); n > 1 {
 		gang.Size, gang.Gang = n, fmt.Sprintf("g%d", k.made)
 	}
+	unequal := world.rng.IntN(2) == 0
 	for rank := range gang.Size {
 		member := gang
 		member.Rank = rank
+		if unequal && rank == 0 {
+			member.Request.Ask.MilliCPU += int64(1 + world.rng.IntN(1000))
+			member.Request.Ask.GPUs = 0
+		}
 		world.scheduleAfter(world.upTo(5*spec.Second), func() { k.createMember(member) })
 	}
 }
@@ -117,7 +122,21 @@ func fitsNowhere(st *state.State, job *state.Job) bool {
 	case spec.ReasonPartitionConfig, spec.ReasonBadConstraints, spec.ReasonPartitionNodeLimit:
 		return true
 	}
-	return hopeless(st, job, 0)
+	return hopeless(st, job, 0) || overTogether(st, job)
+}
+
+// overTogether tells a gang of unequal pods that waits for a limit although nothing runs:
+// each of its components is within it, and all together are not.
+func overTogether(st *state.State, job *state.Job) bool {
+	if job.Het == nil || job.Reason.Limit == 0 {
+		return false
+	}
+	busy := false
+	st.Jobs.Range(func(_ uint64, other *state.Job) bool {
+		busy = busy || other.HoldsNodes()
+		return !busy
+	})
+	return !busy
 }
 
 // podJobs are the jobs of a state as the copilot's watch tells them.
@@ -138,7 +157,9 @@ func (k *kubernetes) reconcileJobs(jobs []copilot.PodJob) {
 	for _, name := range sortedNames(k.seen) {
 		if seen := k.seen[name]; seen.ganged != nil {
 			pod := *seen.ganged
-			pod.Node, pod.Over, pod.Deleting, pod.End = seen.Node, seen.Over, seen.Deleting, seen.end
+			pod.Node, pod.Over, pod.End = seen.Node, seen.Over, seen.end
+			pod.Deleting, pod.Deleted = seen.Deleting, seen.deleted
+			pod.Kept, pod.Gone = seen.kept, seen.gone
 			pods = append(pods, pod)
 		}
 	}
@@ -148,6 +169,12 @@ func (k *kubernetes) reconcileJobs(jobs []copilot.PodJob) {
 	}
 	for _, del := range plan.Deletes {
 		k.deleteFor(del)
+	}
+	for _, free := range plan.Frees {
+		k.keepFor(free.Pod, false)
+	}
+	for _, keep := range plan.Keeps {
+		k.keepFor(keep.Pod, true)
 	}
 	for _, bind := range plan.Binds {
 		k.bindFor(bind)
@@ -170,13 +197,15 @@ func (k *kubernetes) send(cmd scheduler.Command) {
 }
 
 func (k *kubernetes) submit(submit copilot.Submit) {
-	jobSpec := submit.SpecOf()
+	parts := submit.Specs()
 	for n := range users {
-		if who := userActor(n); who.Name == jobSpec.User {
-			jobSpec.UID = who.UID
+		for _, part := range parts {
+			if who := userActor(n); who.Name == part.User {
+				part.UID = who.UID
+			}
 		}
 	}
-	k.send(scheduler.Submit{Spec: jobSpec})
+	k.send(scheduler.Submit{Spec: parts[0], Rest: parts[1:]})
 }
 
 // areMissing is a fresh look at pods that were not seen.
@@ -221,16 +250,55 @@ func (k *kubernetes) deleteFor(del copilot.Delete) {
 // end, or its gang has lost another one.
 func (k *kubernetes) judgeDeletion(p *pod) {
 	job := k.w.ctl.durable.JobOfPod(p.UID)
-	if job == nil || job.State.Terminal() || job.Ending != nil {
+	if job == nil {
 		return
 	}
-	for _, member := range job.Spec.Pods.Pods {
-		other := k.byUID(member.UID)
-		if other == nil || other.Over && !other.end.Exit.OK() {
+	gang := []*state.Job{job}
+	if job.Het != nil {
+		gang = k.w.ctl.durable.Components(job)
+	}
+	for _, part := range gang {
+		if part.State.Terminal() || part.Ending != nil {
 			return
+		}
+		for _, member := range part.Spec.Pods.Pods {
+			if k.isLost(member.UID) {
+				return
+			}
 		}
 	}
 	k.w.failSeed("pod %s of job uid %d is deleted, and nothing has happened to it", p.UID, job.UID)
+}
+
+// isLost tells of a pod that was bound for whether it failed, or went before it had ended.
+func (k *kubernetes) isLost(uid string) bool {
+	p := k.byUID(uid)
+	switch {
+	case p == nil:
+		return !k.done[uid]
+	case p.Over:
+		return !p.end.Exit.OK() || !p.doneFirst()
+	}
+	return p.gone
+}
+
+// keepFor has the API server keep a pod of a gang, or lets go of it.
+func (k *kubernetes) keepFor(seen copilot.JobPod, kept bool) {
+	k.w.sendMessage(func() {
+		p := k.pods[seen.Name]
+		if p == nil || p.UID != seen.UID || p.kept == kept || kept && p.Deleting {
+			return // it is not as it was seen
+		}
+		if k.w.rng.IntN(100) < k.w.profile.Conflicts {
+			return
+		}
+		p.kept = kept
+		if p.gone {
+			k.takeOut(p)
+			return
+		}
+		k.changed(p)
+	})
 }
 
 func (k *kubernetes) byUID(uid string) *pod {
@@ -280,7 +348,7 @@ func (k *kubernetes) jobCovers(p *pod, place spec.PodPlace) {
 	}
 	for _, name := range k.order {
 		other := k.pods[name]
-		if other == p || other.ganged == nil || other.Node == "" || other.Over {
+		if other == p || other.ganged == nil || other.Node == "" || other.Over || other.gone {
 			continue
 		}
 		for _, gpu := range k.places[other.UID].GPUs {
@@ -296,7 +364,7 @@ func (k *kubernetes) jobCovers(p *pod, place spec.PodPlace) {
 func (w *World) judgeGivenBack(e *event.JobNodeDone, job *state.Job) {
 	for _, member := range job.Spec.Pods.Pods {
 		p := w.pods.byUID(member.UID)
-		if p != nil && p.Node == e.Node && !p.Over {
+		if p != nil && p.Node == e.Node && !p.Over && !p.gone {
 			w.failSeed("%s is taken from job uid %d, and its pod %s is there", e.Node, e.UID, p.UID)
 		}
 	}

@@ -52,6 +52,8 @@ type kubernetes struct {
 	// jobs of pods that were cancelled before they started.
 	places    map[string]spec.PodPlace
 	cancelled map[spec.JobUID]bool
+	// done are pods that were removed after they had ended well, by UID.
+	done map[string]bool
 }
 
 // object is what the API server has of a pod.
@@ -59,9 +61,17 @@ type object struct {
 	copilot.Pod
 	// ganged is what there is more of a pod that Muster schedules; nil for one that
 	// Kubernetes' own scheduler binds. It does not change.
-	ganged *copilot.JobPod
-	end    event.StepResult // how it ended
+	ganged  *copilot.JobPod
+	end     event.StepResult // how it ended
+	deleted spec.Instant     // when somebody asked for its deletion
+	// kept tells that the API server does not remove it, and gone that nothing else keeps
+	// it there.
+	kept bool
+	gone bool
 }
+
+// doneFirst tells of a pod that is over whether it ended before anybody deleted it.
+func (o *object) doneFirst() bool { return !o.Deleting || o.end.Ended <= o.deleted }
 
 // pod is an object of the API server.
 type pod struct {
@@ -82,6 +92,7 @@ func newKubernetes(w *World) *kubernetes {
 		seen:      map[string]podSeen{},
 		places:    map[string]spec.PodPlace{},
 		cancelled: map[spec.JobUID]bool{},
+		done:      map[string]bool{},
 	}
 }
 
@@ -166,8 +177,28 @@ func (k *kubernetes) changed(p *pod) {
 	})
 }
 
-// remove takes an object out of the API server.
+// remove takes an object out of the API server, or marks it if it is kept there.
 func (k *kubernetes) remove(p *pod) {
+	k.replace(p)
+	if !p.kept {
+		k.takeOut(p)
+		return
+	}
+	k.askFor(p)
+	p.gone = true
+	k.changed(p)
+}
+
+// askFor notes that a pod is to go. Only the first time counts.
+func (k *kubernetes) askFor(p *pod) {
+	if !p.Deleting {
+		p.Deleting = true
+		p.deleted = k.w.now
+	}
+}
+
+func (k *kubernetes) takeOut(p *pod) {
+	k.done[p.UID] = p.Over && p.end.Exit.OK() && p.doneFirst()
 	delete(k.pods, p.Name)
 	k.order = slices.DeleteFunc(k.order, func(name string) bool { return name == p.Name })
 	k.w.sendMessage(func() {
@@ -175,7 +206,6 @@ func (k *kubernetes) remove(p *pod) {
 			delete(k.seen, p.Name)
 		}
 	})
-	k.replace(p)
 }
 
 // relist reads all objects anew: as they are, or as an API server has them that is
@@ -210,14 +240,17 @@ func (k *kubernetes) deleteGated() {
 // delete is a user's: an object without a node goes at once, another when its
 // kubelet has ended it.
 func (k *kubernetes) delete(p *pod) {
+	if p.gone {
+		return
+	}
 	if p.Node == "" || p.Over {
 		k.remove(p)
 		return
 	}
-	p.Deleting = true
+	k.askFor(p)
 	k.changed(p)
 	k.w.scheduleAfter(k.w.upTo(20*spec.Second), func() {
-		if k.is(p) {
+		if k.is(p) && !p.gone {
 			k.remove(p)
 		}
 	})
@@ -239,7 +272,7 @@ func (k *kubernetes) bind(p *pod) {
 func (k *kubernetes) runs(p *pod) {
 	began := k.w.now
 	k.w.scheduleAfter(k.w.upTo(2*spec.Minute), func() {
-		if !k.is(p) {
+		if !k.is(p) || p.gone {
 			return
 		}
 		p.Over = true
@@ -249,7 +282,7 @@ func (k *kubernetes) runs(p *pod) {
 		}
 		k.changed(p)
 		k.w.scheduleAfter(k.w.upTo(spec.Minute), func() {
-			if k.is(p) {
+			if k.is(p) && !p.gone {
 				k.remove(p)
 			}
 		})
@@ -300,7 +333,9 @@ func (k *kubernetes) reconcile() {
 	jobs := podJobs(st)
 	var pods []copilot.Pod
 	for _, name := range sortedNames(k.seen) {
-		pods = append(pods, k.seen[name].Pod)
+		pod := k.seen[name].Pod
+		pod.Over = pod.Over || k.seen[name].gone
+		pods = append(pods, pod)
 	}
 	copilot.MarkOwn(pods, jobs)
 	nodes := copilot.Nodes(
@@ -390,11 +425,12 @@ func (k *kubernetes) checkFinal() {
 	for _, name := range k.order {
 		p := k.pods[name]
 		k.w.failSeed(
-			"pod %s never ends: gated %v, pinned to %q, on %q",
+			"pod %s never ends: gated %v, pinned to %q, on %q, kept %v",
 			p.UID,
 			p.Gated,
 			p.Pinned,
 			p.Node,
+			p.kept,
 		)
 	}
 }

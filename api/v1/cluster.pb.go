@@ -7556,6 +7556,7 @@ type PodJob struct {
 	Places        []*PodPlace            `protobuf:"bytes,10,rep,name=places,proto3" json:"places,omitempty"`     // in the order of the pods; empty: it has no nodes
 	Reason        string                 `protobuf:"bytes,11,opt,name=reason,proto3" json:"reason,omitempty"`     // why it waits, as squeue has it
 	Text          string                 `protobuf:"bytes,12,opt,name=text,proto3" json:"text,omitempty"`         // the same for people, with the planned start
+	Leader        uint64                 `protobuf:"varint,13,opt,name=leader,proto3" json:"leader,omitempty"`    // uid of the first component, of a heterogeneous job; 0: it is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7676,6 +7677,13 @@ func (x *PodJob) GetText() string {
 	return ""
 }
 
+func (x *PodJob) GetLeader() uint64 {
+	if x != nil {
+		return x.Leader
+	}
+	return 0
+}
+
 type PodPlace struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Pod           string                 `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"` // UID
@@ -7741,9 +7749,11 @@ func (x *PodPlace) GetGpus() []*HeldGpu {
 // SubmitPodsRequest asks for a job of pods for a user: of one pod, or of a gang. The pods
 // are in spec. To ask again gives the same answer.
 type SubmitPodsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // whose job it is; empty: the caller's
-	Spec          *JobSpec               `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	User  string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"` // whose job it is; empty: the caller's
+	Spec  *JobSpec               `protobuf:"bytes,2,opt,name=spec,proto3" json:"spec,omitempty"`
+	// Of a gang of unequal pods, the further components of a heterogeneous job.
+	Rest          []*JobSpec `protobuf:"bytes,3,rep,name=rest,proto3" json:"rest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7790,6 +7800,13 @@ func (x *SubmitPodsRequest) GetUser() string {
 func (x *SubmitPodsRequest) GetSpec() *JobSpec {
 	if x != nil {
 		return x.Spec
+	}
+	return nil
+}
+
+func (x *SubmitPodsRequest) GetRest() []*JobSpec {
+	if x != nil {
+		return x.Rest
 	}
 	return nil
 }
@@ -7965,7 +7982,8 @@ func (x *AdmitPodsReply) GetSeq() uint64 {
 	return 0
 }
 
-// PodsOverRequest tells that nothing of a job's pods can run any more.
+// PodsOverRequest tells that nothing of a job's pods can run any more. Of a heterogeneous
+// job it names the first component and is about all of them.
 type PodsOverRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Uid           uint64                 `protobuf:"varint,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -9941,7 +9959,7 @@ const file_cluster_proto_rawDesc = "" +
 	"\x05nodes\x18\x02 \x03(\v2\x13.muster.v1.HeldNodeR\x05nodes\x12\x12\n" +
 	"\x04gone\x18\x03 \x03(\tR\x04gone\x12%\n" +
 	"\x04jobs\x18\x04 \x03(\v2\x11.muster.v1.PodJobR\x04jobs\x12\x1b\n" +
-	"\tgone_jobs\x18\x05 \x03(\x04R\bgoneJobs\"\xbd\x02\n" +
+	"\tgone_jobs\x18\x05 \x03(\x04R\bgoneJobs\"\xd5\x02\n" +
 	"\x06PodJob\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x18\n" +
@@ -9955,14 +9973,16 @@ const file_cluster_proto_rawDesc = "" +
 	"\x06places\x18\n" +
 	" \x03(\v2\x13.muster.v1.PodPlaceR\x06places\x12\x16\n" +
 	"\x06reason\x18\v \x01(\tR\x06reason\x12\x12\n" +
-	"\x04text\x18\f \x01(\tR\x04text\"X\n" +
+	"\x04text\x18\f \x01(\tR\x04text\x12\x16\n" +
+	"\x06leader\x18\r \x01(\x04R\x06leader\"X\n" +
 	"\bPodPlace\x12\x10\n" +
 	"\x03pod\x18\x01 \x01(\tR\x03pod\x12\x12\n" +
 	"\x04node\x18\x02 \x01(\tR\x04node\x12&\n" +
-	"\x04gpus\x18\x03 \x03(\v2\x12.muster.v1.HeldGpuR\x04gpus\"O\n" +
+	"\x04gpus\x18\x03 \x03(\v2\x12.muster.v1.HeldGpuR\x04gpus\"w\n" +
 	"\x11SubmitPodsRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12&\n" +
-	"\x04spec\x18\x02 \x01(\v2\x12.muster.v1.JobSpecR\x04spec\"L\n" +
+	"\x04spec\x18\x02 \x01(\v2\x12.muster.v1.JobSpecR\x04spec\x12&\n" +
+	"\x04rest\x18\x03 \x03(\v2\x12.muster.v1.JobSpecR\x04rest\"L\n" +
 	"\x0fSubmitPodsReply\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\x04R\x03uid\x12\x15\n" +
 	"\x06job_id\x18\x02 \x01(\rR\x05jobId\x12\x10\n" +
@@ -10328,29 +10348,30 @@ var file_cluster_proto_depIdxs = []int32{
 	92,  // 98: muster.v1.PodJob.places:type_name -> muster.v1.PodPlace
 	78,  // 99: muster.v1.PodPlace.gpus:type_name -> muster.v1.HeldGpu
 	118, // 100: muster.v1.SubmitPodsRequest.spec:type_name -> muster.v1.JobSpec
-	98,  // 101: muster.v1.PodsOverRequest.ended:type_name -> muster.v1.PodsEnd
-	102, // 102: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
-	103, // 103: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
-	105, // 104: muster.v1.SupposeRequest.changes:type_name -> muster.v1.SupposedChange
-	11,  // 105: muster.v1.SupposedChange.update_node:type_name -> muster.v1.UpdateNodeRequest
-	15,  // 106: muster.v1.SupposedChange.change_nodes:type_name -> muster.v1.NodeChange
-	13,  // 107: muster.v1.SupposedChange.change_partition:type_name -> muster.v1.PartitionChange
-	56,  // 108: muster.v1.SupposedChange.change_policy:type_name -> muster.v1.PolicyChangeRequest
-	75,  // 109: muster.v1.SupposedChange.change_reservation:type_name -> muster.v1.ReservationChange
-	119, // 110: muster.v1.SupposedChange.cancel:type_name -> muster.v1.CancelRequest
-	120, // 111: muster.v1.SupposedChange.control_jobs:type_name -> muster.v1.ControlJobsRequest
-	121, // 112: muster.v1.SupposedChange.submit:type_name -> muster.v1.SubmitRequest
-	106, // 113: muster.v1.SupposedChange.add_nodes:type_name -> muster.v1.AddedNodes
-	108, // 114: muster.v1.SupposeReply.jobs:type_name -> muster.v1.SupposedJob
-	109, // 115: muster.v1.SupposedJob.before:type_name -> muster.v1.Outlook
-	109, // 116: muster.v1.SupposedJob.after:type_name -> muster.v1.Outlook
-	2,   // 117: muster.v1.Outlook.standing:type_name -> muster.v1.Outlook.Standing
-	122, // 118: muster.v1.Outlook.reason:type_name -> muster.v1.Reason
-	119, // [119:119] is the sub-list for method output_type
-	119, // [119:119] is the sub-list for method input_type
-	119, // [119:119] is the sub-list for extension type_name
-	119, // [119:119] is the sub-list for extension extendee
-	0,   // [0:119] is the sub-list for field type_name
+	118, // 101: muster.v1.SubmitPodsRequest.rest:type_name -> muster.v1.JobSpec
+	98,  // 102: muster.v1.PodsOverRequest.ended:type_name -> muster.v1.PodsEnd
+	102, // 103: muster.v1.EventsReply.events:type_name -> muster.v1.EventInfo
+	103, // 104: muster.v1.EventInfo.fields:type_name -> muster.v1.EventField
+	105, // 105: muster.v1.SupposeRequest.changes:type_name -> muster.v1.SupposedChange
+	11,  // 106: muster.v1.SupposedChange.update_node:type_name -> muster.v1.UpdateNodeRequest
+	15,  // 107: muster.v1.SupposedChange.change_nodes:type_name -> muster.v1.NodeChange
+	13,  // 108: muster.v1.SupposedChange.change_partition:type_name -> muster.v1.PartitionChange
+	56,  // 109: muster.v1.SupposedChange.change_policy:type_name -> muster.v1.PolicyChangeRequest
+	75,  // 110: muster.v1.SupposedChange.change_reservation:type_name -> muster.v1.ReservationChange
+	119, // 111: muster.v1.SupposedChange.cancel:type_name -> muster.v1.CancelRequest
+	120, // 112: muster.v1.SupposedChange.control_jobs:type_name -> muster.v1.ControlJobsRequest
+	121, // 113: muster.v1.SupposedChange.submit:type_name -> muster.v1.SubmitRequest
+	106, // 114: muster.v1.SupposedChange.add_nodes:type_name -> muster.v1.AddedNodes
+	108, // 115: muster.v1.SupposeReply.jobs:type_name -> muster.v1.SupposedJob
+	109, // 116: muster.v1.SupposedJob.before:type_name -> muster.v1.Outlook
+	109, // 117: muster.v1.SupposedJob.after:type_name -> muster.v1.Outlook
+	2,   // 118: muster.v1.Outlook.standing:type_name -> muster.v1.Outlook.Standing
+	122, // 119: muster.v1.Outlook.reason:type_name -> muster.v1.Reason
+	120, // [120:120] is the sub-list for method output_type
+	120, // [120:120] is the sub-list for method input_type
+	120, // [120:120] is the sub-list for extension type_name
+	120, // [120:120] is the sub-list for extension extendee
+	0,   // [0:120] is the sub-list for field type_name
 }
 
 // file_cluster_proto_init_once builds the descriptors at their first use.

@@ -57,6 +57,7 @@ func PodJob(job *copilot.PodJob) *apiv1.PodJob {
 		Why:      job.Why,
 		Reason:   job.Reason,
 		Text:     job.Text,
+		Leader:   uint64(job.Leader),
 	}
 	for i := range job.Places {
 		place := &apiv1.PodPlace{Pod: job.Places[i].Pod.UID, Node: job.Places[i].Node}
@@ -87,6 +88,7 @@ func ToPodJob(m *apiv1.PodJob) copilot.PodJob {
 		Why:      m.GetWhy(),
 		Reason:   m.GetReason(),
 		Text:     m.GetText(),
+		Leader:   spec.JobUID(m.GetLeader()),
 	}
 	for i, place := range m.GetPlaces() {
 		if i >= len(out.Pods.Pods) {

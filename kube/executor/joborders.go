@@ -52,12 +52,28 @@ func (r *round) scheduledPods(
 func (r *round) carryOutJobs(ctx context.Context, plan copilot.JobPlan) {
 	each(plan.Overs, func(x copilot.Over) { r.tellOver(ctx, x) })
 	each(plan.Deletes, func(x copilot.Delete) { r.deletePod(ctx, x) })
+	each(plan.Frees, func(x copilot.Free) {
+		r.changeFinalizer(ctx, x.Pod.UID, patchMeta{DropFinalizers: []string{GangFinalizer}})
+	})
+	each(plan.Keeps, func(x copilot.Keep) {
+		r.changeFinalizer(ctx, x.Pod.UID, patchMeta{Finalizers: []string{GangFinalizer}})
+	})
 	each(plan.Binds, func(x copilot.Bind) { r.bindPod(ctx, x) })
 	each(plan.Admits, func(x copilot.Admit) { r.admitPods(ctx, x) })
 	each(plan.Submits, func(x copilot.Submit) { r.submitPods(ctx, x) })
 	each(plan.Tells, func(x copilot.Tell) {
 		r.tellScheduled(ctx, r.pods[x.Pod.UID], x.Reason, x.Text)
 	})
+}
+
+// changeFinalizer has Kubernetes keep a pod, or lets go of it.
+func (r *round) changeFinalizer(ctx context.Context, uid string, change patchMeta) {
+	pod := r.pods[uid]
+	change.UID = pod.UID
+	err := r.write(ctx, pod, patch{Metadata: change})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		r.fail("cannot change the finalizers of pod "+pod.Namespace+"/"+pod.Name, err)
+	}
 }
 
 // areMissing looks afresh at pods that were not seen.
@@ -182,11 +198,16 @@ func (r *round) submitPods(ctx context.Context, x copilot.Submit) {
 	first := x.Pods[0].UID
 	err := r.refusals.of(first)
 	if err == nil {
+		req := &apiv1.SubmitPodsRequest{User: x.Pods[0].Request.User}
+		for i, jobSpec := range x.Specs() {
+			if i == 0 {
+				req.Spec = wire.JobSpec(jobSpec)
+				continue
+			}
+			req.Rest = append(req.Rest, wire.JobSpec(jobSpec))
+		}
 		var rep *apiv1.SubmitPodsReply
-		rep, err = r.cfg.Muster.SubmitPods(ctx, &apiv1.SubmitPodsRequest{
-			User: x.Pods[0].Request.User,
-			Spec: wire.JobSpec(x.SpecOf()),
-		})
+		rep, err = r.cfg.Muster.SubmitPods(ctx, req)
 		if err == nil {
 			r.came(rep.GetSeq())
 			r.cfg.Log.Info(

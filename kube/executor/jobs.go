@@ -3,6 +3,7 @@ package executor
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -39,6 +40,9 @@ const (
 	// made the pods.
 	gangKey     = Domain + "/gang"
 	gangSizeKey = Domain + "/gang-size"
+	// GangFinalizer is on the pods of a gang from before they are bound until their job is
+	// over, so that how each of them ended can still be read.
+	GangFinalizer = Domain + "/gang"
 	// JobAnnotation is written on a pod with its binding.
 	JobAnnotation = Domain + "/job"
 )
@@ -61,6 +65,7 @@ var gangLabels = [...]struct{ kind, name, part, size string }{
 		"jobset.sigs.k8s.io/restart-attempt",
 		"",
 	},
+	{"RayCluster", "ray.io/cluster", "", ""},
 	{"PodGroup", "scheduling.x-k8s.io/pod-group", "", ""},
 	{"PodGroup", "scheduling.k8s.io/group-name", "", ""},
 }
@@ -103,6 +108,9 @@ func (j *jobPods) read(p *corev1.Pod) (copilot.JobPod, bool) {
 		Created:   spec.Instant(p.CreationTimestamp.UnixNano()),
 		Over:      p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
 		Deleting:  p.DeletionTimestamp != nil,
+		Deleted:   deletedAt(p),
+		Kept:      slices.Contains(p.Finalizers, GangFinalizer),
+		Gone:      onlyKept(p),
 		Gated:     len(p.Spec.SchedulingGates) > 0,
 	}
 	if p.Spec.NodeName != "" {
@@ -133,6 +141,27 @@ func (j *jobPods) read(p *corev1.Pod) (copilot.JobPod, bool) {
 	out.Request.Admits = admits
 	out.Refused = cmp.Or(problem, why)
 	return out, true
+}
+
+// deletedAt is when somebody asked for a pod's deletion; 0: nobody did. Kubernetes has the
+// time at which its grace is over.
+func deletedAt(p *corev1.Pod) spec.Instant {
+	if p.DeletionTimestamp == nil {
+		return 0
+	}
+	at := instant(*p.DeletionTimestamp)
+	if grace := p.DeletionGracePeriodSeconds; grace != nil {
+		at -= spec.Instant(spec.Span(*grace) * spec.Second)
+	}
+	return at
+}
+
+// onlyKept tells of a pod that Kubernetes would have removed by now without our finalizer:
+// its kubelet has ended it, it never came to one, or somebody deleted it by force.
+func onlyKept(p *corev1.Pod) bool {
+	grace := p.DeletionGracePeriodSeconds
+	return p.DeletionTimestamp != nil && grace != nil && *grace == 0 &&
+		slices.Contains(p.Finalizers, GangFinalizer)
 }
 
 // requestOf is what a pod asks of Muster.

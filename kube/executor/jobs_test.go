@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/musterhpc/muster/copilot"
+	"github.com/musterhpc/muster/kube/claims"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -182,6 +183,10 @@ func TestGangOfPod(t *testing.T) {
 			p.Labels["jobset.sigs.k8s.io/restart-attempt"] = "0"
 			p.Annotations[gangSizeKey] = "8"
 		})},
+		{"of a Ray cluster", "RayCluster/ray", 3, 0, asking(func(p *corev1.Pod) {
+			p.Labels["ray.io/cluster"] = "ray"
+			p.Annotations[gangSizeKey] = "3"
+		})},
 		{"a JobSet without a size is no gang", "", 0, 0, asking(func(p *corev1.Pod) {
 			p.Labels["jobset.sigs.k8s.io/jobset-name"] = "js"
 		})},
@@ -244,6 +249,51 @@ func TestEndOfPod(t *testing.T) {
 		got := endOf(&corev1.Pod{Status: corev1.PodStatus{Phase: c.phase, ContainerStatuses: c.statuses}})
 		if got.Exit != c.want {
 			t.Errorf("%s %+v: exit %+v, want %+v", c.phase, c.statuses, got.Exit, c.want)
+		}
+	}
+}
+
+// TestKeptPod: a pod of a gang that is only there because Muster keeps it is told from one
+// that may run, and whether it ended before it was deleted.
+func TestKeptPod(t *testing.T) {
+	grace := func(s int64) *int64 { return &s }
+	at := func(s int64) *metav1.Time { out := metav1.Unix(s, 0); return &out }
+	for name, c := range map[string]struct {
+		change     func(p *corev1.Pod)
+		kept, gone bool
+		deleted    spec.Instant // seconds
+	}{
+		"it runs": {change: func(p *corev1.Pod) { p.Finalizers = []string{"other", GangFinalizer} }, kept: true},
+		"its grace runs": {
+			change: func(p *corev1.Pod) {
+				p.Finalizers = []string{GangFinalizer}
+				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = at(130), grace(30)
+			},
+			kept: true, deleted: 100,
+		},
+		"its kubelet is done": {
+			change: func(p *corev1.Pod) {
+				p.Finalizers = []string{GangFinalizer}
+				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = at(100), grace(0)
+			},
+			kept: true, gone: true, deleted: 100,
+		},
+		"somebody else keeps it": {
+			change: func(p *corev1.Pod) {
+				p.Finalizers = []string{"other"}
+				p.DeletionTimestamp, p.DeletionGracePeriodSeconds = at(100), grace(0)
+			},
+			deleted: 100,
+		},
+	} {
+		pod := asking(c.change)
+		got, _ := reader(t).read(pod)
+		if got.Kept != c.kept || got.Gone != c.gone || got.Deleted != c.deleted*spec.Instant(spec.Second) {
+			t.Errorf("%s: kept %v, gone %v, deleted %v", name, got.Kept, got.Gone, got.Deleted)
+		}
+		names := namesOf(nil)
+		if seen := podOf(pod, "nvidia.com/gpu", &claims.Want{}, &names); seen.Over != c.gone {
+			t.Errorf("%s: over %v", name, seen.Over)
 		}
 	}
 }

@@ -49,6 +49,8 @@ type patchMeta struct {
 	UID             types.UID         `json:"uid"`
 	ResourceVersion string            `json:"resourceVersion,omitempty"`
 	Annotations     map[string]string `json:"annotations,omitempty"`
+	Finalizers      []string          `json:"finalizers,omitempty"` // to add
+	DropFinalizers  []string          `json:"$deleteFromPrimitiveList/finalizers,omitempty"`
 }
 
 // letGo removes the gate and pins the pod, in one write.

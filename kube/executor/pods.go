@@ -69,8 +69,9 @@ func podOf(p *corev1.Pod, gpu corev1.ResourceName, want *claims.Want, n *names) 
 		Name:      p.Name,
 		Created:   spec.Instant(p.CreationTimestamp.UnixNano()),
 		Ask:       askOf(p, gpu),
-		Over:      p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed,
-		Deleting:  p.DeletionTimestamp != nil,
+		Over: p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed ||
+			onlyKept(p),
+		Deleting: p.DeletionTimestamp != nil,
 	}
 	out.Ask.GPUs += want.GPUs
 	out.Ask.GPUType = want.Type

@@ -336,3 +336,111 @@ func (l *lab) make2(t *testing.T, pod *corev1.Pod) {
 		return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
 	})
 }
+
+// memberOf is a Job of one pod of a gang of two.
+func memberOf(name string, pod *corev1.Pod, ttl *int32) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: train},
+		Spec: batchv1.JobSpec{
+			TTLSecondsAfterFinished: ttl,
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Annotations: pod.Annotations, Labels: map[string]string{"of": name}},
+				Spec:       pod.Spec,
+			},
+		},
+	}
+}
+
+// podMadeFor waits for the pod of a Job.
+func (l *lab) podMadeFor(t *testing.T, job string) (name string) {
+	t.Helper()
+	wait(t, "Job "+job+" has a pod", func() (bool, string) {
+		list, err := l.kube.CoreV1().Pods(train).List(t.Context(), metav1.ListOptions{LabelSelector: "of=" + job})
+		if err != nil || len(list.Items) != 1 {
+			return false, fmt.Sprint(err, list)
+		}
+		name = list.Items[0].Name
+		return true, ""
+	})
+	return name
+}
+
+// TestUnequalGang: a leader and its larger worker, of two Jobs, start together or not at
+// all. When the leader has ended well and its Job is removed, the worker goes on, also
+// past a restart of muster-kube. Both are over when the worker is.
+func TestUnequalGang(t *testing.T) {
+	l := need(t)
+	l.withTrain(t)
+	for _, name := range []string{"first", "second"} {
+		l.make(t, scheduled(name, "4", "100Mi", 0, nil))
+		l.isBound(t, name)
+	}
+	gang := map[string]string{"musterhpc.github.io/gang": "pair", "musterhpc.github.io/gang-size": "2"}
+	now := int32(0)
+	for _, job := range []*batchv1.Job{
+		memberOf("leader", scheduled("", "1", "100Mi", 0, gang), &now),
+		memberOf("worker", scheduled("", "3", "200Mi", 2, gang), nil),
+	} {
+		if _, err := l.kube.BatchV1().Jobs(train).Create(t.Context(), job, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leader, worker := l.podMadeFor(t, "leader"), l.podMadeFor(t, "worker")
+	// There is room for the leader.
+	l.saysWhy(t, leader, "Resources")
+	l.saysWhy(t, worker, "Resources")
+	l.kubectl(t, "-n", train, "delete", "pod", "first")
+	job := l.isBound(t, leader)
+	if other := l.isBound(t, worker); other != job {
+		t.Errorf("the pods are of jobs %s and %s", job, other)
+	}
+	if gpus := strings.Split(l.trained(t, worker).Annotations["musterhpc.github.io/gpus"], ","); len(gpus) != 2 {
+		t.Errorf("the worker has GPUs %q", gpus)
+	}
+	if out := l.must(t, "squeue", "-h", "-S", "i", "-j", job, "-o", "%i %j %C %T"); out !=
+		job+"+0 train/pair 1 RUNNING\n"+job+"+1 train/pair 3 RUNNING" {
+		t.Errorf("squeue says %q", out)
+	}
+
+	l.ends(t, leader, 0)
+	wait(t, "the leader is to be removed", func() (bool, string) {
+		pod := l.trained(t, leader)
+		return pod != nil && pod.DeletionTimestamp != nil, fmt.Sprintf("%+v", pod)
+	})
+	l.copy.kill()
+	if err := l.startCopy(); err != nil {
+		t.Fatal(err)
+	}
+	l.make(t, scheduled("after", "1", "100Mi", 0, nil)) // it has looked at everything by then
+	l.isBound(t, "after")
+	if pod := l.trained(t, worker); pod == nil || pod.DeletionTimestamp != nil || pod.Status.Phase != corev1.PodRunning {
+		t.Errorf("the worker is %+v", pod)
+	}
+	l.ends(t, worker, 0)
+	l.state(t, job, "COMPLETED 0:0")
+	l.isGone(t, leader)
+	wait(t, "the worker is let go of", func() (bool, string) {
+		pod := l.trained(t, worker)
+		return pod != nil && !strings.Contains(fmt.Sprint(pod.Finalizers), "musterhpc"), fmt.Sprintf("%+v", pod)
+	})
+	l.kubectl(t, "-n", train, "delete", "job", "worker")
+	l.clearTrain(t)
+}
+
+// TestGangLosesPod: when somebody deletes a pod of a gang that runs, the others go too, and
+// nothing keeps any of them.
+func TestGangLosesPod(t *testing.T) {
+	l := need(t)
+	l.withTrain(t)
+	gang := map[string]string{"musterhpc.github.io/gang": "trio", "musterhpc.github.io/gang-size": "3"}
+	for i, cpu := range []string{"1", "2", "2"} {
+		l.make(t, scheduled(fmt.Sprint("trio-", i), cpu, "100Mi", 0, gang))
+	}
+	job := l.isBound(t, "trio-0")
+	l.kubectl(t, "-n", train, "delete", "pod", "trio-2")
+	for i := range 3 {
+		l.isGone(t, fmt.Sprint("trio-", i))
+	}
+	l.state(t, job, "CANCELLED 0:0")
+	l.clearTrain(t)
+}

@@ -195,7 +195,7 @@ func (s *State) refuseSet(e *event.JobSubmitted) error {
 	if e.Spec == nil || e.Spec.Pods == nil {
 		return nil
 	}
-	if len(e.Spec.Pods.Pods) == 0 || e.Het != nil || e.Spec.Queue.Array != nil {
+	if len(e.Spec.Pods.Pods) == 0 || e.Spec.Queue.Array != nil {
 		return contradictionError("job uid %d has no pods, or several times", e.UID)
 	}
 	seen := make(map[uint64]bool, len(e.Spec.Pods.Pods))

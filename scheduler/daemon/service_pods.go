@@ -28,23 +28,24 @@ func (s *ClusterService) SubmitPods(
 	if proto.Size(req) > maxSpecBytes {
 		return nil, spec.Refuse(spec.CodeBadRequest, "the description of the pods is too large")
 	}
-	jobSpec, err := wire.ToJobSpec(req.GetSpec())
-	if err != nil {
-		return nil, err
-	}
-	if req.GetSpec().GetPods() == nil {
-		return nil, spec.Refuse(spec.CodeBadRequest, "no pods are named")
-	}
-	jobSpec.Pods = wire.ToPodSet(req.GetSpec().GetPods())
-	if err := s.setOwnerOfPods(ctx, req.GetUser(), jobSpec); err != nil {
-		return nil, err
+	var parts []*spec.JobSpec
+	for _, part := range append([]*apiv1.JobSpec{req.GetSpec()}, req.GetRest()...) {
+		jobSpec, err := s.specOfPods(ctx, req.GetUser(), part)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, jobSpec)
 	}
 	if err := s.C.awaitNumbers(ctx); err != nil {
 		return nil, err
 	}
 	done := s.C.writer.commitCommand(
 		ctx,
-		&request{cmd: scheduler.Submit{Spec: jobSpec}, actor: actor, size: proto.Size(req)},
+		&request{
+			cmd:   scheduler.Submit{Spec: parts[0], Rest: parts[1:]},
+			actor: actor,
+			size:  proto.Size(req),
+		},
 	)
 	if done.err != nil {
 		return nil, done.err
@@ -54,6 +55,23 @@ func (s *ClusterService) SubmitPods(
 		JobId: uint32(done.res.ID),
 		Seq:   s.C.View().State.Seq,
 	}, nil
+}
+
+// specOfPods reads what is asked of one kind of pods.
+func (s *ClusterService) specOfPods(
+	ctx context.Context,
+	user string,
+	m *apiv1.JobSpec,
+) (*spec.JobSpec, error) {
+	if m.GetPods() == nil {
+		return nil, spec.Refuse(spec.CodeBadRequest, "no pods are named")
+	}
+	out, err := wire.ToJobSpec(m)
+	if err != nil {
+		return nil, err
+	}
+	out.Pods = wire.ToPodSet(m.GetPods())
+	return out, s.setOwnerOfPods(ctx, user, out)
 }
 
 // setOwnerOfPods says whose a job of pods is: the named user's, or the caller's.

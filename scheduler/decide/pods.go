@@ -42,63 +42,108 @@ func (PodsOver) command() string  { return "pods over" }
 // maxPods bounds a gang: all its pods are in one message.
 const maxPods = 4096
 
-// submit accepts a job of pods. To ask again is to get the same answer, however often
-// and however late it is, because a pod is of one job only.
+// submit accepts a job of pods, of one kind or, as a heterogeneous job, of several. To ask
+// again is to get the same answer, however often and however late it is, because a pod is
+// of one job only.
 func (d podCommands) submit(c Submit) error {
-	if err := checkPods(c); err != nil {
+	parts := append([]*spec.JobSpec{c.Spec}, c.Rest...)
+	if err := checkGang(parts); err != nil {
 		return err
 	}
-	for _, pod := range c.Spec.Pods.Pods {
-		job := d.t.JobOfPod(pod.UID)
-		switch {
-		case job == nil:
-			continue
-		case !job.Spec.Pods.Same(c.Spec.Pods):
-			return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf(
-				"pod %s/%s is of job %d, which has other pods too",
-				c.Spec.Pods.Space,
-				pod.Name,
-				job.ID,
-			))
+	if job, err := d.findGang(parts); job != nil || err != nil {
+		if job != nil {
+			d.res.UID, d.res.ID = job.UID, job.ID
 		}
-		d.res.UID, d.res.ID = job.UID, job.ID
-		return nil
+		return err
+	}
+	if len(c.Rest) > 0 {
+		return d.het().submitHet(parts, c)
 	}
 	return d.submission().submitJob(c.Spec, c.Request, c.ByScript)
 }
 
-// checkPods refuses what no pods can be.
-func checkPods(c Submit) error {
-	jobSpec, pods := c.Spec, c.Spec.Pods
-	problem := ""
-	_, err := hostlist.Expand(pods.Admits)
-	switch {
-	case len(c.Rest) > 0:
-		problem = "a heterogeneous job cannot consist of pods"
-	case len(pods.Pods) == 0 || len(pods.Pods) > maxPods:
-		problem = fmt.Sprintf("%d pods: expected 1 to %d", len(pods.Pods), maxPods)
-	case int(jobSpec.Size.Tasks) != len(pods.Pods):
-		problem = fmt.Sprintf("%d tasks for %d pods", jobSpec.Size.Tasks, len(pods.Pods))
-	case !jobSpec.Shell || !jobSpec.Script.IsZero() || jobSpec.Attended:
-		problem = "a job of pods has no script and no client that attends it"
-	case jobSpec.Queue.Array != nil || jobSpec.Container != nil || jobSpec.Time.Signal != 0:
-		problem = "a job of pods is no array and has no container and no signal of Muster"
-	case jobSpec.Queue.NoKill || jobSpec.Queue.Reboot:
-		problem = "a job of pods has neither --no-kill nor --reboot"
-	case err != nil:
-		problem = err.Error()
-	}
-	seen := map[string]bool{}
-	for _, pod := range pods.Pods {
-		if pod.UID == "" || seen[pod.UID] {
-			problem = fmt.Sprintf("pod %q has no UID, or is named twice", pod.Name)
+// findGang finds the job of which the pods are already; nil: they are of none.
+func (d podCommands) findGang(parts []*spec.JobSpec) (*state.Job, error) {
+	for _, part := range parts {
+		for _, pod := range part.Pods.Pods {
+			job := d.t.JobOfPod(pod.UID)
+			if job == nil {
+				continue
+			}
+			gang := d.gangOf(job)
+			if !slices.EqualFunc(gang, parts, func(have *state.Job, asked *spec.JobSpec) bool {
+				return have.Spec.Pods.Same(asked.Pods)
+			}) {
+				return nil, spec.Refuse(spec.CodeBadRequest, fmt.Sprintf(
+					"pod %s/%s is of job %d, which has other pods too",
+					part.Pods.Space,
+					pod.Name,
+					job.ID,
+				))
+			}
+			return gang[0], nil
 		}
-		seen[pod.UID] = true
 	}
-	if problem != "" {
-		return spec.Refuse(spec.CodeBadRequest, problem)
+	return nil, nil
+}
+
+// gangOf are the jobs that start and end with one: the components of a heterogeneous job in
+// their order, or the job by itself.
+func (d podCommands) gangOf(job *state.Job) []*state.Job {
+	if job.Het == nil {
+		return []*state.Job{job}
+	}
+	return d.t.Components(job)
+}
+
+// checkGang refuses what no pods can be.
+func checkGang(parts []*spec.JobSpec) error {
+	seen := map[string]bool{}
+	for _, part := range parts {
+		if part.Pods == nil {
+			return spec.Refuse(spec.CodeBadRequest, "a component of a job of pods has no pods")
+		}
+		if problem := podsProblem(part); problem != "" {
+			return spec.Refuse(spec.CodeBadRequest, problem)
+		}
+		for _, pod := range part.Pods.Pods {
+			if pod.UID == "" || seen[pod.UID] {
+				return spec.Refuse(
+					spec.CodeBadRequest,
+					fmt.Sprintf("pod %q has no UID, or is named twice", pod.Name),
+				)
+			}
+			seen[pod.UID] = true
+		}
+	}
+	if len(seen) > maxPods {
+		return spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf("%d pods: expected 1 to %d", len(seen), maxPods),
+		)
 	}
 	return nil
+}
+
+// podsProblem says why something cannot be asked for pods; empty: it can.
+func podsProblem(jobSpec *spec.JobSpec) string {
+	pods := jobSpec.Pods
+	_, err := hostlist.Expand(pods.Admits)
+	switch {
+	case len(pods.Pods) == 0 || len(pods.Pods) > maxPods:
+		return fmt.Sprintf("%d pods: expected 1 to %d", len(pods.Pods), maxPods)
+	case int(jobSpec.Size.Tasks) != len(pods.Pods):
+		return fmt.Sprintf("%d tasks for %d pods", jobSpec.Size.Tasks, len(pods.Pods))
+	case !jobSpec.Shell || !jobSpec.Script.IsZero() || jobSpec.Attended:
+		return "a job of pods has no script and no client that attends it"
+	case jobSpec.Queue.Array != nil || jobSpec.Container != nil || jobSpec.Time.Signal != 0:
+		return "a job of pods is no array and has no container and no signal of Muster"
+	case jobSpec.Queue.NoKill || jobSpec.Queue.Reboot:
+		return "a job of pods has neither --no-kill nor --reboot"
+	case err != nil:
+		return err.Error()
+	}
+	return ""
 }
 
 // mayChangePods refuses changes of a job that its pods would not follow.
@@ -144,10 +189,11 @@ func (d podCommands) admit(c AdmitPods) error {
 	})
 }
 
-// over takes the word of Kubernetes that the pods of a job are over.
+// over takes the word of Kubernetes that the pods of a job are over, with all components of
+// a heterogeneous one.
 func (d podCommands) over(c PodsOver) error {
 	job := d.t.Job(c.Run.UID)
-	if job == nil || job.PodsOver || !isOfPods(job, c) {
+	if job == nil || job.PodsOver || job.Het.Follows() || !isOfPods(job, c) {
 		d.res.Stale++
 		return nil
 	}
@@ -163,20 +209,33 @@ func (d podCommands) over(c PodsOver) error {
 			return err
 		}
 	}
-	if err := d.giveBack(job.UID, &c); err != nil {
-		return err
+	// The leader comes last: its end asks components that run to end too.
+	gang := d.gangOf(job)
+	slices.Reverse(gang)
+	ends := slices.ContainsFunc(gang, func(j *state.Job) bool { return !j.GoesOn() })
+	for _, part := range gang {
+		if err := d.giveBack(part.UID, &c, ends); err != nil {
+			return err
+		}
 	}
-	return d.Emit(&event.JobPodsOver{UID: job.UID, Attempt: c.Run.Attempt})
+	for _, part := range gang {
+		done := &event.JobPodsOver{UID: part.UID, Attempt: d.t.Job(part.UID).Attempt}
+		if err := d.Emit(done); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // giveBack ends the attempt and gives its nodes back, all together: the gang is over as
-// a whole. The first node has what there is of an exit, as that of a batch script.
-func (d podCommands) giveBack(uid spec.JobUID, c *PodsOver) error {
+// a whole. The first node has what there is of an exit, as that of a batch script. ends
+// tells that the gang was to end, be it because of another component.
+func (d podCommands) giveBack(uid spec.JobUID, c *PodsOver, ends bool) error {
 	job := d.t.Job(uid)
 	if !job.HoldsNodes() {
 		return nil
 	}
-	if c.Result == nil && job.GoesOn() {
+	if (c.Result == nil || ends) && job.GoesOn() {
 		if err := d.RequestEnd(job, event.EndCancel, false, spec.NotHeld, c.Why); err != nil {
 			return err
 		}
