@@ -233,6 +233,45 @@ func TestConsoleNeedsToken(t *testing.T) {
 	}
 }
 
+// TestSignOutEndsTheToken: who copied the cookie of somebody who has signed out is not let in, by
+// the console or by REST. A token that the ledger cannot end is said to hold.
+func TestSignOutEndsTheToken(t *testing.T) {
+	c := newConsoleServer(t)
+	reply, err := c.jobs.CreateUserToken(as(t, "4001", 4001), &apiv1.CreateUserTokenRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := reply.GetToken()
+	owner := c.anonymous()
+	owner.post("/sign-in", url.Values{"token": {token}, "next": {"/queue"}})
+	thief := c.anonymous()
+	at, err := url.Parse(c.at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	thief.http.Jar.SetCookies(at, owner.http.Jar.Cookies(at))
+	if _, page := thief.get("/queue"); !strings.Contains(page, "<h1>Queue</h1>") {
+		t.Fatal("the copied cookie does not work while its owner is signed in: this test shows nothing")
+	}
+	if code, page := owner.post("/sign-out", nil); code != http.StatusOK || strings.Contains(page, "valid until") {
+		t.Errorf("signing out: %d %s", code, page)
+	}
+	if _, page := thief.get("/queue"); !strings.Contains(page, "<h1>Sign in to ") {
+		t.Errorf("the copied cookie works after its owner has signed out:\n%s", page)
+	}
+	if code, page := thief.post("/sign-in", url.Values{"token": {token}, "next": {"/"}}); code != http.StatusForbidden || !strings.Contains(page, "has been revoked") {
+		t.Errorf("the token works after its owner has signed out: %d %s", code, page)
+	}
+	// Signing out twice ends nothing else.
+	if code, page := owner.post("/sign-out", nil); code != http.StatusOK || !strings.Contains(page, "<h1>Sign in to ") {
+		t.Errorf("signing out again: %d %s", code, page)
+	}
+	unlisted := c.browser(4002)
+	if _, page := unlisted.post("/sign-out", nil); !strings.Contains(page, "the token is valid until") {
+		t.Errorf("a token that is not in the ledger: %s", page)
+	}
+}
+
 // TestConsoleHidesWhatIsPrivate: everyone sees in the console what squeue would
 // show him, also when another has just looked.
 func TestConsoleHidesWhatIsPrivate(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/musterhpc/muster/controller/confirm"
+	"github.com/musterhpc/muster/controller/doors"
 	"github.com/musterhpc/muster/controller/exporting"
 	"github.com/musterhpc/muster/controller/peers"
 	"github.com/musterhpc/muster/internal/audit/trail"
@@ -290,10 +291,11 @@ func (s *server) serveStandby(g *parts.Group) error {
 		Version: version,
 		Durable: s.durable,
 	}.Pages()
-	if err := metrics.Serve(g); err != nil {
-		return err
+	d := doors.Doors{
+		Metrics: metrics,
+		REST:    s.restDoor(s.newForwarder(), s.peers.Source),
 	}
-	return s.restDoor(s.newForwarder(), s.peers.Source).Serve(g)
+	return d.ServeBeside(g)
 }
 
 // apiProtocols are what agents and tools speak.

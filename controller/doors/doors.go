@@ -45,54 +45,74 @@ type Metrics struct {
 }
 
 // ServeAll opens all doors, or none, and serves: nobody is served by a process that then finds a
-// port taken.
-func (d Doors) ServeAll(g *parts.Group, endpoint *grpcx.Endpoint) (err error) {
+// port taken. The error names every door that cannot be opened.
+func (d Doors) ServeAll(g *parts.Group, endpoint *grpcx.Endpoint) error {
 	if err := d.Metrics.Readers.Check(); err != nil {
 		return err
 	}
 	opened := opener{ctx: g.Context()}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, opened.close())
-		}
-	}()
-	var api net.Listener
+	var api, local net.Listener
 	if d.TakeAPI == nil {
-		api, err = opened.openTCP(d.API)
-		if err != nil {
-			return err
-		}
+		api = opened.openTCP(d.API)
+		local = opened.openSocket(d.Socket)
 	}
-	metrics, err := opened.openTCP(d.Metrics.Address)
-	if err != nil {
+	beside := d.openBeside(&opened)
+	if err := opened.result(); err != nil {
 		return err
-	}
-	var local net.Listener
-	if d.TakeLocal == nil {
-		local, err = opened.openSocket(d.Socket)
-		if err != nil {
-			return err
-		}
-	}
-	if d.REST != nil {
-		if err := d.REST.serve(g, &opened); err != nil {
-			return err
-		}
-	}
-	if d.Console != nil {
-		if err := d.Console.serve(g, &opened); err != nil {
-			return err
-		}
 	}
 	if d.TakeAPI != nil {
 		api = d.TakeAPI()
 		local = d.TakeLocal()
 	}
 	serveEndpoint(g, endpoint, local, api)
-	if metrics != nil {
-		d.Metrics.ServeOn(g, metrics)
-	}
+	d.serveBeside(g, beside)
 	return nil
+}
+
+// ServeBeside opens and serves the doors of a process that has no API of its own: all but the
+// socket and the API.
+func (d Doors) ServeBeside(g *parts.Group) error {
+	if err := d.Metrics.Readers.Check(); err != nil {
+		return err
+	}
+	opened := opener{ctx: g.Context()}
+	beside := d.openBeside(&opened)
+	if err := opened.result(); err != nil {
+		return err
+	}
+	d.serveBeside(g, beside)
+	return nil
+}
+
+// beside are the open doors other than those of the API; nil is off.
+type beside struct {
+	metrics, console net.Listener
+	rest, restSocket net.Listener
+}
+
+// openBeside opens them. What cannot be opened is noted in opened.
+func (d Doors) openBeside(opened *opener) beside {
+	out := beside{metrics: opened.openTCP(d.Metrics.Address)}
+	if d.REST != nil && !d.REST.Address.At.Off() {
+		out.rest = opened.openTCP(d.REST.Address)
+		out.restSocket = opened.openSocket(d.REST.Socket)
+	}
+	if d.Console != nil {
+		out.console = opened.openTCP(d.Console.Address)
+	}
+	return out
+}
+
+func (d Doors) serveBeside(g *parts.Group, open beside) {
+	if open.metrics != nil {
+		d.Metrics.ServeOn(g, open.metrics)
+	}
+	if open.rest != nil {
+		d.REST.serveOn(g, open.rest, open.restSocket)
+	}
+	if open.console != nil {
+		d.Console.serveOn(g, open.console)
+	}
 }
 
 // serveEndpoint serves the API on the local socket and, unless it is nil, on a port.
@@ -115,8 +135,8 @@ func (m Metrics) Serve(g *parts.Group) error {
 		return err
 	}
 	opened := opener{ctx: g.Context()}
-	l, err := opened.openTCP(m.Address)
-	if err != nil || l == nil {
+	l := opened.openTCP(m.Address)
+	if err := opened.result(); err != nil || l == nil {
 		return err
 	}
 	m.ServeOn(g, l)
@@ -145,38 +165,44 @@ func stopLater(g *parts.Group, name string, srv *http.Server) {
 	})
 }
 
-// opener opens listeners and remembers them.
+// opener opens listeners, and remembers them and what could not be opened.
 type opener struct {
 	ctx    context.Context
 	opened []net.Listener
+	failed []error
 }
 
-// openTCP opens an address of muster.yaml; nil where it is off.
-func (o *opener) openTCP(a Address) (net.Listener, error) {
+// openTCP opens an address of muster.yaml; nil where it is off or cannot be opened.
+func (o *opener) openTCP(a Address) net.Listener {
 	if a.At.Off() {
-		return nil, nil
+		return nil
 	}
 	l, err := listen.TCP(o.ctx, string(a.At))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w (choose another in muster.yaml)", a.Key, err)
+		o.failed = append(o.failed, fmt.Errorf("%s: %w (choose another in muster.yaml)", a.Key, err))
+		return nil
 	}
 	o.opened = append(o.opened, l)
-	return l, nil
+	return l
 }
 
-// openSocket opens a socket that every user of the host may use.
-func (o *opener) openSocket(path string) (net.Listener, error) {
+// openSocket opens a socket that every user of the host may use; nil where it cannot.
+func (o *opener) openSocket(path string) net.Listener {
 	l, err := listen.Unix(path, 0o666)
 	if err != nil {
-		return nil, err
+		o.failed = append(o.failed, err)
+		return nil
 	}
 	o.opened = append(o.opened, l)
-	return l, nil
+	return l
 }
 
-// close closes all that was opened.
-func (o *opener) close() error {
-	var failed error
+// result is what could not be opened. Where that is anything, all that was opened is closed.
+func (o *opener) result() error {
+	if len(o.failed) == 0 {
+		return nil
+	}
+	failed := errors.Join(o.failed...)
 	for _, l := range o.opened {
 		failed = errors.Join(failed, l.Close())
 	}

@@ -138,12 +138,12 @@ func TestRESTBothOrNone(t *testing.T) {
 	defer taken.Close()
 	g := parts.New(t.Context())
 	defer g.Stop()
-	gateway := &doors.REST{
+	d := doors.Doors{REST: &doors.REST{
 		Address: doors.Address{Key: "listen.rest", At: conffile.Addr(free)},
 		Socket:  socket,
 		Gateway: pages,
-	}
-	if err := gateway.Serve(g); !errors.Is(err, listen.ErrBusy) {
+	}}
+	if err := d.ServeBeside(g); !errors.Is(err, listen.ErrBusy) {
 		t.Fatalf("a taken socket gives %v", err)
 	}
 	again, err := net.Listen("tcp", free)
@@ -201,4 +201,46 @@ func TestTakenLast(t *testing.T) {
 	if err == nil {
 		t.Error("the taken port of the metrics is no error")
 	}
+}
+
+// TestAllConflicts: every door that cannot be opened is named at once, and the others are closed
+// again.
+func TestAllConflicts(t *testing.T) {
+	free, _ := freePort(t)
+	_, takenREST := freePort(t)
+	_, takenWeb := freePort(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	takenSocket, err := listen.Unix(socket, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer takenSocket.Close()
+	g := parts.New(t.Context())
+	defer g.Stop()
+	err = doors.Doors{
+		Metrics: doors.Metrics{
+			Address: doors.Address{Key: "listen.metrics", At: conffile.Addr(free)},
+			Pages:   pages,
+			Log:     quiet(),
+		},
+		REST: &doors.REST{
+			Address: doors.Address{Key: "listen.rest", At: conffile.Addr(takenREST.Addr().String())},
+			Socket:  socket,
+			Gateway: pages,
+		},
+		Console: &doors.Console{
+			Address: doors.Address{Key: "listen.web", At: conffile.Addr(takenWeb.Addr().String())},
+			Pages:   pages,
+		},
+	}.ServeBeside(g)
+	for _, want := range []string{"listen.rest", "listen.web", socket} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s is taken, and the error is: %v", want, err)
+		}
+	}
+	again, err := net.Listen("tcp", free)
+	if err != nil {
+		t.Fatalf("the port of the metrics is still open: %v", err)
+	}
+	again.Close()
 }

@@ -29,26 +29,8 @@ type REST struct {
 	Names   identity.Resolver // of those who come over the socket
 }
 
-// Serve opens both ways to the gateway, or none, and serves on them, unless REST is off.
-func (r *REST) Serve(g *parts.Group) (err error) {
-	opened := opener{ctx: g.Context()}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, opened.close())
-		}
-	}()
-	return r.serve(g, &opened)
-}
-
-func (r *REST) serve(g *parts.Group, opened *opener) error {
-	secure, err := opened.openTCP(r.Address)
-	if err != nil || secure == nil {
-		return err
-	}
-	local, err := opened.openSocket(r.Socket)
-	if err != nil {
-		return err
-	}
+// serveOn serves the gateway on a port and on this host's socket.
+func (r *REST) serveOn(g *parts.Group, secure, local net.Listener) {
 	srv := GatewayServer(g.Context(), r.Gateway, r.TLS)
 	spawnServer := func(name string, serve func() error) {
 		g.Spawn(name, func(context.Context) error {
@@ -65,7 +47,6 @@ func (r *REST) serve(g *parts.Group, opened *opener) error {
 		return srv.Serve(&rest.Listener{Listener: local, Table: r.Limits, Names: r.Names})
 	})
 	stopLater(g, "stop REST", srv)
-	return nil
 }
 
 // GatewayServer serves the gateway. How long a body may take the gateway says
@@ -96,12 +77,8 @@ type Console struct {
 	Beside map[string]func(context.Context) error
 }
 
-// serve opens the console's address, unless it is off, and serves the console there.
-func (c *Console) serve(g *parts.Group, opened *opener) error {
-	open, err := opened.openTCP(c.Address)
-	if err != nil || open == nil {
-		return err
-	}
+// serveOn serves the console on a listener.
+func (c *Console) serveOn(g *parts.Group, open net.Listener) {
 	srv := &http.Server{
 		Handler:           c.Pages,
 		TLSConfig:         c.TLS,
@@ -124,7 +101,6 @@ func (c *Console) serve(g *parts.Group, opened *opener) error {
 		g.Spawn(name, part)
 	}
 	stopLater(g, "stop console", srv)
-	return nil
 }
 
 // isLocal tells an address that only this machine reaches, where nobody else

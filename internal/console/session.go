@@ -4,10 +4,15 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/internal/transport/authz"
 	"github.com/musterhpc/muster/internal/transport/identity"
 )
@@ -110,9 +115,42 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, next, http.StatusSeeOther)
 }
 
+// signOut ends the token, because the browser's cookie may have been copied, and removes the
+// cookie. Where the token cannot be ended the visitor is told how long it holds.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, c.cookie(r, "", -1))
+	v, err := c.identifyVisitor(r)
+	if err != nil { // the token has ended before
+		http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+		return
+	}
+	if err := v.endToken(); err != nil {
+		c.cfg.Log.Warn("the token of a sign-out was not revoked", "user", userName(v.id), "err", err)
+		wrong := fmt.Sprintf(
+			"You are signed out here, but the token is valid until %s: %v",
+			v.id.Paper.Expires.Format(time.DateTime),
+			err,
+		)
+		c.writeSignIn(w, r, signInPage{Next: "/", Wrong: wrong}, http.StatusOK)
+		return
+	}
 	http.Redirect(w, r, "/sign-in", http.StatusSeeOther)
+}
+
+// errNoTokenID is of tokens that others made, and of those of old releases.
+var errNoTokenID = errors.New("the ledger does not list it; muster tokens revoke --user NAME ends all tokens of a user")
+
+// endToken revokes the visitor's token.
+func (v *visit) endToken() error {
+	if v.id.Paper.ID == "" {
+		return errNoTokenID
+	}
+	req := &apiv1.RevokeUserTokensRequest{
+		Ids:    []string{v.id.Paper.ID},
+		Reason: "signed out of the console",
+	}
+	_, err := v.console.cfg.API.Call(v.Context(), v.id, tool.MethodRevokeTokens, req)
+	return err
 }
 
 // cookie is out of reach of scripts, and of requests that other sites make,

@@ -70,7 +70,7 @@ func (p *Provider) refresh() error {
 	if !asked.IsZero() && (asked.After(before) || p.cfg.Now().Sub(asked) < minInterval) {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*askPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*p.cfg.Patience)
 	defer cancel()
 	keys, err := p.fetchKeys(ctx)
 	p.keys.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -325,5 +326,37 @@ func TestWrongProvider(t *testing.T) {
 		if _, err := oidc.New(oidc.Config{Issuer: address}); err == nil {
 			t.Errorf("%s is accepted", address)
 		}
+	}
+}
+
+// TestProviderThatHangs: a provider that takes connections and never answers delays those who log
+// in by its patience once, all together, and tokens with unknown keys likewise.
+func TestProviderThatHangs(t *testing.T) {
+	var asked atomic.Int32
+	hang := make(chan struct{})
+	served := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		asked.Add(1)
+		<-hang
+	}))
+	defer served.Close()
+	defer close(hang)
+	p, err := oidc.New(oidc.Config{Issuer: served.URL, Now: time.Now, Patience: 50 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			if _, _, err := p.Begin(t.Context()); !errors.Is(err, oidc.ErrProvider) {
+				t.Errorf("a login: %v", err)
+			}
+			if _, err := p.Key("k"); !errors.Is(err, oidc.ErrProvider) {
+				t.Errorf("a key: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	if n := asked.Load(); n != 1 {
+		t.Errorf("the provider was asked %d times, want once", n)
 	}
 }

@@ -49,6 +49,8 @@ type Config struct {
 
 	Users Users
 	Now   func() time.Time
+	// Patience is how long the provider may take to answer a question; 0 is 5 s.
+	Patience time.Duration
 }
 
 // endpoints is the part of the discovery document that is used.
@@ -68,6 +70,8 @@ type Provider struct {
 	mu    sync.Mutex
 	found endpoints
 	at    time.Time // when it was found
+	asked time.Time // when the provider was asked last, whatever came of it
+	err   error     // of that question
 
 	keys keySet
 }
@@ -77,16 +81,19 @@ func New(cfg Config) (*Provider, error) {
 	if err := CheckAddress(cfg.Issuer); err != nil {
 		return nil, fmt.Errorf("the issuer: %w", err)
 	}
+	if cfg.Patience <= 0 {
+		cfg.Patience = askPatience
+	}
 	transport := &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		TLSClientConfig:     &tls.Config{RootCAs: cfg.Roots, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: askPatience,
+		TLSHandshakeTimeout: cfg.Patience,
 		MaxIdleConns:        4,
 		IdleConnTimeout:     time.Minute,
 	}
 	return &Provider{cfg: cfg, client: &http.Client{
 		Transport: transport,
-		Timeout:   askPatience,
+		Timeout:   cfg.Patience,
 		// A provider that sends its keys from elsewhere says so in its document.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
@@ -117,10 +124,19 @@ func isLoopback(host string) bool {
 }
 
 // discover is what the provider says of itself, not older than maxAge unless it does not answer.
+// Whoever waited while the provider was asked for another gets what came of that, so that a
+// provider that hangs delays everybody once and not one after the other.
 func (p *Provider) discover(ctx context.Context) (endpoints, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.found.Issuer != "" && p.cfg.Now().Sub(p.at) < maxAge {
+	now := p.cfg.Now()
+	switch {
+	case p.found.Issuer != "" && now.Sub(p.at) < maxAge:
+		return p.found, nil
+	case p.err == nil || now.Sub(p.asked) >= minInterval:
+	case p.found.Issuer == "":
+		return endpoints{}, p.err
+	default:
 		return p.found, nil
 	}
 	var found endpoints
@@ -128,6 +144,10 @@ func (p *Provider) discover(ctx context.Context) (endpoints, error) {
 	err := p.getJSON(ctx, address, "", &found)
 	if err == nil {
 		err = p.judge(found)
+	}
+	if ctx.Err() == nil { // who asked has not gone away
+		p.asked = p.cfg.Now()
+		p.err = err
 	}
 	switch {
 	case err == nil:
