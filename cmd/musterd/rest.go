@@ -6,7 +6,9 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/musterhpc/muster/controller/forward"
 	"github.com/musterhpc/muster/internal/transport/channel"
+	"github.com/musterhpc/muster/internal/transport/gate"
 	"github.com/musterhpc/muster/internal/transport/identity"
 	"github.com/musterhpc/muster/internal/transport/pki"
 	"github.com/musterhpc/muster/internal/transport/rest"
@@ -23,13 +25,24 @@ func (r registrars) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	}
 }
 
+// aroundREST surrounds the calls of REST. In a group those that come to a leader which is none any
+// more are passed on.
+func (s *server) aroundREST() []grpc.UnaryServerInterceptor {
+	around := s.aroundUnary()
+	if s.peers == nil {
+		return around
+	}
+	passOn := forward.PassOn{Forward: s.passing.Forward, Again: gate.Again, Over: s.lead.Over()}
+	return append([]grpc.UnaryServerInterceptor{passOn.Unary}, around...)
+}
+
 // newGateway is the API as JSON over HTTP, without its services.
 func (s *server) newGateway(source *pki.Source) *rest.Gateway {
 	admission := &channel.Admission{Revoked: s.directory().IsRevoked(source), Now: time.Now}
 	return rest.New(
 		rest.Config{
 			Errors:   rpcstatus.Numbers(),
-			Unary:    s.aroundUnary(),
+			Unary:    s.aroundREST(),
 			Stream:   s.aroundStream(),
 			Table:    s.limits,
 			Version:  "v1",

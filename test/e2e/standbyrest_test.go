@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -59,6 +61,46 @@ func (c *trio) restAt(name, token, method, path, body string) (int, map[string]a
 	var out map[string]any
 	_ = json.Unmarshal(text, &out) // not every answer is JSON
 	return rep.StatusCode, out, string(text)
+}
+
+// askThroughout asks REST of a controller again and again, over TLS and its socket, until settle is
+// called. Whoever is answered gets the answer of a controller that leads. Until the controller
+// stands by, a connection may be refused, which clients and load balancers repeat.
+func (c *trio) askThroughout(name, token, path string) (settle func()) {
+	c.t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	var asking sync.WaitGroup
+	var good, refused atomic.Int64
+	for _, ask := range []struct{ token, method, path, body string }{
+		{token, "GET", path, ""},
+		{"", "GET", path, ""},
+		{"", "POST", "/v1/Cluster/ListJobs", "{}"},
+		{token, "GET", path, ""},
+	} {
+		asking.Go(func() {
+			for ctx.Err() == nil {
+				switch code, _, body := c.restAt(name, ask.token, ask.method, ask.path, ask.body); code {
+				case http.StatusOK:
+					good.Add(1)
+				case 0:
+					refused.Add(1)
+					time.Sleep(time.Millisecond)
+				default:
+					c.t.Errorf("%s %s at %s during a hand-over: %d %.300s", ask.method, ask.path, name, code, body)
+				}
+			}
+		})
+	}
+	return func() {
+		c.t.Helper()
+		before := good.Load()
+		for good.Load() < before+100 && !c.t.Failed() {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cancel()
+		asking.Wait()
+		c.t.Logf("during the hand-over %d requests were answered and %d connections refused", good.Load(), refused.Load())
+	}
 }
 
 // TestRESTOfAStandby: REST of a standby reads and writes as that of the leader does, as
@@ -141,7 +183,9 @@ func TestRESTOfAStandby(t *testing.T) {
 	}
 
 	// A cancel at a standby, while the lead moves.
+	settle := c.askThroughout(leads, token, path)
 	_, _ = c.must(leads, "controllers", "handover", other)
+	settle()
 	if code, _, body := c.restAt(standby, token, "DELETE", path, ""); code != http.StatusOK {
 		t.Errorf("cancel at a standby: %d %s", code, body)
 	}

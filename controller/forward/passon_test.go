@@ -1,0 +1,75 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+
+	apiv1 "github.com/musterhpc/muster/api/v1"
+	_ "github.com/musterhpc/muster/api/v1/service"
+	"github.com/musterhpc/muster/internal/transport/framed"
+	"github.com/musterhpc/muster/internal/transport/framed/serve"
+	"github.com/musterhpc/muster/internal/transport/gate"
+	"github.com/musterhpc/muster/internal/transport/identity"
+	"github.com/musterhpc/muster/spec"
+)
+
+// TestPassOn: a call of REST that its controller could not carry out because it leads no longer is
+// passed on, for whoever made it, and only one that cannot be carried out twice.
+func TestPassOn(t *testing.T) {
+	leads := make(chan struct{})
+	over := make(chan struct{})
+	close(over)
+	refused := func(code spec.Code) error { return spec.Refuse(code, "") }
+	const submit, list = "/muster.v1.Cluster/Submit", "/muster.v1.Cluster/ListJobs"
+	for name, c := range map[string]struct {
+		method string
+		req    proto.Message
+		failed error
+		over   chan struct{}
+		passed bool
+	}{
+		"answered":                     {list, &apiv1.ListJobsRequest{}, nil, over, false},
+		"refused":                      {submit, &apiv1.SubmitRequest{}, refused(spec.CodeAccessDenied), over, false},
+		"not the leader":               {submit, &apiv1.SubmitRequest{}, refused(spec.CodeNotLeader), leads, true},
+		"stopping":                     {submit, &apiv1.SubmitRequest{}, refused(spec.CodeStopping), over, true},
+		"reading, outcome unknown":     {list, &apiv1.ListJobsRequest{}, refused(spec.CodeOutcomeUnknown), over, true},
+		"perhaps submitted":            {submit, &apiv1.SubmitRequest{}, refused(spec.CodeOutcomeUnknown), over, false},
+		"perhaps submitted, numbered":  {submit, &apiv1.SubmitRequest{Request: 7}, refused(spec.CodeOutcomeUnknown), over, true},
+		"cut off by the end of a lead": {list, &apiv1.ListJobsRequest{}, context.Canceled, over, true},
+		"the client has gone away":     {list, &apiv1.ListJobsRequest{}, context.Canceled, leads, false},
+	} {
+		passed := false
+		p := PassOn{Again: gate.Again, Over: c.over, Forward: func(ctx context.Context, call serve.RelayCall, send func([]byte) error) error {
+			passed = true
+			if ctx.Err() != nil {
+				t.Errorf("%s: passed on with a context that has ended", name)
+			}
+			if call.Method != c.method || call.For != framed.Attest(1000, 100) {
+				t.Errorf("%s: passed on as %s for %v", name, call.Method, call.For)
+			}
+			if again := new(apiv1.SubmitRequest); c.req.ProtoReflect().Descriptor().Name() == "SubmitRequest" && spec.CodeOf(c.failed) == spec.CodeOutcomeUnknown {
+				if err := proto.Unmarshal(call.Payload, again); err != nil || !again.GetAgain() {
+					t.Errorf("%s: a submission is repeated without saying so: %v %v", name, again, err)
+				}
+			}
+			return send(nil)
+		}}
+		ctx, cancel := context.WithCancel(identity.With(t.Context(), identity.Identity{Kind: identity.LocalUser, UID: 1000, GID: 100}))
+		cancel() // the context of a request ends with the lead
+		reply, err := p.Unary(ctx, c.req, &grpc.UnaryServerInfo{FullMethod: c.method}, func(context.Context, any) (any, error) {
+			return &apiv1.ListJobsReply{}, c.failed
+		})
+		switch {
+		case passed != c.passed:
+			t.Errorf("%s: passed on: %v", name, passed)
+		case c.passed && (err != nil || reply == nil):
+			t.Errorf("%s: %v, %v", name, reply, err)
+		case !c.passed && !errors.Is(err, c.failed):
+			t.Errorf("%s: the error is %v", name, err)
+		}
+	}
+}
