@@ -218,7 +218,7 @@ func showConfiguration(call *tool.Call) error {
 		return render.Print(
 			call,
 			tree.Member{Key: "configuration", Value: values},
-			tree.Member{Key: "last_update", Value: render.Instant(cfg.GetNow())},
+			tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(cfg.GetNow()))},
 		)
 	}
 	return call.WriteOut([]byte(b.String()))

@@ -457,7 +457,7 @@ func showLicenses(call *tool.Call, name string) error {
 			call,
 			"openapi_licenses_resp",
 			tree.Member{Key: "licenses", Value: list},
-			tree.Member{Key: "last_update", Value: render.Instant(cfg.GetNow())},
+			tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(cfg.GetNow()))},
 		)
 	}
 	if len(list) == 0 {

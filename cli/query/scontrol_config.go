@@ -150,7 +150,7 @@ func configDocument(call *tool.Call, rep *apiv1.GetConfigReply, k render.Clock) 
 		call,
 		tree.Member{Key: "configuration", Value: values},
 		tree.Member{Key: "controller", Value: rep.GetController()},
-		tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())},
+		tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(rep.GetNow()))},
 	)
 }
 

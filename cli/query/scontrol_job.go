@@ -296,7 +296,7 @@ func stepsDocument(call *tool.Call, list tree.List, now int64) error {
 	if err != nil {
 		return err
 	}
-	return render.Print(call, steps, tree.Member{Key: "last_update", Value: render.Instant(now)})
+	return render.Print(call, steps, tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(now))})
 }
 
 // stepTree is a running step, in the words of the steps of accounting.

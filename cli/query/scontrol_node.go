@@ -47,7 +47,7 @@ func showNodes(call *tool.Call, names string) error {
 			call,
 			"openapi_nodes_resp",
 			tree.Member{Key: "nodes", Value: list},
-			tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())},
+			tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(rep.GetNow()))},
 		)
 	}
 	for _, n := range rep.GetNodes() {
@@ -192,7 +192,7 @@ func showPartitions(call *tool.Call, name string) error {
 			call,
 			"openapi_partition_resp",
 			tree.Member{Key: "partitions", Value: list},
-			tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())},
+			tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(rep.GetNow()))},
 		)
 	}
 	for _, p := range shown {

@@ -251,7 +251,7 @@ func reservationsDocument(call *tool.Call, rep *apiv1.ReservationsReply, name st
 		call,
 		"openapi_reservation_resp",
 		tree.Member{Key: "reservations", Value: list},
-		tree.Member{Key: "last_update", Value: render.Instant(rep.GetNow())},
+		tree.Member{Key: "last_update", Value: render.Instant(call.LastUpdate(rep.GetNow()))},
 	)
 }
 

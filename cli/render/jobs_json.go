@@ -29,7 +29,7 @@ func JobsAnswer(call *tool.Call, jobs []*apiv1.JobInfo, now int64) error {
 			Key:   "last_backfill",
 			Value: Instant(0),
 		},
-		tree.Member{Key: "last_update", Value: Instant(now)},
+		tree.Member{Key: "last_update", Value: Instant(call.LastUpdate(now))},
 	)
 }
 

@@ -2,7 +2,6 @@ package slurmapi
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -42,7 +40,9 @@ type Host struct {
 	// Caller says who asks.
 	Caller func(ctx context.Context) (user string, uid uint32)
 	Now    func() time.Time
-	Log    *slog.Logger
+	// Changed is when the cluster changed last, in nanoseconds; 0 where this process does not know.
+	Changed func() int64
+	Log     *slog.Logger
 }
 
 // API is an http.Handler for the paths of the table.
@@ -125,7 +125,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		q.source = host
 	}
-	out := &held{to: w, gzips: acceptsGzip(r.Header.Values("Accept-Encoding"))}
+	out := newHeld(w, r)
 	err := q.serveInto(w, r, out)
 	if err == nil {
 		err = out.finish()
@@ -198,7 +198,7 @@ func matchPath(pattern string, words []string) (map[string]string, bool) {
 }
 
 // serveInto answers a request into out.
-func (q *request) serveInto(w http.ResponseWriter, r *http.Request, out io.Writer) error {
+func (q *request) serveInto(w http.ResponseWriter, r *http.Request, out *held) error {
 	at := q.api.routes[q.path.Method+" "+q.path.Plain]
 	if at.show == nil && at.do == nil {
 		return rpcstatus.New(rpcstatus.Unimplemented, "%s %s: %s", q.path.Method, q.path.Path, at.refused)
@@ -216,11 +216,15 @@ func (q *request) serveInto(w http.ResponseWriter, r *http.Request, out io.Write
 		if err != nil {
 			return err
 		}
+		out.beginTag()
 		return q.run(args, out)
 	}
 	members, err := at.do(q)
 	if err != nil {
 		return err
+	}
+	if at.reads {
+		out.beginTag()
 	}
 	return tree.WriteJSON(out, q.path.Answer.Conform(append(members, q.makeEnvelope(nil)...)), true)
 }
@@ -355,6 +359,7 @@ func (q *request) commandEnv(args []string) *tool.Env {
 			Path:     q.path.Path,
 			User:     q.user,
 			Cluster:  q.api.host.Cluster,
+			Changed:  q.api.host.Changed(),
 			Warnings: func() []string { return nil },
 		},
 	}
@@ -584,85 +589,4 @@ func (a *API) Refuse(w http.ResponseWriter, r *http.Request, code int, e *rpcsta
 	if err := tree.WriteJSON(w, doc, true); err != nil {
 		a.host.Log.Debug("an error could not be sent", "path", r.URL.Path, "error", err)
 	}
-}
-
-// held keeps the beginning of an answer back, so that a command that fails after
-// it began to print still ends in an error rather than in half a document. What is
-// long it compresses on its way, where the client takes that.
-type held struct {
-	to    http.ResponseWriter
-	gzips bool
-	kept  bytes.Buffer
-	sent  bool
-	zip   *gzip.Writer // nil = it is sent as it is
-}
-
-const (
-	// maxHeld is how much is held back.
-	maxHeld = 128 << 10
-	// minCompressed is the size below which compressing costs more than it saves.
-	minCompressed = 1 << 10
-)
-
-// Write implements io.Writer.
-func (h *held) Write(b []byte) (int, error) {
-	if !h.sent && h.kept.Len()+len(b) <= maxHeld {
-		return h.kept.Write(b)
-	}
-	if err := h.releaseHeld(h.kept.Len() + len(b)); err != nil {
-		return 0, err
-	}
-	return h.body().Write(b)
-}
-
-// body takes what is sent.
-func (h *held) body() io.Writer {
-	if h.zip != nil {
-		return h.zip
-	}
-	return h.to
-}
-
-// releaseHeld sends what was held back. size is how long the answer is at least.
-func (h *held) releaseHeld(size int) error {
-	if h.sent {
-		return nil
-	}
-	h.sent = true
-	header := h.to.Header()
-	header.Set("Content-Type", "application/json")
-	header.Add("Vary", "Accept-Encoding")
-	if h.gzips && size >= minCompressed {
-		header.Set("Content-Encoding", "gzip")
-		zip, err := gzip.NewWriterLevel(h.to, gzip.BestSpeed)
-		if err != nil {
-			return err
-		}
-		h.zip = zip
-	}
-	_, err := h.body().Write(h.kept.Bytes())
-	return err
-}
-
-// finish sends what is left. An answer that broke off is not finished, so that a client
-// which decompresses it notices.
-func (h *held) finish() error {
-	if err := h.releaseHeld(h.kept.Len()); err != nil || h.zip == nil {
-		return err
-	}
-	return h.zip.Close()
-}
-
-// acceptsGzip reads Accept-Encoding (RFC 9110, section 12.5.3).
-func acceptsGzip(headers []string) bool {
-	for item := range strings.SplitSeq(strings.Join(headers, ","), ",") {
-		coding, params, _ := strings.Cut(item, ";")
-		if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
-			continue
-		}
-		weight, given := strings.CutPrefix(strings.ReplaceAll(params, " ", ""), "q=")
-		q, err := strconv.ParseFloat(weight, 64)
-		return !given || err == nil && q > 0
-	}
-	return false
 }

@@ -77,7 +77,7 @@ func TestNothingIsLost(t *testing.T) {
 
 // jobsHost answers with a list of jobs.
 func jobsHost(jobs []*apiv1.JobInfo) Host {
-	return Host{Cluster: "muster", Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	return Host{Cluster: "muster", Now: time.Now, Changed: func() int64 { return 0 }, Log: slog.New(slog.DiscardHandler),
 		Caller: func(context.Context) (string, uint32) { return "ada", 1000 },
 		Convert: func(err error) (*rpcstatus.Error, int) {
 			return rpcstatus.Convert(err, rpcstatus.Numbers()), http.StatusInternalServerError

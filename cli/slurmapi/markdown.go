@@ -34,8 +34,12 @@ who runs it, also from a login host; one that is not good is refused, and a toke
 tokens that hold, with who asked for them and when they were last used, and muster tokens revoke ends one, or all of a user, at once.
 
 **Answers** are the documents of the commands: GET /slurm/v0.0.44/jobs is the output of squeue --json=v0.0.44, on one line. A field
-that Muster does not have is unset, empty, 0 or false. last_update is now: update_time is accepted and the whole answer is sent.
+that Muster does not have is unset, empty, 0 or false. last_update is when the cluster changed last: update_time is accepted and the whole answer is sent.
 Answers of 1 KiB and more are compressed for clients that send Accept-Encoding: gzip (curl --compressed).
+
+**Asking again.** An answer to GET has a strong ETag, a hash of its body. A client that sends it in If-None-Match gets 304 without a
+body while the answer is the same. The controller makes the answer all the same: what is saved is the transfer and the client's work.
+Answers of more than 2 MiB, as they are sent, have no ETag: let the client accept gzip, which makes 10,000 jobs a fraction of that.
 
 **Errors** have an HTTP status of their class (400, 401, 403, 404, 405, 409, 422, 429, 503, 504) and, in errors, Slurm's number and
 text, what is wrong in description, and in source the path or the field: #/job/time_limit. A request that fails has changed nothing,

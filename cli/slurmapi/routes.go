@@ -14,6 +14,8 @@ type route struct {
 	show func(q *request) ([]string, error)
 	// do makes a request of the services and gives the members of the answer.
 	do func(q *request) (tree.Object, error)
+	// reads tells that do changes nothing, as show never does.
+	reads bool
 	// refused says why Muster does not answer this path.
 	refused string
 	// params are the parameters of the query that it obeys. Others that are given
@@ -77,7 +79,7 @@ func namedRoute(param string, words ...string) route {
 //muster:table one row for each path
 func routeTable() map[string]route {
 	return map[string]route{
-		"GET /slurm/*/conf":                              {do: showConfig, note: "slurm.conf, as far as Slurm's document has the same form"},
+		"GET /slurm/*/conf":                              {do: showConfig, reads: true, note: "slurm.conf, as far as Slurm's document has the same form"},
 		"GET /slurm/*/diag/":                             fixedRoute("sdiag"),
 		"POST /slurm/*/job/allocate":                     {do: allocateJob, note: "as salloc --no-shell"},
 		"POST /slurm/*/job/submit":                       {do: submitJob, note: "as sbatch; #SBATCH lines of the script are not read"},
@@ -107,7 +109,7 @@ func routeTable() map[string]route {
 		"GET /slurm/*/reservation/{reservation_name}":    namedRoute("reservation_name", "scontrol", "show", "reservation"),
 		"GET /slurm/*/reservations/":                     fixedRoute("scontrol", "show", "reservation"),
 		"POST /slurm/*/reservations/":                    {do: setReservations, note: "as scontrol create, or update where the reservation exists"},
-		"GET /slurm/*/resources/{job_id}":                {do: getLayout, note: "what the job holds on each node"},
+		"GET /slurm/*/resources/{job_id}":                {do: getLayout, reads: true, note: "what the job holds on each node"},
 		"GET /slurm/*/shares":                            {show: showShares, params: []string{"accounts", "users"}},
 
 		"DELETE /slurmdb/*/account/{account_name}": {do: removeEntity("account", "account_name", "removed_accounts"), note: "as sacctmgr delete"},
@@ -134,7 +136,7 @@ func routeTable() map[string]route {
 		"POST /slurmdb/*/job/{job_id}":             {refused: "what accounting recorded follows from the ledger and is not edited: change the job with POST /slurm/*/job/{job_id} while it is known"},
 		"GET /slurmdb/*/jobs/":                     {show: showPast, params: append(firsts(pastParams()), "show_duplicates", "skip_steps"), note: "without start_time, since midnight, as sacct"},
 		"POST /slurmdb/*/jobs/":                    {refused: "what accounting recorded follows from the ledger and is not edited"},
-		"GET /slurmdb/*/ping/":                     {do: pingPast, note: "whether the accounting store answers"},
+		"GET /slurmdb/*/ping/":                     {do: pingPast, reads: true, note: "whether the accounting store answers"},
 		"GET /slurmdb/*/qos/":                      entityRoute("qos", map[string]string{"name": "name"}),
 		"POST /slurmdb/*/qos/":                     {do: setQOS, note: "as sacctmgr add, or modify where the QOS exists"},
 		"DELETE /slurmdb/*/qos/{qos}":              {do: removeEntity("qos", "qos", "removed_qos"), note: "as sacctmgr delete"},

@@ -1,6 +1,7 @@
 package slurmapi
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
@@ -145,7 +146,7 @@ func showConfig(q *request) (tree.Object, error) {
 		}
 	}
 	meta := tree.Object{
-		{Key: "LastUpdate", Value: rep.GetNow() / tool.Second},
+		{Key: "LastUpdate", Value: cmp.Or(q.api.host.Changed(), rep.GetNow()) / tool.Second},
 		{Key: "BOOT_TIME", Value: rep.GetBootTime() / tool.Second},
 		{
 			Key:   "NEXT_JOB_ID",

@@ -73,8 +73,19 @@ type API struct {
 	Path    string // that was asked for
 	User    string // who asks
 	Cluster string
+	// Changed is when the cluster changed last, in nanoseconds; 0 = not known.
+	Changed int64
 	// Warnings are what the command has said on standard error so far.
 	Warnings func() []string
+}
+
+// LastUpdate is what a document says of its own age: over REST when the cluster changed last, so
+// that an answer to the same question stays the same until then, and else the present.
+func (c *Call) LastUpdate(now int64) int64 {
+	if c.Env.API == nil || c.Env.API.Changed == 0 {
+		return now
+	}
+	return c.Env.API.Changed
 }
 
 // Cluster is the cluster's name where it is known without asking.

@@ -26,6 +26,12 @@ func (s *server) mountSlurm(gateway *rest.Gateway) {
 			e := gateway.Convert(err)
 			return e, rest.StatusOf(e)
 		},
+		Changed: func() int64 {
+			if known := s.known(); known != nil {
+				return int64(known.At)
+			}
+			return 0
+		},
 		Caller: func(ctx context.Context) (string, uint32) {
 			id := identity.From(ctx)
 			return authz.UserName(id), id.UID
