@@ -220,13 +220,15 @@ func text(call *tool.Call, rep *apiv1.SupposeReply) string {
 
 // Summary says in sentences how many jobs are concerned.
 func Summary(rep *apiv1.SupposeReply) string {
-	var earlier, later int
+	var earlier, later, gained int
 	for _, job := range rep.GetJobs() {
 		switch delay, known := Delay(job); {
 		case known && delay > 0:
 			later++
 		case known && delay < 0:
 			earlier++
+		case !known && job.GetBefore().GetStanding() == apiv1.Outlook_WAITING && hasStart(job.GetAfter()):
+			gained++
 		}
 	}
 	said := fmt.Sprintf(
@@ -237,6 +239,9 @@ func Summary(rep *apiv1.SupposeReply) string {
 		rep.GetStartedBefore(),
 		rep.GetStartedAfter(),
 	)
+	if gained > 0 {
+		said += fmt.Sprintf("\n%s a start that had none.", format.Plural(gained, "job gets", "jobs get"))
+	}
 	if both := rep.GetBoth(); both > 0 && rep.GetDelay() != 0 {
 		mean := rep.GetDelay() / both
 		word := "later"

@@ -207,7 +207,7 @@ type gpuRow struct {
 func (m *model) shownGPUs() []gpuRow {
 	var out []gpuRow
 	for _, n := range m.shownNodes() {
-		for _, g := range n.GetGpus() {
+		for _, g := range render.AllGPUs(n) {
 			out = append(out, gpuRow{n, g})
 		}
 	}

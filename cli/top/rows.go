@@ -230,6 +230,8 @@ func (m *model) gpuList() []string {
 			} else if gpu.GetJobId() != 0 {
 				id = strconv.FormatUint(uint64(gpu.GetJobId()), 10)
 			}
+		} else if render.TroubleOf(rows[i].node, gpu, text.Now).Lost() {
+			state, style = "lost", red
 		} else if render.StateOf(rows[i].node).Out() {
 			state, style = "out", dim
 		}
@@ -238,7 +240,7 @@ func (m *model) gpuList() []string {
 		}
 		row := []cellText{
 			{" " + render.CleanLine(rows[i].node.GetName()), plain},
-			{strconv.FormatUint(uint64(gpu.GetIndex()), 10), plain},
+			{cmp.Or(render.GPUNumber(gpu), "?"), plain},
 			{state, style},
 			{id, plain},
 			{render.CleanLine(user), plain},

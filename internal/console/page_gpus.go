@@ -188,7 +188,7 @@ func (d *gpusData) collect(nodes *apiv1.ListNodesReply, jobs *apiv1.ListJobsRepl
 		}
 		indexes := map[string]string{}
 		fits := map[string]bool{}
-		for _, gpu := range node.GetGpus() {
+		for _, gpu := range render.AllGPUs(node) {
 			trouble := render.TroubleOf(node, gpu, now)
 			job := holders[gpu.GetJobUid()]
 			row := newGPURow(node, gpu, job, trouble, now)
@@ -340,7 +340,7 @@ func newGPURow(
 		Key:      gpu.GetUuid(),
 		Node:     render.Clean(node.GetName()),
 		NodeLink: "/node/" + node.GetName(),
-		Index:    formatNumber(gpu.GetIndex()),
+		Index:    gpuNumber(gpu),
 		Class:    gpuClass(node, gpu, now),
 		Type:     render.Clean(gpu.GetType()),
 		Model:    render.Clean(cmp.Or(gpu.GetModel(), gpu.GetType())),
@@ -373,6 +373,12 @@ func newGPURow(
 		render.Clean(strings.Join(node.GetPartitions(), "\n")),
 	}, "\n"))
 	return row
+}
+
+// gpuNumber is a GPU's number on its node, or its UUID where it is lost and the number is
+// not known.
+func gpuNumber(gpu *apiv1.GpuInfo) string {
+	return cmp.Or(render.GPUNumber(gpu), render.Clean(gpu.GetUuid()))
 }
 
 func newIdleLine(

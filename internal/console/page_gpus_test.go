@@ -102,3 +102,40 @@ func TestGPUsPageEscapes(t *testing.T) {
 		}
 	}
 }
+
+// TestLostGPUsAreShown: a GPU that its agent no longer finds is wrong on the first page, red on
+// the map of nodes, and counts as one of the cluster's; where GPUs are missing that never
+// were seen, the first page says that.
+func TestLostGPUsAreShown(t *testing.T) {
+	const now = int64(1_800_000_000) * tool.Second
+	node := func(faults ...*apiv1.GpuFault) *apiv1.NodeInfo {
+		return &apiv1.NodeInfo{Name: "n1", State: "IDLE", Registered: true, Gres: "gpu:h100:3", Degraded: "3 GPUs of type h100 are declared and 2 found",
+			Gpus: []*apiv1.GpuInfo{{Index: 0, Uuid: "GPU-a", Type: "h100"}, {Index: 2, Uuid: "GPU-c", Type: "h100"}}, GpuFaults: faults}
+	}
+	lost := node(&apiv1.GpuFault{Uuid: "GPU-b", Kind: uint32(spec.GPULost), At: now - 1})
+	var d nowData
+	d.findWrong([]*apiv1.NodeInfo{lost}, nil, jobText(now))
+	if len(d.Wrong) != 1 || d.Wrong[0].What != "n1 GPU 1" || d.Wrong[0].Rule != ruleGPULost || d.Wrong[0].Class != "bad" {
+		t.Errorf("of a lost GPU: %+v", d.Wrong)
+	}
+	d = nowData{}
+	d.findWrong([]*apiv1.NodeInfo{node()}, nil, jobText(now))
+	if len(d.Wrong) != 1 || d.Wrong[0].What != "n1 has fewer GPUs than configured" || d.Wrong[0].Rule != ruleIncomplete {
+		t.Errorf("of a missing GPU: %+v", d.Wrong)
+	}
+	if cells := string(mapOf(lost, now).Cells); cells != cellOf("free")+cellOf("fault")+cellOf("free") {
+		t.Errorf("the map has %s", cells)
+	}
+	counted := map[string]string{}
+	for _, f := range nodeFigures([]*apiv1.NodeInfo{lost}, now) {
+		counted[f.Name] = f.Value
+	}
+	if counted["of 3 GPUs in use"] != "0" || counted["GPUs free"] != "2" {
+		t.Errorf("the figures are %v", counted)
+	}
+	g := gpusData{Choice: gpuChoice{Page: 1}}
+	g.collect(&apiv1.ListNodesReply{Now: now, Nodes: []*apiv1.NodeInfo{lost}}, &apiv1.ListJobsReply{Now: now})
+	if len(g.Rows) != 3 || g.Rows[1].Class != "lost" || g.Rows[1].Index != "1" || g.Types[0].Lost != 1 {
+		t.Errorf("the page of GPUs has %+v, %+v", g.Rows, g.Types)
+	}
+}

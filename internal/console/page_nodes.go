@@ -170,20 +170,21 @@ func mapOf(node *apiv1.NodeInfo, now int64) mapNode {
 	}
 	used := 0
 	var cells strings.Builder
-	for _, gpu := range node.GetGpus() {
+	all := render.AllGPUs(node)
+	for _, gpu := range all {
 		if gpu.GetAllocated() {
 			used++
 		}
 		cells.WriteString(cellOf(gpuClass(node, gpu, now)))
 	}
-	if len(node.GetGpus()) == 0 {
+	if len(all) == 0 {
 		class := map[string]string{"busy": "used", "idle": "free"}[out.Class]
 		cells.WriteString(cellOf(cmp.Or(class, "off")))
 	}
 	out.Cells = template.HTML(cells.String())
 	out.Title = out.Name + ": " + nodeState(node)
-	if len(node.GetGpus()) > 0 {
-		out.Title += ", " + strconv.Itoa(used) + " of " + strconv.Itoa(len(node.GetGpus())) +
+	if len(all) > 0 {
+		out.Title += ", " + strconv.Itoa(used) + " of " + strconv.Itoa(len(all)) +
 			" GPUs in use"
 	}
 	if node.GetReason() != "" {
@@ -229,7 +230,7 @@ func nodeFigures(nodes []*apiv1.NodeInfo, now int64) []figure {
 		if c := nodeClass(node); c == "bad" || c == "warn" {
 			out++
 		}
-		for _, gpu := range node.GetGpus() {
+		for _, gpu := range render.AllGPUs(node) {
 			gpuAll++
 			switch gpuClass(node, gpu, now) {
 			case "used", "part":
@@ -340,11 +341,11 @@ func (c *Console) nodePage(v *visit) (answer, error) {
 		data.Jobs = append(data.Jobs, l)
 	}
 	byUUID := map[string]string{}
-	for _, gpu := range node.GetGpus() {
+	for _, gpu := range render.AllGPUs(node) {
 		wrong := troubleText(render.TroubleOf(node, gpu, reply.GetNow()))
 		class := gpuClass(node, gpu, reply.GetNow())
 		line := gpuLine{
-			Index:   formatNumber(gpu.GetIndex()),
+			Index:   gpuNumber(gpu),
 			UUID:    render.Clean(gpu.GetUuid()),
 			Model:   render.Clean(cmp.Or(gpu.GetModel(), gpu.GetType())),
 			Class:   class,

@@ -48,13 +48,14 @@ const (
 	ruleXIDProgram = "MusterGPUXIDOfProgram"
 	ruleGPUWarned  = "MusterJobGPUWarned"
 	ruleAccounting = "MusterAccountingDown"
+	ruleIncomplete = "MusterNodeIncomplete"
 )
 
 // JudgedRules names the rules that the console judges without an Alertmanager.
 func JudgedRules() []string {
 	return []string{
 		ruleNodeDown, ruleGPULost, ruleGPUMemory, ruleGPUHeat, ruleXIDFatal, ruleXIDDevice,
-		ruleXIDProgram, ruleGPUWarned, ruleAccounting,
+		ruleXIDProgram, ruleGPUWarned, ruleAccounting, ruleIncomplete,
 	}
 }
 
@@ -167,9 +168,13 @@ func (d *nowData) findWrong(nodes []*apiv1.NodeInfo, jobs []*apiv1.JobInfo, text
 			d.Wrong = append(d.Wrong, wrong{class, render.Clean(node.GetName()) + " is " +
 				nodeState(node), link, why, rule})
 		}
-		for _, gpu := range node.GetGpus() {
+		if why := gpusMissing(node); why != "" && len(render.AllGPUs(node)) == len(node.GetGpus()) {
+			d.Wrong = append(d.Wrong, wrong{"warn", render.Clean(node.GetName()) + " has fewer GPUs than configured",
+				link, render.Clean(why), ruleIncomplete})
+		}
+		for _, gpu := range render.AllGPUs(node) {
 			trouble := render.TroubleOf(node, gpu, text.Now)
-			name := render.Clean(node.GetName()) + " GPU " + formatNumber(gpu.GetIndex())
+			name := render.Clean(node.GetName()) + " GPU " + gpuNumber(gpu)
 			switch {
 			case trouble.Fault != nil:
 				d.Wrong = append(d.Wrong, wrong{"bad", name, link, troubleText(trouble),

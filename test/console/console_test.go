@@ -491,7 +491,7 @@ func TestScreenshots(t *testing.T) {
 	waiting, running, _ := strings.Cut(job, ",")
 	for _, one := range []struct{ name, path string }{
 		{"now", "/"}, {"queue", "/queue"}, {"nodes", "/nodes"}, {"gpus", "/gpus"}, {"people", "/people?all=1"}, {"what-if", "/what-if?c=" + url.QueryEscape("add 2 nodes like node1")}, {"cluster", "/cluster"}, {"sql", "/sql?q=" + url.QueryEscape("SELECT name, count() AS runs, round(avg(dateDiff('second', start, end))) AS seconds FROM jobs GROUP BY name ORDER BY runs DESC LIMIT 12")},
-		{"reports", "/reports?by=account"}, {"findings", "/findings?window=1d"}, {"past", "/nodes?at=" + os.Getenv("MUSTER_SCREENSHOT_AT")}, {"why", "/job/" + waiting}, {"job", "/job/" + running}, {"output", "/job/" + running},
+		{"reports", "/reports?by=account"}, {"node", "/node/node1"}, {"findings", "/findings?window=1d"}, {"past", "/nodes?at=" + os.Getenv("MUSTER_SCREENSHOT_AT")}, {"why", "/job/" + waiting}, {"job", "/job/" + running}, {"output", "/job/" + running},
 	} {
 		ctx := ctx
 		if one.name == "output" && running != "" {
@@ -500,19 +500,26 @@ func TestScreenshots(t *testing.T) {
 		if strings.HasSuffix(one.path, "/job/") || strings.HasSuffix(one.path, "?at=") {
 			continue
 		}
-		for _, look := range []string{"light", "dark"} {
-			var picture []byte
-			l.do(ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look}}),
-				chromedp.EmulateViewport(1360, 850), chromedp.Navigate(l.at+one.path), chromedp.WaitVisible("main h1"),
-				chromedp.Poll("!document.querySelector('[data-src]') || !!document.querySelector('[data-src] section, [data-src] details')", nil), chromedp.CaptureScreenshot(&picture))
-			if err := os.WriteFile(filepath.Join(folder, "console-"+one.name+"-"+look+".png"), picture, 0o644); err != nil {
-				t.Fatal(err)
+		for _, look := range []string{"light", "dark", "phone"} {
+			view, colours := chromedp.EmulateViewport(1360, 850), look
+			if look == "phone" {
+				view, colours = chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), "light"
+			}
+			var seen, all []byte
+			wide := false
+			l.do(ctx, emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}}),
+				view, chromedp.Navigate(l.at+one.path), chromedp.WaitVisible("main h1"),
+				chromedp.Poll("!document.querySelector('[data-src]') || !!document.querySelector('[data-src] section, [data-src] details')", nil),
+				chromedp.Evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth", &wide),
+				chromedp.CaptureScreenshot(&seen), chromedp.FullScreenshot(&all, 100))
+			if wide {
+				t.Errorf("%s (%s) is wider than its window", one.path, look)
+			}
+			for name, picture := range map[string][]byte{"console-": seen, "whole-": all} {
+				if err := os.WriteFile(filepath.Join(folder, name+one.name+"-"+look+".png"), picture, 0o644); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	var picture []byte
-	l.do(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile), chromedp.Navigate(l.at+"/queue"), chromedp.WaitVisible("main h1"), chromedp.CaptureScreenshot(&picture))
-	if err := os.WriteFile(filepath.Join(folder, "console-phone.png"), picture, 0o644); err != nil {
-		t.Fatal(err)
 	}
 }
