@@ -36,7 +36,7 @@ RACING = $(filter-out $(PLAIN),$(ALL))
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## build bin/muster, bin/muster-top, bin/musterd, bin/muster-agent, bin/muster-shepherd, bin/muster-munge, bin/muster-sbatch, bin/muster-bench and, with libpmix-dev, bin/muster-pmix
+build: ## build bin/muster, bin/muster-top, bin/musterd, bin/muster-agent, bin/muster-shepherd, bin/muster-munge, bin/muster-sbatch, bin/muster-bench and, with libpmix-dev and libpam0g-dev, bin/muster-pmix and bin/pam_muster.so
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster ./cmd/muster-top ./cmd/musterd ./cmd/muster-shepherd ./cmd/muster-munge
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/muster-bench ./test/bench
 	CGO_ENABLED=1 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/muster-agent
@@ -45,6 +45,10 @@ build: ## build bin/muster, bin/muster-top, bin/musterd, bin/muster-agent, bin/m
 		echo '$(CC) -o bin/muster-pmix cmd/muster-pmix/pmix.c'; \
 		$(CC) $(SMALL) $$(pkg-config --cflags pmix) -o bin/muster-pmix cmd/muster-pmix/pmix.c -lpmix -lpthread; \
 	else rm -f bin/muster-pmix; echo 'bin/muster-pmix is left out: libpmix-dev is not installed, and srun --mpi=pmix needs it'; fi
+	@if test -e /usr/include/security/pam_modules.h; then \
+		echo '$(CC) -shared -o bin/pam_muster.so cmd/pam_muster/pam_muster.c'; \
+		$(CC) $(SMALL) -fPIC -shared -o bin/pam_muster.so cmd/pam_muster/pam_muster.c -lpam; \
+	else rm -f bin/pam_muster.so; echo 'bin/pam_muster.so is left out: libpam0g-dev is not installed, and logins with private folders need it'; fi
 
 deps: ## install what building lacks (as root; otherwise say what is missing)
 	deploy/deps/install.sh build

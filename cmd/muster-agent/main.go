@@ -78,6 +78,7 @@ func command(args []string, out, errOut io.Writer) int {
 	fs.StringVar(&o.StateDir, "state-dir", "", "`folder` of this node's state (default: agent/NAME in state_dir of muster.yaml)")
 	fs.StringVar(&o.Shepherd, "shepherd", "", "`path` of muster-shepherd (default: beside this program)")
 	adopt := fs.Bool("adopt", false, "put the calling login into the job of its user on this node, or refuse it: for pam_exec, in the account phase; ignores "+conffile.PathVariable)
+	namespace := fs.Bool("namespace", false, "with --adopt: print the mount namespace of the job's private folders, if it has any, for pam_muster to enter")
 	detect := fs.BoolP("print-config", "C", false, "print this machine as a NodeName line of slurm.conf and exit")
 	show := fs.BoolP("version", "V", false, "print the version and exit")
 	help := fs.BoolP("help", "h", false, "print this help and exit")
@@ -108,11 +109,14 @@ func command(args []string, out, errOut io.Writer) int {
 	case *show:
 		fmt.Fprintf(out, "muster %s\n", version)
 		return exitOK
-	case *adopt && fs.NFlag() > countFlags(fs, "adopt", "config", "state-dir"):
-		fmt.Fprintln(errOut, "muster-agent: --adopt takes --config and --state-dir only (see muster-agent --help)")
+	case *adopt && fs.NFlag() > countFlags(fs, "adopt", "namespace", "config", "state-dir"):
+		fmt.Fprintln(errOut, "muster-agent: --adopt takes --namespace, --config and --state-dir only (see muster-agent --help)")
+		return exitUsage
+	case *namespace && !*adopt:
+		fmt.Fprintln(errOut, "muster-agent: --namespace is of --adopt (see muster-agent --help)")
 		return exitUsage
 	case *adopt:
-		err = adoptLogin(o)
+		err = adoptLogin(o, *namespace, out)
 	case *detect:
 		err = printNode(out)
 	case o.Enrol && o.TokenFile == "":
@@ -154,13 +158,18 @@ func countFlags(fs *pflag.FlagSet, names ...string) int {
 	return given
 }
 
-// adoptLogin is muster-agent --adopt. Of several agents on the machine each is asked.
-func adoptLogin(o settings.Options) error {
+// adoptLogin is muster-agent --adopt. Of several agents on the machine each is asked. With
+// tell it says where the job's private folders are to be entered.
+func adoptLogin(o settings.Options, tell bool, out io.Writer) error {
 	folders, err := o.StateFolders()
 	if err != nil {
 		return err
 	}
-	return machine.AdoptCaller(context.Background(), folders)
+	namespace, err := machine.AdoptCaller(context.Background(), folders)
+	if err == nil && tell && namespace != "" {
+		fmt.Fprintf(out, "namespace %s\n", namespace)
+	}
+	return err
 }
 
 // newLogger writes in the configured form.

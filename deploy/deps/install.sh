@@ -38,6 +38,7 @@ mpirun.openmpi openmpi-bin  test   Open MPI's own launcher in an allocation
 mpicc.openmpi libopenmpi-dev test  the same
 pkg-config pkg-config       test   finds libpmix for make build
 /usr/share/doc/libpmix-dev libpmix-dev test srun --mpi=pmix: the library of muster-pmix, which make build leaves out without it
+/usr/include/security/pam_modules.h libpam0g-dev test logins that see their job's private folders: the headers of pam_muster.so, which make build leaves out without them
 qemu-system-x86_64 qemu-system-x86 vm boots a machine with cgroup v2 only, for make test-vm
 /usr/share/doc/linux-image-cloud-amd64 linux-image-cloud-amd64 vm its kernel
 /usr/share/doc/busybox-static busybox-static vm its shell

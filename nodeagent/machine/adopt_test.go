@@ -18,13 +18,13 @@ import (
 func TestRefusedLogins(t *testing.T) {
 	folder := t.TempDir()
 	folders := []string{folder}
-	if err := AdoptLogin(t.Context(), folders, "root", os.Getpid()); err != nil {
+	if _, err := AdoptLogin(t.Context(), folders, "root", os.Getpid()); err != nil {
 		t.Errorf("root: %v", err)
 	}
-	if err := AdoptLogin(t.Context(), folders, "0", os.Getpid()); !errors.Is(err, nss.ErrUnknown) {
+	if _, err := AdoptLogin(t.Context(), folders, "0", os.Getpid()); !errors.Is(err, nss.ErrUnknown) {
 		t.Errorf("a number in place of a name: %v", err)
 	}
-	err := AdoptLogin(t.Context(), folders, "nobody", os.Getpid())
+	_, err := AdoptLogin(t.Context(), folders, "nobody", os.Getpid())
 	if err == nil || !strings.Contains(err.Error(), "--state-dir") {
 		t.Errorf("no shepherd: %v", err)
 	}
@@ -38,7 +38,7 @@ func TestRefusedLogins(t *testing.T) {
 	}
 	sock.SetUnlinkOnClose(false)
 	sock.Close() // as one that was killed leaves it
-	err = AdoptLogin(t.Context(), folders, "nobody", os.Getpid())
+	_, err = AdoptLogin(t.Context(), folders, "nobody", os.Getpid())
 	if !errors.Is(err, ErrNoJob) || !strings.Contains(err.Error(), "connection refused") {
 		t.Errorf("a shepherd that is gone: %v", err)
 	}
@@ -54,7 +54,7 @@ func TestCallerIsPAM(t *testing.T) {
 	} {
 		t.Setenv("PAM_USER", c.user)
 		t.Setenv("PAM_TYPE", c.kind)
-		if err := AdoptCaller(t.Context(), nil); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := AdoptCaller(t.Context(), nil); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q in phase %q: %v", c.user, c.kind, err)
 		}
 	}

@@ -260,6 +260,7 @@ type Observed struct {
 	Socket    string       `cbor:"12,keyasint,omitempty"` // of a step's part: where its input and output are
 	Launch    spec.Hash    `cbor:"13,keyasint"`           // as in RunSpec
 	Seq       uint64       `cbor:"14,keyasint,omitempty"`
+	Namespace string       `cbor:"15,keyasint,omitempty"` // file of the mount namespace with its attempt's private folders
 }
 
 // Event is news of one run: it started, or it exited.

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -148,4 +149,85 @@ func TestExternStep(t *testing.T) {
 		t.Error("the login ended by itself")
 	}
 	c.until("wrap|CANCELLED by 0\nbatch|CANCELLED\nextern|COMPLETED", "sacct", "-n", "-P", "-j", id, "-o", "JobName,State")
+}
+
+// TestLoginSeesPrivateFolders: a login that pam_muster puts into a job sees the private
+// folders of that job, and the node's own do not change.
+func TestLoginSeesPrivateFolders(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("logins and mount namespaces need root")
+	}
+	module := bin("pam_muster.so")
+	if _, err := os.Stat(module); err != nil {
+		t.Skipf("%v: `make build` leaves it out without libpam0g-dev (deploy/deps/install.sh test installs it)", err)
+	}
+	if out, err := exec.Command("unshare", "-m", "true").CombinedOutput(); err != nil {
+		t.Skipf("mount namespaces are not possible here: %v: %s", err, out)
+	}
+	c := start(t, "PrologFlags=Contain")
+	if err := os.Chmod(c.dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	text := "AutoBasePath=true\nBasePath=" + c.dir + "/private Dirs=/var/tmp\n"
+	if err := os.WriteFile(filepath.Join(c.dir, "job_container.conf"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	conf, err := os.OpenFile(filepath.Join(c.dir, "slurm.conf"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = conf.WriteString("JobContainerType=job_container/tmpfs\n")
+	if err := errors.Join(err, conf.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []string{"agent-node1", "agent-node2"} {
+		c.kill9(node)
+	}
+	c.must("scontrol", "reconfigure")
+	c.must("up", "--dir", c.dir)
+	output := filepath.Join(c.dir, "job.out")
+	if err := os.WriteFile(output, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(output, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	secret := "/var/tmp/" + filepath.Base(c.dir)
+	out, errs, code := c.runAs(65534, nil, "sbatch", "--parsable", "-w", "node1", "-o", output, "-D", "/tmp", "--wrap",
+		"echo of the job >"+secret+"; echo begun; sleep 1000")
+	if code != 0 {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	id := strings.TrimSpace(out)
+	c.untilShell("grep -q begun " + output)
+
+	rule := filepath.Join(c.dir, "su")
+	state := filepath.Join(c.dir, "state", "agents", "node1")
+	text = "auth sufficient pam_rootok.so\naccount required " + module + " program=" + bin("muster-agent") +
+		" state-dir=" + state + "\nsession required pam_permit.so\n"
+	if err := os.WriteFile(rule, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	login := func(user, command string) ([]byte, error) {
+		return exec.Command("unshare", "-m", "sh", "-c",
+			"mount --bind "+rule+" /etc/pam.d/su && exec su -s /bin/sh "+user+" -c '"+command+"'").CombinedOutput()
+	}
+	said, err := login("nobody", "cat "+secret+"; echo of the login >>"+secret+"; cat /proc/self/cgroup")
+	if err != nil || !strings.HasPrefix(string(said), "of the job\n") || !strings.Contains(string(said), ".extern") {
+		t.Errorf("the login: %v: %s", err, said)
+	}
+	if _, err := os.Stat(secret); err == nil {
+		t.Errorf("%s is on the node too", secret)
+	}
+	if said, err := login("games", "true"); err == nil || !strings.Contains(string(said), "you have no job on this node") {
+		t.Errorf("a login without a job: %v: %s", err, said)
+	}
+	if said, err := login("root", "ls "+secret+" 2>&1 || true"); err != nil || !strings.Contains(string(said), "No such file") {
+		t.Errorf("a login of root: %v: %s", err, said)
+	}
+	c.must("scancel", id)
+	c.until("", "squeue", "-h", "-j", id)
+	if left, err := filepath.Glob(c.dir + "/private/*"); err != nil || len(left) > 0 {
+		t.Errorf("private folders are left: %v (%v)", left, err)
+	}
 }

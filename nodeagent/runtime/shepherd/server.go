@@ -229,7 +229,11 @@ func (s *Shepherd) listRuns() []plan.Observed {
 	s.mu.Lock()
 	out := make([]plan.Observed, 0, len(s.runs))
 	for _, r := range s.runs {
-		out = append(out, r.asObserved())
+		observed := r.asObserved()
+		if r.Spaced {
+			observed.Namespace = s.spaces.Namespace(r.Key)
+		}
+		out = append(out, observed)
 	}
 	s.mu.Unlock()
 	slices.SortFunc(out, func(a, b plan.Observed) int { return a.Key.Compare(b.Key) })

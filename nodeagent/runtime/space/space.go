@@ -349,6 +349,16 @@ func (s *Spaces) Enter(run plan.RunKey) (leave func() error, err error) {
 	}, nil
 }
 
+// Namespace is the file by which the mount namespace of a run's attempt is kept; empty
+// where it has none.
+func (s *Spaces) Namespace(run plan.RunKey) string {
+	dir, err := os.Readlink(s.link(Attempt(run)))
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(dir, nsName)
+}
+
 // List gives the attempts that have a space, or what is left of one.
 func (s *Spaces) List() ([]plan.RunKey, error) {
 	entries, err := os.ReadDir(s.links)
