@@ -37,7 +37,13 @@ func (w *world) reported() {
 		const begin = 1_790_000_000 * tool.Second
 		return &apiv1.JobReportReply{Cluster: "peer", Now: begin + 9000*tool.Second, Cost: &cost, Currency: "EUR", EnergyJoules: &joules,
 			Run: &apiv1.AcctRow{JobId: 12, Name: "<b>train</b>", User: "alice", Account: "ml", Partition: "gpu", State: "COMPLETED", Submit: begin, Start: begin + 3600*tool.Second,
-				End: begin + 7200*tool.Second, Elapsed: 3600 * tool.Second, TimeLimit: 36000 * tool.Second, NodeList: "n[1-2]", AllocTres: &apiv1.Tres{Cpu: 8, Node: 2}},
+				End: begin + 7200*tool.Second, Elapsed: 3600 * tool.Second, TimeLimit: 36000 * tool.Second, NodeList: "n[1-2]", AllocTres: &apiv1.Tres{Cpu: 8, Node: 2}, HasUsage: true, Usage: &apiv1.Usage{ReadBytes: 5 << 30, WriteBytes: 700, MajFaults: 12,
+					Counters: []*apiv1.CounterValue{
+						{Counter: uint32(spec.CounterNetIn), N: 3 << 40}, {Counter: uint32(spec.CounterNetOut), N: 2048},
+						{Counter: uint32(spec.CounterLustreWrite), N: 1 << 20}, {Counter: uint32(spec.CounterReadOps), N: 40},
+						{Counter: uint32(spec.CounterMinFaults), N: 3400}, {Counter: uint32(spec.CounterInvSwitches), N: 9},
+						{Counter: uint32(spec.CounterThrottled), N: 1_500_400}, {Counter: uint32(spec.CounterIOStall), N: 0},
+					}}},
 			Nodes: []*apiv1.JobReportNode{
 				{Node: "n1", Cpus: 4, MemMib: 8000, Held: 3600 * tool.Second, Measured: true, CpuTime: 10800 * tool.Second, PeakRss: &peak, Gpus: []*apiv1.JobReportGpu{
 					{Uuid: "GPU-a", Type: "h100", Measured: true, Held: 3600 * tool.Second, Util: 1800 * tool.Second, Sm: &sm, PeakMem: 1 << 30, Method: "counted", Share: 1000},
@@ -203,6 +209,14 @@ Use
     CPU     [         not measured         ]      -   of 4 CPUs
     Memory  [         not measured         ]      -
 
+I/O and waiting
+  Network           3.0 TiB received, 2.0 KiB sent
+  Lustre            1.0 MiB written
+  Local disks       5.0 GiB read in 40 requests, 700 B written
+  Page faults       12 major, 3400 minor
+  Context switches  9 involuntary
+  Stalled           0s for a disk, 1.5s throttled by a limit of CPU time
+
 Over time, from 2026-09-21T15:13:20, 00:01:00 a column
   Node  What                Mean      Most
   n1    CPUs    [ _ #]       2.2       4.0
@@ -224,7 +238,8 @@ Advice
 	out, _, _ = run("muster", "report", "12", "--json")
 	var doc struct {
 		Cost   float64
-		Carbon *float64 `json:"carbon_grams"`
+		Carbon *float64          `json:"carbon_grams"`
+		Counts map[string]*int64 `json:"counters"`
 		Nodes  []struct {
 			CPU  *float64 `json:"cpu_seconds"`
 			GPUs []struct {
@@ -243,6 +258,9 @@ Advice
 		*doc.Nodes[0].GPUs[1].Util != 0 || doc.Nodes[0].GPUs[2].Util != nil || doc.Advice[0].Change != "--mem=2G" ||
 		len(doc.OverTime) != 1 || doc.OverTime[0].Points[0].CPUs != nil || *doc.OverTime[0].Points[2].CPUs != 4 || doc.OverTime[0].Points[2].At != 1_790_003_780 {
 		t.Errorf("%v: %+v\n%s", err, doc, out)
+	}
+	if n := doc.Counts["net_out"]; n == nil || *n != 2048 || doc.Counts["nfs_read"] != nil || *doc.Counts["maj_faults"] != 12 {
+		t.Errorf("counters: %v", doc.Counts)
 	}
 	for _, bad := range [][]string{{"report"}, {"report", "x"}, {"report", "user", "a", "b"}, {"report", "account"}, {"report", "site", "x"}, {"report", "404"}, {"report", "12", "--csv"},
 		{"report", "site", "--window", "7"}, {"report", "waste", "--memory-below", "120"}, {"report", "waste", "--lines", "0"}, {"report", "site", "-S", "2026-11-02", "-E", "2026-11-01"}} {

@@ -116,6 +116,9 @@ func (r *reporting) jobPage(id string, rep *apiv1.JobReportReply) {
 	}
 	r.page.parts = append(r.page.parts, waits)
 	r.useParts(rep, running)
+	if run.GetHasUsage() {
+		r.page.parts = append(r.page.parts, movedPart(run.GetUsage()))
+	}
 	r.overTime(rep)
 	r.addAdvice(rep.GetAdvice(), false)
 	r.brief = briefPage(&r.page, rep, running)
@@ -458,10 +461,14 @@ func jobReportTree(rep *apiv1.JobReportReply) tree.Object {
 	for _, p := range rep.GetPeriods() {
 		waits = append(waits, tree.Object{{Key: "reason", Value: render.ReasonTree(p.GetReason())}, {Key: "from", Value: p.GetFrom() / tool.Second}, {Key: "to", Value: p.GetTo() / tool.Second}})
 	}
+	var counters any
+	if run.GetHasUsage() {
+		counters = countersTree(run.GetUsage())
+	}
 	return tree.Object{{Key: "cluster", Value: rep.GetCluster()}, {Key: "job_id", Value: int64(run.GetJobId())}, {Key: "name", Value: run.GetName()}, {Key: "user", Value: run.GetUser()},
 		{Key: "account", Value: run.GetAccount()}, {Key: "partition", Value: run.GetPartition()}, {Key: "state", Value: run.GetState()}, {Key: "submit", Value: run.GetSubmit() / tool.Second},
 		{Key: "start", Value: run.GetStart() / tool.Second}, {Key: "end", Value: run.GetEnd() / tool.Second}, {Key: "elapsed_seconds", Value: sec(run.GetElapsed())},
 		{Key: "held", Value: render.TRESText(run.GetAllocTres())}, {Key: "cost", Value: knownOrNull(rep.Cost)}, {Key: "currency", Value: rep.GetCurrency()},
-		{Key: "energy_joules", Value: knownOrNull(rep.EnergyJoules)}, {Key: "carbon_grams", Value: knownOrNull(rep.CarbonGrams)}, {Key: "nodes", Value: nodes},
+		{Key: "energy_joules", Value: knownOrNull(rep.EnergyJoules)}, {Key: "carbon_grams", Value: knownOrNull(rep.CarbonGrams)}, {Key: "nodes", Value: nodes}, {Key: "counters", Value: counters},
 		{Key: "over_time_step_seconds", Value: rep.GetUsageStep() / tool.Second}, {Key: "over_time", Value: usage}, {Key: "waits", Value: waits}}
 }
