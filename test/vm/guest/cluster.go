@@ -48,7 +48,7 @@ func (c *cluster) startCluster() error {
 	if err != nil {
 		return err
 	}
-	sized := strings.NewReplacer("CPUs=8 RealMemory=16000", "CPUs=2 RealMemory=1200", "SlurmdParameters=config_overrides", "TaskPlugin=task/cgroup,task/affinity\nProctrackType=proctrack/cgroup\n#").
+	sized := strings.NewReplacer("CPUs=8 RealMemory=16000", "CPUs=2 RealMemory=1200", "SlurmdParameters=config_overrides", "TaskPlugin=task/cgroup,task/affinity\nProctrackType=proctrack/cgroup\nPrologFlags=Contain\n#").
 		Replace(string(text))
 	if err := os.WriteFile(slurmConf, []byte(sized), 0o644); err != nil {
 		return err

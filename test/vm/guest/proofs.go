@@ -29,6 +29,7 @@ func listProofs() []proof {
 		{"a job has the cores it was given and no others", proveCores},
 		{"GPU devices are fenced in batch, srun, overlap and pty", proveDevices},
 		{"a container has its own files, and its job's user, devices and memory", proveContainers},
+		{"a job's extern step outlives its user's signals and a shortage of memory", proveExtern},
 		{"the fence holds after the agent was killed", proveDevicesAfterRestart},
 		{"no process outlives its job, however it hides", proveNoEscape},
 		{"a fork bomb ends with its job and stops nobody else", proveForkBomb},
