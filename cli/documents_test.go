@@ -1,14 +1,18 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/cli/opt"
 	"github.com/musterhpc/muster/cli/tool"
 	"github.com/musterhpc/muster/spec"
 )
@@ -118,5 +122,40 @@ func TestOneFormWins(t *testing.T) {
 	}
 	if r := w.shell("scontrol show config --yaml --json"); r.code != 0 || !json.Valid([]byte(r.out)) {
 		t.Errorf("%d %s", r.code, r.out)
+	}
+}
+
+// TestDocumentsSayWhoAnswers: every command that has --json prints one document with the same
+// frame: meta with the cluster, errors and warnings. Streams of events have one object a line.
+func TestDocumentsSayWhoAnswers(t *testing.T) {
+	streams := []string{"audit", "events", "traces"}
+	for _, entry := range commandEntries() {
+		command := entry.Make()
+		hasJSON := slices.ContainsFunc(command.Options, func(o opt.Option) bool { return o.Long == "json" })
+		if !hasJSON || slices.Contains(streams, command.Name) {
+			continue
+		}
+		t.Run(command.Name, func(t *testing.T) {
+			w := everything(t)
+			line := cmp.Or(samples()[command.Name]["json"].line, usual()[command.Name])
+			line = strings.ReplaceAll(line, "DIR", w.dir)
+			r := w.shell(line + " --json")
+			var doc any
+			if err := json.Unmarshal([]byte(r.out), &doc); err != nil {
+				t.Fatalf("$ %s --json\n%v %s%s", line, err, r.out, r.errOut)
+			}
+			cluster := "peer"
+			if command.Name == "simulate" {
+				cluster = "" // it asks none
+			}
+			if got := valueIn(t, doc, "meta", "slurm", "cluster"); got != cluster {
+				t.Errorf("$ %s --json: cluster %v", line, got)
+			}
+			for _, key := range []string{"errors", "warnings"} {
+				if got, ok := valueIn(t, doc, key).([]any); !ok || len(got) != 0 {
+					t.Errorf("$ %s --json: %s is %v", line, key, valueIn(t, doc, key))
+				}
+			}
+		})
 	}
 }

@@ -109,7 +109,7 @@ func runKPI(call *tool.Call) error {
 		onlyFigures(&rep, func(name string) bool { k, ok := kpi.Find(name); return !ok || k.Class == "" })
 	}
 	if render.WantsDocument(call) {
-		return render.Structured(call, call.Opts.On("json"), reportTree(&rep))
+		return render.Print(call, reportTree(&rep)...)
 	}
 	return call.WriteOut(
 		[]byte(kpiText(&rep, by, !call.Opts.On("noheader"), render.NewClock(call.Env))),

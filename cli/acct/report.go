@@ -255,7 +255,7 @@ func (r *reporting) printReport() error {
 		}
 		return r.WriteOut([]byte(r.brief.text()))
 	case render.WantsDocument(r.Call):
-		return render.Structured(r.Call, r.Opts.On("json"), r.tree)
+		return render.Print(r.Call, r.tree...)
 	case r.Opts.On("csv"):
 		if r.table == nil {
 			return r.Errorf(

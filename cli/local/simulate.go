@@ -254,7 +254,7 @@ func runSimulate(call *tool.Call) error {
 	}
 	sum := res.Summarise()
 	if render.WantsDocument(call) {
-		return render.Structured(call, call.Opts.On("json"), simulationTree(s, trace, &sum))
+		return render.PrintOffline(call, simulationTree(s, trace, &sum))
 	}
 	return call.WriteOut([]byte(simulationText(s, trace, res, &sum, call.Now().Sub(began))))
 }

@@ -61,7 +61,7 @@ func churnOpenb(call *tool.Call, p *packing, openb *replay.Openb) error {
 	divideChurn(&total, float64(p.shuffles))
 	took := call.Now().Sub(began)
 	if asTree {
-		return render.Structured(call, call.Opts.On("json"), tree.Object{
+		return render.PrintOffline(call, tree.Object{
 			{Key: "packing", Value: p.name()},
 			{Key: "load_percent", Value: p.load},
 			{Key: "shuffles", Value: rows},

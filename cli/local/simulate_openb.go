@@ -137,9 +137,8 @@ func packOpenb(call *tool.Call) error {
 	took := call.Now().Sub(began).Seconds()
 	if asTree {
 		progressOver(call)
-		return render.Structured(
+		return render.PrintOffline(
 			call,
-			call.Opts.On("json"),
 			tree.Object{
 				{Key: "shuffles", Value: rows},
 				{Key: "mean_gpus_allocated_percent", Value: float64(mean) / 1000},

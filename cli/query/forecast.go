@@ -369,9 +369,10 @@ func writeForecast(call *tool.Call, rows []forecastRow, queues []*forecastQueue)
 		)
 		pending = append(pending, one)
 	}
-	return render.Structured(
+	return render.Print(
 		call,
-		call.Opts.On("json"),
-		tree.Object{{Key: "now", Value: call.Now().Unix()}, {Key: "sizes", Value: sizes}, {Key: "pending", Value: pending}},
+		tree.Member{Key: "now", Value: call.Now().Unix()},
+		tree.Member{Key: "sizes", Value: sizes},
+		tree.Member{Key: "pending", Value: pending},
 	)
 }

@@ -82,7 +82,7 @@ func listPodJobs(call *tool.Call) error {
 		return err
 	}
 	if call.Opts.On("json") || call.Opts.On("yaml") {
-		return render.Structured(call, call.Opts.On("json"), podJobsTree(jobs))
+		return render.Print(call, podJobsTree(jobs)...)
 	}
 	if len(jobs) == 0 {
 		return call.WriteOut([]byte("No job consists of pods.\n"))

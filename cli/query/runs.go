@@ -55,7 +55,7 @@ func listOrphans(call *tool.Call) error {
 		return err
 	}
 	if call.Opts.On("json") || call.Opts.On("yaml") {
-		return render.Structured(call, call.Opts.On("json"), orphanTree(&rep))
+		return render.Print(call, orphanTree(&rep)...)
 	}
 	if rep.GetLostAt() != 0 {
 		line := fmt.Sprintf(

@@ -88,7 +88,7 @@ func printTokens(call *tool.Call, tokens []*apiv1.UserTokenInfo) error {
 		)
 	})
 	if call.Opts.On("json") || call.Opts.On("yaml") {
-		return render.Structured(call, call.Opts.On("json"), tokenTree(tokens))
+		return render.Print(call, tokenTree(tokens)...)
 	}
 	rows := [][]string{{"TOKEN", "USER", "ISSUED", "EXPIRES", "LAST USED", "ISSUED BY"}}
 	for _, token := range tokens {

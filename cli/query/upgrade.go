@@ -104,7 +104,7 @@ func planUpgrade(call *tool.Call) error {
 	}
 	plan := makeUpgradePlan(to, when, &controllers, nodes.GetNodes())
 	if call.Opts.On("json") || call.Opts.On("yaml") {
-		return render.Structured(call, call.Opts.On("json"), upgradeTree(plan, &controllers))
+		return render.Print(call, upgradeTree(plan, &controllers)...)
 	}
 	rows := [][]string{{"STEP", "WHAT", "KIND", "RELEASE", "DO"}}
 	for i, step := range plan.Steps {

@@ -87,11 +87,8 @@ func runWhy(call *tool.Call) error {
 // writeWhy prints an explanation; missing says why its history is not whole.
 func writeWhy(call *tool.Call, rep *apiv1.WhyReply, missing string) error {
 	if render.WantsDocument(call) {
-		return render.Structured(
-			call,
-			call.Opts.On("json"),
-			append(render.WhyTree(rep), tree.Member{Key: "history_missing", Value: missing}),
-		)
+		history := tree.Member{Key: "history_missing", Value: missing}
+		return render.Print(call, append(render.WhyTree(rep), history)...)
 	}
 	if missing != "" {
 		fmt.Fprintf(

@@ -60,7 +60,7 @@ func dataParser(call *tool.Call) (schema.Version, error) {
 }
 
 // meta says who answers, as every document of Slurm does.
-func meta(call *tool.Call, version schema.Version) tree.Object {
+func meta(call *tool.Call, version schema.Version, cluster string) tree.Object {
 	user := call.UserName(call.UID)
 	plugin := tree.Object{{Key: "data_parser", Value: "data_parser/" + version.String()}}
 	if call.API != nil {
@@ -93,20 +93,25 @@ func meta(call *tool.Call, version schema.Version) tree.Object {
 					{Key: "minor", Value: "11"},
 				},
 			},
-			{Key: "release", Value: tool.SlurmVersion}, {Key: "cluster", Value: call.Cluster()}}},
+			{Key: "release", Value: tool.SlurmVersion}, {Key: "cluster", Value: cluster}}},
 	}
 }
 
 // Document wraps an answer that Slurm has no schema of with meta, errors and
 // warnings.
 func Document(c *tool.Call, members ...tree.Member) tree.Object {
-	return document(c, schema.Default, members)
+	return document(c, schema.Default, c.Cluster(), members)
 }
 
-func document(c *tool.Call, v schema.Version, members []tree.Member) tree.Object {
+func document(
+	c *tool.Call,
+	v schema.Version,
+	cluster string,
+	members []tree.Member,
+) tree.Object {
 	return append(
 		tree.Object(members),
-		tree.Member{Key: "meta", Value: meta(c, v)},
+		tree.Member{Key: "meta", Value: meta(c, v, cluster)},
 		tree.Member{
 			Key:   "errors",
 			Value: tree.List{},
@@ -153,7 +158,7 @@ func Answer(call *tool.Call, name string, members ...tree.Member) error {
 	return Structured(
 		call,
 		documentForm(call) == "json",
-		shape.Conform(document(call, version, members)),
+		shape.Conform(document(call, version, call.Cluster(), members)),
 	)
 }
 
@@ -164,7 +169,14 @@ func Print(call *tool.Call, members ...tree.Member) error {
 	if err != nil {
 		return err
 	}
-	return Structured(call, documentForm(call) == "json", document(call, version, members))
+	doc := document(call, version, call.Cluster(), members)
+	return Structured(call, documentForm(call) == "json", doc)
+}
+
+// PrintOffline prints a document of a command that asks no cluster.
+func PrintOffline(call *tool.Call, doc tree.Object) error {
+	doc = document(call, schema.Default, "", doc)
+	return Structured(call, documentForm(call) == "json", doc)
 }
 
 // Steps is the list of steps of a document of [Print], each in the shape that steps have in

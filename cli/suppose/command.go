@@ -75,7 +75,7 @@ func runSuppose(call *tool.Call) error {
 	}
 	Sort(rep.GetJobs())
 	if call.Opts.On("json") || call.Opts.On("yaml") {
-		return render.Structured(call, call.Opts.On("json"), document(&rep))
+		return render.Print(call, document(&rep)...)
 	}
 	return call.WriteOut([]byte(text(call, &rep)))
 }
