@@ -1,5 +1,10 @@
 package query
 
+import (
+	"maps"
+	"slices"
+)
+
 // The columns of the commands as their tables have them, for the page of
 // compatibility: letters as %i, then names.
 
@@ -30,7 +35,7 @@ func sinfoFields() []string {
 
 func sprioFields() []string {
 	var out []string
-	for letter := range prioFields("") {
+	for _, letter := range slices.Sorted(maps.Keys(prioFields(""))) {
 		out = append(out, "%"+letter)
 	}
 	return out

@@ -34,6 +34,7 @@ is truncated to a whole number, the components are rounded.`,
 			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "clusters to show, one after the other, each below its name; all = every known one"},
 			{Long: "federation", Env: "SPRIO_FEDERATION", Help: "include the other clusters of the federation", Always: tool.NoFederation},
 			{Long: "format", Short: "o", Arg: "<output_format>", Env: "SPRIO_FORMAT", Help: "columns to show, as %[.][width]letter"},
+			{Long: "helpformat", Help: "list the letters of columns that -o accepts"},
 			{Long: "jobs", Short: "j", Arg: "<job_id_list>", Help: "only these jobs"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON: all components and weights, whatever -o says"},
 			{Long: "local", Env: "SPRIO_LOCAL", Help: "show this cluster only", Always: tool.NoFederation},
@@ -147,6 +148,13 @@ func joinFactors(
 }
 
 func runSprio(call *tool.Call) error {
+	if call.Opts.On("helpformat") {
+		fields := prioFields("")
+		column := func(letter string) string {
+			return letter + " " + fields[strings.TrimPrefix(letter, "%")].head
+		}
+		return call.WriteOut(render.FieldHelp(sprioFields(), column))
+	}
 	return call.EachHeaded(render.WantsDocument(call), showPriorities)
 }
 

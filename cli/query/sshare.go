@@ -27,6 +27,7 @@ that ended since. Without -a or -u, only your own associations are shown.`,
 			{Long: "all", Short: "a", Help: "show all users"},
 			{Long: "clusters", Short: "M", Arg: "<string>", Env: "SLURM_CLUSTERS", Help: "clusters to show, one after the other; all = every known one"},
 			{Long: "format", Short: "o", Arg: "<output_format>", Help: "columns to show: Account,User,RawShares and so on"},
+			{Long: "helpformat", Help: "list the names of columns that -o accepts"},
 			{Long: "json", Arg: "<data_parser>", Maybe: true, Env: "SLURM_JSON", Help: "print JSON"},
 			{Long: "long", Short: "l", Help: "show more columns"},
 			{Long: "noheader", Short: "n", Help: "omit the header"},
@@ -114,7 +115,13 @@ func runMinutes(list []*apiv1.NamedCount) string {
 	return strings.Join(parts, ",")
 }
 
-func runSshare(call *tool.Call) error { return call.EachCluster(showShares) }
+func runSshare(call *tool.Call) error {
+	if call.Opts.On("helpformat") {
+		name := func(name string) string { return name }
+		return call.WriteOut(render.FieldHelp(sshareFields(), name))
+	}
+	return call.EachCluster(showShares)
+}
 
 func showShares(call *tool.Call) error {
 	var rep apiv1.SharesReply

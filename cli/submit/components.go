@@ -194,9 +194,9 @@ func stepsWithin(
 		for _, n := range groups {
 			if most, err := strconv.Atoi(size); inHet && err == nil && n >= most {
 				return nil, call.Errorf(
-					"there is no component %d: the heterogeneous job has %d, and the first is 0",
+					"Attempt to run a job step with het group value of %d, but the job allocation has maximum value of %d",
 					n,
-					most,
+					most-1,
 				)
 			}
 			if seen[n] {

@@ -121,6 +121,7 @@ func liveOptions(prefix, clusters string, more []opt.Option) []opt.Option {
 		"array",
 		"batch",
 		"export-file",
+		"external",
 		"ignore-pbs",
 		"no-requeue",
 		"parsable",

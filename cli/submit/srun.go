@@ -221,7 +221,6 @@ func stepOptions() []opt.Option {
 		{Long: "msg-timeout", Arg: "<seconds>", Help: "time to wait for an answer of the nodes", Always: "srun waits as long as the nodes need"},
 		{Long: "multi-prog", Env: "SLURM_MULTI_PROG", Help: "the command is a configuration file that lists the program of each task"},
 		{Long: "no-allocate", Short: "Z", Refused: "everything that runs on a node requires an allocation"},
-		{Long: "ntasks-per-tres", Arg: "<ntasks>", Refused: "use --ntasks-per-gpu"},
 		{Long: "output", Short: "o", Arg: "<mode>", Env: "SLURM_STDOUTMODE SRUN_OUTPUT", Help: "destination of the tasks' standard output: all (this terminal), none, a task number, or a file; %t, %n and %N in its name create one per task or node"},
 		{Long: "overlap", Env: "SLURM_OVERLAP", Help: "share CPUs, memory and GPUs with other steps of the job"},
 		{Long: "preserve-env", Short: "E", Env: "SLURM_PRESERVE_ENV", Help: "pass SLURM_NNODES, SLURM_NTASKS, SLURM_NPROCS and SLURM_TASKS_PER_NODE to the tasks as srun has them, instead of those of the step"},

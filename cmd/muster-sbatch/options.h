@@ -53,6 +53,7 @@ static const struct option {
 	{ "exclusive", 0, MAYBE },
 	{ "export", 0, ARGUMENT },
 	{ "export-file", 0, ARGUMENT },
+	{ "external", 0, SWITCH },
 	{ "extra", 0, ARGUMENT },
 	{ "extra-node-info", 'B', ARGUMENT },
 	{ "get-user-env", 0, MAYBE },
