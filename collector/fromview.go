@@ -272,8 +272,9 @@ func flagsOf(st *state.State, n *state.Node, planned bool) nodeFlags {
 			flags |= nodePlanned
 		}
 	}
-	if n.Admin == event.NodeDrain || n.Invalid != "" || n.Power == event.PowerDownASAP ||
-		(n.Reboot != nil && n.Reboot.ASAP && !n.Reboot.Issued) {
+	waitsForReboot := n.Reboot != nil && n.Reboot.ASAP && !n.Reboot.Issued
+	waitsForPowerDown := n.Power == event.PowerDownASAP
+	if n.Admin == event.NodeDrain || n.Invalid != "" || waitsForPowerDown || waitsForReboot {
 		flags |= nodeDrain
 	}
 	if n.Admin == event.NodeFail {

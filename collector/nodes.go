@@ -220,11 +220,13 @@ func startable(s *scrape) {
 			count := 0
 			for _, k := range nodes {
 				node := &s.pic.nodes[k]
-				if !node.isUsable() || (size.gpus == 0 && node.Busy) ||
-					(size.gpus > 0 && (node.gpuIdle() < size.gpus || node.cpuIdle() == 0)) {
-					continue
+				fits := !node.Busy
+				if size.gpus > 0 {
+					fits = node.gpuIdle() >= size.gpus && node.cpuIdle() > 0
 				}
-				count++
+				if fits && node.isUsable() {
+					count++
+				}
 			}
 			s.send(float64(count), name, size.name)
 		}

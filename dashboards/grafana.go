@@ -202,17 +202,19 @@ func (p Panel) paint(b *dashboard.PanelBuilder) {
 	)
 }
 
+// mayName tells whether a legend of the query can end in a state's name.
+func (q Query) mayName(word string) bool {
+	if strings.HasSuffix(q.Legend, "{{state}}") || strings.HasSuffix(" "+q.Legend, " "+word) {
+		return true
+	}
+	// A time series of SQL has a line for each state of Slurm, named in capitals.
+	return q.Series && strings.Contains(q.Expr, "state") && strings.ToUpper(word) == word
+}
+
 // words gives the states of a panel their colours.
 func (p Panel) words(b *dashboard.PanelBuilder) {
 	for _, word := range Words() {
-		if !slices.ContainsFunc(p.Queries, func(q Query) bool {
-			return strings.HasSuffix(q.Legend, "{{state}}") ||
-				q.Series && strings.Contains(q.Expr, "state") &&
-					strings.ToUpper(word.Name) == word.Name ||
-				q.Legend == word.Name ||
-				strings.HasSuffix(q.Legend, " "+
-					word.Name)
-		}) {
+		if !slices.ContainsFunc(p.Queries, func(q Query) bool { return q.mayName(word.Name) }) {
 			continue
 		}
 		b.OverrideByRegexp(

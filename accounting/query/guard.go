@@ -217,8 +217,7 @@ func (g *guard) check() error {
 				return err
 			}
 			next := level{}
-			if g.with && len(g.levels) == 1 && g.tokenAt(i-1).is("AS") && g.tokenAt(i-2).isName() &&
-				(g.tokenAt(i-3).is("WITH") || g.tokenAt(i-3).sign(",")) {
+			if g.with && len(g.levels) == 1 && g.followsName(i) {
 				next.cte = g.tokenAt(i - 2).text
 			}
 			g.levels = append(g.levels, next)
@@ -253,6 +252,25 @@ func (g *guard) check() error {
 	return nil
 }
 
+// followsName tells whether a bracket holds the query that WITH names before it:
+// "WITH name AS (" or ", name AS (".
+func (g *guard) followsName(bracket int) bool {
+	before := g.tokenAt(bracket - 3)
+	return (before.is("WITH") || before.sign(",")) &&
+		g.tokenAt(bracket-2).isName() &&
+		g.tokenAt(bracket-1).is("AS")
+}
+
+// standsForName tells whether the word at a place is read as a name, because AS
+// stands before or behind it. AS ARRAY( begins a type.
+func (g *guard) standsForName(i int) bool {
+	if g.tokenAt(i + 1).is("AS") {
+		return true
+	}
+	isType := g.tokens[i].is("ARRAY") && g.tokenAt(i+1).sign("(")
+	return g.tokenAt(i-1).is("AS") && !isType
+}
+
 // checkWord looks at a bare word.
 //
 //muster:table one case for each kind of word
@@ -261,7 +279,7 @@ func (g *guard) checkWord(i int, top *level) error {
 	if g.tokenAt(i-1).sign(".") && g.endsOperand(i-2) {
 		return nil // a column of a table
 	}
-	if structuralWords(t) && (g.tokenAt(i+1).is("AS") || g.tokenAt(i-1).is("AS") && !(t.is("ARRAY") && g.tokenAt(i+1).sign("("))) {
+	if structuralWords(t) && g.standsForName(i) {
 		return refuseSQL("%s is a word of the language: as a name it stands in quotes", t.text)
 	}
 	switch word := strings.ToUpper(t.text); word {
@@ -371,9 +389,12 @@ func (g *guard) beginsClause(i int) bool {
 	}
 	if next.kind == wordToken &&
 		!((next.is("GROUP") || next.is("ORDER")) && !g.tokenAt(i+2).is("BY")) {
-		return next.is("NOT") || next.is("CASE") || next.is("EXISTS") || next.is("INTERVAL") ||
-			!structuralWords(next) &&
-				!slices.Contains(connectingWords(), strings.ToUpper(next.text))
+		word := strings.ToUpper(next.text)
+		switch word {
+		case "NOT", "CASE", "EXISTS", "INTERVAL":
+			return true
+		}
+		return !structuralWords(next) && !slices.Contains(connectingWords(), word)
 	}
 	return next.kind != signToken || next.sign("(") || next.sign("[") || next.sign("-")
 }

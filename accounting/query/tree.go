@@ -45,10 +45,11 @@ func CheckTree(lines []string, viewer Viewer, names []string) error {
 		path = append(path[:depth], node)
 		kind, name := treeNode(node)
 		above, list := at(path, depth-1), at(path, depth-2)
+		isMemberList := strings.HasPrefix(above, "ExpressionList") && membershipFunctions(list)
 		switch {
 		case kind == "TableIdentifier" && !isTableName(name, sees, names, true):
 			return refuseSQL("%s is no view (muster sql --views lists them)", name)
-		case kind == "Identifier" && strings.HasPrefix(above, "ExpressionList") && membershipFunctions(list) && nth[depth] > 1 && !isTableName(name, sees, names, false):
+		case kind == "Identifier" && isMemberList && nth[depth] > 1 && !isTableName(name, sees, names, false):
 			return refuseSQL("%s behind IN is no view", name)
 		case kind == "Function" && strings.HasPrefix(above, "TableExpression"):
 			return refuseSQL("%s is a table function", name)

@@ -103,9 +103,13 @@ func runReport(call *tool.Call) error {
 		"fairshare":  {},
 		"findings":   {0, 1},
 	}
-	n, known := takes[what]
-	if known && (len(call.Operands)-1 < n[0] || len(call.Operands)-1 > n[1]) ||
-		!known && (len(call.Operands) != 1 || !tool.ValidJob(what)) {
+	bounds, known := takes[what]
+	names := len(call.Operands) - 1
+	fits := bounds[0] <= names && names <= bounds[1]
+	if !known {
+		fits = names == 0 && tool.ValidJob(what)
+	}
+	if !fits {
 		return &opt.UsageError{
 			Command: "muster report",
 			Text:    "name one job (12 or 36_7), or user [NAME], account NAME, site, waste, idle, budget, chargeback, fairshare or findings [USER]",

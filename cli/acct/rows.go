@@ -13,14 +13,13 @@ import (
 // does not read.
 func jobRefs(id string) ([]string, bool) {
 	job, step, stepped := strings.Cut(id, ".")
-	if whole, part, ok := strings.Cut(job, "+"); ok && tool.ValidJob(whole) &&
-		tool.LeadingDigits(whole) == len(whole) &&
-		part != "" &&
-		tool.LeadingDigits(part) == len(part) &&
-		(!stepped || step != "") {
+	if stepped && step == "" {
+		return nil, false
+	}
+	if isComponent(job) {
 		return []string{id}, true
 	}
-	if !tool.ValidJob(job) || (stepped && step == "") {
+	if !tool.ValidJob(job) {
 		return nil, false
 	}
 	base, tasks, isTask := strings.Cut(job, "_")
@@ -41,6 +40,14 @@ func jobRefs(id string) ([]string, bool) {
 	}
 	return out, true
 }
+
+// isComponent tells whether a text names a component of a heterogeneous job, 12+1.
+func isComponent(text string) bool {
+	leader, offset, ok := strings.Cut(text, "+")
+	return ok && isNumber(offset) && isNumber(leader) && tool.ValidJob(leader)
+}
+
+func isNumber(text string) bool { return text != "" && tool.LeadingDigits(text) == len(text) }
 
 // acctView is how accounting rows are shown.
 type acctView struct {

@@ -26,7 +26,7 @@ func acctTree(view *acctView, rows []*apiv1.AcctRow) tree.List {
 		var steps tree.List
 		next := i + 1
 		if !isStep(r) {
-			for next < len(rows) && isStep(rows[next]) && rows[next].GetUid() == r.GetUid() && rows[next].GetAttempt() == r.GetAttempt() && rows[next].GetRestarts() == r.GetRestarts() {
+			for next < len(rows) && isStepOf(rows[next], r) {
 				steps = append(steps, acctStep(view, rows[next]))
 				next++
 			}
@@ -35,6 +35,14 @@ func acctTree(view *acctView, rows []*apiv1.AcctRow) tree.List {
 		i = next
 	}
 	return jobs
+}
+
+// isStepOf tells whether a row is of a step of the run that a job's row is of.
+func isStepOf(row, job *apiv1.AcctRow) bool {
+	return isStep(row) &&
+		row.GetUid() == job.GetUid() &&
+		row.GetAttempt() == job.GetAttempt() &&
+		row.GetRestarts() == job.GetRestarts()
 }
 
 func cpuSeconds(ns int64) tree.Object {

@@ -40,7 +40,8 @@ func Text(text string) string {
 // separators that some terminals take for line ends, and the marks that turn the
 // direction of text around.
 func printable(r rune) rune {
-	if unicode.IsControl(r) || r >= '\u2028' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' {
+	switch {
+	case unicode.IsControl(r), r >= '\u2028' && r <= '\u202e', r >= '\u2066' && r <= '\u2069':
 		return substitute
 	}
 	return r

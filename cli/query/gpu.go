@@ -141,8 +141,8 @@ func gpuOnce(call *tool.Call, what, job string) error {
 		return gpuJob(call, job, list)
 	case what == "idle":
 		list = slices.DeleteFunc(list, func(g *gpuNow) bool {
-			return g.job == "" || g.shared || g.held() == 0 ||
-				!call.Opts.On("all") && (g.noProcess+g.idle)*2 < g.held()
+			mostlyUsed := (g.noProcess+g.idle)*2 < g.held()
+			return !g.heldAlone() || mostlyUsed && !call.Opts.On("all")
 		})
 		slices.SortStableFunc(
 			list,
@@ -258,6 +258,9 @@ type gpuNow struct {
 }
 
 func (g *gpuNow) held() float64 { return g.noProcess + g.idle + g.busy + g.unseen }
+
+// heldAlone tells whether one job has held the GPU in the window.
+func (g *gpuNow) heldAlone() bool { return g.job != "" && !g.shared && g.held() != 0 }
 
 // formatFigure writes a figure, scaled and rounded, or -.
 func (g *gpuNow) formatFigure(name string, scale float64, format string) string {

@@ -32,6 +32,10 @@ func control(
 	return controlJobs(call, &apiv1.ControlJobsRequest{Verb: verb, Jobs: jobs}, suspends)
 }
 
+func isSpecialExit(state string) bool {
+	return state == "specialexit" || state == "special_exit" || state == "se"
+}
+
 // requeueJobs queues jobs again. Options stand before the ids: incomplete leaves jobs
 // alone that have ended well, state=specialexit holds them in that state.
 func requeueJobs(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []string) error {
@@ -42,7 +46,7 @@ func requeueJobs(call *tool.Call, verb apiv1.ControlJobsRequest_Verb, args []str
 		switch {
 		case len(word) >= 3 && strings.HasPrefix("incomplete", strings.ToLower(word)):
 			req.Incomplete = true
-		case key == "state" && (value == "specialexit" || value == "special_exit" || value == "se") && verb == apiv1.ControlJobsRequest_REQUEUE_HOLD:
+		case key == "state" && isSpecialExit(value) && verb == apiv1.ControlJobsRequest_REQUEUE_HOLD:
 			req.SpecialExit = true
 		case key == "state":
 			return tool.Fail(1, "invalid state specified: "+word+

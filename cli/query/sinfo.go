@@ -369,9 +369,16 @@ func nodeFilter(call *tool.Call) (func(n *apiv1.NodeInfo) bool, error) {
 		for _, words := range states {
 			in = in || !slices.ContainsFunc(words, func(w string) bool { return !state.Matches(w) })
 		}
-		return in && (names == nil || names[node.GetName()]) &&
-			(!o.On("dead") || state.Has("NOT_RESPONDING")) && (!o.On("responding") || !state.Has("NOT_RESPONDING")) &&
-			(!o.On("list-reasons") || hasReason(node))
+		silent := state.Has("NOT_RESPONDING")
+		switch {
+		case names != nil && !names[node.GetName()]:
+			return false
+		case o.On("dead") && !silent, o.On("responding") && silent:
+			return false
+		case o.On("list-reasons") && !hasReason(node):
+			return false
+		}
+		return in
 	}, nil
 }
 

@@ -343,11 +343,15 @@ func sprioJobs(
 			ids = append(ids, id)
 		}
 	}
+	// An option that is not given selects every job.
+	selects := func(list []string, value string) bool {
+		return len(list) == 0 || slices.Contains(list, value)
+	}
 	var out []*apiv1.JobPriority
 	for _, job := range rep.GetJobs() {
-		if (len(users) == 0 || slices.Contains(users, job.GetUser())) &&
-			(len(parts) == 0 || slices.Contains(parts, job.GetPartition())) &&
-			(len(ids) == 0 || slices.Contains(ids, tool.Itoa(job.GetJobId()))) {
+		if selects(users, job.GetUser()) &&
+			selects(parts, job.GetPartition()) &&
+			selects(ids, tool.Itoa(job.GetJobId())) {
 			out = append(out, job)
 		}
 	}

@@ -524,9 +524,11 @@ func (q *jobQuery) stepRows(out []render.JobRow, row render.JobRow) []render.Job
 		wanted := len(q.stepIDs) == 0
 		for _, id := range q.stepIDs {
 			job, step, one := strings.Cut(id, ".")
-			wanted = wanted ||
-				((job == tool.Itoa(row.GetJobId()) || strings.HasPrefix(job, tool.Itoa(row.GetArrayJobId())+
-					"_")) && (!one || "."+step == name))
+			ofJob := job == tool.Itoa(row.GetJobId()) ||
+				strings.HasPrefix(job, tool.Itoa(row.GetArrayJobId())+"_")
+			if ofJob && (!one || "."+step == name) {
+				wanted = true
+			}
 		}
 		if wanted {
 			row.Step = s

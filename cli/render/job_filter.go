@@ -167,12 +167,25 @@ func (t filterTerm) fits(job *apiv1.JobInfo, text *JobView) bool {
 		long, compact := StateNames(job)
 		return is(long) || is(compact)
 	}
+	return slices.ContainsFunc(t.values, func(v string) bool { return isKind(job, v) })
+}
+
+// isKind tells whether a job is what "is:" names.
+func isKind(job *apiv1.JobInfo, kind string) bool {
 	state := spec.JobState(job.GetState())
-	return is("held") && state == spec.Pending && job.GetHold() != 0 ||
-		is("over") && state.Terminal() ||
-		is("planned") && job.GetPlannedStart() != 0 ||
-		is("gpu") && GPUs(job) > 0 ||
-		is("cpu") && GPUs(job) == 0
+	switch kind {
+	case "held":
+		return state == spec.Pending && job.GetHold() != 0
+	case "over":
+		return state.Terminal()
+	case "planned":
+		return job.GetPlannedStart() != 0
+	case "gpu":
+		return GPUs(job) > 0
+	case "cpu":
+		return GPUs(job) == 0
+	}
+	return false
 }
 
 // GPUs is how many GPUs a job holds, or asks for while it waits.
@@ -210,7 +223,8 @@ func Clean(s string) string {
 // follows.
 func CleanLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 || r == 0x200e || r == 0x200f {
+		switch {
+		case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0x200e, r == 0x200f:
 			return '·'
 		}
 		return r

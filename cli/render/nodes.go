@@ -30,8 +30,11 @@ func (s nodeState) isBusy() bool {
 
 // Out tells a node that takes no jobs.
 func (s nodeState) Out() bool {
-	return s.base == "DOWN" || s.base == "UNKNOWN" || s.base == "FUTURE" || s.Has("DRAIN") ||
-		s.Has("FAIL")
+	switch s.base {
+	case "DOWN", "UNKNOWN", "FUTURE":
+		return true
+	}
+	return s.Has("DRAIN") || s.Has("FAIL")
 }
 
 // Words are the long and the short name that sinfo shows, by Slurm's

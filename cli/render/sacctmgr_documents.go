@@ -65,8 +65,11 @@ func (s *PolicyView) problems() []problem {
 	for _, account := range s.Policy.GetAccounts() {
 		used := false
 		for _, as := range s.Policy.GetAssociations() {
-			used = used || (as.GetAccount() == account.GetName() && as.GetUser() != "") ||
-				(as.GetUser() == "" && s.ByID(as.GetParent()).GetAccount() == account.GetName())
+			holder := as.GetAccount()
+			if as.GetUser() == "" { // an account uses the one above it
+				holder = s.ByID(as.GetParent()).GetAccount()
+			}
+			used = used || holder == account.GetName()
 		}
 		if !used {
 			out = append(out, problem{account.GetName(), "", "Account has no users"})

@@ -81,8 +81,10 @@ func (o *stepOutput) addPart(
 	names := [2]string{opts.Text("output"), opts.Text("error")}
 	for i, mode := range names {
 		switch {
-		case mode == "" || mode == "all" || mode == "none" || isFile(mode) && plan.FilePerTask(mode):
+		case mode == "" || mode == "all" || mode == "none":
 			continue
+		case isFile(mode) && plan.FilePerTask(mode):
+			continue // the nodes write them
 		case !isFile(mode):
 			n, _ := strconv.ParseInt(mode, 10, 64)
 			sinks[i].only = n

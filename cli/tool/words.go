@@ -161,6 +161,10 @@ func ShellWords(line string) ([]string, error) {
 	var words []string
 	var word []byte
 	in, quote := false, byte(0)
+	// A backslash in double quotes is a character of its own, except before these.
+	escapesQuoted := func(rest string) bool {
+		return strings.HasPrefix(rest, `\"`) || strings.HasPrefix(rest, `\\`)
+	}
 	for i := 0; i < len(line); i++ {
 		c := line[i]
 		switch {
@@ -168,7 +172,7 @@ func ShellWords(line string) ([]string, error) {
 			switch {
 			case c == quote:
 				quote = 0
-			case c == '\\' && quote == '"' && i+1 < len(line) && (line[i+1] == '"' || line[i+1] == '\\'):
+			case quote == '"' && escapesQuoted(line[i:]):
 				i++
 				word = append(word, line[i])
 			default:

@@ -232,6 +232,15 @@ func plainLength(s string) int {
 
 const hex = "0123456789abcdef"
 
+// refusedByYAML tells whether a character above ASCII is not printable for YAML.
+func refusedByYAML(r rune) bool {
+	switch r {
+	case 0x2028, 0x2029, 0xfeff, 0xfffe, 0xffff:
+		return true
+	}
+	return r < 0xa0
+}
+
 // quote appends a JSON string; what is no UTF-8 becomes the replacement
 // character.
 func quote(b []byte, s string) []byte {
@@ -246,7 +255,7 @@ func quote(b []byte, s string) []byte {
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
 			i += n
-			if r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffe || r == 0xffff {
+			if refusedByYAML(r) {
 				b = append(
 					b,
 					'\\',
@@ -255,7 +264,7 @@ func quote(b []byte, s string) []byte {
 					hex[r>>8&15],
 					hex[r>>4&15],
 					hex[r&15],
-				) // not printable: YAML refuses them
+				)
 			} else {
 				b = utf8.AppendRune(b, r)
 			}

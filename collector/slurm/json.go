@@ -229,8 +229,12 @@ func (j *jobJSON) job() Job {
 			out.GPUType = strings.TrimPrefix(name, "gres/gpu:")
 		}
 	}
-	out.Held = out.State == "PENDING" &&
-		(j.Hold != nil && *j.Hold || j.Hold == nil && j.Priority == 0 && strings.Contains(j.Reason, "Held"))
+	// A release that does not send the field shows it in the priority and the reason.
+	held := j.Priority == 0 && strings.Contains(j.Reason, "Held")
+	if j.Hold != nil {
+		held = *j.Hold
+	}
+	out.Held = held && out.State == "PENDING"
 	return out
 }
 

@@ -43,9 +43,9 @@ func wordKey(k string) bool {
 		return false
 	}
 	for i := 0; i < len(k); i++ {
-		if c := k[i]; (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') && (c < '0' || c > '9') &&
-			c != '_' &&
-			c != ':' {
+		switch c := k[i]; {
+		case c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z', c >= '0' && c <= '9', c == '_', c == ':':
+		default:
 			return false
 		}
 	}

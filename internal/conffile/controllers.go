@@ -79,8 +79,9 @@ func readWitness(text string, port uint32) (*Controller, error) {
 	if rest == "" {
 		at, closed = name, !strings.Contains(text, "(")
 	}
-	if name == "" || at == "" || !closed || strings.ContainsAny(name, "/:) \t") ||
-		strings.ContainsAny(at, "/() \t") {
+	isName := name != "" && !strings.ContainsAny(name, "/:) \t")
+	isAddress := at != "" && !strings.ContainsAny(at, "/() \t")
+	if !closed || !isName || !isAddress {
 		return nil, fmt.Errorf(
 			"controller.witness=%q of muster.yaml: expected NAME, NAME(ADDRESS) or NAME(ADDRESS:PORT), as in wit(10.0.0.3)",
 			text,

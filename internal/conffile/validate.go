@@ -71,13 +71,18 @@ var (
 	labelName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
+// isWebAddress tells whether a text is http:// or https:// with a host.
+func isWebAddress(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
+}
+
 // checkREST looks at the address of the slurmrestd that an observer asks.
 func (c *Config) checkREST(v *validator) {
 	path, socket := strings.CutPrefix(c.Observe.REST, "unix:")
-	u, err := url.Parse(c.Observe.REST)
 	switch {
 	case c.Observe.REST == "" || socket && filepath.IsAbs(path):
-	case socket || err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "":
+	case socket || !isWebAddress(c.Observe.REST):
 		v.add(
 			"observe.rest",
 			"%q is not the address of a slurmrestd: such as http://slurm:6820 or unix:/run/slurmrestd.sock",
@@ -178,17 +183,22 @@ func (c *Config) check(v *validator) {
 	v.enums(reflect.ValueOf(c).Elem(), "")
 }
 
+// isHTTPSHost tells whether a text is https:// with a host and no path.
+func isHTTPSHost(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme == "https" && u.Host != "" && strings.Trim(u.Path, "/") == ""
+}
+
 // check looks at how energy is measured.
 func (e *Energy) check(v *validator) {
 	between(v, "energy.interval", e.Interval, spec.Second, spec.Hour, formatSpan)
 	watts := func(n int64) string { return fmt.Sprint(n) }
 	between(v, "energy.idle_watts", e.IdleWatts, 0, 100_000, watts)
 	address := strings.NewReplacer("%n", "n", "%h", "h").Replace(e.RedfishURL)
-	u, err := url.Parse(address)
 	switch {
 	case e.RedfishURL == "" && e.Source == "redfish":
 		v.add("energy.redfish_url", "is needed where energy.source is redfish: such as https://%%n-bmc")
-	case e.RedfishURL != "" && (err != nil || u.Scheme != "https" || u.Host == "" || strings.Trim(u.Path, "/") != ""):
+	case e.RedfishURL != "" && !isHTTPSHost(address):
 		v.add("energy.redfish_url", "%q is not https://HOST", e.RedfishURL)
 	}
 	if e.Source == "redfish" && (e.RedfishUser == "") != (e.RedfishPasswordFile == "") {
@@ -333,10 +343,11 @@ func (a *Audit) SyslogAddress() (network, address string, err error) {
 		return bad(err.Error())
 	}
 	port := map[string]string{"udp": "514", "tcp": "601", "tls": "6514"}[u.Scheme]
+	hasMore := u.Path != "" || u.User != nil || u.RawQuery != "" || u.Fragment != ""
 	switch {
 	case port == "":
 		return bad("it does not begin with unix:, udp://, tcp:// or tls://")
-	case u.Hostname() == "" || u.Path != "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
+	case u.Hostname() == "" || hasMore:
 		return bad("it is not a host and a port")
 	}
 	if u.Port() != "" {

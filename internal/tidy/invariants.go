@@ -21,9 +21,7 @@ func Invariants(tree *Tree, page string) []Breach {
 		for _, file := range p.Files {
 			for _, d := range file.AST.Decls {
 				fn, ok := d.(*ast.FuncDecl)
-				if ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Check") &&
-					fn.Name.Name != "Check" &&
-					fn.Name.Name != "Checks" {
+				if ok && fn.Recv == nil && isInvariantName(fn.Name.Name) {
 					exist = append(exist, fn.Name.Name)
 				}
 			}
@@ -46,4 +44,11 @@ func Invariants(tree *Tree, page string) []Breach {
 		}
 	}
 	return out
+}
+
+// isInvariantName tells whether a function is named as one check is: CheckJobs. Check and
+// Checks apply them all.
+func isInvariantName(name string) bool {
+	noun, ok := strings.CutPrefix(name, "Check")
+	return ok && noun != "" && noun != "s"
 }

@@ -189,8 +189,11 @@ func (f Failure) String() string {
 // NodeFault tells that the job did nothing wrong: run it elsewhere and look
 // at this node.
 func (f Failure) NodeFault() bool {
-	return f == FailSpool || f == FailCgroup || f == FailSpawn || f == FailFence || f == NotBegun ||
-		f == FailSpace
+	switch f {
+	case FailSpool, FailCgroup, FailSpawn, FailFence, NotBegun, FailSpace:
+		return true
+	}
+	return false
 }
 
 // IOErrorSignal is what Slurm shows as the signal (ExitCode=0:53) of a job

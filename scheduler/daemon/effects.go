@@ -144,8 +144,10 @@ func runKey(j *state.Job) *apiv1.RunKey {
 // orderLaunch orders a job's start on its nodes, or on one of them.
 func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 	job := st.Job(uid)
-	if job == nil || !job.GoesOn() || job.Prepares || waitsForBoot(st, job) ||
-		job.Spec.Runner() != spec.ByAgents {
+	if job == nil || job.Spec.Runner() != spec.ByAgents {
+		return
+	}
+	if !job.GoesOn() || job.Prepares || waitsForBoot(st, job) {
 		return
 	}
 	defers := defersBatch(st, job)

@@ -216,8 +216,10 @@ func (c *Controller) recallJobs(ctx context.Context, node string) {
 	}
 	for _, uid := range n.Jobs {
 		job := st.Job(uid)
-		if job == nil || job.Alloc == nil || job.Spec.Runner() != spec.ByAgents ||
-			job.Epoch != st.CurrentEpoch() || !job.GoesOn() {
+		if job == nil || job.Alloc == nil || job.Spec.Runner() != spec.ByAgents {
+			continue
+		}
+		if job.Epoch != st.CurrentEpoch() || !job.GoesOn() {
 			continue
 		}
 		failed := &scheduler.LaunchFailed{Text: "node " + node +

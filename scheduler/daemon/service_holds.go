@@ -118,7 +118,8 @@ func (s *ClusterService) WatchHolds(
 		silent := s.C.deps.Clock.Monotonic() - told
 		behind := watch.seq != view.State.Seq
 		news := len(out.Nodes)+len(out.Gone)+len(out.Jobs)+len(out.GoneJobs) > 0
-		if first || news || silent >= holdBeat || behind && silent >= holdProgress {
+		due := silent >= holdBeat || behind && silent >= holdProgress
+		if first || news || due {
 			if err := stream.Send(out); err != nil {
 				return err
 			}

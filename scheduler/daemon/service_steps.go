@@ -322,13 +322,24 @@ func stepsOver(parts []jobStep) *apiv1.StepOver {
 			ExitSignal: p.step.Result.Exit.Signal,
 			Detail:     p.step.Result.Detail,
 		}
-		if out == nil || over.GetExitCode() > out.GetExitCode() ||
-			(over.GetExitCode() == out.GetExitCode() && over.GetExitSignal() > out.GetExitSignal()) ||
-			(spec.JobState(out.GetState()) == spec.Completed && p.step.State != spec.Completed) {
+		if out == nil || endsWorse(over, out) {
 			out = over
 		}
 	}
 	return out
+}
+
+// endsWorse tells whether an end is worse than another: by exit code, then by signal; any
+// failure is worse than none.
+func endsWorse(over, than *apiv1.StepOver) bool {
+	const completed = uint32(spec.Completed)
+	if than.GetState() == completed && over.GetState() != completed {
+		return true
+	}
+	if over.GetExitCode() != than.GetExitCode() {
+		return over.GetExitCode() > than.GetExitCode()
+	}
+	return over.GetExitSignal() > than.GetExitSignal()
 }
 
 // describeStep tells where a step runs, and gives a user the right to attach to it.
@@ -447,13 +458,18 @@ func (s *ClusterService) AttachStep(
 	id := spec.StepID(req.GetStep())
 	list := []*state.Job{job}
 	own := job.StepByID(id)
-	if job.Het.Leads() && !strings.Contains(req.GetJob(), "+") &&
-		(own == nil || own.Spec != nil && own.Spec.World != nil) {
+	// A step of one component may have the number that a step of several has.
+	spansJob := func(step *state.Step) bool { return step.Spec != nil && step.Spec.World != nil }
+	namesWhole := job.Het.Leads() && !strings.Contains(req.GetJob(), "+")
+	if namesWhole && (own == nil || spansJob(own)) {
 		list = v.State.Components(job)
 	}
 	for _, c := range list {
-		if st := c.StepByID(id); st != nil && st.Live() && st.Spec != nil &&
-			(c == job || st.Spec.World != nil) {
+		st := c.StepByID(id)
+		if st == nil || !st.Live() || st.Spec == nil {
+			continue
+		}
+		if c == job || spansJob(st) {
 			parts = append(parts, jobStep{c, st})
 		}
 	}
@@ -579,7 +595,10 @@ func (h *hub) launchStep(st *state.State, job *state.Job, step *state.Step, only
 		alloc := &step.Layout[i]
 		at := job.Alloc.Index(alloc.ID)
 		conn := h.connOf(alloc.Name)
-		if (only != "" && alloc.Name != only) || step.Done.Has(i) || conn == nil || at < 0 {
+		if only != "" && alloc.Name != only {
+			continue
+		}
+		if step.Done.Has(i) || conn == nil || at < 0 {
 			continue
 		}
 		if err != nil {

@@ -81,8 +81,10 @@ func holdingOf(st *state.State, job *state.Job) func(o *state.Job) int64 {
 				slices.ContainsFunc(
 					job.Spec.Queue.Dependency.Terms,
 					func(t spec.DependencyTerm) bool {
-						return (t.UID != 0 && (t.UID == o.UID || t.UID == o.Array)) ||
-							(t.Job == 0 && o.Spec.Name == job.Spec.Name && o.Spec.UID == job.Spec.UID)
+						if t.Job == 0 && isSingletonOf(o.Spec, job.Spec) {
+							return true
+						}
+						return t.UID != 0 && (t.UID == o.UID || t.UID == o.Array)
 					},
 				),
 			)
@@ -105,6 +107,10 @@ func holdingOf(st *state.State, job *state.Job) func(o *state.Job) int64 {
 	}
 }
 
+// isSingletonOf tells whether --dependency=singleton makes one of two jobs wait for
+// the other.
+func isSingletonOf(a, b *spec.JobSpec) bool { return a.Name == b.Name && a.UID == b.UID }
+
 // countsTowards tells whether a job counts towards the limit that another waits for.
 func countsTowards(st *state.State, job *state.Job) func(o *state.Job) bool {
 	kind, name, _ := strings.Cut(job.Reason.Subject, "/")
@@ -113,9 +119,13 @@ func countsTowards(st *state.State, job *state.Job) func(o *state.Job) bool {
 	case "qos":
 		return func(o *state.Job) bool {
 			p := st.Parts.Find(o.Partition())
-			return (o.QOS() == name || (p != nil && p.Spec.QOS == name)) &&
-				(!strings.Contains(code, "User") || o.Spec.UID == job.Spec.UID) &&
-				(!strings.Contains(code, "Account") || o.Spec.Account == job.Spec.Account)
+			switch {
+			case strings.Contains(code, "User") && o.Spec.UID != job.Spec.UID:
+				return false
+			case strings.Contains(code, "Account") && o.Spec.Account != job.Spec.Account:
+				return false
+			}
+			return o.QOS() == name || p != nil && p.Spec.QOS == name
 		}
 	case "assoc":
 		account, user, _ := strings.Cut(name, "/")

@@ -238,6 +238,16 @@ func (b *Bound) addQOS(qos *spec.QOS, level int, user, account uint32) {
 	tres(userRunMins, qos.MaxRunMinsUser, one, spec.ScopeMaxRunMinsPerUser)
 }
 
+// isOfGroup tells a limit that each association has for itself and all below it; the
+// others are inherited.
+func (w what) isOfGroup() bool {
+	switch w {
+	case groupSubmitted, groupRunning, groupWall, groupTRES, groupMins, groupRunMins:
+		return true
+	}
+	return false
+}
+
 // addChain adds the limits of an association and its ancestors, nearest
 // first. Limits of one job or user are inherited: the nearest that defines
 // one rules, it is compared with what the own association holds, and it
@@ -254,10 +264,7 @@ func (b *Bound) addChain(chain []*spec.Association, base int) {
 		level := base + up
 		add := func(w what, at int, tres string, limit int64, usage uint64, code spec.ReasonCode) {
 			over := qos
-			if at == base && w != groupSubmitted && w != groupRunning && w != groupWall &&
-				w != groupTRES &&
-				w != groupMins &&
-				w != groupRunMins {
+			if at == base && !w.isOfGroup() {
 				over = b.rules
 			}
 			if !isHidden(over, w, tres) {

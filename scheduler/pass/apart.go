@@ -30,9 +30,9 @@ func mindsNeighbours(cfg *spec.Config, part *spec.PartitionSpec, job *state.Job)
 	case spec.ExclusiveUser, spec.ExclusiveMCS, spec.ExclusiveTopo:
 		return true
 	}
-	return part.ExclusiveUser || part.ExclusiveTopo ||
-		(cfg.Labels().Always && job.Spec.MCSLabel != "") ||
-		part.Sharers(job.Spec.Place.Sharing) > 1
+	labelled := cfg.Labels().Always && job.Spec.MCSLabel != ""
+	shares := part.Sharers(job.Spec.Place.Sharing) > 1
+	return part.ExclusiveUser || part.ExclusiveTopo || labelled || shares
 }
 
 // wholeBlocks tells whether some job keeps whole blocks for itself. What is on

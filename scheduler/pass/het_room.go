@@ -213,9 +213,11 @@ func (p *het) pushesOf(
 // sameJob tells whether two records are of one job: the same, or components of
 // one heterogeneous job.
 func sameJob(st *state.State, a, b spec.JobUID) bool {
+	if a == b {
+		return true
+	}
 	x, y := st.Job(a), st.Job(b)
-	return a == b ||
-		(x != nil && y != nil && x.Het != nil && commit.LeaderOf(x) == commit.LeaderOf(y))
+	return x != nil && y != nil && x.Het != nil && commit.LeaderOf(x) == commit.LeaderOf(y)
 }
 
 func victimsOf(list []commit.Preempt) []preempt.Victim {

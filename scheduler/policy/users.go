@@ -107,8 +107,9 @@ func (p *planner) assocsOf(user string) []spec.Association {
 	}
 	var out []spec.Association
 	for _, a := range p.pol().Assocs {
-		if a.User == user && (!byAcct || slices.Contains(accounts, a.Account)) &&
-			(!byPart || slices.Contains(parts, a.Partition)) {
+		inAccount := !byAcct || slices.Contains(accounts, a.Account)
+		inPart := !byPart || slices.Contains(parts, a.Partition)
+		if a.User == user && inAccount && inPart {
 			out = append(out, a)
 		}
 	}

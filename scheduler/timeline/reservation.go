@@ -199,12 +199,11 @@ func KeptByOthers(
 	for i := range st.Reservations {
 		reservation := &st.Reservations[i]
 		kept := KeptOn(reservation, node)
-		if kept.CPU == 0 ||
-			(own != nil && (reservation.Name == own.Name || !own.Heeds(reservation))) ||
-			!slices.ContainsFunc(
-				Windows(reservation, now),
-				func(w Window) bool { return w.From < to && from < w.To },
-			) {
+		if own != nil && (reservation.Name == own.Name || !own.Heeds(reservation)) {
+			continue
+		}
+		overlaps := func(w Window) bool { return w.From < to && from < w.To }
+		if kept.CPU == 0 || !slices.ContainsFunc(Windows(reservation, now), overlaps) {
 			continue
 		}
 		sum.Add(&kept, 1)

@@ -193,12 +193,16 @@ func (im *importing) usageError(verb string, fl *pflag.FlagSet) string {
 			bad = "--" + f.Name + " is for import " + v
 		}
 	})
-	if at := im.rest; bad == "" && at != "" && !strings.HasPrefix(at, "unix:/") &&
-		!strings.HasPrefix(at, "http://") &&
-		!strings.HasPrefix(at, "https://") {
-		bad = "--slurmrestd=" + at + ": write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
+	if bad == "" && im.rest != "" && !isRESTAddress(im.rest) {
+		bad = "--slurmrestd=" + im.rest + ": write http://HOST:PORT, https://HOST:PORT or unix:/PATH"
 	}
 	return bad
+}
+
+func isRESTAddress(text string) bool {
+	return strings.HasPrefix(text, "unix:/") ||
+		strings.HasPrefix(text, "http://") ||
+		strings.HasPrefix(text, "https://")
 }
 
 func (im *importing) run(ctx context.Context, verb string) error {

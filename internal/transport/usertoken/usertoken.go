@@ -144,9 +144,10 @@ type Bearer struct {
 
 // Issue makes a token for a user.
 func (k *Keys) Issue(bearer Bearer, from, until time.Time) (string, error) {
-	if bearer.ID == "" || bearer.User == "" ||
-		bearer.UID == identity.NoID || bearer.GID == identity.NoID ||
-		!until.After(from) || until.Sub(from) > MaxLife {
+	isKnown := bearer.ID != "" && bearer.User != "" &&
+		bearer.UID != identity.NoID && bearer.GID != identity.NoID
+	life := until.Sub(from)
+	if !isKnown || life <= 0 || life > MaxLife {
 		return "", fmt.Errorf(
 			"a token for user %q (uid %d, gid %d) from %s until %s cannot be made",
 			bearer.User,

@@ -264,8 +264,10 @@ func readCache(path string) ([]string, error) {
 func isName(text string) bool {
 	for i := range len(text) {
 		c := text[i]
-		letter := c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
-		if !letter && (i == 0 || c < '0' || c > '9') {
+		switch {
+		case c == '_', c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
+		case i > 0 && c >= '0' && c <= '9':
+		default:
 			return false
 		}
 	}

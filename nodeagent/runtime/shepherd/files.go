@@ -107,10 +107,14 @@ type scriptMark unix.Stat_t
 // isScript tells that a file is the script's, and as it was written.
 func (m *scriptMark) isScript(stat func(*unix.Stat_t) error) bool {
 	var st unix.Stat_t
-	return m.Ino != 0 && stat(&st) == nil && st.Ino == m.Ino && st.Dev == m.Dev && st.Ctim == m.Ctim && st.Size == m.Size &&
-		st.Mode == unix.S_IFREG|scriptMode && st.Nlink == 1 &&
-		st.Uid == m.Uid &&
-		st.Gid == m.Gid
+	if m.Ino == 0 || stat(&st) != nil {
+		return false
+	}
+	sameFile := st.Ino == m.Ino && st.Dev == m.Dev
+	sameOwner := st.Uid == m.Uid && st.Gid == m.Gid
+	unchanged := st.Ctim == m.Ctim && st.Size == m.Size
+	asWritten := st.Mode == unix.S_IFREG|scriptMode && st.Nlink == 1
+	return sameFile && sameOwner && unchanged && asWritten
 }
 
 // spareSpool is a folder, with the script of a run that is over if its mark is
