@@ -149,7 +149,9 @@ func (b *viewBuilder) fill(job *state.Job) {
 	} else {
 		row.Nodes = max(int64(job.Spec.Size.MinNodes), 1)
 	}
-	row.CPUs, row.Mem, row.GPUs = tres.CPU, tres.Mem, tres.Get("gres/gpu")
+	row.CPUs = tres.CPU
+	row.Mem = tres.Mem
+	row.GPUs = tres.Get("gres/gpu")
 	if job.State.Active() && job.Alloc != nil && job.Alloc.Reservation != "" {
 		for _, c := range job.Alloc.Licenses {
 			b.held.addReserved(job.Alloc.Reservation, c.Name, c.N)
@@ -246,7 +248,9 @@ func (b *viewBuilder) nodes(plan *view.Plan, beats map[string]Live) {
 		if l, ok := beats[row.Name]; ok {
 			row.MemFree = l.MemFree
 		}
-		row.GRES, row.Faults, row.Warned = gresOf(node), faultsOf(node), warnedOf(b.st, node)
+		row.GRES = gresOf(node)
+		row.Faults = faultsOf(node)
+		row.Warned = warnedOf(b.st, node)
 		row.XIDs = xidsOf(node)
 		row.GPUsLost = lostGPUs(node)
 		row.Incomplete = cmp.Or(node.Invalid, node.Shortfall())

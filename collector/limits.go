@@ -196,15 +196,21 @@ func nearest(st *state.State, assoc *spec.Association, of func(a *spec.Associati
 // group gives the limits of one subject in a fixed order.
 func group(used *state.Usage, l limit, tres spec.Limits, jobs, submits *int64, f func(l limit)) {
 	if jobs != nil {
-		l.limit, l.most, l.used = "jobs", *jobs, used.Running
+		l.limit = "jobs"
+		l.most = *jobs
+		l.used = used.Running
 		f(l)
 	}
 	if submits != nil {
-		l.limit, l.most, l.used = "submit_jobs", *submits, used.Submitted
+		l.limit = "submit_jobs"
+		l.most = *submits
+		l.used = used.Submitted
 		f(l)
 	}
 	for _, count := range tres {
-		l.limit, l.most, l.used = count.Name, count.N, used.TRES.Get(count.Name)
+		l.limit = count.Name
+		l.most = count.N
+		l.used = used.TRES.Get(count.Name)
 		if count.Name == "node" {
 			l.used = int64(used.Nodes.Len())
 		}

@@ -149,7 +149,10 @@ func (t *tally) add(row *jobRow) {
 		}
 	}
 	if row.Base.Active() || row.Completing {
-		t.cpus, t.mem, t.gpus, t.nodes = t.cpus+row.CPUs, t.mem+row.Mem, t.gpus+row.GPUs, t.nodes+row.Nodes
+		t.cpus += row.CPUs
+		t.mem += row.Mem
+		t.gpus += row.GPUs
+		t.nodes += row.Nodes
 	}
 	if row.Base == spec.Pending {
 		t.addPending(row)
@@ -158,7 +161,10 @@ func (t *tally) add(row *jobRow) {
 
 func (t *tally) addPending(row *jobRow) {
 	n := row.Count
-	t.askCPU, t.askMem, t.askGPU, t.askNode = t.askCPU+row.CPUs*n, t.askMem+row.Mem*n, t.askGPU+row.GPUs*n, t.askNode+row.Nodes*n
+	t.askCPU += row.CPUs * n
+	t.askMem += row.Mem * n
+	t.askGPU += row.GPUs * n
+	t.askNode += row.Nodes * n
 	t.minNodes, t.maxNodes = least(t.minNodes, row.Nodes), max(t.maxNodes, row.Nodes)
 	if strings.HasPrefix(row.Reason, "Dependency") {
 		t.waiting += n

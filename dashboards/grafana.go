@@ -389,13 +389,9 @@ func (p Panel) draw(b *dashboard.PanelBuilder) {
 		o := timeseries.NewOptions()
 		o.Legend, o.Tooltip = legend, tooltip
 		c := timeseries.NewFieldConfig()
-		c.LineWidth, c.ShowPoints, c.FillOpacity = ptr(
-			1.0,
-		), ptr(
-			common.VisibilityModeNever,
-		), ptr(
-			10.0,
-		)
+		c.LineWidth = ptr(1.0)
+		c.ShowPoints = ptr(common.VisibilityModeNever)
+		c.FillOpacity = ptr(10.0)
 		p.words(b)
 		if p.Kind == Stack { // a line would draw what is 0 on top of the rest
 			c.LineWidth, c.FillOpacity = ptr(0.0), ptr(80.0)

@@ -57,9 +57,10 @@ func tryOut(st *state.State, cmd Submit, now spec.Instant, actor event.Actor) (*
 		if planned == nil {
 			return answer, ErrNoStart
 		}
-		answer.Start, answer.Nodes, answer.Partition, answer.CPUs = planned.Start, append(
-			answer.Nodes,
-			planned.Nodes...), planned.Partition, answer.CPUs+job.Req.CPU
+		answer.Start = planned.Start
+		answer.Nodes = append(answer.Nodes, planned.Nodes...)
+		answer.Partition = planned.Partition
+		answer.CPUs += job.Req.CPU
 	}
 	return answer, nil
 }

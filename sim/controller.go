@@ -325,7 +325,9 @@ func (c *controller) restart() {
 	if c.w.err == nil && (st.Hash() != full.Hash() || !sameJobs(st, full)) {
 		c.w.failSeed("snapshot and tail give another state than the whole log")
 	}
-	c.st, c.up, c.last = st, true, nil
+	c.st = st
+	c.up = true
+	c.last = nil
 	c.durable = st.Freeze()
 	c.heard = map[string]spec.Instant{}
 	c.answered = map[string]spec.Instant{}

@@ -157,7 +157,9 @@ func (k *kubernetes) reconcileJobs(jobs []copilot.PodJob) {
 	for _, name := range sortedNames(k.seen) {
 		if seen := k.seen[name]; seen.ganged != nil {
 			pod := *seen.ganged
-			pod.Node, pod.Over, pod.End = seen.Node, seen.Over, seen.end
+			pod.Node = seen.Node
+			pod.Over = seen.Over
+			pod.End = seen.end
 			pod.Deleting, pod.Deleted = seen.Deleting, seen.deleted
 			pod.Kept, pod.Gone = seen.kept, seen.gone
 			pods = append(pods, pod)

@@ -101,9 +101,10 @@ func (w *World) varyRequest(jobSpec *spec.JobSpec) (rest []*spec.JobSpec) {
 	if profile.CPUs < 2 || jobSpec.Queue.Array != nil || w.rng.IntN(100) >= profile.Het {
 		return nil
 	}
-	jobSpec.Licenses, jobSpec.Size, jobSpec.Place.Sharing = nil, spec.Size{
-		Tasks: 1,
-	}, spec.ShareDefault // two that one node can have
+	// One node must have room for two such components.
+	jobSpec.Licenses = nil
+	jobSpec.Size = spec.Size{Tasks: 1}
+	jobSpec.Place.Sharing = spec.ShareDefault
 	other := *jobSpec
 	if profile.GPUs > 0 {
 		other.Size.PerNode = []spec.Count{{Name: "gpu", N: 1}}

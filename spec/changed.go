@@ -17,7 +17,10 @@ func (p *PartitionSpec) WithoutNodes() PartitionSpec {
 
 // sameNodes gives a partition the nodes of another one.
 func (p *PartitionSpec) sameNodes(as *PartitionSpec) {
-	p.Nodes, p.NodeNames, p.AllNodes, p.NodeFeatures = as.Nodes, as.NodeNames, as.AllNodes, as.NodeFeatures
+	p.Nodes = as.Nodes
+	p.NodeNames = as.NodeNames
+	p.AllNodes = as.AllNodes
+	p.NodeFeatures = as.NodeFeatures
 }
 
 // WithPartition is the configuration with a partition replaced, which remembers

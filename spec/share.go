@@ -74,7 +74,9 @@ func (n *NodeSpec) SharesOf(devices []GPU) []DeviceShares {
 				add++
 			}
 			if s := &out[at]; s.N == 0 || s.Name == gres.Name {
-				s.Name, s.N, s.One = gres.Name, s.N+add, s.One || gres.oneSharing()
+				s.Name = gres.Name
+				s.N += add
+				s.One = s.One || gres.oneSharing()
 			}
 		}
 	}

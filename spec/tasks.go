@@ -92,10 +92,14 @@ func (s TaskSpreads) addOne(more TaskSpread) TaskSpreads {
 		have.Tasks += more.Tasks
 		have.Sum += more.Sum
 		if more.Min < have.Min {
-			have.Min, have.MinRank, have.MinNode = more.Min, more.MinRank, more.MinNode
+			have.Min = more.Min
+			have.MinRank = more.MinRank
+			have.MinNode = more.MinNode
 		}
 		if more.Max > have.Max {
-			have.Max, have.MaxRank, have.MaxNode = more.Max, more.MaxRank, more.MaxNode
+			have.Max = more.Max
+			have.MaxRank = more.MaxRank
+			have.MaxNode = more.MaxNode
 		}
 		return s
 	}

@@ -205,7 +205,9 @@ func (w *Writer) Write(ctx context.Context, batch *tally.Batch) error {
 		if err := w.s.setPhase(ctx, w.from.ledger, phaseIntent, in); err != nil {
 			return err
 		}
-		w.n, w.intent, w.spoke = in.n, in, time.Now()
+		w.n = in.n
+		w.intent = in
+		w.spoke = time.Now()
 	}
 	verify := w.doubt
 	w.doubt = true

@@ -170,7 +170,10 @@ func (d *Daemon) publishPosition(pos tally.Position) {
 
 // publishLocked is publish under the lock.
 func (d *Daemon) publishLocked(pos tally.Position) {
-	d.pos, d.stored, d.flying, d.failed = pos, true, 0, nil
+	d.pos = pos
+	d.stored = true
+	d.flying = 0
+	d.failed = nil
 	close(d.changed)
 	d.changed = make(chan struct{})
 }

@@ -195,7 +195,9 @@ func (s *session) openSession(ctx context.Context) error {
 	}
 	s.tally = tally.New()
 	if t != nil {
-		s.tally, s.snapped, s.wanted = t, t.Seq(), t.Seq()
+		s.tally = t
+		s.snapped = t.Seq()
+		s.wanted = t.Seq()
 	}
 	s.parted.beginAt(label)
 	for _, gap := range s.parted.behind {

@@ -119,7 +119,10 @@ func (s Service) runNodes(
 			&gpu.Method,
 			&gpu.Share,
 		)
-		gpu.Held, gpu.Util, gpu.NoProcess, gpu.Idle = gpu.Held*micro, gpu.Util*micro, gpu.NoProcess*micro, gpu.Idle*micro
+		gpu.Held *= micro
+		gpu.Util *= micro
+		gpu.NoProcess *= micro
+		gpu.Idle *= micro
 		if gpu.Sm != nil {
 			*gpu.Sm *= micro
 		}

@@ -330,7 +330,9 @@ func (s *runScan) nextRow() acctRun {
 	}
 	switch {
 	case s.wantReq:
-		row.ReqTres, row.ReqCpus, row.ReqMem = s.req.tres(), uint32(s.req.cpus), s.req.mem
+		row.ReqTres = s.req.tres()
+		row.ReqCpus = uint32(s.req.cpus)
+		row.ReqMem = s.req.mem
 	case s.wantCPUs:
 		row.ReqCpus = uint32(s.cpusAsked)
 	}
@@ -435,7 +437,9 @@ func liveStep(scan func(...any) error) (*apiv1.AcctRow, error) {
 	if err := scan(&row.Uid, &row.Restarts, &id, &row.Name, &start, &row.Tasks, &row.NodeList, &row.Container); err != nil {
 		return nil, err
 	}
-	row.Step, row.Start, row.Submit = spec.StepID(id).String(), start*micro, start*micro
+	row.Step = spec.StepID(id).String()
+	row.Start = start * micro
+	row.Submit = start * micro
 	return row, nil
 }
 

@@ -429,9 +429,14 @@ func firstHost(nodes string) string {
 
 // inheritRun gives a step what it has of its run.
 func (a *answer) inheritRun(row, st *apiv1.AcctRow, until int64) {
-	st.ArrayJobId, st.ArrayTask, st.ArrayTasks = row.GetArrayJobId(), row.GetArrayTask(), row.GetArrayTasks()
+	st.ArrayJobId = row.GetArrayJobId()
+	st.ArrayTask = row.GetArrayTask()
+	st.ArrayTasks = row.GetArrayTasks()
 	st.JobId, st.Attempt = row.GetJobId(), row.GetAttempt()
-	st.User, st.UserId, st.Account, st.AssocId = row.GetUser(), row.GetUserId(), row.GetAccount(), row.GetAssocId()
+	st.User = row.GetUser()
+	st.UserId = row.GetUserId()
+	st.Account = row.GetAccount()
+	st.AssocId = row.GetAssocId()
 	st.HetJobId, st.HetOffset = row.GetHetJobId(), row.GetHetOffset()
 	st.TimeLimit = wire.Unlimited
 	if st.GetEnd() != 0 {

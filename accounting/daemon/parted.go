@@ -125,7 +125,9 @@ func (s *session) compareHistories(ctx context.Context, res tally.Resume) error 
 			tally.ErrOrder,
 		)
 	}
-	s.parted.now, s.parted.epoch, s.redo = true, tally.EpochAt(epochs, next), 0
+	s.parted.now = true
+	s.parted.epoch = tally.EpochAt(epochs, next)
+	s.redo = 0
 	return s.tellLost(ctx, res.History, epochs)
 }
 

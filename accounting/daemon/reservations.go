@@ -131,7 +131,9 @@ func (r *report) reportReservations(ctx context.Context) error {
 		if err := scan(&e.at, &over, &e.name, &e.start, &e.end, &e.amounts); err != nil {
 			return err
 		}
-		e.start, e.end, e.over = e.start/1000, e.end/1000, over != 0
+		e.start /= 1000
+		e.end /= 1000
+		e.over = over != 0
 		seen.addEvent(e)
 		return nil
 	})

@@ -152,7 +152,13 @@ func (r *Result) Sum(o *Result) {
 	if r.Added.CPU == nil {
 		r.Before, r.Added = o.Before, zero()
 	}
-	r.Lines, r.Jobs, r.Steps, r.New, r.Open, r.Known, r.Rejected = r.Lines+o.Lines, r.Jobs+o.Jobs, r.Steps+o.Steps, r.New+o.New, r.Open+o.Open, r.Known+o.Known, r.Rejected+o.Rejected
+	r.Lines += o.Lines
+	r.Jobs += o.Jobs
+	r.Steps += o.Steps
+	r.New += o.New
+	r.Open += o.Open
+	r.Known += o.Known
+	r.Rejected += o.Rejected
 	r.Added, r.After = r.Added.plus(o.Added), o.After
 }
 

@@ -398,19 +398,10 @@ func (r *reader) readState(j *job) {
 
 func (r *reader) readTimes(j *job) {
 	row := &j.row
-	row.Submit, row.Eligible, row.Start, row.End = r.readTime(
-		"Submit",
-		fSubmit,
-	), r.readTime(
-		"Eligible",
-		fEligible,
-	), r.readTime(
-		"Start",
-		fStart,
-	), r.readTime(
-		"End",
-		fEnd,
-	)
+	row.Submit = r.readTime("Submit", fSubmit)
+	row.Eligible = r.readTime("Eligible", fEligible)
+	row.Start = r.readTime("Start", fStart)
+	row.End = r.readTime("End", fEnd)
 	if r.bad != nil {
 		return
 	}
@@ -484,43 +475,19 @@ func (r *reader) readSize(j *job) {
 	}
 	gpus := firstNonZero(r.readNumber("gpus", fGPUs), parseGRES(r.text(fAllocGRES)))
 	row.Tasks = uint32(r.readNumber("NTasks", fNTasks))
-	req.cpus, req.nodes, req.mem, req.gpus = firstNonZero(
-		req.cpus,
-		asked,
-		cpus,
-	), firstNonZero(
-		req.nodes,
-		nodes,
-	), firstNonZero(
-		req.mem,
-		mem,
-	), firstNonZero(
-		req.gpus,
-		gpus,
-	)
-	row.Req, row.ReqMem, row.ReqNodes = toAmounts(
-		req,
-	), firstNonZero(
-		mem,
-		req.mem,
-	), uint32(
-		req.nodes,
-	)
+	req.cpus = firstNonZero(req.cpus, asked, cpus)
+	req.nodes = firstNonZero(req.nodes, nodes)
+	req.mem = firstNonZero(req.mem, mem)
+	req.gpus = firstNonZero(req.gpus, gpus)
+	row.Req = toAmounts(req)
+	row.ReqMem = firstNonZero(mem, req.mem)
+	row.ReqNodes = uint32(req.nodes)
 	if row.Start == 0 {
 		return
 	}
-	alloc.cpus, alloc.nodes, alloc.gpus = firstNonZero(
-		cpus,
-		alloc.cpus,
-		req.cpus,
-	), firstNonZero(
-		alloc.nodes,
-		nodes,
-		req.nodes,
-	), firstNonZero(
-		alloc.gpus,
-		gpus,
-	)
+	alloc.cpus = firstNonZero(cpus, alloc.cpus, req.cpus)
+	alloc.nodes = firstNonZero(alloc.nodes, nodes, req.nodes)
+	alloc.gpus = firstNonZero(alloc.gpus, gpus)
 	if r.at[fAllocTRES] < 0 {
 		alloc.mem = req.mem
 		alloc.gpus = firstNonZero(alloc.gpus, req.gpus)
@@ -544,13 +511,9 @@ func (r *reader) readUse(j *job) {
 	user := r.text(fUserCPU)
 	system := r.text(fSystemCPU)
 	if user != "" || system != "" {
-		j.cpu, j.system, j.cpuSeen = r.readSpan(
-			"UserCPU",
-			fUserCPU,
-		), r.readSpan(
-			"SystemCPU",
-			fSystemCPU,
-		), true
+		j.cpu = r.readSpan("UserCPU", fUserCPU)
+		j.system = r.readSpan("SystemCPU", fSystemCPU)
+		j.cpuSeen = true
 		// Each is cut to milliseconds; the sum was cut once.
 		if sum := r.readSpan("TotalCPU", fTotalCPU); total != "" && sum >= j.cpu {
 			j.system = sum - j.cpu
@@ -661,7 +624,12 @@ func parseUsed(j *job) tally.Used {
 // steps.
 func (j *job) addStep(s *job) {
 	step := s.steps[0]
-	step.UID, step.Restarts, step.Attempt, step.JobID, step.User, step.Account = j.row.UID, j.row.Restarts, 1, j.row.JobID, j.row.User, j.row.Account
+	step.UID = j.row.UID
+	step.Restarts = j.row.Restarts
+	step.Attempt = 1
+	step.JobID = j.row.JobID
+	step.User = j.row.User
+	step.Account = j.row.Account
 	j.row.Batch = j.row.Batch || step.Step == int32(spec.StepBatch)
 	j.steps = append(j.steps, step)
 	if s.rssSeen {
@@ -681,7 +649,9 @@ func (j *job) finishSteps() {
 	if !j.cpuSeen {
 		for i := range j.steps {
 			if u := &j.steps[i].Used; u.Measured {
-				j.cpu, j.system, j.cpuSeen = j.cpu+u.UserCPU, j.system+u.SystemCPU, true
+				j.cpu += u.UserCPU
+				j.system += u.SystemCPU
+				j.cpuSeen = true
 			}
 		}
 	}

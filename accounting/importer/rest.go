@@ -106,7 +106,9 @@ func (r *REST) discoverVersion(ctx context.Context) error {
 		if !ok || !ok2 || err != nil || n <= newest {
 			continue
 		}
-		newest, r.path, r.takes = n, path, map[string]bool{}
+		newest = n
+		r.path = path
+		r.takes = map[string]bool{}
 		for _, p := range what.Get.Parameters {
 			r.takes[p.Name] = true
 		}

@@ -105,7 +105,10 @@ func (s *Slurm) Pull(
 	if step <= 0 {
 		step = 7 * 24 * time.Hour
 	}
-	config.Cluster, config.Columns, config.Delimiter, config.Zone = s.Cluster, nil, "|", time.UTC
+	config.Cluster = s.Cluster
+	config.Columns = nil
+	config.Delimiter = "|"
+	config.Zone = time.UTC
 	config.Present = max(config.Now, spec.Instant(until.UnixNano()))
 	for from := since; from.Before(until); from = from.Add(step) {
 		to := from.Add(step)

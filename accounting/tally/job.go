@@ -207,7 +207,9 @@ func (t *Tally) applyHeld(env *event.Envelope, e *event.JobHeld) error {
 	if err != nil {
 		return err
 	}
-	j.Hold, j.Eligible, j.Promised = e.By, 0, 0
+	j.Hold = e.By
+	j.Eligible = 0
+	j.Promised = 0
 	t.reason(j, env, spec.Reason{Code: state.HoldReason(e.By)})
 	return nil
 }
@@ -235,7 +237,10 @@ func (t *Tally) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
 			!j.spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
 			j.Eligible = 0
 		}
-		j.Req, j.Assoc, j.Hold, j.Begin = e.Req, e.Assoc, e.Spec.Queue.Hold, e.Spec.Time.Begin
+		j.Req = e.Req
+		j.Assoc = e.Assoc
+		j.Hold = e.Spec.Queue.Hold
+		j.Begin = e.Spec.Time.Begin
 		j.Promised = 0
 	} else if e.Spec.Time.Limit != j.spec.Time.Limit || slices.Contains(e.Changed, "TimeLimit") {
 		j.Limit = e.Spec.Time.Limit
@@ -263,7 +268,10 @@ func (t *Tally) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 	}
 	rec.TaskSet = rec.TaskSet.Without(e.Task)
 	task := *rec
-	task.UID, task.ID, task.Task, task.TaskSet = e.UID, e.ID, e.Task, nil
+	task.UID = e.UID
+	task.ID = e.ID
+	task.Task = e.Task
+	task.TaskSet = nil
 	task.touched, task.written = false, false
 	task.Restarts = max(task.Restarts, t.firstRun(e.UID))
 	rec.Promised = 0 // it was made to the task that starts first
@@ -281,8 +289,13 @@ func (t *Tally) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	if e.Alloc == nil || len(e.Alloc.Nodes) == 0 || len(j.TaskSet) > 0 || e.Attempt != j.Attempt+1 {
 		return contradictionError("attempt %d of job uid %d cannot start", e.Attempt, e.UID)
 	}
-	j.State, j.Attempt, j.Start, j.Alloc = spec.Running, e.Attempt, env.At, e.Alloc
-	j.Limit, j.Backfill, j.Priority = e.Limit, e.Backfill, e.Priority
+	j.State = spec.Running
+	j.Attempt = e.Attempt
+	j.Start = env.At
+	j.Alloc = e.Alloc
+	j.Limit = e.Limit
+	j.Backfill = e.Backfill
+	j.Priority = e.Priority
 	j.Done, j.Given = make([]doneNode, len(e.Alloc.Nodes)), 0
 	j.Reason = spec.Reason{Code: spec.ReasonNone}
 	if j.Eligible == 0 {
@@ -309,7 +322,12 @@ func (t *Tally) applyEnded(env *event.Envelope, ended *event.JobEnded) error {
 	}
 	over := cmp.Or(ended.At, env.At)
 	j.unsuspend(over)
-	j.State, j.Exit, j.Derived, j.Reason, j.By, j.End = ended.State, ended.Exit, ended.Derived, ended.Reason, ended.By, over
+	j.State = ended.State
+	j.Exit = ended.Exit
+	j.Derived = ended.Derived
+	j.Reason = ended.Reason
+	j.By = ended.By
+	j.End = over
 	t.touchJob(j, env)
 	if j.Start == 0 || int(j.Given) == len(j.Done) {
 		t.close(j, env, ended.State.String())
@@ -435,7 +453,9 @@ func (t *Tally) stepEnded(env *event.Envelope, ended *event.StepEnded) error {
 	t.touchJob(j, env)
 	if !t.quiet && !j.Counted {
 		row := j.stepRow(env.Seq, s)
-		row.State, row.Exit, row.Used = ended.State.String(), ended.Result.Exit, usedOf(ended.Usage)
+		row.State = ended.State.String()
+		row.Exit = ended.Result.Exit
+		row.Used = usedOf(ended.Usage)
 		t.out.Steps = append(growTwice(t.out.Steps), row)
 	}
 	return nil

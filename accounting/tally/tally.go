@@ -56,7 +56,11 @@ func New() *Tally {
 // have left nothing open, without having read them.
 func Past(uuid [16]byte, cluster string, seq uint64, at spec.Instant) *Tally {
 	t := New()
-	t.uuid, t.cluster, t.seq, t.at, t.out.First = uuid, cluster, seq, at, seq+1
+	t.uuid = uuid
+	t.cluster = cluster
+	t.seq = seq
+	t.at = at
+	t.out.First = seq + 1
 	return t
 }
 

@@ -295,7 +295,9 @@ func ledgerBatch(job *apiv1.AcctRow) *apiv1.AcctRow {
 	row.Name = row.Step
 	row.State = job.GetState()
 	row.ExitCode, row.ExitSignal = job.GetExitCode(), job.GetExitSignal()
-	row.Start, row.End, row.Elapsed = job.GetStart(), job.GetEnd(), job.GetElapsed()
+	row.Start = job.GetStart()
+	row.End = job.GetEnd()
+	row.Elapsed = job.GetElapsed()
 	row.Suspended = job.GetSuspended()
 	row.Tasks = 1
 	row.AllocTres = withoutBilling(job.GetAllocTres())

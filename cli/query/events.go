@@ -229,7 +229,9 @@ func eventsOnce(
 		if err := call.Out.Flush(); err != nil {
 			return placed, err
 		}
-		req.FromSeq, req.Since, req.Epoch = rep.GetSeq()+1, 0, rep.GetEpoch()
+		req.FromSeq = rep.GetSeq() + 1
+		req.Since = 0
+		req.Epoch = rep.GetEpoch()
 	}
 }
 

@@ -192,7 +192,11 @@ func cancelFilter(call *tool.Call, filter *apiv1.JobFilter) (steps []string, err
 // cancelOptions reads the filters; something must be named.
 func cancelOptions(call *tool.Call, filter *apiv1.JobFilter, named bool) error {
 	o := call.Opts
-	filter.Accounts, filter.Names, filter.Partitions, filter.Qos, filter.Users = o.List("account"), o.List("jobname"), o.List("partition"), o.List("qos"), o.List("user")
+	filter.Accounts = o.List("account")
+	filter.Names = o.List("jobname")
+	filter.Partitions = o.List("partition")
+	filter.Qos = o.List("qos")
+	filter.Users = o.List("user")
 	filter.Reservations = o.List("reservation")
 	if o.On("name") {
 		filter.Names = append(filter.Names, o.List("name")...)

@@ -211,14 +211,12 @@ func squeueQuery(call *tool.Call) (*jobQuery, error) {
 // controller does not filter by into keep.
 func jobFilter(call *tool.Call, query *jobQuery) error {
 	o, filter := call.Opts, query.req.GetFilter()
-	filter.Jobs, filter.Users, filter.Accounts = tool.SplitJobs(
-		o.Text("jobs"),
-	), o.List(
-		"user",
-	), o.List(
-		"account",
-	)
-	filter.Partitions, filter.Names, filter.Qos = o.List("partition"), o.List("name"), o.List("qos")
+	filter.Jobs = tool.SplitJobs(o.Text("jobs"))
+	filter.Users = o.List("user")
+	filter.Accounts = o.List("account")
+	filter.Partitions = o.List("partition")
+	filter.Names = o.List("name")
+	filter.Qos = o.List("qos")
 	if o.On("me") {
 		filter.Users = []string{tool.Itoa(call.UID)}
 	}

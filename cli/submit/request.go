@@ -187,7 +187,9 @@ func liveJob(call *tool.Call, argv []string) (*apiv1.JobSpec, error) {
 		Attended:   true,
 	}
 	if len(argv) > 0 {
-		jobSpec.Name, jobSpec.Command, jobSpec.Args = tool.BaseName(argv[0]), argv[0], argv[1:]
+		jobSpec.Name = tool.BaseName(argv[0])
+		jobSpec.Command = argv[0]
+		jobSpec.Args = argv[1:]
 	}
 	if err := applyOptions(call, jobSpec, call.Opts); err != nil {
 		return nil, err

@@ -185,10 +185,11 @@ func inAllocation(call *tool.Call, a *allocation, sig syscall.Signal) (int, erro
 		}
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.Env = call.Stdin, call.Stdout, call.Stderr, call.Dir, allocationEnv(
-		call,
-		a,
-	)
+	cmd.Stdin = call.Stdin
+	cmd.Stdout = call.Stdout
+	cmd.Stderr = call.Stderr
+	cmd.Dir = call.Dir
+	cmd.Env = allocationEnv(call, a)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	tty := -1
 	if f, ok := call.Stdin.(*os.File); ok && call.Terminal(f) {

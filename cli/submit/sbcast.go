@@ -169,7 +169,9 @@ func (r *castInput) Read(b []byte) (int, error) {
 		n, err := r.file.Read(b)
 		r.sum.Write(b[:n])
 		if errors.Is(err, io.EOF) {
-			r.end, r.tail, err = true, r.sum.Sum(nil), nil
+			r.end = true
+			r.tail = r.sum.Sum(nil)
+			err = nil
 		}
 		if n > 0 || err != nil {
 			return n, err

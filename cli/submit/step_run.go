@@ -198,7 +198,9 @@ func (r *stepRun) watchStep(
 			case r.created == nil || tool.ExplainError(err).Code != spec.CodeAlreadyDone:
 				return r.lost(err)
 			default: // the nodes may still tell
-				r.unknown, r.over, giveUp = err, &apiv1.StepOver{}, time.After(lastOutput)
+				r.unknown = err
+				r.over = &apiv1.StepOver{}
+				giveUp = time.After(lastOutput)
 			}
 		case s := <-signals:
 			if r.created == nil && s != syscall.SIGCONT && s != syscall.SIGWINCH {

@@ -169,8 +169,14 @@ func (c typedConn) Call(_ context.Context, method string, req, resp proto.Messag
 	if err != nil {
 		return err
 	}
-	to.Uid, to.JobId, to.Message, to.Tag = rep.GetUid(), rep.GetJobId(), rep.GetMessage(), rep.GetTag()
-	to.PlannedStart, to.PlannedNodes, to.PlannedPartition, to.PlannedCpus = rep.GetPlannedStart(), rep.GetPlannedNodes(), rep.GetPlannedPartition(), rep.GetPlannedCpus()
+	to.Uid = rep.GetUid()
+	to.JobId = rep.GetJobId()
+	to.Message = rep.GetMessage()
+	to.Tag = rep.GetTag()
+	to.PlannedStart = rep.GetPlannedStart()
+	to.PlannedNodes = rep.GetPlannedNodes()
+	to.PlannedPartition = rep.GetPlannedPartition()
+	to.PlannedCpus = rep.GetPlannedCpus()
 	return nil
 }
 

@@ -269,7 +269,9 @@ func (s *session) take(l lists) {
 	}
 	s.shown = time.Now()
 	if !l.same {
-		s.model.jobs, s.model.nodes, s.model.cluster = l.jobs, l.nodes, l.name
+		s.model.jobs = l.jobs
+		s.model.nodes = l.nodes
+		s.model.cluster = l.name
 		s.model.moment = l.moment
 	}
 }

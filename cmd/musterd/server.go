@@ -291,7 +291,10 @@ func (s *server) openLedger(ctx context.Context, place log.Options) error {
 	if err != nil {
 		return errors.Join(err, s.archive.Close(), s.blobs.Close())
 	}
-	s.codec, s.began, s.access, s.tokens = codec, now, acc, acc.User
+	s.codec = codec
+	s.began = now
+	s.access = acc
+	s.tokens = acc.User
 	machine := daemon.NewMachine(codec, s.archive, s.blobs)
 	s.machine = machine
 	began := time.Now()

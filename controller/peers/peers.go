@@ -225,9 +225,9 @@ func (p *Peers) currentStanding() (standing, error) {
 	switch {
 	case durable != nil:
 		out.Leads = leads && durable.Leader().Self
-		out.Term, out.Position, out.Members = durable.Term(), uint64(
-			durable.LastPosition(),
-		), durable.Group()
+		out.Term = durable.Term()
+		out.Position = uint64(durable.LastPosition())
+		out.Members = durable.Group()
 		if out.Leads && trail != nil {
 			out.Audit = trail()
 		}

@@ -70,7 +70,9 @@ func (s *Scripts) Submit(
 ) (daemon.ScriptVerdict, error) {
 	job := luaJob(asked)
 	verdict, err := s.runner.Submit(ctx, cfg, siteOf(cfg), job)
-	asked.Spec, asked.Script, asked.Env = job.Spec, job.Script, job.Env
+	asked.Spec = job.Spec
+	asked.Script = job.Script
+	asked.Env = job.Env
 	return s.verdictOf(verdict), err
 }
 

@@ -205,7 +205,9 @@ func (t *Syslog) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.raw, t.conn, t.gone = conn, conn, make(chan struct{})
+	t.raw = conn
+	t.conn = conn
+	t.gone = make(chan struct{})
 	if t.network == "tls" {
 		if err := t.secure(ctx); err != nil {
 			return err

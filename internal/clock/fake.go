@@ -115,7 +115,9 @@ func (f *Fake) arm(timer *fakeTimer, d spec.Span) {
 		return
 	}
 	f.order++
-	timer.due, timer.order, timer.live = f.mono+d, f.order, true
+	timer.due = f.mono + d
+	timer.order = f.order
+	timer.live = true
 	if timer.due < f.mono { // overflow: as good as never
 		timer.due = spec.Infinite
 	}

@@ -93,7 +93,9 @@ func (o *OTLP) metricOf(f *dto.MetricFamily, at time.Time) *metrics.Metric {
 		var list []*metrics.HistogramDataPoint
 		for _, m := range f.GetMetric() {
 			p := histogramPoint(m.GetHistogram())
-			p.Attributes, p.TimeUnixNano, p.StartTimeUnixNano = o.attributes(m), now, began
+			p.Attributes = o.attributes(m)
+			p.TimeUnixNano = now
+			p.StartTimeUnixNano = began
 			list = append(list, p)
 		}
 		out.Data = &metrics.Metric_Histogram{Histogram: &metrics.Histogram{

@@ -148,16 +148,12 @@ func (s *Shower) allocation(job *state.Job, out *apiv1.JobInfo) {
 	}
 	allocation := job.Alloc
 	out.Qos = job.QOS()
-	out.Partition, out.Nodes, out.BatchHost = allocation.Partition, hostlist.Fold(
-		allocation.NodeNames(),
-	), allocation.Nodes[0].Name
-	out.NumNodes, out.NumCpus, out.AllocTres = uint32(
-		len(allocation.Nodes),
-	), uint32(
-		allocation.TRES.CPU,
-	), TRES(
-		allocation.TRES,
-	)
+	out.Partition = allocation.Partition
+	out.Nodes = hostlist.Fold(allocation.NodeNames())
+	out.BatchHost = allocation.Nodes[0].Name
+	out.NumNodes = uint32(len(allocation.Nodes))
+	out.NumCpus = uint32(allocation.TRES.CPU)
+	out.AllocTres = TRES(allocation.TRES)
 	if at := job.Deadline(); job.State.Active() && at != spec.FarFuture {
 		out.End = int64(at)
 	}
@@ -222,11 +218,9 @@ func NodeAlloc(node *spec.NodeAlloc) *apiv1.NodeAlloc {
 // pending writes what is predicted for a waiting job.
 func (s *Shower) pending(job *state.Job, out *apiv1.JobInfo) {
 	if p := s.v.Plan.Of(job.UID); p != nil {
-		out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = int64(
-			p.Start,
-		), s.nodeNames(
-			p.Nodes,
-		), p.Estimate
+		out.PlannedStart = int64(p.Start)
+		out.PlannedNodes = s.nodeNames(p.Nodes)
+		out.PlannedEstimate = p.Estimate
 	}
 	if out.Start == 0 && job.Begin > s.now {
 		out.Start = int64(job.Begin)

@@ -26,7 +26,9 @@ type NodeLive struct {
 // registered adds what the node's agent registered; nil = none has.
 func registered(out *apiv1.NodeInfo, inv *spec.Inventory, trouble string) {
 	if inv != nil {
-		out.Version, out.Os, out.Arch = inv.AgentVersion, inv.OS, inv.Arch
+		out.Version = inv.AgentVersion
+		out.Os = inv.OS
+		out.Arch = inv.Arch
 		out.BootTime, out.AgentStart = int64(inv.BootedAt), int64(inv.AgentStarted)
 		out.MetricsAddr, out.Degraded = inv.MetricsAddr, inv.Degraded
 		if out.Hostname == "" {
@@ -84,13 +86,11 @@ func Node(st *state.State, node *state.Node, live NodeLive, planned bool) *apiv1
 			node.Admin,
 		), Registered: node.Inv != nil, Lost: node.Lost, Invalid: node.Invalid, LastBusy: int64(node.BusyAt), ResumeAt: int64(node.ResumeAt), Planned: planned,
 	}
-	out.Power, out.PowerAt, out.Cloud, out.Dynamic, out.Future = uint32(
-		node.Power,
-	), int64(
-		node.PowerAt,
-	), nodeSpec.State == "CLOUD", nodeSpec.Dynamic, Future(
-		node,
-	)
+	out.Power = uint32(node.Power)
+	out.PowerAt = int64(node.PowerAt)
+	out.Cloud = nodeSpec.State == "CLOUD"
+	out.Dynamic = nodeSpec.Dynamic
+	out.Future = Future(node)
 	if reboot := node.Reboot; reboot != nil {
 		out.Reboot, out.RebootAsap = 1, reboot.ASAP
 		if reboot.Issued {
@@ -136,7 +136,9 @@ func Node(st *state.State, node *state.Node, live NodeLive, planned bool) *apiv1
 			gpu.JobUid, gpu.JobId = holder(st, node, node.GPUs[i].UUID)
 		}
 		if share := node.ShareAt(i); share.N > 0 {
-			gpu.Share, gpu.Shares, gpu.SharesUsed = share.Name, share.N, node.ShareUsed(i)
+			gpu.Share = share.Name
+			gpu.Shares = share.N
+			gpu.SharesUsed = node.ShareUsed(i)
 		}
 		out.Gpus = append(out.Gpus, gpu)
 	}

@@ -33,11 +33,9 @@ func Reservation(
 		Active:     reservation.Start <= now && now < reservation.End,
 	}
 	if reservation.Flags.Has(spec.ResvTimeFloat) {
-		out.Start, out.End, out.Active = int64(
-			now.Add(reservation.Ahead),
-		), int64(
-			now.Add(reservation.Ahead+reservation.End.Sub(reservation.Start)),
-		), false
+		out.Start = int64(now.Add(reservation.Ahead))
+		out.End = int64(now.Add(reservation.Ahead + reservation.End.Sub(reservation.Start)))
+		out.Active = false
 	}
 	for _, name := range reservation.Nodes {
 		node := st.Node(name)

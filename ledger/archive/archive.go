@@ -190,7 +190,9 @@ func (a *Archive) Append(pos, firstSeq, lastSeq uint64, batch []byte) error {
 	before := len(a.buf)
 	a.buf = appendRecord(a.buf, live.salt, record)
 	live.size += int64(len(a.buf) - before)
-	live.last, live.lastSeq, live.at = pos, lastSeq, record.At
+	live.last = pos
+	live.lastSeq = lastSeq
+	live.at = record.At
 	close(a.grown)
 	a.grown = make(chan struct{})
 	select {

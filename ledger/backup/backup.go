@@ -135,8 +135,13 @@ func (b *backupRun) run(ctx context.Context) (_ backupReport, err error) {
 	if err := b.folder.writeManifest(manifest); err != nil {
 		return b.rep, err
 	}
-	b.rep.Backup, b.rep.Folder, b.rep.Cluster = manifest.Name, b.folder.dir, manifest.Cluster
-	b.rep.Event, b.rep.EventAt, b.rep.State, b.rep.History = manifest.Event, manifest.At, manifest.State, manifest.History
+	b.rep.Backup = manifest.Name
+	b.rep.Folder = b.folder.dir
+	b.rep.Cluster = manifest.Cluster
+	b.rep.Event = manifest.Event
+	b.rep.EventAt = manifest.At
+	b.rep.State = manifest.State
+	b.rep.History = manifest.History
 	b.rep.Files = len(manifest.Files)
 	b.rep.Seconds = b.now().Sub(began).Seconds()
 	return b.rep, nil
@@ -646,7 +651,9 @@ func (b *backupRun) copyFile(manifest *backupManifest, file backupFile) error {
 	if fresh {
 		b.rep.NewFiles++
 	}
-	file.SHA256, file.Mode, file.Owner = sum, info.Mode().Perm(), ownerOf(info)
+	file.SHA256 = sum
+	file.Mode = info.Mode().Perm()
+	file.Owner = ownerOf(info)
 	manifest.Files = append(manifest.Files, file)
 	return nil
 }

@@ -60,9 +60,9 @@ func openEntry(l *raft.Log, salt uint32) error {
 // pointing into b. It never panics.
 func decodeEntry(b []byte, l *raft.Log, salt uint32) error {
 	decoder := entryDecoder{b: b}
-	l.Index, l.Term, l.Type = decoder.readUvarint(), decoder.readUvarint(), raft.LogType(
-		decoder.readUvarint(),
-	)
+	l.Index = decoder.readUvarint()
+	l.Term = decoder.readUvarint()
+	l.Type = raft.LogType(decoder.readUvarint())
 	l.Data, l.Extensions = decoder.readBytes(), decoder.readBytes()
 	if decoder.bad {
 		return fmt.Errorf("%w: an entry of %d bytes cannot be decoded", ErrCorrupt, len(b))

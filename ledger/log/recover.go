@@ -55,7 +55,10 @@ func (s *logStore) openVerified(keep uint64) error {
 		err = s.wal.Close()
 	}
 	s.wal, s.table = w, table
-	s.vfs, s.last, s.broken, s.tries = vfs, last, nil, 0
+	s.vfs = vfs
+	s.last = last
+	s.broken = nil
+	s.tries = 0
 	return err
 }
 
@@ -201,7 +204,9 @@ func (s *logStore) repairTail(si types.SegmentInfo, keep uint64) (*segment, erro
 func rotatedSegments(st types.PersistentState, seg *segment, segBytes int) types.PersistentState {
 	segs := append([]types.SegmentInfo{}, st.Segments...)
 	tail := &segs[len(segs)-1]
-	tail.SealTime, tail.MaxIndex, tail.IndexStart = time.Now(), seg.lastIndex(), uint64(seg.index)
+	tail.SealTime = time.Now()
+	tail.MaxIndex = seg.lastIndex()
+	tail.IndexStart = uint64(seg.index)
 	next := tail.MaxIndex + 1
 	segs = append(
 		segs,

@@ -15,7 +15,10 @@ func (s *State) applyClusterCreated(env *event.Envelope, e *event.ClusterCreated
 	if e.Version > event.Version {
 		return event.ErrNewer
 	}
-	s.UUID, s.ClusterName, s.Version, s.Created = e.UUID, e.Name, e.Version, env.At
+	s.UUID = e.UUID
+	s.ClusterName = e.Name
+	s.Version = e.Version
+	s.Created = env.At
 	return nil
 }
 
@@ -124,7 +127,9 @@ func (s *State) applyNodeChanged(env *event.Envelope, e *event.NodeChanged) erro
 	if nodeSpec := *old.Spec; nodeSpec.Weight != e.Weight ||
 		!slices.Equal(nodeSpec.Features, e.Features) ||
 		!slices.Equal(nodeSpec.Available, e.Available) {
-		nodeSpec.Weight, nodeSpec.Features, nodeSpec.Available = e.Weight, e.Features, e.Available
+		nodeSpec.Weight = e.Weight
+		nodeSpec.Features = e.Features
+		nodeSpec.Available = e.Available
 		if s.configOwn == s.own {
 			s.Config.ChangeNode(nodeSpec)
 		} else {

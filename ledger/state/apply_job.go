@@ -192,7 +192,9 @@ func (s *State) applyEligible(env *event.Envelope, eligible *event.JobEligible) 
 	if err != nil {
 		return err
 	}
-	job.Eligible, job.Accrue, job.NoAccrue = env.At, 0, eligible.NoAccrue
+	job.Eligible = env.At
+	job.Accrue = 0
+	job.NoAccrue = eligible.NoAccrue
 	s.storeJob(job)
 	return nil
 }
@@ -290,7 +292,11 @@ func (s *State) applyUpdated(env *event.Envelope, e *event.JobUpdated) error {
 		if job.Hold != e.Spec.Queue.Hold || job.Begin != e.Spec.Time.Begin || !job.Spec.Queue.Dependency.Equal(e.Spec.Queue.Dependency) {
 			job.Eligible = 0
 		}
-		job.Req, job.Assoc, job.Begin, job.Hold, job.Claim = e.Req, e.Assoc, e.Spec.Time.Begin, e.Spec.Queue.Hold, nil
+		job.Req = e.Req
+		job.Assoc = e.Assoc
+		job.Begin = e.Spec.Time.Begin
+		job.Hold = e.Spec.Queue.Hold
+		job.Claim = nil
 		job.Promised = 0
 	}
 	job.Spec = e.Spec
@@ -321,7 +327,10 @@ func (s *State) applySplit(env *event.Envelope, e *event.ArrayTaskSplit) error {
 				e.Task, e.Array, left.Len(), e.UID, e.ID, s.NextUID, s.NextID)
 		}
 		task := *rec
-		task.UID, task.ID, task.Task, task.Tasks = e.UID, e.ID, e.Task, nil
+		task.UID = e.UID
+		task.ID = e.ID
+		task.Task = e.Task
+		task.Tasks = nil
 		task.Request = 0 // the array's record keeps it
 		rec.Tasks, rec.Claim = left, nil
 		rec.Promised = 0
@@ -366,8 +375,15 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 			e.Alloc.TRES,
 		)
 	}
-	job.State, job.Attempt, job.Alloc, job.Done = spec.Running, e.Attempt, e.Alloc, nil
-	job.Started, job.Ended, job.EndSeq, job.Limit, job.Backfill = env.At, 0, 0, e.Limit, e.Backfill
+	job.State = spec.Running
+	job.Attempt = e.Attempt
+	job.Alloc = e.Alloc
+	job.Done = nil
+	job.Started = env.At
+	job.Ended = 0
+	job.EndSeq = 0
+	job.Limit = e.Limit
+	job.Backfill = e.Backfill
 	job.Heard = 0
 	job.Ending = nil
 	job.LastSignal = nil
@@ -390,7 +406,10 @@ func (s *State) applyStarted(env *event.Envelope, e *event.JobStarted) error {
 	job.Auto = false
 	job.Turn = 0
 	job.Boots, job.Ready = s.awaitsBoot(e.Alloc) || job.Spec.Queue.Reboot, 0
-	job.Exit, job.Derived, job.Usage, job.EndedBy = spec.ExitStatus{}, spec.ExitStatus{}, spec.Usage{}, 0
+	job.Exit = spec.ExitStatus{}
+	job.Derived = spec.ExitStatus{}
+	job.Usage = spec.Usage{}
+	job.EndedBy = 0
 	job.Reason, job.StartPrio = spec.Reason{Code: spec.ReasonNone}, e.Priority
 	if ctl := s.Config.Ctl; ctl != nil && ctl.Prolog != "" {
 		job.Prepares, job.Reason.Code = true, spec.ReasonProlog

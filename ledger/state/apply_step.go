@@ -244,7 +244,10 @@ func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
 		over = e.At
 	}
 	res := e.Result
-	step.State, step.Ended, step.Result, step.Usage = e.State, over, &res, e.Usage
+	step.State = e.State
+	step.Ended = over
+	step.Result = &res
+	step.Usage = e.Usage
 	step.Spec, step.Layout = nil, nil // nobody needs them any more, and they can be large
 	if res.Exit.Code > job.StepExit.Code {
 		job.StepExit = res.Exit

@@ -173,7 +173,10 @@ func (d *decoder) decodeMeta() error {
 		return err
 	}
 	state := d.s
-	state.UUID, state.ClusterName, state.Version, state.Created = meta.UUID, meta.ClusterName, meta.Version, meta.Created
+	state.UUID = meta.UUID
+	state.ClusterName = meta.ClusterName
+	state.Version = meta.Version
+	state.Created = meta.Created
 	state.Reservations = meta.Reservations
 	state.Crontabs = meta.Crontabs
 	state.Triggers = meta.Triggers
@@ -181,7 +184,10 @@ func (d *decoder) decodeMeta() error {
 	state.Leader = meta.Leader
 	state.FirstLeader = meta.FirstLeader
 	state.Epochs, state.Lost = meta.Epochs, meta.Lost
-	state.Seq, state.At, state.NextUID, state.NextID = meta.Seq, meta.At, meta.NextUID, meta.NextID
+	state.Seq = meta.Seq
+	state.At = meta.At
+	state.NextUID = meta.NextUID
+	state.NextID = meta.NextID
 	if len(meta.NodeNames) > 0 {
 		state.NodeIDs = make(map[string]spec.NodeID, len(meta.NodeNames))
 	}

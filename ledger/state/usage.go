@@ -294,13 +294,9 @@ func (s *State) ownUsage(key uint64) *Usage {
 	usage := &Usage{}
 	if ok {
 		*usage = *old
-		usage.TRES.Other, usage.Due.Other, usage.Still.Other = slices.Clone(
-			usage.TRES.Other,
-		), slices.Clone(
-			usage.Due.Other,
-		), slices.Clone(
-			usage.Still.Other,
-		)
+		usage.TRES.Other = slices.Clone(usage.TRES.Other)
+		usage.Due.Other = slices.Clone(usage.Due.Other)
+		usage.Still.Other = slices.Clone(usage.Still.Other)
 	}
 	usage.own = s.own
 	s.Usage.Set(s.own, key, usage)

@@ -274,7 +274,9 @@ func (s *soleJob) restore(from *savedSole) error {
 	if from == nil {
 		return nil
 	}
-	s.last, s.known, s.sums = from.Last, true, map[plan.RunKey]sum{}
+	s.last = from.Last
+	s.known = true
+	s.sums = map[plan.RunKey]sum{}
 	for _, one := range from.Jobs {
 		key, err := plan.ParseRunKey(one.Job)
 		if err != nil {

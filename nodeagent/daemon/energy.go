@@ -236,6 +236,8 @@ func (c *Core) saveEnergy(s *saved) error {
 	if err != nil {
 		return errors.New("save energy accounts: " + err.Error())
 	}
-	s.Energy, s.GPUEnergy, s.GPUCounters = data, c.energy.gpus, c.energy.last
+	s.Energy = data
+	s.GPUEnergy = c.energy.gpus
+	s.GPUCounters = c.energy.last
 	return nil
 }

@@ -194,7 +194,9 @@ func (c *Core) watchIdle() {
 			c.faults.idle[account.Key] = mark
 		}
 		if used > mark.used {
-			mark.since, mark.used, mark.told = account.To, used, 0
+			mark.since = account.To
+			mark.used = used
+			mark.told = 0
 		}
 		idle := account.To.Sub(mark.since)
 		if next := c.nextIdle(mark.told); idle >= next {

@@ -154,7 +154,10 @@ func (c *Core) gpuUsage(account *attrib.Account) spec.GPUUsage {
 	}
 	switch {
 	case account.Share < whole:
-		usage.Method, usage.Share, usage.PeakMem, usage.XIDs = spec.GPUByShare, account.Share, 0, 0
+		usage.Method = spec.GPUByShare
+		usage.Share = account.Share
+		usage.PeakMem = 0
+		usage.XIDs = 0
 		for _, t := range [...]*spec.Span{&usage.NoProcess, &usage.Idle, &usage.Busy, &usage.UtilNS, &usage.SMNS, &usage.TensorNS, &usage.Throttled} {
 			*t = spec.Span(partOf(int64(*t), account.Share))
 		}

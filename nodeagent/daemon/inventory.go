@@ -21,8 +21,10 @@ func allocatableDevices(d *device.Device) []device.Device {
 	for i := range d.MIG {
 		m := &d.MIG[i]
 		out[i] = *d
-		out[i].UUID, out[i].MIG, out[i].Model, out[i].MemoryMiB = m.UUID, nil, d.Model+" MIG "+
-			m.Profile, m.MemoryMiB
+		out[i].UUID = m.UUID
+		out[i].MIG = nil
+		out[i].Model = d.Model + " MIG " + m.Profile
+		out[i].MemoryMiB = m.MemoryMiB
 		out[i].Type = m.Profile
 	}
 	return out

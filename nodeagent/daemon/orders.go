@@ -120,7 +120,9 @@ func (c *Core) takeLaunch(key plan.RunKey, launch *apiv1.Launch) {
 		job.Home, job.Shell = account.Home, account.Shell
 		c.specifyBatch(r, job)
 		r.spec.Notices = append(r.spec.Notices, notices...)
-		r.spec.Launch, r.spec.Seq, r.spec.Order = identity.Launch, identity.Seq, identity.Order
+		r.spec.Launch = identity.Launch
+		r.spec.Seq = identity.Seq
+		r.spec.Order = identity.Order
 		r.spec.Lease = leaseOf(launch)
 		c.prepareRun(r, job)
 	})

@@ -388,7 +388,9 @@ func (c *Core) ownUsage(r *run) *spec.Usage {
 		return out
 	}
 	usage := &exit.Usage
-	out.UserCPU, out.SystemCPU, out.MajFaults = usage.UserCPU, usage.SystemCPU, usage.MajFaults
+	out.UserCPU = usage.UserCPU
+	out.SystemCPU = usage.SystemCPU
+	out.MajFaults = usage.MajFaults
 	out.ReadB, out.WriteB = usage.ReadB, usage.WriteB
 	out.PeakRSS = max(usage.PeakRSS, r.memory.peak)
 	out.HasRSS = exit.Started && out.PeakRSS > 0
@@ -419,11 +421,9 @@ func (c *Core) Usage(at spec.Instant, list []plan.Usage) {
 			job.summed = max(job.summed, together[job])
 		}
 		r.memory.countUntil(at, usage.RSS)
-		r.memory.rss, r.memory.peak, r.memory.seen = usage.RSS, max(
-			r.memory.peak,
-			usage.RSS,
-			usage.PeakRSS,
-		), true
+		r.memory.rss = usage.RSS
+		r.memory.peak = max(r.memory.peak, usage.RSS, usage.PeakRSS)
+		r.memory.seen = true
 		r.memory.vm, r.memory.khz = max(r.memory.vm, usage.PeakVM), cmp.Or(usage.KHz, r.memory.khz)
 		limit := r.facts.MemoryMiB << 20
 		if c.cfg.OverMemoryKill && limit > 0 && usage.RSS > limit && !r.over {

@@ -98,8 +98,12 @@ func (c *Core) makeSamples(reading *Reading) {
 		}
 		gpu := &apiv1.GpuSeries{Uuid: r.UUID, Index: unit.index, Profile: unit.profile}
 		if h := c.holderAt(r.UUID, reading.Sample.At); h != nil {
-			gpu.Uid, gpu.Attempt, gpu.JobId = h.key.Job, h.key.Attempt, uint32(h.facts.ID)
-			gpu.User, gpu.Account, gpu.Partition = h.facts.User, h.facts.Account, h.facts.Partition
+			gpu.Uid = h.key.Job
+			gpu.Attempt = h.key.Attempt
+			gpu.JobId = uint32(h.facts.ID)
+			gpu.User = h.facts.User
+			gpu.Account = h.facts.Account
+			gpu.Partition = h.facts.Partition
 		}
 		SampleReading(gpu, int64(reading.Sample.At)/int64(spec.Second), r, n)
 		c.fx.Samples = append(c.fx.Samples, gpu)

@@ -227,14 +227,9 @@ func ofWorld(step *plan.StepPart, world *spec.StepWorld) error {
 	}
 	nodeOf := world.NodeOf()
 	step.NodeOf = nodeOf
-	step.Nodes, step.Tasks, step.Mapping = strings.Join(
-		nodes,
-		",",
-	), uint32(
-		len(nodeOf),
-	), pmi.Mapping(
-		nodeOf,
-	)
+	step.Nodes = strings.Join(nodes, ",")
+	step.Tasks = uint32(len(nodeOf))
+	step.Mapping = pmi.Mapping(nodeOf)
 	return nil
 }
 

@@ -67,13 +67,9 @@ func (b *sampleBatchOf) addUsage(usage *apiv1.UsageSeries) {
 	b.rows++
 	for _, series := range b.usage {
 		if series.Uid == usage.Uid && series.Attempt == usage.Attempt && series.Step == usage.Step {
-			series.At, series.Cpu, series.Rss = append(
-				series.At,
-				usage.At...), append(
-				series.Cpu,
-				usage.Cpu...), append(
-				series.Rss,
-				usage.Rss...)
+			series.At = append(series.At, usage.At...)
+			series.Cpu = append(series.Cpu, usage.Cpu...)
+			series.Rss = append(series.Rss, usage.Rss...)
 			return
 		}
 	}

@@ -135,7 +135,9 @@ func (m *Host) Inventory(context.Context) (spec.Inventory, error) {
 		return spec.Inventory{}, err
 	}
 	inv := m.Settings.NodeInventory(found)
-	inv.MetricsAddr, inv.Socket, inv.Addr = m.Addr, m.Steps.SocketPath(), m.Steps.ReachableAddress()
+	inv.MetricsAddr = m.Addr
+	inv.Socket = m.Steps.SocketPath()
+	inv.Addr = m.Steps.ReachableAddress()
 	inv.Degraded = strings.Trim(inv.Degraded+"; "+m.Weaknesses.String(), "; ")
 	return inv, nil
 }

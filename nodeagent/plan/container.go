@@ -51,7 +51,9 @@ func containerOf(container *spec.Container, job *Job) *Container {
 	}
 	home := homeOf(job)
 	if folder, own := container.Folder(); own {
-		out.Root, out.Own, out.Bundle = folder, true, container.Bundle
+		out.Root = folder
+		out.Own = true
+		out.Bundle = container.Bundle
 	} else {
 		out.LoginFile = loginFile(job, home)
 		out.Digest = spec.FindDigest(job.Images, container.Image)

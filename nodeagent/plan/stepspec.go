@@ -181,13 +181,9 @@ func (s *StepPart) expandFiles(task *Task, node *Node) {
 		}
 		return ExpandFile(pattern, &facts)
 	}
-	task.Stdin, task.Stdout, task.Stderr = expand(
-		s.Spec.Stdin,
-	), expand(
-		s.Spec.Stdout,
-	), expand(
-		s.Spec.Stderr,
-	)
+	task.Stdin = expand(s.Spec.Stdin)
+	task.Stdout = expand(s.Spec.Stdout)
+	task.Stderr = expand(s.Spec.Stderr)
 }
 
 // programOf finds what a rank runs of --multi-prog: the first line that names it,

@@ -124,7 +124,10 @@ func launchShepherd(ctx context.Context, cfg Config) error {
 		[]string{"--dir", cfg.Dir, "--node", cfg.Node, "--release", cfg.Release, "--ready-fd", "3"},
 		cfg.Args...)
 	cmd := exec.Command(cfg.Binary, args...)
-	cmd.Stderr, cmd.Stdout, cmd.Env, cmd.Dir = logFile, logFile, cfg.Env, "/"
+	cmd.Stderr = logFile
+	cmd.Stdout = logFile
+	cmd.Env = cfg.Env
+	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{write}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	err = cmd.Start()

@@ -73,7 +73,9 @@ func FetchConfig(ctx context.Context, o Options, log *slog.Logger) (Options, err
 	if err != nil || len(addresses) == 0 {
 		return o, err // without --controller there is no configuration, as will be said
 	}
-	o.Node, o.StateDir, o.Sent = p.Name, state, &sent{
+	o.Node = p.Name
+	o.StateDir = state
+	o.Sent = &sent{
 		root:        filepath.Join(state, sentDir),
 		Controllers: addresses,
 	}

@@ -416,7 +416,9 @@ func (s *Settings) NodeInventory(found host.Inventory) spec.Inventory {
 	keep("RealMemory", &inv.Mem, s.Node.Mem)
 	keep("TmpDisk", &inv.TmpDisk, s.Node.TmpDisk)
 	if len(weak) > 0 {
-		inv.Sockets, inv.CoresPerSocket, inv.ThreadsPerCore = s.Node.Sockets, s.Node.CoresPerSocket, s.Node.ThreadsPerCore
+		inv.Sockets = s.Node.Sockets
+		inv.CoresPerSocket = s.Node.CoresPerSocket
+		inv.ThreadsPerCore = s.Node.ThreadsPerCore
 		inv.Degraded = strings.Trim(inv.Degraded+"; "+strings.Join(weak, "; "), "; ")
 	}
 	return inv

@@ -153,7 +153,9 @@ func (t *Telemetry) Served() []catalogue.Metric {
 			if !ok {
 				continue
 			}
-			metric.Help, metric.Type, metric.Labels = f.Help, catalogue.Gauge, withLabels(t.labels)
+			metric.Help = f.Help
+			metric.Type = catalogue.Gauge
+			metric.Labels = withLabels(t.labels)
 			if f.Kind == device.Counter {
 				metric.Type = catalogue.Counter
 			}

@@ -95,18 +95,13 @@ func New(deps Deps, machine *Machine) *Controller {
 	if deps.Restored == nil {
 		close(controller.numbered)
 	}
-	controller.orphans, controller.readers, controller.moments = newOrphans(), newEventReaders(), newMoments(
-		controller,
-	)
-	controller.hub, controller.ctl, controller.present, controller.steps = newHub(
-		controller,
-	), newCtlScripts(
-		controller,
-	), newPresence(
-		controller,
-	), newStepLines(
-		controller,
-	)
+	controller.orphans = newOrphans()
+	controller.readers = newEventReaders()
+	controller.moments = newMoments(controller)
+	controller.hub = newHub(controller)
+	controller.ctl = newCtlScripts(controller)
+	controller.present = newPresence(controller)
+	controller.steps = newStepLines(controller)
 	controller.writer = newWriter(controller)
 	controller.publishView(func(v *view.View) { v.State = machine.Applied() })
 	return controller

@@ -226,7 +226,11 @@ func (p *ctlScripts) runEpilog(
 // running again.
 func epilogEnv(st *state.State, job *state.Job, due *state.Epilog) []string {
 	was := *job
-	was.State, was.Attempt, was.Restarts, was.Alloc, was.Started = spec.Running, due.Attempt, due.Restarts, due.Alloc, due.Started
+	was.State = spec.Running
+	was.Attempt = due.Attempt
+	was.Restarts = due.Restarts
+	was.Alloc = due.Alloc
+	was.Started = due.Started
 	was.Ready = 0
 	was.Paused = 0
 	was.Limit = spec.Infinite

@@ -193,7 +193,9 @@ func (h *hub) orderLaunch(st *state.State, uid spec.JobUID, only string) {
 		}
 		launch.Defer = launch.Batch && defers && !h.isPrepared(job)
 		if launch.Batch {
-			launch.Script, launch.Environment, launch.Components = order.Script, order.Environment, order.Components
+			launch.Script = order.Script
+			launch.Environment = order.Environment
+			launch.Components = order.Components
 		}
 		var err error
 		launch.Lease, err = h.leaseFor(conn, st, job)
@@ -290,7 +292,9 @@ func (h *hub) jobOrder(st *state.State, job *state.Job) *apiv1.Launch {
 		Job:    wire.NewShower(&view.View{State: st}, h.c.deps.Clock.Now(), true).Job(job),
 		Groups: job.Spec.Groups,
 	}
-	out.Job.Allocation, out.Job.Steps, out.Job.Spec.Qos = nil, nil, job.QOS()
+	out.Job.Allocation = nil
+	out.Job.Steps = nil
+	out.Job.Spec.Qos = job.QOS()
 	cpus, tasks := make([]int64, len(job.Alloc.Nodes)), make([]int64, len(job.Alloc.Nodes))
 	for i := range job.Alloc.Nodes {
 		a := partOf(st, job, i)

@@ -151,7 +151,9 @@ func (c *Controller) compareRuns(
 	lost = reg.GetSeen() != nil && !st.HasSeen(seen.Epoch, seen.Seq)
 	for _, run := range unknown {
 		if !lost { // the agent's memory of the position is gone, its runs are not
-			seen.Epoch, seen.Seq, lost = run.GetRun().GetEpoch(), run.GetSeq(), true
+			seen.Epoch = run.GetRun().GetEpoch()
+			seen.Seq = run.GetSeq()
+			lost = true
 		}
 		seen.NextUID = max(seen.NextUID, spec.JobUID(run.GetRun().GetJobUid())+1)
 		seen.NextID = max(seen.NextID, spec.JobID(run.GetJobId())+1)

@@ -218,12 +218,14 @@ func (c *Controller) runPass(
 		}
 		pass.Passes++
 		pass.Count(took)
-		pass.Last, pass.Max, pass.Total, pass.LastAt = took, max(
-			pass.Max,
-			took,
-		), pass.Total+took, began
+		pass.Last = took
+		pass.Max = max(pass.Max, took)
+		pass.Total += took
+		pass.LastAt = began
 		pass.Depth, pass.DepthTotal = out.Depth, pass.DepthTotal+uint64(out.Depth)
-		pass.Planned, pass.Queue, pass.Exit = int64(len(out.Plan.Jobs)), out.Queue, out.Exit
+		pass.Planned = int64(len(out.Plan.Jobs))
+		pass.Queue = out.Queue
+		pass.Exit = out.Exit
 		pass.QueueTotal, pass.PlannedTotal = pass.QueueTotal+uint64(
 			max(pass.Queue, 0),
 		), pass.PlannedTotal+uint64(

@@ -44,7 +44,9 @@ func (h *hub) refuseRival(node, place string) error {
 	if of == "" || place == "" || of == place {
 		return nil
 	}
-	r.of, r.place, r.at = of, place, now
+	r.of = of
+	r.place = place
+	r.at = now
 	if h.conns[node] != nil {
 		r.left = 0
 	}

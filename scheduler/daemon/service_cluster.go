@@ -533,7 +533,9 @@ func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1
 	if err != nil {
 		return nil, err
 	}
-	out.PlannedStart, out.PlannedNodes, out.PlannedEstimate = out.Job.PlannedStart, out.Job.PlannedNodes, out.Job.PlannedEstimate
+	out.PlannedStart = out.Job.PlannedStart
+	out.PlannedNodes = out.Job.PlannedNodes
+	out.PlannedEstimate = out.Job.PlannedEstimate
 	out.Ahead, out.Guarantee = int32(x.Ahead), x.Guarantee
 	out.Prediction, out.PromisedStart = predictionOf(view.State, job), int64(job.Promised)
 	out.EarlyStart = int64(x.Early)

@@ -357,7 +357,9 @@ func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
 func (t *eventTeller) endMessage(seq uint64) {
 	state := t.s.C.View().State
 	m := t.out
-	m.Seq, m.Epoch, m.HeadSeq = seq, state.EpochAt(seq), state.Seq
+	m.Seq = seq
+	m.Epoch = state.EpochAt(seq)
+	m.HeadSeq = state.Seq
 	t.ready = append(t.ready, m)
 	t.out = &apiv1.EventsReply{}
 	t.size = 0
@@ -406,9 +408,10 @@ func eventInfo(env *event.Envelope, part *wire.EventPart, job *eventJob) *apiv1.
 		Fields:    part.Fields,
 	}
 	if job != nil {
-		out.Job, out.JobId, out.User, out.Account = job.displayName(), uint32(
-			job.id,
-		), job.user, job.account
+		out.Job = job.displayName()
+		out.JobId = uint32(job.id)
+		out.User = job.user
+		out.Account = job.account
 	}
 	return out
 }

@@ -144,7 +144,9 @@ func (s *ClusterService) makeSubmission(
 
 // setOwner says who a job belongs to.
 func (s *ClusterService) setOwner(ctx context.Context, who Caller, jobSpec *spec.JobSpec) {
-	jobSpec.UID, jobSpec.GID, jobSpec.User = who.UID, who.GID, who.User
+	jobSpec.UID = who.UID
+	jobSpec.GID = who.GID
+	jobSpec.User = who.User
 	jobSpec.Group, jobSpec.Groups = s.C.deps.Directory.Groups(ctx, who.User, who.GID)
 }
 
@@ -157,7 +159,9 @@ func (s *ClusterService) rereadJob(asked *spec.JobSpec, changed *apiv1.JobSpec) 
 	if err != nil {
 		return nil, err
 	}
-	jobSpec.UID, jobSpec.GID, jobSpec.User = asked.UID, asked.GID, asked.User
+	jobSpec.UID = asked.UID
+	jobSpec.GID = asked.GID
+	jobSpec.User = asked.User
 	jobSpec.Group, jobSpec.Groups = asked.Group, asked.Groups
 	setByScript(jobSpec, asked, changed)
 	return jobSpec, nil
@@ -294,7 +298,11 @@ func (s *ClusterService) listComponents(
 			return nil, err
 		}
 		of := leader.spec
-		jobSpec.UID, jobSpec.GID, jobSpec.User, jobSpec.Group, jobSpec.Groups = of.UID, of.GID, of.User, of.Group, of.Groups
+		jobSpec.UID = of.UID
+		jobSpec.GID = of.GID
+		jobSpec.User = of.User
+		jobSpec.Group = of.Group
+		jobSpec.Groups = of.Groups
 		asked := &apiv1.SubmitRequest{Spec: m}
 		judged, verdict, err := s.judgeSubmission(ctx, who, jobSpec, asked, i+1, false)
 		if err != nil {

@@ -101,7 +101,9 @@ func counter(st *state.State, key uint64, now spec.Instant) *apiv1.LimitUsage {
 		TresMins:    spentMinutes(st, key),
 	}
 	if usage, ok := st.Usage.Get(key); ok {
-		out.Running, out.Accruing, out.Submitted = usage.Running, usage.Accruing, usage.Submitted
+		out.Running = usage.Running
+		out.Accruing = usage.Accruing
+		out.Submitted = usage.Submitted
 		for _, c := range usage.TRES.All() {
 			out.Tres = append(
 				out.Tres,

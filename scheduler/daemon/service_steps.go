@@ -426,7 +426,9 @@ func stepNodes(st *state.State, step *state.Step) []*apiv1.StepNode {
 	for i := range step.Layout {
 		out[i] = &apiv1.StepNode{Name: step.Layout[i].Name, Ranks: ranks[i]}
 		if n := st.NodeByID(step.Layout[i].ID); n != nil && n.Inv != nil {
-			out[i].Host, out[i].Socket, out[i].Address = n.Inv.Hostname, n.Inv.Socket, n.Inv.Addr
+			out[i].Host = n.Inv.Hostname
+			out[i].Socket = n.Inv.Socket
+			out[i].Address = n.Inv.Addr
 		}
 	}
 	return out
@@ -606,7 +608,9 @@ func (h *hub) launchStep(st *state.State, job *state.Job, step *state.Step, only
 			continue
 		}
 		part := proto.CloneOf(order.GetStep())
-		part.Here, part.NodeIndex, part.Ranks = wire.NodeAlloc(alloc), uint32(i), ranks[i]
+		part.Here = wire.NodeAlloc(alloc)
+		part.NodeIndex = uint32(i)
+		part.Ranks = ranks[i]
 		launch := &apiv1.Launch{
 			Job:          order.Job,
 			Groups:       order.Groups,

@@ -77,17 +77,28 @@ func (d hetCommands) submitHet(list []*spec.JobSpec, c Submit) error {
 
 // followLeader gives a component what all have from the leader.
 func followLeader(jobSpec, leader *spec.JobSpec) {
-	jobSpec.UID, jobSpec.GID, jobSpec.User, jobSpec.Group, jobSpec.Groups = leader.UID, leader.GID, leader.User, leader.Group, leader.Groups
+	jobSpec.UID = leader.UID
+	jobSpec.GID = leader.GID
+	jobSpec.User = leader.User
+	jobSpec.Group = leader.Group
+	jobSpec.Groups = leader.Groups
 	if jobSpec.Account == "" {
 		jobSpec.Account = leader.Account
 	}
 	if jobSpec.Name == "" {
 		jobSpec.Name = leader.Name
 	}
-	jobSpec.IO, jobSpec.Line, jobSpec.Host, jobSpec.Env, jobSpec.Args, jobSpec.Command = leader.IO, leader.Line, leader.Host, leader.Env, leader.Args, leader.Command
+	jobSpec.IO = leader.IO
+	jobSpec.Line = leader.Line
+	jobSpec.Host = leader.Host
+	jobSpec.Env = leader.Env
+	jobSpec.Args = leader.Args
+	jobSpec.Command = leader.Command
 	jobSpec.Script, jobSpec.Shell = spec.Hash{}, true
 	q, of := &jobSpec.Queue, &leader.Queue
-	q.Hold, q.Requeue, q.Dependency = of.Hold, of.Requeue, nil // which the leader waits for
+	q.Hold = of.Hold
+	q.Requeue = of.Requeue
+	q.Dependency = nil // which the leader waits for
 	jobSpec.Time.Begin, jobSpec.Time.Deadline = leader.Time.Begin, leader.Time.Deadline
 }
 

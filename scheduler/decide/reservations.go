@@ -106,7 +106,9 @@ func (d reservationCommands) dropReservation(reservation *spec.Reservation, why 
 	for _, uid := range waiting {
 		job := d.t.Job(uid)
 		jobSpec := *job.Spec
-		jobSpec.Place.Reservation, jobSpec.Queue.Hold, jobSpec.Time.Begin = "", job.Hold, job.Begin
+		jobSpec.Place.Reservation = ""
+		jobSpec.Queue.Hold = job.Hold
+		jobSpec.Time.Begin = job.Begin
 		if err := d.Emit(&event.JobUpdated{UID: uid, Spec: &jobSpec, Req: job.Req, Assoc: job.Assoc, Changed: []string{"Reservation"}}); err != nil {
 			return err
 		}

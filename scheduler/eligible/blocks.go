@@ -53,12 +53,9 @@ func (n *NodeSet) inBlocks(st *state.State, part *spec.PartitionSpec, jobSpec *s
 	}
 	blocks := blocksOf(st, &top)
 	if seg > 0 {
-		n.segment, n.blockOf, n.apartSeg = int64(
-			seg,
-		), blockIndex(
-			st,
-			blocks,
-		), jobSpec.Place.ApartSegments
+		n.segment = int64(seg)
+		n.blockOf = blockIndex(st, blocks)
+		n.apartSeg = jobSpec.Place.ApartSegments
 		return nil
 	}
 	want := int(max(jobSpec.Size.MinNodes, 1))

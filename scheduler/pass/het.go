@@ -289,7 +289,9 @@ func (p *het) earliestStart(c *hetPart, at, until spec.Instant) (found bool) {
 		query.Reset(at)
 		if slot, ok := p.line.Earliest(query, until, nil); ok &&
 			(!found || slot.Start < c.slot.Start) {
-			c.class, c.slot, found = class, slot, true
+			c.class = class
+			c.slot = slot
+			found = true
 		}
 		if found && c.slot.Start <= at {
 			break

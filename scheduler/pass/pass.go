@@ -240,9 +240,13 @@ func (p *pass) repeatPass() (*Outcome, error) {
 	out.Starts = append(first.Starts, out.Starts...)
 	out.Preempts, out.Turns = append(first.Preempts, out.Preempts...), append(first.Turns, out.Turns...)
 	out.Eligible = first.withEligible(out.Eligible) // what started may have made others ready
-	out.Ends, out.Queue, out.Depth = first.Ends, first.Queue, first.Depth+out.Depth
+	out.Ends = first.Ends
+	out.Queue = first.Queue
+	out.Depth = first.Depth + out.Depth
 	out.Again = out.Again || p.preemption.startsMayGo()
-	out.Wake, out.Plan.Seq, out.Ahead = min(out.Wake, first.Wake), p.snapshot.Seq, nil
+	out.Wake = min(out.Wake, first.Wake)
+	out.Plan.Seq = p.snapshot.Seq
+	out.Ahead = nil
 	return out, nil
 }
 

@@ -234,13 +234,17 @@ func (q *Queue) findRequest(st *state.State, job *state.Job) *request {
 		}
 		for _, qos := range eligible.QOSChoices(job.Spec) {
 			class := q.takeSpare()
-			class.part, class.partIndex, class.choice, class.qos, class.request = &st.Parts.List[i], i, nth, qos, request
+			class.part = &st.Parts.List[i]
+			class.partIndex = i
+			class.choice = nth
+			class.qos = qos
+			class.request = request
 			if len(job.Spec.Partitions) == 1 &&
 				class.part.Spec.Sharers(job.Spec.Place.Sharing) == 1 &&
 				job.Spec.Place.Reservation == "" {
-				class.cpus, class.gpus, class.nodeCount = job.Req.CPU, job.Req.Get(
-					"gres/gpu",
-				), job.Req.Node
+				class.cpus = job.Req.CPU
+				class.gpus = job.Req.Get("gres/gpu")
+				class.nodeCount = job.Req.Node
 			}
 			class.mindsNeighbours = mindsNeighbours(st.Config, class.part.Spec, job)
 			q.countClass(class, 1)

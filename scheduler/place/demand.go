@@ -140,7 +140,9 @@ func (d *Demand) resolveGPUs(size *spec.Size) {
 	task := countGPUs(d.PerTask)
 	if all > 0 && node > 0 && all%node == 0 {
 		d.PerNode = ofType(d.PerNode, d.PerJob)
-		d.MinNodes, d.MaxNodes, d.PerJob = all/node, all/node, without(d.PerJob, "gpu")
+		d.MinNodes = all / node
+		d.MaxNodes = all / node
+		d.PerJob = without(d.PerJob, "gpu")
 	}
 	if node > 0 && task > 0 && node%task == 0 {
 		d.PerTask = ofType(d.PerTask, d.PerNode)
@@ -252,16 +254,9 @@ func (d *Demand) resolveCounts(job *spec.JobSpec, part *spec.PartitionSpec) {
 	d.MaxNodes = max(min(d.MaxNodes, d.Tasks), d.MinNodes)
 	for _, most := range [...]int64{int64(len(part.NodeNames)), int64(part.MaxNodes)} {
 		if most > 0 && d.MinNodes <= most {
-			d.MaxNodes, d.Stretch, d.Grow = min(
-				d.MaxNodes,
-				most,
-			), min(
-				d.Stretch,
-				most,
-			), min(
-				d.Grow,
-				most,
-			)
+			d.MaxNodes = min(d.MaxNodes, most)
+			d.Stretch = min(d.Stretch, most)
+			d.Grow = min(d.Grow, most)
 		}
 	}
 	if least := int64(part.MinNodes); least <= d.MaxNodes {
@@ -280,7 +275,9 @@ func (d *Demand) resolveMemory(cfg *spec.Config, part *spec.PartitionSpec, size 
 		return
 	}
 	by := DefaultMemory(cfg, part, d.WantsGPU())
-	d.MemPerNode, d.MemPerCPU, d.MemPerGPU = by.Node, by.CPU, by.GPU
+	d.MemPerNode = by.Node
+	d.MemPerCPU = by.CPU
+	d.MemPerGPU = by.GPU
 	if by == (MemoryBy{}) && d.Memory {
 		d.MemPerNode = -1 // without a default a job gets the node's memory
 	}

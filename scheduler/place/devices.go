@@ -55,7 +55,10 @@ func addNode(tres *spec.TRES, na *spec.NodeAlloc) {
 
 func allocateNode(na *spec.NodeAlloc, part *Part, demand *Demand) bool {
 	node := part.Node
-	na.ID, na.Name, na.Mem, na.Tasks = node.ID, node.Spec.Name, part.Mem, uint32(part.Tasks)
+	na.ID = node.ID
+	na.Name = node.Spec.Name
+	na.Mem = part.Mem
+	na.Tasks = uint32(part.Tasks)
 	if !allocateDevices(na, node, part.Devices) {
 		return false
 	}

@@ -386,7 +386,10 @@ func (d *Demand) needOf(cand *Candidate, tasks int64, part []spec.Count) (Need, 
 	if !d.hasCPUs(shape, free, cpus) {
 		return need, false
 	}
-	need.Use, need.Mem, need.CPUs, need.Tenant = Free{CPU: cpus, GPU: gpu}, mem, cpus, &d.Tenant
+	need.Use = Free{CPU: cpus, GPU: gpu}
+	need.Mem = mem
+	need.CPUs = cpus
+	need.Tenant = &d.Tenant
 	if !d.ofNode(shape) {
 		need.Use.CPU = 0
 	}

@@ -203,7 +203,9 @@ func (b *Shape) countDevices(devices []spec.GPU, shares []spec.DeviceShares) {
 	for i := range devices {
 		kind := Kind{Counts: CountsDevice, Type: devices[i].Type, N: 1, Device: i}
 		if s := shares[i]; s.N > 0 {
-			kind.N, kind.Part, kind.One = s.N, s.Name, s.One
+			kind.N = s.N
+			kind.Part = s.Name
+			kind.One = s.One
 		}
 		b.Kinds = append(b.Kinds, kind)
 		if kind.One {
@@ -332,13 +334,9 @@ func (s *Shapes) intern(node *state.Node) *Shape {
 		}
 	}
 	c := *b
-	c.Kinds, c.Shared, c.Links = slices.Clone(
-		b.Kinds,
-	), slices.Clone(
-		b.Shared,
-	), slices.Clone(
-		b.Links,
-	)
+	c.Kinds = slices.Clone(b.Kinds)
+	c.Shared = slices.Clone(b.Shared)
+	c.Links = slices.Clone(b.Links)
 	s.list, s.last = append(s.list, &c), &c
 	return &c
 }
@@ -635,7 +633,9 @@ func (f *Free) Add(g *Free, sign int64) {
 
 // Min lowers every amount to that of another Free of the same shape.
 func (f *Free) Min(g *Free) {
-	f.CPU, f.Mem, f.GPU = min(f.CPU, g.CPU), min(f.Mem, g.Mem), min(f.GPU, g.GPU)
+	f.CPU = min(f.CPU, g.CPU)
+	f.Mem = min(f.Mem, g.Mem)
+	f.GPU = min(f.GPU, g.GPU)
 	for i, n := range g.More {
 		f.More[i] = min(f.More[i], n)
 	}

@@ -65,7 +65,9 @@ func (t *Timeline) NewQuery(
 	tasks, even := demand.Even()
 	query.even = even && !loose && query.options.Open()
 	if form, each, ok := evenForm(&query.Demand); ok && !loose && query.options.Open() {
-		query.nodes, query.each, query.form = demand.MinNodes, each, t.indexFor(form, each, bars)
+		query.nodes = demand.MinNodes
+		query.each = each
+		query.form = t.indexFor(form, each, bars)
 	}
 	if query.even {
 		query.each = tasks

@@ -205,13 +205,17 @@ func (x *index) applyPromises() {
 			x.tail = make([]spec.Instant, n)
 			x.hole = make([]spec.Span, n)
 		}
-		x.spans, x.tail, x.hole = x.spans[:n], x.tail[:n], x.hole[:n]
+		x.spans = x.spans[:n]
+		x.tail = x.tail[:n]
+		x.hole = x.hole[:n]
 		for id, l := range x.t.lanes {
 			if l != nil {
 				x.rebuildSpans(id, l)
 				continue
 			}
-			x.spans[id], x.tail[id], x.hole[id] = x.spans[id][:0], spec.FarFuture, 0
+			x.spans[id] = x.spans[id][:0]
+			x.tail[id] = spec.FarFuture
+			x.hole[id] = 0
 		}
 		x.built, x.seen = true, len(x.t.changed)
 		return

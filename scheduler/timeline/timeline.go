@@ -116,7 +116,9 @@ func NewEnding(
 ) *Timeline {
 	size := len(st.NodeIDs)
 	timeline := old.emptyTimeline(size, min(nodes.Count(), size))
-	timeline.st, timeline.now, timeline.tick = st, now, tick
+	timeline.st = st
+	timeline.now = now
+	timeline.tick = tick
 	timeline.endOf = ends
 	timeline.ranking = rankingRule{minNodes: minRanked, after: rankedAfter}
 	timeline.shapes.Caps = place.Caps(st)

@@ -616,9 +616,9 @@ func (e *engine) started(ev *event.JobStarted) {
 	i := e.of[ev.UID]
 	outcome := &e.res.Jobs[i]
 	outcome.Start = e.now
-	outcome.Procs, outcome.Nodes, outcome.GPUs = ev.Alloc.TRES.CPU, ev.Alloc.TRES.Node, ev.Alloc.TRES.Get(
-		"gres/gpu",
-	)
+	outcome.Procs = ev.Alloc.TRES.CPU
+	outcome.Nodes = ev.Alloc.TRES.Node
+	outcome.GPUs = ev.Alloc.TRES.Get("gres/gpu")
 	e.order++
 	run := e.w.Jobs[i].Run
 	e.live[ev.UID] = e.order

@@ -105,7 +105,9 @@ func (h *History) Add(env *event.Envelope) error {
 		}
 	case *event.JobEnded:
 		if p := h.jobs[e.UID]; p != nil && before != nil && before.State.Active() {
-			p.run, p.ran, p.failed = env.At.Sub(p.started), true, !h.st.Job(e.UID).Exit.OK()
+			p.run = env.At.Sub(p.started)
+			p.ran = true
+			p.failed = !h.st.Job(e.UID).Exit.OK()
 		}
 	}
 	return nil

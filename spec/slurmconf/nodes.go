@@ -150,16 +150,9 @@ func (b *builder) readPorts(draft *nodeDraft, n int) []uint32 {
 
 // fillShape fills sockets, cores and threads, and checks them against CPUs.
 func (b *builder) fillShape(draft *nodeDraft) {
-	draft.Boards, draft.CoresPerSocket, draft.ThreadsPerCore = max(
-		1,
-		draft.Boards,
-	), max(
-		1,
-		draft.CoresPerSocket,
-	), max(
-		1,
-		draft.ThreadsPerCore,
-	)
+	draft.Boards = max(1, draft.Boards)
+	draft.CoresPerSocket = max(1, draft.CoresPerSocket)
+	draft.ThreadsPerCore = max(1, draft.ThreadsPerCore)
 	perSocket := draft.CoresPerSocket * draft.ThreadsPerCore
 	switch {
 	case draft.Sockets > 0 && draft.socketsPerBoard > 0 && draft.Sockets != draft.Boards*draft.socketsPerBoard:

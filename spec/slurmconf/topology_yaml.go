@@ -74,7 +74,10 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 		all = append(all, topology)
 	}
 	cfg, topology := &c.Config, all[main]
-	cfg.TopologyName, cfg.Topology, cfg.Blocks, cfg.BlockSizes = topology.Name, topology.Switches, topology.Blocks, topology.Sizes
+	cfg.TopologyName = topology.Name
+	cfg.Topology = topology.Switches
+	cfg.Blocks = topology.Blocks
+	cfg.BlockSizes = topology.Sizes
 	all = slices.Delete(all, main, main+1)
 	if len(all) > 0 {
 		cfg.Topologies = all

@@ -203,7 +203,9 @@ func (l *lab) runProgram(ctx context.Context, uid int, stdin, name string, args 
 		}
 	}
 	var out, errs bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, &errs
+	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Stdout = &out
+	cmd.Stderr = &errs
 	cmd.WaitDelay = time.Second
 	began := time.Now()
 	err := cmd.Run()

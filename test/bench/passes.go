@@ -401,13 +401,9 @@ func (b *passesBench) measure(ctx context.Context, c *cluster, p *progress) (res
 	)/float64(
 		took,
 	)
-	res.All, res.During, res.Between = summariseTimes(
-		all,
-	), summariseTimes(
-		during,
-	), summariseTimes(
-		between,
-	)
+	res.All = summariseTimes(all)
+	res.During = summariseTimes(during)
+	res.Between = summariseTimes(between)
 	if res.InPass == 0 {
 		return res, errors.New(
 			"no pass ran while jobs were submitted: give it more --seconds or more --pending jobs",

@@ -191,11 +191,9 @@ func (b *schedulerBench) measure(
 	if err != nil {
 		return err
 	}
-	res.First, res.Started, res.Running = float64(
-		took,
-	)/1e6, len(
-		out.Starts,
-	), site.State.Active.Len()
+	res.First = float64(took) / 1e6
+	res.Started = len(out.Starts)
+	res.Running = site.State.Active.Len()
 	res.FirstCPU = float64(used) / 1e6
 	var full, quick, fullCPU, quickCPU []time.Duration
 	for i := range b.times {
@@ -210,7 +208,9 @@ func (b *schedulerBench) measure(
 			return err
 		}
 		full, fullCPU = append(full, took), append(fullCPU, used)
-		res.Tested, res.Reserved, res.Queue = out.Depth, planned(out), out.Queue
+		res.Tested = out.Depth
+		res.Reserved = planned(out)
+		res.Queue = out.Queue
 		if _, err := site.EndOne(); err != nil {
 			return err
 		}
@@ -222,15 +222,10 @@ func (b *schedulerBench) measure(
 		quick, quickCPU = append(quick, took), append(quickCPU, used)
 		res.Began += len(out.Starts)
 	}
-	res.Full, res.Incremental, res.FullCPU, res.IncrementalCPU = summariseTimes(
-		full,
-	), summariseTimes(
-		quick,
-	), summariseTimes(
-		fullCPU,
-	).P50, summariseTimes(
-		quickCPU,
-	).P50
+	res.Full = summariseTimes(full)
+	res.Incremental = summariseTimes(quick)
+	res.FullCPU = summariseTimes(fullCPU).P50
+	res.IncrementalCPU = summariseTimes(quickCPU).P50
 	return nil
 }
 

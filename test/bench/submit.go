@@ -206,12 +206,10 @@ func (b *submitBench) run(ctx context.Context, p *progress) (result, error) {
 	}
 	res.Machine.after()
 	server, client = cpuTime(pid)-server, cpuTime(os.Getpid())-client
-	res.Acked, res.Took, res.Rate, res.Latency = out.acked, out.took.Seconds(), perSecond(
-		out.acked,
-		out.took,
-	), summariseTimes(
-		out.times,
-	)
+	res.Acked = out.acked
+	res.Took = out.took.Seconds()
+	res.Rate = perSecond(out.acked, out.took)
+	res.Latency = summariseTimes(out.times)
 	res.Refused, res.Reasons = countRefusals(out.refused)
 	res.Server, res.Client = toMilliseconds(
 		server,

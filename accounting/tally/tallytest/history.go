@@ -196,7 +196,9 @@ func (h *History) Submit(ask Ask) spec.JobUID {
 		Reason:   spec.Reason{Code: spec.ReasonNone},
 	}
 	if ask.Held {
-		s.Queue.Hold, ev.Eligible, ev.Reason = spec.HeldByUser, 0, spec.Reason{
+		s.Queue.Hold = spec.HeldByUser
+		ev.Eligible = 0
+		ev.Reason = spec.Reason{
 			Code: spec.ReasonHeldUser,
 		}
 	}

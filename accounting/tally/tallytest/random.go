@@ -57,7 +57,10 @@ func (w *world) submit() {
 	ask := who[w.int(0, 2)]
 	ask.Name, ask.QOS = "job", [...]string{"normal", "high"}[w.int(0, 1)]
 	ask.Partition = [...]string{"batch", "gpu", "gpu,batch"}[w.int(0, 2)]
-	ask.CPUs, ask.Mem, ask.GPUs, ask.Held = int64(w.int(1, 3)), int64(w.int(0, 3000)), int64(w.int(0, 2)), w.int(0, 5) == 0
+	ask.CPUs = int64(w.int(1, 3))
+	ask.Mem = int64(w.int(0, 3000))
+	ask.GPUs = int64(w.int(0, 2))
+	ask.Held = w.int(0, 5) == 0
 	if w.int(0, 3) == 0 {
 		ask.Array = spec.TaskSet{{First: 1, Last: int64(w.int(1, 5)), Step: 1}}
 	}

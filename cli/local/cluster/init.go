@@ -297,16 +297,13 @@ func (o *setup) config() (*conffile.Config, string, error) {
 			host = o.group[0].address
 		}
 		at := func(n int) conffile.Addr { return conffile.Addr(net.JoinHostPort(host, strconv.Itoa(o.basePort+n))) }
-		cfg.Listen.GRPC, cfg.Listen.REST, cfg.Listen.Metrics = at(0), at(3), at(4)
-		cfg.Listen.AgentMetrics, cfg.Listen.AgentGRPC, cfg.Listen.AccountingAPI, cfg.Listen.AccountingMetrics = at(
-			10,
-		), at(
-			1,
-		), at(
-			2,
-		), at(
-			5,
-		)
+		cfg.Listen.GRPC = at(0)
+		cfg.Listen.REST = at(3)
+		cfg.Listen.Metrics = at(4)
+		cfg.Listen.AgentMetrics = at(10)
+		cfg.Listen.AgentGRPC = at(1)
+		cfg.Listen.AccountingAPI = at(2)
+		cfg.Listen.AccountingMetrics = at(5)
 	}
 	if len(o.group) > 0 {
 		cfg.Controller.Name = o.group[0].name

@@ -353,13 +353,9 @@ func (r *Record) Line() (string, error) {
 	}
 	short := *r
 	short.Muster.Truncated = true
-	short.Message, short.Event.Reason, short.Muster.Nodes = cut(
-		r.Message,
-	), cut(
-		r.Event.Reason,
-	), cut(
-		r.Muster.Nodes,
-	)
+	short.Message = cut(r.Message)
+	short.Event.Reason = cut(r.Event.Reason)
+	short.Muster.Nodes = cut(r.Muster.Nodes)
 	short.Muster.Fields = map[string]any{}
 	for name, v := range r.Muster.Fields {
 		if text, ok := v.(string); ok {

@@ -311,7 +311,9 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 	dst.Resize(len(p.entities))
 	for i := range p.entities {
 		r := &dst.Readings[i]
-		r.UUID, r.Lost, r.Values = p.uuids[i], false, r.Values[:0]
+		r.UUID = p.uuids[i]
+		r.Lost = false
+		r.Values = r.Values[:0]
 	}
 	for i := range values {
 		v := &values[i] // 4 KiB each: not copied

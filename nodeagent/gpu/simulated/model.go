@@ -351,7 +351,11 @@ func (m *model) partitionDevice(uuid string, memory int64, instances []device.MI
 	for i := range m.units {
 		m.former = append(m.former, m.units[i].uuid)
 	}
-	m.uuid, m.memory, m.instances, m.mig, m.units = uuid, memory, instances, len(instances) > 0, nil
+	m.uuid = uuid
+	m.memory = memory
+	m.instances = instances
+	m.mig = len(instances) > 0
+	m.units = nil
 	for _, g := range instances {
 		m.units = append(
 			m.units,

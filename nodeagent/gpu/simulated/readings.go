@@ -36,7 +36,9 @@ func growReadings(out []device.Reading, uuid string) ([]device.Reading, *device.
 		out = append(out, device.Reading{})
 	}
 	r := &out[len(out)-1]
-	r.UUID, r.Lost, r.Values = uuid, false, r.Values[:0]
+	r.UUID = uuid
+	r.Lost = false
+	r.Values = r.Values[:0]
 	return out, r
 }
 

@@ -173,7 +173,9 @@ func (s *Server) noteFence(local int, out *Result) {
 		return
 	}
 	s.fences++
-	out.Reached, out.Number, out.Fence = true, s.fences, encodePairs(s.put)
+	out.Reached = true
+	out.Number = s.fences
+	out.Fence = encodePairs(s.put)
 }
 
 // Merged takes what the tasks of all nodes have put before a fence; who waits
@@ -211,5 +213,7 @@ func (s *Server) abortStep(m message, out *Result, code, text string) {
 	if err != nil {
 		n = 1
 	}
-	out.Abort, out.Message, out.ExitCode = true, m.get(text), int32(n)
+	out.Abort = true
+	out.Message = m.get(text)
+	out.ExitCode = int32(n)
 }

@@ -151,7 +151,10 @@ func (b *Broker) handle(k kind, body []byte, out *Result) error {
 		if err != nil {
 			return err
 		}
-		out.Abort, out.Rank, out.ExitCode, out.Message = true, head[0], int32(head[1]), string(rest)
+		out.Abort = true
+		out.Rank = head[0]
+		out.ExitCode = int32(head[1])
+		out.Message = string(rest)
 	case kindFailed:
 		out.Failed = string(body)
 	default:

@@ -200,11 +200,9 @@ func (r *reader) readFrame(frame *plan.Frame) {
 			Error:  r.text(),
 		}
 		x.Start, x.End = spec.Instant(r.signed()), spec.Instant(r.signed())
-		x.Usage.UserCPU, x.Usage.SystemCPU, x.Usage.PeakRSS = spec.Span(
-			r.signed(),
-		), spec.Span(
-			r.signed(),
-		), r.signed()
+		x.Usage.UserCPU = spec.Span(r.signed())
+		x.Usage.SystemCPU = spec.Span(r.signed())
+		x.Usage.PeakRSS = r.signed()
 		frame.Exit = x
 	case hasEnd:
 		frame.End = &plan.FrameEnd{Code: r.readInt32(), Signal: r.readInt32(), Error: r.text()}

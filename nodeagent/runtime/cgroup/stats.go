@@ -99,7 +99,9 @@ func (g *Group) readIO(stats *Stats) {
 			return // the controller is not there
 		}
 		io := parseIOStat(b)
-		stats.Read, stats.Write, stats.HasIO = io.read, io.write, true
+		stats.Read = io.read
+		stats.Write = io.write
+		stats.HasIO = true
 		stats.count(spec.CounterReadOps, io.reads)
 		stats.count(spec.CounterWriteOps, io.writes)
 		return

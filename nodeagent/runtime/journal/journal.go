@@ -340,7 +340,10 @@ func (j *Journal) Rewrite(emit func(add func([]byte) error) error) error {
 		return fmt.Errorf("rewrite journal: %w", asErrFull(err))
 	}
 	_ = j.f.Close()
-	j.f, j.end, j.alloc, j.synced = f, end, end, j.seq
+	j.f = f
+	j.end = end
+	j.alloc = end
+	j.synced = j.seq
 	if err := durable.SyncDir(filepath.Dir(j.path)); err != nil {
 		return fmt.Errorf("rewrite journal: %w", err)
 	}

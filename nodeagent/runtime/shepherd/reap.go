@@ -87,7 +87,9 @@ func (s *Shepherd) concludeRun(r *run, x *plan.Exit) {
 		x.Signal = 0
 		x.Message = "the controller had not answered its node for so long that its lease was over"
 	}
-	x.Start, x.End, x.Adopted = r.Start, now(), r.adopted
+	x.Start = r.Start
+	x.End = now()
+	x.Adopted = r.adopted
 	if r.StartBoot != 0 {
 		x.Elapsed = spec.Span(proc.BootClock() - r.StartBoot)
 	}
@@ -229,10 +231,9 @@ func (s *Shepherd) recordExit(r *run, x *plan.Exit, stats cgroup.Stats) {
 	}
 	addGroup(usage, &stats)
 	usage.Group = r.group.ID()
-	usage.PeakRSS, usage.PeakGroup, usage.OOMKills = max(
-		usage.PeakRSS,
-		r.peakRSS,
-	), stats.Peak, stats.OOMKills
+	usage.PeakRSS = max(usage.PeakRSS, r.peakRSS)
+	usage.PeakGroup = stats.Peak
+	usage.OOMKills = stats.OOMKills
 	s.mu.Lock()
 	usage.PeakVM, usage.KHz = r.peakVM, r.khz
 	s.mu.Unlock()

@@ -47,7 +47,9 @@ func newConn(server *Server, nc net.Conn, buf *bufio.Reader, id identity.Identit
 		calls:  make(map[uint64]*Call),
 	}
 	c.in = framed.NewReader(nc, buf)
-	c.in.Idle, c.in.Frame, c.in.StayIdle = limits.Idle, limits.Frame, c.busy
+	c.in.Idle = limits.Idle
+	c.in.Frame = limits.Frame
+	c.in.StayIdle = c.busy
 	c.in.Admit = func(n int) bool { return n <= uncountedFrame || server.cfg.Table.Take(c.party, int64(n)) }
 	c.in.Buffer = server.requestBuffer
 	c.out = framed.NewWriter(nc, "", limits.Unsent, limits.Write)
