@@ -38,6 +38,7 @@ var rules = []rule{
 	{"format", checkFormat},
 	{"size", checkSizes},
 	{"if", checkIfs},
+	{"assign", checkAssignments},
 	{"pure", checkPure},
 	{"order", checkMapOrder},
 	{"float", checkFloats},

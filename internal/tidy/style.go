@@ -17,6 +17,7 @@ const (
 	maxFileLines     = 1500
 	maxFunctionLines = 120
 	maxParameters    = 6
+	maxUnrelated     = 2 // values that one statement assigns
 )
 
 // checkDocs wants exactly one package comment for each package, and in the
@@ -144,7 +145,38 @@ func UnrelatedIf(s *ast.IfStmt) bool {
 			names[id] = true
 		}
 	}
-	return !UsesAny(s.Cond, names)
+	return !usesAny(s.Cond, names)
+}
+
+// checkAssignments keeps assignments to pairs that a reader matches at a glance.
+func checkAssignments(r *report) {
+	r.visitProduction(func(_ *Package, file *File) {
+		ast.Inspect(file.AST, func(n ast.Node) bool {
+			if s, ok := n.(*ast.AssignStmt); ok && ManyUnrelated(s) {
+				r.addBreachAt(
+					s.Pos(),
+					"assigns %d unrelated values at once: give each a line of its own",
+					len(s.Lhs),
+				)
+			}
+			return true
+		})
+	})
+}
+
+// ManyUnrelated tells whether a statement assigns three values or more at once, of
+// which none uses a name on the left: a rotation is one thought.
+func ManyUnrelated(s *ast.AssignStmt) bool {
+	if len(s.Lhs) <= maxUnrelated || len(s.Lhs) != len(s.Rhs) {
+		return false
+	}
+	left := map[string]bool{}
+	for _, e := range s.Lhs {
+		if id, ok := e.(*ast.Ident); ok {
+			left[id.Name] = true
+		}
+	}
+	return !slices.ContainsFunc(s.Rhs, func(e ast.Expr) bool { return usesAny(e, left) })
 }
 
 // rootName gives x of x, x.f, x[i] and *x.
@@ -162,8 +194,8 @@ func rootName(e ast.Expr) string {
 	return ""
 }
 
-// UsesAny tells whether an expression mentions one of the names.
-func UsesAny(e ast.Expr, names map[string]bool) bool {
+// usesAny tells whether an expression mentions one of the names.
+func usesAny(e ast.Expr, names map[string]bool) bool {
 	found := false
 	ast.Inspect(e, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok && names[id.Name] {

@@ -92,7 +92,10 @@ func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Pro
 	}
 	e.refuseOthers(&problems, "topology", "cluster_default", "tree", "block", "flat")
 	var recs []Record
-	switch tree, block, flat := e.get("tree"), e.get("block"), e.get("flat"); {
+	tree := e.get("tree")
+	block := e.get("block")
+	flat := e.get("flat")
+	switch {
 	case moreThanOne(tree != nil, block != nil, flat != nil):
 		problems.addProblem(e.at, Error, "a topology is one of tree, block and flat")
 	case tree != nil:

@@ -15,7 +15,6 @@ import (
 // The bounds of the definitions. Change them and figures of different days can
 // no longer be compared.
 const (
-	manyValues    = 3  // values assigned at once that count as a multi-assignment
 	manyTerms     = 5  // terms joined by && and || that count as a long condition
 	subjectLength = 72 // columns of a commit subject
 )
@@ -230,22 +229,10 @@ func (m *meter) countAssignment(n *ast.AssignStmt) {
 	if n.Tok == token.DEFINE {
 		m.countNames(n.Lhs...)
 	}
-	if len(n.Lhs) < manyValues || len(n.Lhs) != len(n.Rhs) {
-		return
+	if tidy.ManyUnrelated(n) {
+		m.multi++
+		m.noteFinding("multi", n.Pos(), "")
 	}
-	left := map[string]bool{}
-	for _, e := range n.Lhs {
-		if id, ok := e.(*ast.Ident); ok {
-			left[id.Name] = true
-		}
-	}
-	for _, e := range n.Rhs {
-		if tidy.UsesAny(e, left) {
-			return
-		}
-	}
-	m.multi++
-	m.noteFinding("multi", n.Pos(), "")
 }
 
 func (m *meter) countIf(n *ast.IfStmt) {
