@@ -97,7 +97,9 @@ func (s *ClusterService) hideHolders(st *state.State, who Caller, nodes []*apiv1
 		}
 		for _, fault := range node.GetGpuFaults() {
 			if hidden(fault.GetJobUid()) {
-				fault.JobUid, fault.JobId, fault.Attempt = 0, 0, 0
+				fault.JobUid = 0
+				fault.JobId = 0
+				fault.Attempt = 0
 			}
 		}
 	}
