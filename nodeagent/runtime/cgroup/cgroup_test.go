@@ -156,11 +156,13 @@ func TestAJobsGroupsShareItsMemory(t *testing.T) {
 			t.Skip("no memory controller")
 		}
 		job := plan.Limits{MemoryBytes: 64 << 20, SwapBytes: plan.NoSwap}
-		script, err := h.Create("7.0.batch", Settings{Limits: job, Job: job})
+		// Runs of controllers that write an epoch have it in their names.
+		key := plan.RunKey{Job: 7, Step: plan.StepBatch, Epoch: 0x94fac1228d684663}
+		script, err := h.Create(key.String(), Settings{Limits: job, Job: job})
 		if err != nil {
 			t.Fatal(err)
 		}
-		step, err := h.Create("7.0.0", Settings{Limits: job, Job: job})
+		step, err := h.Create(key.StepOf(0).String(), Settings{Limits: job, Job: job})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -202,35 +204,67 @@ func TestAJobsGroupsShareItsMemory(t *testing.T) {
 	})
 }
 
-// Groups are found again in their job's folder and, of an older release, beside
-// it; an empty folder of a job goes.
+// Groups are found again in their job's folder and, of older releases, beside it or in a
+// folder of their own; an empty folder of a job goes.
 func TestNamesOfJobsFolders(t *testing.T) {
 	modes(t, func(t *testing.T, h *Host) {
 		if _, err := h.Create("8.0.batch", Settings{Job: plan.Limits{MemoryBytes: 64 << 20}}); err != nil {
 			t.Fatal(err)
 		}
-		for _, dir := range []string{"9.0.batch", "10.0"} {
-			if err := os.Mkdir(filepath.Join(h.track, dir), 0o755); err != nil {
+		if _, err := h.Create("8.0.extern.ab12", Settings{Job: plan.Limits{MemoryBytes: 64 << 20}}); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"8.0.batch", "8.0.extern.ab12", "9.0.batch"}
+		made := []string{"9.0.batch", "10.0", "11.0.job.ab12"}
+		if h.mode == V2 { // with v1 a run of an older release is beside its job's folder here
+			want = append([]string{"12.0.3.ab12"}, want...)
+			made = append(made, "12.0.3/12.0.3.ab12")
+		}
+		for _, dir := range made {
+			if err := os.MkdirAll(filepath.Join(h.track, dir), 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
 		names, err := h.Names()
 		slices.Sort(names)
-		if err != nil || !slices.Equal(names, []string{"8.0.batch", "9.0.batch"}) {
-			t.Errorf("names %q, %v", names, err)
+		if err != nil || !slices.Equal(names, want) {
+			t.Errorf("names %q, %v, want %q", names, err, want)
 		}
 		for _, name := range names {
 			if err := h.Open(name).Remove(); err != nil {
 				t.Error(err)
 			}
 		}
-		if _, err := os.Stat(filepath.Join(h.track, "10.0")); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the empty folder of a job is there: %v", err)
+		for _, dir := range []string{"10.0", "11.0.job.ab12", "12.0.3"} {
+			if _, err := os.Stat(filepath.Join(h.track, dir)); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("the empty folder %s of a job is there: %v", dir, err)
+			}
 		}
 		if names, err := h.Names(); err != nil || len(names) != 0 {
 			t.Errorf("left over: %q, %v", names, err)
 		}
 	})
+}
+
+// TestJobOf: all runs of an attempt have one folder, and those of another attempt or epoch
+// another.
+func TestJobOf(t *testing.T) {
+	keys := map[string]plan.RunKey{}
+	for _, key := range []plan.RunKey{{Job: 7}, {Job: 7, Attempt: 1}, {Job: 7, Epoch: 9}, {Job: 7, Epoch: 10}, {Job: 71}} {
+		want := jobOf(key.String())
+		if other, taken := keys[want]; taken {
+			t.Errorf("%v and %v share the folder %s", key, other, want)
+		}
+		keys[want] = key
+		for _, step := range []int32{plan.StepBatch, plan.StepExtern, plan.StepInteractive, 1} {
+			if got := jobOf(key.StepOf(step).String()); got != want {
+				t.Errorf("step %d of %v is in %s, another in %s", step, key, got, want)
+			}
+		}
+		if _, err := plan.ParseRunKey(want); err == nil {
+			t.Errorf("the folder %s has the name of a run", want)
+		}
+	}
 }
 
 // Kernels of version 2 are told by files: what is written, and where.

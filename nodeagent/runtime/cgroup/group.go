@@ -84,9 +84,33 @@ func (h *Host) create(name string, settings Settings) (*Group, error) {
 	return group, nil
 }
 
+// Parts of a run's name, uid.attempt.step.epoch, and what a job's folder has in the place
+// of the step.
+const (
+	nameParts = 4
+	stepPart  = 2
+	jobWord   = "job"
+)
+
 // jobOf is the folder in which the groups of a job's attempt are, by the name of
 // one of them.
 func jobOf(name string) string {
+	parts := strings.Split(name, ".")
+	if len(parts) == nameParts {
+		parts[stepPart] = jobWord
+		return strings.Join(parts, ".")
+	}
+	return olderJobOf(name)
+}
+
+// isJobs tells that a folder is a job's by its name.
+func isJobs(name string) bool {
+	parts := strings.Split(name, ".")
+	return len(parts) == stepPart || len(parts) == nameParts && parts[stepPart] == jobWord
+}
+
+// olderJobOf is jobOf of older releases: runs with an epoch had a folder each.
+func olderJobOf(name string) string {
 	if i := strings.LastIndexByte(name, '.'); i > 0 {
 		return name[:i]
 	}
@@ -124,12 +148,14 @@ func (g *Group) nestInJob(base string, prepare func(job string) error) (string, 
 }
 
 // findGroup is where a group of this name is below base: in its job's folder, or, of
-// an older release, beside it.
+// older releases, in a folder of its own or beside it.
 func (g *Group) findGroup(base string) string {
-	job := filepath.Join(base, jobOf(g.name))
-	if dir := filepath.Join(job, g.name); exists(dir) {
-		g.jobs = append(g.jobs, job)
-		return dir
+	for _, folder := range []string{jobOf(g.name), olderJobOf(g.name)} {
+		job := filepath.Join(base, folder)
+		if dir := filepath.Join(job, g.name); exists(dir) {
+			g.jobs = append(g.jobs, job)
+			return dir
+		}
 	}
 	return filepath.Join(base, g.name)
 }

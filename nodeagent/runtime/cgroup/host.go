@@ -324,7 +324,7 @@ func (h *Host) Names() ([]string, error) {
 	return out, nil
 }
 
-// listGroups lists the groups below a folder: a group's name begins with its job's.
+// listGroups lists the groups below a folder, most of which are in folders of jobs.
 func (h *Host) listGroups(base string) (out []string, err error) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
@@ -342,16 +342,17 @@ func (h *Host) listGroups(base string) (out []string, err error) {
 		}
 		job := false
 		for _, g := range inside {
-			if g.IsDir() && jobOf(g.Name()) == e.Name() {
+			ours := jobOf(g.Name()) == e.Name() || olderJobOf(g.Name()) == e.Name()
+			if g.IsDir() && ours {
 				out, job = append(out, g.Name()), true
 			}
 		}
-		switch dots := strings.Count(e.Name(), "."); {
+		switch {
 		case job:
-		case dots >= 2:
-			out = append(out, e.Name())
-		case dots == 1: // a job's
+		case isJobs(e.Name()):
 			_ = os.Remove(filepath.Join(base, e.Name()))
+		case strings.Count(e.Name(), ".") >= stepPart:
+			out = append(out, e.Name())
 		}
 	}
 	return out, nil
