@@ -56,7 +56,7 @@ func TestExtern(t *testing.T) {
 		if len(fx.Clean) != 0 || len(fx.Terminate) != 1 || fx.Terminate[0].Key != externOf(k) || fx.Terminate[0].Notice != "" {
 			t.Fatalf("at the end of the script: %+v", fx)
 		}
-		fx = b.exit(externOf(k), func(e *plan.Exit) { e.Usage.UserCPU, e.Signal = 3*spec.Second, 15 })
+		fx = b.exit(externOf(k), func(e *plan.Exit) { e.Usage.UserCPU, e.Signal, e.OOM = 3*spec.Second, 15, true })
 		if len(fx.Clean) != 1 || len(fx.Forget) != 1 || fx.Forget[0] != externOf(k) {
 			t.Fatalf("at the end of the extern step: %+v", fx)
 		}
@@ -72,6 +72,9 @@ func TestExtern(t *testing.T) {
 		}
 		if done.GetExtern().GetUserCpu() != int64(3*spec.Second) || done.GetUsage().GetUserCpu() < int64(3*spec.Second) {
 			t.Errorf("%v", done)
+		}
+		if !done.GetExtern().GetOomKilled() || done.GetUsage().GetOomKilled() {
+			t.Errorf("a login was ended for memory: of the step %v, of the job %v", done.GetExtern(), done.GetUsage())
 		}
 		b.exit(externOf(k)) // the shepherd says it again
 		if out := b.core.Outgoing(); len(out) != 0 {

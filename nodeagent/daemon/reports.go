@@ -87,6 +87,9 @@ func (c *Core) finishRun(r *run) {
 		if job := c.runs[jobKey(r.key)]; job != nil {
 			used := *r.usage
 			used.Tasks = nil // those of a step are told apart, not of several steps
+			if r.isExtern() {
+				used.OOMKilled = false // a login that needed too much is not the job's failure
+			}
 			job.steps = job.steps.Add(used)
 		}
 		c.reportStep(r, ended)
