@@ -147,9 +147,15 @@ func (c *cluster) muster(args ...string) (string, error) {
 
 // submitScript hands in a script and returns the number of its job.
 func (c *cluster) submitScript(script string, options ...string) (string, error) {
-	args := append([]string{"sbatch", "--parsable", "--output=/tmp/job-%j.out"}, options...)
+	args := append([]string{"sbatch", "--parsable", "--output=" + c.outputOf("%j")}, options...)
 	out, err := c.muster(append(args, "--wrap", script)...)
 	return strings.TrimSpace(out), err
+}
+
+// outputOf is the file of a job's output. The clusters of the variants both begin with
+// job 1.
+func (c *cluster) outputOf(job string) string {
+	return "/tmp/" + filepath.Base(c.dir) + "-" + job + ".out"
 }
 
 // finished is how a job ended.
@@ -170,7 +176,7 @@ func (c *cluster) awaitEnd(job string) (finished, error) {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
-		text, err := os.ReadFile("/tmp/job-" + job + ".out")
+		text, err := os.ReadFile(c.outputOf(job))
 		if errors.Is(err, os.ErrNotExist) {
 			err = nil
 		}
@@ -216,7 +222,7 @@ func (c *cluster) runUntilOutput(word, script string, options ...string) (string
 		return job, err
 	}
 	for {
-		text, err := os.ReadFile("/tmp/job-" + job + ".out")
+		text, err := os.ReadFile(c.outputOf(job))
 		if err == nil && strings.Contains(string(text), word) {
 			return job, nil
 		}

@@ -26,6 +26,7 @@ func listProofs() []proof {
 		{"a job over its memory is OUT_OF_MEMORY and its neighbour goes on", proveMemory},
 		{"files in tmpfs count as the job's memory", proveTmpfsMemory},
 		{"a step over its memory is OUT_OF_MEMORY", proveStepMemory},
+		{"a job's script and its step share the job's memory", proveJobMemory},
 		{"a job has the cores it was given and no others", proveCores},
 		{"GPU devices are fenced in batch, srun, overlap and pty", proveDevices},
 		{"a container has its own files, and its job's user, devices and memory", proveContainers},
@@ -73,6 +74,19 @@ func proveStepMemory(c *cluster) error {
 	}
 	_, err = c.run("COMPLETED", "exec srun -n1 /init hog 200", "--mem=400", "-n1")
 	if err != nil {
+		return fmt.Errorf("counter-test: %w", err)
+	}
+	return nil
+}
+
+// proveJobMemory has the script hold a part of the job's memory in a file and its step ask
+// for the rest: each alone fits into what the job has.
+func proveJobMemory(c *cluster) error {
+	const script = "dd if=/dev/zero of=/dev/shm/$SLURM_JOB_ID bs=1M count=60; srun -n1 /init hog 60; code=$?; rm /dev/shm/$SLURM_JOB_ID; exit $code"
+	if _, err := c.run("OUT_OF_MEMORY", script, "--mem=100", "-n1"); err != nil {
+		return err
+	}
+	if _, err := c.run("COMPLETED", script, "--mem=200", "-n1"); err != nil {
 		return fmt.Errorf("counter-test: %w", err)
 	}
 	return nil
