@@ -14,8 +14,9 @@ func FuzzGuard(f *testing.F) {
 	for _, sql := range append(querytest.Attacks(), questions()...) {
 		f.Add(sql)
 	}
+	known := views() // their list is made of the schema, which costs more than the guard does
 	f.Fuzz(func(t *testing.T, sql string) {
-		if query.Guard(sql, views(), "acct") != nil {
+		if query.Guard(sql, known, "acct") != nil {
 			return
 		}
 		plain := withoutStrings(sql)
