@@ -35,8 +35,8 @@ func (s *sqlStream) Send(r *apiv1.SqlReply) error {
 }
 
 // crowd is a history of three users in a tree of accounts: carol coordinates
-// ml, and with it vision below; dora is an operator.
-func crowd(t tallytest.TB) []event.Envelope {
+// ml, and with it vision below; dora is an operator. more happens at its end.
+func crowd(t tallytest.TB, more ...event.Event) []event.Envelope {
 	h := tallytest.New(t, spec.AtUnix(t0))
 	h.Nodes(2, 64, 512_000, 8)
 	for _, a := range []spec.Account{{Name: "root"}, {Name: "ml", Parent: "root", Coordinators: []string{"carol"}}, {Name: "vision", Parent: "ml"}, {Name: "physics", Parent: "root"}} {
@@ -58,6 +58,9 @@ func crowd(t tallytest.TB) []event.Envelope {
 			h.Finish(uid, spec.Usage{UserCPU: 50 * spec.Second, HasRSS: true, PeakRSS: 1 << 30})
 		}
 	}
+	for _, ev := range more {
+		h.Put(ev)
+	}
 	return h.Log
 }
 
@@ -68,9 +71,9 @@ type sqlRig struct {
 	private []string
 }
 
-func newSQLRig(t *testing.T) *sqlRig {
+func newSQLRig(t *testing.T, more ...event.Event) *sqlRig {
 	ledger := newLedger(t)
-	log := crowd(t)
+	log := crowd(t, more...)
 	ledger.add(t, log, 25)
 	s := &sqlRig{rig: newRig(t, startEngine(t).Socket(), ledger)}
 	s.who.Admin = true
@@ -96,26 +99,40 @@ func (s *sqlRig) askIn(user, sql, format string) (string, error) {
 // TestSQLPrivateData: the views that are no rows of jobs keep what PrivateData
 // hides elsewhere.
 func TestSQLPrivateData(t *testing.T) {
-	s := newSQLRig(t)
+	s := newSQLRig(t, &event.SharesNoted{Shares: []event.ShareNote{
+		{Assoc: 901, Norm: 500_000, Used: 250_000, Factor: 750_000, Raw: 60},
+		{Assoc: 902, Norm: 500_000, Used: 750_000, Factor: 250_000, Raw: 180},
+	}})
 	const users = "SELECT DISTINCT user FROM associations WHERE user != '' ORDER BY user"
-	public, err := s.ask("alice", users)
-	if err != nil || !strings.Contains(public, "bob") {
-		t.Fatalf("without PrivateData alice sees the associations %q, %v", public, err)
+	const shares = "SELECT user, raw FROM fairshare WHERE user != '' ORDER BY user"
+	for _, question := range []string{users, shares} {
+		s.private = nil
+		public, err := s.ask("alice", question)
+		if err != nil || !strings.Contains(public, "bob") {
+			t.Fatalf("%s: without PrivateData alice sees %q, %v", question, public, err)
+		}
+		if got, err := s.ask("root", question); err != nil || got != public {
+			t.Errorf("%s: root sees %q, %v", question, got, err)
+		}
+		s.private = []string{"usage"}
+		if got, err := s.ask("alice", question); err != nil || strings.Contains(got, "bob") || !strings.Contains(got, "alice") {
+			t.Errorf("%s: with PrivateData=usage alice sees %q, %v", question, got, err)
+		}
+		if got, err := s.ask("carol", question); err != nil || strings.Contains(got, "bob") || !strings.Contains(got, "alice") {
+			t.Errorf("%s: with PrivateData=usage a coordinator of alice's account sees %q, %v", question, got, err)
+		}
+	}
+	s.private = []string{"reservations"}
+	if got, err := s.ask("alice", "SELECT * FROM reservations"); err == nil {
+		t.Errorf("with PrivateData=reservations alice sees %q", got)
 	}
 	s.private = []string{"usage"}
-	if got, err := s.ask("alice", users); err != nil || strings.Contains(got, "bob") || !strings.Contains(got, "alice") {
-		t.Errorf("with PrivateData=usage alice sees the associations of %q, %v", got, err)
-	}
 	if got, err := s.ask("alice", "SELECT count() > 0 FROM node_states"); err != nil {
 		t.Errorf("with PrivateData=usage alice does not see nodes: %q, %v", got, err)
 	}
 	s.private = []string{"nodes"}
 	if got, err := s.ask("alice", "SELECT * FROM node_states"); err == nil {
 		t.Errorf("with PrivateData=nodes alice sees %q", got)
-	}
-	s.private = nil // as for an operator
-	if got, err := s.ask("root", users); err != nil || got != public {
-		t.Errorf("root sees %q, %v", got, err)
 	}
 }
 

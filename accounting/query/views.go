@@ -29,6 +29,10 @@ type View struct {
 	rows func(b *builder, who string) string
 }
 
+// ownAssociations are the rows about associations that PrivateData=usage leaves to a user: the
+// accounts' own, his, and those of accounts that he coordinates. sshare shows the same.
+const ownAssociations = "(user = '' OR user = {me:String} OR account IN {mine:Array(String)})"
+
 // ViewColumn is a column of a view.
 type ViewColumn struct{ Name, About string }
 
@@ -237,7 +241,7 @@ priority: the other scheduler's
 `)},
 		{Name: "associations", Example: "SELECT id, argMax(account, at) AS account, argMax(user, at) AS user, argMax(shares, at) AS shares FROM associations GROUP BY id HAVING NOT argMax(removed, at) ORDER BY id",
 			About: "associations as they were made and changed; the newest row of an id holds", tables: []string{"associations"},
-			private: "usage", privateWho: "(user = '' OR user = {me:String} OR account IN {mine:Array(String)})", Columns: viewColumns(
+			private: "usage", privateWho: ownAssociations, Columns: viewColumns(
 				`at: when that was said
 id: its number
 account, user, partition, parent: its account / its user; empty = the account itself / its partition; empty = any / number of the association above it
@@ -282,7 +286,7 @@ priority, preempt, flags, max_tres_per_user, max_tres_per_job, grp_tres: as sacc
 settings: all of them, as JSON
 `)},
 		{Name: "reservations", Example: "SELECT name, start, end, accounts, nodes FROM reservations WHERE NOT removed ORDER BY start",
-			About: "every reservation as it was made, changed and ended; the newest row of a name holds", tables: []string{"events"},
+			About: "every reservation as it was made, changed and ended; the newest row of a name holds", tables: []string{"events"}, hides: "reservations",
 			rows: func(b *builder, _ string) string {
 				at := func(name string) string {
 					return "if(JSONHas(body, 'Reservation', '" + name + "'), toNullable(" + microsToInstant("intDiv(JSONExtractInt(body, 'Reservation', '"+name+"'), 1000)") + "), NULL)"
@@ -300,10 +304,11 @@ tres: what the nodes have
 why: what ended it
 `)},
 		{Name: "fairshare", Example: "SELECT toDate(at) AS day, account, user, argMax(factor, at) AS factor FROM fairshare WHERE at >= now() - INTERVAL 30 DAY AND user != '' GROUP BY day, account, user ORDER BY account, user, day",
-			About: "use and shares of every association, as the controller notes them", tables: []string{"events", "associations"}, rows: func(b *builder, _ string) string {
+			About: "use and shares of every association, as the controller notes them", tables: []string{"events", "associations"},
+			private: "usage", privateWho: ownAssociations, rows: func(b *builder, who string) string {
 				return "  SELECT at, n.1 AS id, a.account AS account, a.user AS user, n.2 / 1e6 AS shares, n.3 / 1e6 AS used, n.4 / 1e6 AS factor, n.5 AS raw\n  FROM (SELECT at, arrayJoin(JSONExtract(body, 'Shares', " +
 					"'Array(Tuple(Assoc UInt32, Norm Int64, Used Int64, Factor Int64, Raw Int64))')) AS n FROM " + b.qualifyTable("events") + " WHERE " + stored + " AND kind = 'SharesNoted') AS s" +
-					"\n  LEFT JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.qualifyTable("associations") + " WHERE " + b.knownEvents() + " GROUP BY id) AS a ON s.n.1 = a.id"
+					"\n  LEFT JOIN (SELECT id, argMax(toString(account), seq) AS account, argMax(toString(user), seq) AS user FROM " + b.qualifyTable("associations") + " WHERE " + b.knownEvents() + " GROUP BY id) AS a ON s.n.1 = a.id\n  WHERE 1" + who
 			}, Columns: viewColumns(`at: when
 id, account, user: the association; user is empty for an account's own
 shares, used: its part of all shares, from 0 to 1 / its part of all use, from 0 to 1
@@ -385,6 +390,9 @@ func (w View) viewSQL(b *builder, viewer Viewer) string {
 		who := ""
 		if !viewer.Admin && w.who != "" {
 			who = " AND " + w.who
+		}
+		if !viewer.Admin && slices.Contains(viewer.Private, w.private) {
+			who += " AND " + w.privateWho
 		}
 		return w.rows(b, who)
 	}
