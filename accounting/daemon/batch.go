@@ -384,7 +384,7 @@ var errSlow = errors.New("the store does not answer in time: the write was given
 // storeBatch writes the batch, unless that is done, and then the new generation.
 func (s *session) storeBatch(ctx context.Context, w *work) error {
 	if s.writer.Position().Event() < w.batch.Last {
-		s.d.noteOpening(w.batch.Live)
+		s.d.noteOpenRuns(w.batch.Live)
 		if err := s.writer.Write(ctx, w.batch); err != nil {
 			return err
 		}

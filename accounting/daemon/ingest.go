@@ -177,7 +177,7 @@ func (d *Daemon) runSession(ctx context.Context) error {
 // openSession takes the lease and brings back the counting state.
 func (s *session) openSession(ctx context.Context) error {
 	daemon := s.d
-	daemon.forgetOpen()
+	daemon.forgetOpenRuns()
 	if err := daemon.cfg.Store.Migrate(ctx); err != nil {
 		return err
 	}
@@ -337,7 +337,7 @@ func (s *session) catchUp(ctx context.Context) error {
 	if err := s.writer.Generation(ctx, rows); err != nil {
 		return err
 	}
-	s.d.publishOpen(s.writer.Position(), rows)
+	s.d.publishGeneration(s.writer.Position(), rows)
 	s.confirm(pos.Event())
 	return nil
 }

@@ -9,28 +9,28 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// openRuns are the runs that are not over at the position that was published,
-// and perhaps some more: who asks for others need not look for them in the
-// store. Guarded by the service's lock, as the position is, so that both belong
-// together.
+// openRuns holds the runs that are open at the published position. It may hold runs that have
+// ended, but lacks none that is open: a request that matches none of these runs need not read the
+// live table of the store. Daemon.mu guards it together with the position, because the two are
+// only true together.
 type openRuns struct {
-	known bool
+	known bool // false until the first generation of a session is written
 	runs  map[query.RunKey]openRun
 }
 
-// openRun is what a question can tell an open run by.
+// openRun has the fields of an open run that requests select by.
 type openRun struct {
 	job, array, uid uint32
 	user            string
 	submit          tally.Micros
 }
 
-// openLook is how many looks at open runs, at each for every job or user that is
-// named, a question may cost: a fifth of what asking the store does. Meanwhile
-// the service's lock is held.
-const openLook = 50_000
+// maxOpenChecks limits the comparisons for one request: open runs times the jobs and users that
+// it names. The lock of the service is held meanwhile. So many comparisons take a fifth of the
+// time of the query that they may save.
+const maxOpenChecks = 50_000
 
-func (o *openRuns) addRun(rows []tally.LiveRow) {
+func (o *openRuns) addOpen(rows []tally.LiveRow) {
 	for i := range rows {
 		if r := &rows[i]; !r.Final {
 			o.runs[query.RunKey{UID: r.UID, Restarts: r.Restarts}] = openRun{
@@ -44,35 +44,34 @@ func (o *openRuns) addRun(rows []tally.LiveRow) {
 	}
 }
 
-// forgetOpen: nothing is known of open runs until a generation of them begins.
-func (d *Daemon) forgetOpen() {
+// forgetOpenRuns makes every request read the live table until publishGeneration is called. A new
+// session of the ingester calls it, because another writer may have stored runs in between.
+func (d *Daemon) forgetOpenRuns() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open = openRuns{}
 }
 
-// publishOpen publishes a position at which these runs are open and no others.
-func (d *Daemon) publishOpen(pos tally.Position, rows []tally.LiveRow) {
+// publishGeneration publishes the position of a new generation, whose rows are all open runs.
+func (d *Daemon) publishGeneration(pos tally.Position, rows []tally.LiveRow) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.open = openRuns{known: true, runs: make(map[query.RunKey]openRun, len(rows))}
-	d.open.addRun(rows)
+	d.open.addOpen(rows)
 	d.publishLocked(pos)
 }
 
-// noteOpening notes the runs of a batch that is about to be stored: until its
-// position is published they may be seen, and those that end in it are still
-// open.
-func (d *Daemon) noteOpening(rows []tally.LiveRow) {
+// noteOpenRuns adds the runs that a batch opens before the batch is stored, because readers may
+// see its rows before its position is published. The runs that the batch ends stay open until then.
+func (d *Daemon) noteOpenRuns(rows []tally.LiveRow) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.open.known {
-		d.open.addRun(rows)
+		d.open.addOpen(rows)
 	}
 }
 
-// publishBatch publishes the position of a batch; the runs that ended in it are
-// among those that are over from now on.
+// publishBatch publishes the position of a batch and removes the runs that the batch ended.
 func (d *Daemon) publishBatch(pos tally.Position, rows []tally.LiveRow) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -84,7 +83,7 @@ func (d *Daemon) publishBatch(pos tally.Position, rows []tally.LiveRow) {
 	d.publishLocked(pos)
 }
 
-// knowsOpenRuns tells whether the open runs in memory are those of a question's ledger and position.
+// knowsOpenRuns tells whether the open runs in memory are those of a request's ledger and position.
 // The caller holds mu.
 func (d *Daemon) knowsOpenRuns(scope query.Scope) bool {
 	if !d.open.known || !d.stored {
@@ -93,37 +92,48 @@ func (d *Daemon) knowsOpenRuns(scope query.Scope) bool {
 	return d.ledger == scope.Ledger && d.pos.Seq == scope.Seq && d.pos.Gen == scope.Gen
 }
 
-// noneOpen tells that no run which is not over can match a question. Where that
-// is not known, at another position or of another ledger, it is false.
-func (d *Daemon) noneOpen(scope query.Scope, acct *query.Acct) bool {
+// openRunsCannotMatch tells whether it is certain that no open run matches a request. It is false
+// when the request is about another position or ledger, or when the check would take too long.
+func (d *Daemon) openRunsCannotMatch(scope query.Scope, acct *query.Acct) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.knowsOpenRuns(scope) ||
-		len(d.open.runs)*max(1, len(acct.Jobs)+len(acct.Users)) > openLook {
+	if !d.knowsOpenRuns(scope) {
 		return false
 	}
-	for _, r := range d.open.runs {
-		if r.mayMatch(scope, acct) {
+	perRun := max(1, len(acct.Jobs)+len(acct.Users))
+	if len(d.open.runs)*perRun > maxOpenChecks {
+		return false
+	}
+	for _, run := range d.open.runs {
+		if run.mayMatch(acct) {
 			return false
 		}
 	}
 	return true
 }
 
-// mayMatch tells whether a run can be among those that a question is about. It looks
-// at the conditions of query.Acct that keep most runs out.
-func (r openRun) mayMatch(scope query.Scope, acct *query.Acct) bool {
-	if len(acct.Jobs) > 0 &&
-		!slices.ContainsFunc(
-			acct.Jobs,
-			func(j query.JobRef) bool { return j.ID == r.job || j.ID == r.array },
-		) {
+// mayMatch tells whether a request can select the run. It checks the conditions of query.Acct
+// that exclude most runs. A true answer is only a maybe, and the store decides.
+func (r openRun) mayMatch(acct *query.Acct) bool {
+	if len(acct.Jobs) > 0 && !slices.ContainsFunc(acct.Jobs, r.isJob) {
 		return false
 	}
-	if len(acct.Users) > 0 && !slices.Contains(acct.Users, r.user) &&
-		!slices.Contains(acct.Users, strconv.FormatUint(uint64(r.uid), 10)) {
+	if len(acct.Users) > 0 && !r.belongsTo(acct.Users) {
 		return false
 	}
-	return len(acct.States) > 0 || len(acct.Jobs) > 0 ||
-		int64(r.submit) <= int64(acct.End)/int64(spec.Microsecond)
+	// As in Acct.windowClause: states have conditions of their own, and a job that is named is
+	// shown even if the clock was set back after its submission.
+	if len(acct.States) > 0 || len(acct.Jobs) > 0 {
+		return true
+	}
+	return int64(r.submit) <= int64(acct.End)/int64(spec.Microsecond)
+}
+
+// isJob tells whether a number of -j names the run: its own, or that of its array.
+func (r openRun) isJob(job query.JobRef) bool { return job.ID == r.job || job.ID == r.array }
+
+// belongsTo tells whether one of the users, given by name or by number, owns the run.
+func (r openRun) belongsTo(users []string) bool {
+	return slices.Contains(users, r.user) ||
+		slices.Contains(users, strconv.FormatUint(uint64(r.uid), 10))
 }

@@ -26,12 +26,12 @@ func TestOpenRuns(t *testing.T) {
 	user := func(name string, end spec.Instant) query.Acct { return query.Acct{Users: []string{name}, End: end} }
 	want := func(when string, s query.Scope, a query.Acct, none bool) {
 		t.Helper()
-		if got := d.noneOpen(s, &a); got != none {
+		if got := d.openRunsCannotMatch(s, &a); got != none {
 			t.Errorf("%s: none open that matches %+v is %v", when, a, got)
 		}
 	}
 	want("unknown", at(1), job(9), false)
-	d.publishOpen(pos(1), []tally.LiveRow{live(1, 0, "alice", false), live(5, 4, "carol", false)})
+	d.publishGeneration(pos(1), []tally.LiveRow{live(1, 0, "alice", false), live(5, 4, "carol", false)})
 	want("begun", at(1), job(1), false)
 	want("begun", at(1), job(2), true)
 	want("a task", at(1), job(5), false)
@@ -44,14 +44,14 @@ func TestOpenRuns(t *testing.T) {
 	want("of another", at(1), user("bob", 6e9), true)
 	want("submitted later", at(1), user("alice", 4e9), true)
 	want("no condition", at(1), query.Acct{End: 6e9}, false)
-	many := query.Acct{Jobs: slices.Repeat(job(2).Jobs, openLook/2)}
+	many := query.Acct{Jobs: slices.Repeat(job(2).Jobs, maxOpenChecks/2)}
 	want("of as many as are looked for", at(1), many, true)
 	many.Jobs = append(many.Jobs, many.Jobs[0])
 	want("of more", at(1), many, false)
 	want("by state", at(1), query.Acct{States: []uint32{uint32(spec.Pending)}, End: 1}, false)
 
 	batch := []tally.LiveRow{live(1, 0, "alice", true), live(2, 0, "bob", false)}
-	d.noteOpening(batch)
+	d.noteOpenRuns(batch)
 	want("it ends", at(1), job(1), false)
 	want("it begins", at(1), job(2), false)
 	d.publishBatch(pos(2), batch)
@@ -61,9 +61,9 @@ func TestOpenRuns(t *testing.T) {
 	d.stored = false
 	want("restored", at(2), job(1), false)
 	d.stored = true
-	d.forgetOpen()
+	d.forgetOpenRuns()
 	want("forgotten", at(2), job(1), false)
-	d.noteOpening(batch)
+	d.noteOpenRuns(batch)
 	d.publishBatch(pos(3), batch)
 	want("still forgotten", at(3), job(1), false)
 }

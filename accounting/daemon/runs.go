@@ -69,7 +69,7 @@ func (s Service) queryRuns(
 			return err
 		}
 	}
-	if s.D.noneOpen(scope, ask) {
+	if s.D.openRunsCannotMatch(scope, ask) {
 		return ended(each)
 	}
 	ctx, cancel := context.WithCancel(ctx)
