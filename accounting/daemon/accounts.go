@@ -46,7 +46,7 @@ func (r *report) reportAccounts(ctx context.Context) error {
 	for _, sh := range shares {
 		tree.users[sh.account] = append(tree.users[sh.account], sh)
 	}
-	r.usageColumns("Account", "Login", "Proper Name")
+	r.addUsageColumns("Account", "Login", "Proper Name")
 	tree.showTree(rootAccount, 0)
 	return nil
 }

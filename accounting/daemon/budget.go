@@ -173,7 +173,7 @@ func (r *report) reportBudget(ctx context.Context) error {
 		return err
 	}
 	unit := rates.Currency
-	r.setColumns(
+	r.addColumns(
 		[3]string{"Account", "text"},
 		[3]string{"Start", "int", "unix seconds"},
 		[3]string{"End", "int", "unix seconds"},
@@ -248,15 +248,15 @@ func (r *report) reportChargeback(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.setColumns([3]string{"Account", "text"}, [3]string{"Login", "text"}, [3]string{"Runs", "int"})
+	r.addColumns([3]string{"Account", "text"}, [3]string{"Login", "text"}, [3]string{"Runs", "int"})
 	for _, name := range query.Charged() {
 		unit := name + "-seconds"
 		if name == "mem" {
 			unit = "MiB-seconds"
 		}
-		r.setColumns([3]string{strings.ReplaceAll(name, "/", "_"), "int", unit})
+		r.addColumns([3]string{strings.ReplaceAll(name, "/", "_"), "int", unit})
 	}
-	r.setColumns([3]string{"Cost", "text", rates.Currency})
+	r.addColumns([3]string{"Cost", "text", rates.Currency})
 	exact := make([]*big.Int, len(list))
 	used := make([][]*big.Int, len(query.Charged()))
 	for i, c := range list {

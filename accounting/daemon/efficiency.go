@@ -34,7 +34,7 @@ func (r *report) reportEfficiency(ctx context.Context) error {
 			),
 		)
 	}
-	r.setColumns(
+	r.addColumns(
 		[3]string{by, "text"},
 		[3]string{"runs", "int"},
 		[3]string{"cpu_hours", "float", "CPU-hours"},
@@ -115,7 +115,7 @@ func (r *report) reportWaste(ctx context.Context) error {
 			"memory-below is a part of what a run held: between 0 and 100 %",
 		)
 	}
-	r.setColumns(
+	r.addColumns(
 		[3]string{"JobID", "text"},
 		[3]string{"User", "text"},
 		[3]string{"Account", "text"},
@@ -176,7 +176,7 @@ func (r *report) reportIdle(ctx context.Context) error {
 			"the report of idle GPUs is for accounts, users and partitions: leave the QOS, wckeys, jobs and nodes out",
 		)
 	}
-	r.setColumns(
+	r.addColumns(
 		[3]string{"User", "text"},
 		[3]string{"Idle", "float", string(kpi.GPUHours)},
 		[3]string{"NoProcess", "float", string(kpi.GPUHours)},

@@ -11,7 +11,7 @@ import (
 // shows its last note.
 func (r *report) reportFairshare(ctx context.Context) error {
 	ratio := string(kpi.Ratio)
-	r.setColumns(
+	r.addColumns(
 		[3]string{"Day", "text"},
 		[3]string{"Account", "text"},
 		[3]string{"Login", "text"},

@@ -152,7 +152,7 @@ func (r *report) reportFindings(ctx context.Context) error {
 	list := findings.Find(seen)
 	price := priceAt(&r.s.D.cfg.Rates, r.ask.End)
 	findings.Rank(list, price)
-	r.setColumns(findingColumns(r.s.D.cfg.Rates.Currency)...)
+	r.addColumns(findingColumns(r.s.D.cfg.Rates.Currency)...)
 	for i := range list[:min(len(list), r.addLines())] {
 		f := &list[i]
 		var money any
@@ -181,7 +181,7 @@ func findingColumns(currency string) [][3]string {
 
 // reportUnlike lists runs that behave unlike their user's earlier runs of the same work.
 func (r *report) reportUnlike(ctx context.Context) error {
-	r.setColumns(
+	r.addColumns(
 		[3]string{"job", "int"}, [3]string{"restart", "int"}, [3]string{"user", "text"},
 		[3]string{"account", "text"}, [3]string{"job_name", "text"}, [3]string{"state", "text"},
 		[3]string{"start_us", "int", "microseconds"}, [3]string{"gpus", "int"},
@@ -223,7 +223,7 @@ func (r *report) reportFindingsSum(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.setColumns(
+	r.addColumns(
 		[3]string{"step", "text"}, [3]string{"what", "text"},
 		[3]string{"gpu_us", "int", "GPU-microseconds"},
 		[3]string{"found_us", "int", "GPU-microseconds"},
@@ -266,7 +266,7 @@ func (r *report) reportFindingsFollowed(ctx context.Context) error {
 	list := findings.Find(before)
 	findings.Rank(list, price)
 	list = list[:min(len(list), r.addLines())]
-	r.setColumns(
+	r.addColumns(
 		[3]string{"kind", "text"}, [3]string{"user", "text"}, [3]string{"account", "text"},
 		[3]string{"job_name", "text"}, [3]string{"node", "text"}, [3]string{"progress", "text"},
 		[3]string{"resource", "text"},

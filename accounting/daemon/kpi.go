@@ -11,8 +11,8 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// KPIs are the figures as they were last computed; nil before that. The slice
-// never changes.
+// KPIs are the values that were computed last, nil before the first computation. Callers share the
+// slice and must not change it.
 func (d *Daemon) KPIs() []kpi.Value {
 	if p := d.kpis.Load(); p != nil {
 		return *p
@@ -20,15 +20,15 @@ func (d *Daemon) KPIs() []kpi.Value {
 	return nil
 }
 
-// share of the time that computing the KPIs may take: where the store is
-// large or slow they are computed less often.
-const refreshShare = 10
+// minPauseRatio is how many times longer the pause after a computation is than the computation, at
+// the least. So the KPIs take less than a tenth of the time of a store that is large or slow.
+const minPauseRatio = 10
 
-// refreshKPIs computes the KPIs until the context ends.
+// refreshKPIs computes the KPIs and budgets again and again until the context ends.
 func (d *Daemon) refreshKPIs(ctx context.Context) {
 	for ctx.Err() == nil {
 		began := d.cfg.Clock.Now()
-		values, err := d.computeFigures(ctx)
+		values, err := d.computeKPIs(ctx)
 		took := d.cfg.Clock.Now().Sub(began)
 		switch {
 		case err == nil:
@@ -36,7 +36,7 @@ func (d *Daemon) refreshKPIs(ctx context.Context) {
 		case ctx.Err() == nil:
 			d.cfg.Log.Debug("the KPIs could not be computed", "error", err)
 		}
-		pause := max(d.cfg.Refresh, refreshShare*took)
+		pause := max(d.cfg.Refresh, minPauseRatio*took)
 		if d.KPIs() == nil {
 			pause = min(pause, spec.Second) // the store is not there yet
 		}
@@ -46,8 +46,8 @@ func (d *Daemon) refreshKPIs(ctx context.Context) {
 	}
 }
 
-// computeFigures asks for every figure over every window.
-func (d *Daemon) computeFigures(ctx context.Context) ([]kpi.Value, error) {
+// computeKPIs queries every KPI over every window, and publishes the budgets as of the same scope.
+func (d *Daemon) computeKPIs(ctx context.Context) ([]kpi.Value, error) {
 	scope, _, err := d.openScope(ctx, 0)
 	if err != nil {
 		return nil, err
@@ -57,31 +57,44 @@ func (d *Daemon) computeFigures(ctx context.Context) ([]kpi.Value, error) {
 	}
 	out := []kpi.Value{}
 	for _, window := range kpi.Windows() {
-		values, err := d.figuresOver(ctx, scope, window.Name, spec.Seconds(window.Seconds), nil)
+		values, err := d.queryWindow(ctx, scope, window.Name, spec.Seconds(window.Seconds), nil)
 		if err != nil {
 			return nil, err
 		}
 		out = append(out, values...)
 	}
-	budgets, err := d.computeBudgets(ctx, scope)
-	if err != nil {
+	if err := d.publishBudgets(ctx, scope); err != nil {
 		return nil, err
-	}
-	d.budgets.Store(&budgets)
-	if d.cfg.Enforce != nil {
-		d.cfg.Enforce(
-			ctx,
-			slices.DeleteFunc(slices.Clone(budgets), func(s kpi.Spent) bool { return !s.Enforce }),
-		)
 	}
 	return kpi.Bound(out, kpi.MaxKeys), nil
 }
 
-// figuresOver asks for every figure over one window before the scope's now.
-// The text of the queries is added to sql, if it is not nil. With only, those of
-// one dimension are computed: somebody waits for them, so the questions are
-// asked at once.
-func (d *Daemon) figuresOver(
+// publishBudgets computes what is left of the budgets and hands on those that are enforced.
+func (d *Daemon) publishBudgets(ctx context.Context, scope query.Scope) error {
+	budgets, err := d.computeBudgets(ctx, scope)
+	if err != nil {
+		return err
+	}
+	d.budgets.Store(&budgets)
+	if d.cfg.Enforce == nil {
+		return nil
+	}
+	var enforced []kpi.Spent
+	for _, budget := range budgets {
+		if budget.Enforce {
+			enforced = append(enforced, budget)
+		}
+	}
+	d.cfg.Enforce(ctx, enforced)
+	return nil
+}
+
+// queryWindow queries every KPI over the window of the given length that ends at scope.Now. name is
+// the window's name in the values. The text of the queries is added to sql, unless it is nil.
+//
+// With only, it queries the values of those dimensions. A user waits for such an answer, so the
+// queries run concurrently; the refresh in the background runs one at a time.
+func (d *Daemon) queryWindow(
 	ctx context.Context,
 	scope query.Scope,
 	name string,
@@ -96,21 +109,19 @@ func (d *Daemon) figuresOver(
 	}
 	sources := kpi.Sources()
 	if len(only) > 0 && !slices.Contains(only, kpi.ByCluster) {
-		sources = slices.DeleteFunc(
-			sources,
-			func(s kpi.Source) bool { return s == kpi.Ladder },
-		) // of the cluster only
+		// The ladder of GPU time has values of the cluster alone.
+		sources = slices.DeleteFunc(sources, func(s kpi.Source) bool { return s == kpi.Ladder })
 	}
-	answers := make([]answer, len(sources)+1) // the last is that of the drift
+	answers := make([]answer, len(sources)+1) // one for each source, and the drift of fair share
 	ask := func(i int) {
 		a := &answers[i]
-		if i < len(sources) {
-			q, figures := query.KPIs(scope, sources[i], window, &d.cfg.Rates, only...)
-			a.sql = []string{q.Text()}
-			a.values, a.err = d.figuresOf(ctx, q, figures, name, scope.Cluster)
-		} else {
+		if i == len(sources) {
 			a.values, a.err = d.computeDrift(ctx, scope, name, window, &a.sql)
+			return
 		}
+		q, names := query.KPIs(scope, sources[i], window, &d.cfg.Rates, only...)
+		a.sql = []string{q.Text()}
+		a.values, a.err = d.scanKPIs(ctx, q, names, name, scope.Cluster)
 	}
 	var wg sync.WaitGroup
 	for i := range answers {
@@ -137,16 +148,17 @@ func (d *Daemon) figuresOver(
 	return out, nil
 }
 
-// figuresOf asks for the figures over one source, in a window of a name.
-func (d *Daemon) figuresOf(
+// scanKPIs runs the query of one source. Its columns are the dimension, the key, and one for each
+// of names, where NULL is a KPI without a value.
+func (d *Daemon) scanKPIs(
 	ctx context.Context,
 	q query.Query,
 	names []string,
 	window, cluster string,
 ) ([]kpi.Value, error) {
-	cells := make([]*float64, len(names))
 	var by, key string
 	dest := []any{&by, &key}
+	cells := make([]*float64, len(names))
 	for i := range cells {
 		dest = append(dest, &cells[i])
 	}
@@ -176,7 +188,8 @@ func (d *Daemon) figuresOf(
 	return out, err
 }
 
-// computeDrift computes the figures about associations.
+// computeDrift computes how far the use of accounts and users is from their shares over a window,
+// and how that changed from day to day.
 func (d *Daemon) computeDrift(
 	ctx context.Context,
 	scope query.Scope,
@@ -194,35 +207,21 @@ func (d *Daemon) computeDrift(
 	if err != nil {
 		return nil, err
 	}
-	demand := func(window spec.Span, parts int) ([][]kpi.Use, error) {
-		out := make([][]kpi.Use, parts)
-		err := ask(ctx, query.Demand(scope, window, parts), func(scan func(...any) error) error {
-			var part int64
-			var u kpi.Use
-			if err := scan(&part, &u.Account, &u.User, &u.Used); err != nil {
-				return err
-			}
-			out[part] = append(out[part], u)
-			return nil
-		})
-		return out, err
-	}
 	days := int(window / spec.Day)
-	var parts [][]kpi.Use
+	var daily [][]kpi.Use // of whole days, counted back from the window's end
 	if days >= 2 {
-		// Whole days, counted back from the window's end.
-		parts, err = demand(spec.Span(days)*spec.Day, days)
+		daily, err = queryDemand(ctx, ask, query.Demand(scope, spec.Span(days)*spec.Day, days), days)
 		if err != nil {
 			return nil, err
 		}
 	}
-	whole := slices.Concat(parts...)
+	use := slices.Concat(daily...)
 	if window != spec.Span(days)*spec.Day || days < 2 {
-		one, err := demand(window, 1)
+		one, err := queryDemand(ctx, ask, query.Demand(scope, window, 1), 1)
 		if err != nil {
 			return nil, err
 		}
-		whole = one[0]
+		use = one[0]
 	}
 	var out []kpi.Value
 	put := func(figure string, by kpi.Dimension, key string, ok bool, v float64) {
@@ -231,25 +230,48 @@ func (d *Daemon) computeDrift(
 			kpi.Value{KPI: figure, By: by, Key: key, Window: name, Null: !ok, Value: v},
 		)
 	}
-	all := kpi.Drift(nodes, whole)
-	put("fairshare_drift", kpi.ByCluster, scope.Cluster, all.OK, all.Total)
-	for _, key := range slices.Sorted(maps.Keys(all.Accounts)) {
-		put("fairshare_drift", kpi.ByAccount, key, true, all.Accounts[key])
+	drift := kpi.Drift(nodes, use)
+	put("fairshare_drift", kpi.ByCluster, scope.Cluster, drift.OK, drift.Total)
+	for _, account := range slices.Sorted(maps.Keys(drift.Accounts)) {
+		put("fairshare_drift", kpi.ByAccount, account, true, drift.Accounts[account])
 	}
-	for _, key := range slices.Sorted(maps.Keys(all.Users)) {
-		put("fairshare_drift", kpi.ByUser, key, true, all.Users[key])
+	for _, user := range slices.Sorted(maps.Keys(drift.Users)) {
+		put("fairshare_drift", kpi.ByUser, user, true, drift.Users[user])
 	}
-	var slope float64
-	ok := days >= 2
-	if ok {
-		var x, y []float64
-		for i, use := range parts {
-			if day := kpi.Drift(nodes, use); day.OK {
-				x, y = append(x, float64(i)), append(y, day.Total)
-			}
-		}
-		slope, ok = kpi.Slope(x, y)
-	}
+	slope, ok := driftSlope(nodes, daily)
 	put("fairshare_drift_slope", kpi.ByCluster, scope.Cluster, ok, slope)
 	return out, nil
+}
+
+// queryDemand runs a query.Demand over so many parts of a window and gives the use in each.
+func queryDemand(
+	ctx context.Context,
+	ask asker,
+	demand query.Query,
+	parts int,
+) ([][]kpi.Use, error) {
+	out := make([][]kpi.Use, parts)
+	err := ask(ctx, demand, func(scan func(...any) error) error {
+		var part int64
+		var use kpi.Use
+		if err := scan(&part, &use.Account, &use.User, &use.Used); err != nil {
+			return err
+		}
+		out[part] = append(out[part], use)
+		return nil
+	})
+	return out, err
+}
+
+// driftSlope is the change of the drift from one day to the next, by least squares. ok is false
+// where fewer than two days have a drift.
+func driftSlope(nodes []kpi.Node, daily [][]kpi.Use) (slope float64, ok bool) {
+	var days, totals []float64
+	for i, use := range daily {
+		if drift := kpi.Drift(nodes, use); drift.OK {
+			days = append(days, float64(i))
+			totals = append(totals, drift.Total)
+		}
+	}
+	return kpi.Slope(days, totals)
 }

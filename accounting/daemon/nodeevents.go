@@ -4,7 +4,7 @@ import "context"
 
 // nodeEvents is sacctmgr show event: when nodes were not up, and why.
 func (r *report) nodeEvents(ctx context.Context) error {
-	r.setColumns(
+	r.addColumns(
 		[3]string{"Cluster", "text"},
 		[3]string{"NodeName", "text"},
 		[3]string{"TimeStart", "int", "time"},

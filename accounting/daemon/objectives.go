@@ -13,7 +13,7 @@ import (
 // site's objectives, by QOS, and what is left of the errors that they allow.
 func (r *report) objectives(ctx context.Context) error {
 	ratio := string(kpi.Ratio)
-	r.setColumns(
+	r.addColumns(
 		[3]string{"QOS", "text"},
 		[3]string{"Objective", "text"},
 		[3]string{"Starts", "int"},
@@ -58,7 +58,7 @@ func (r *report) objectives(ctx context.Context) error {
 // due in the window were kept.
 func (r *report) reportPromises(ctx context.Context) error {
 	seconds := string(kpi.Seconds)
-	r.setColumns(
+	r.addColumns(
 		[3]string{"Partition", "text"},
 		[3]string{"QOS", "text"},
 		[3]string{"Promises", "int"},

@@ -272,7 +272,7 @@ func (r *report) runQuery(
 	return r.s.D.storeAway(r.s.D.cfg.Store.Query(ctx, q, each))
 }
 
-func (r *report) setColumns(cols ...[3]string) {
+func (r *report) addColumns(cols ...[3]string) {
 	for _, c := range cols {
 		r.reply.Columns = append(
 			r.reply.Columns,
@@ -357,7 +357,7 @@ func (r *report) utilised(ctx context.Context, tres string) (u utilised, err err
 // reportUtilization is sreport cluster Utilization.
 func (r *report) reportUtilization(ctx context.Context) error {
 	const unit = "TRES-seconds"
-	r.setColumns(
+	r.addColumns(
 		[3]string{"Cluster", "text"},
 		[3]string{"TRES Name", "text"},
 		[3]string{"Allocated", "int", unit},
@@ -504,15 +504,15 @@ func (r *report) queryTotals(ctx context.Context) ([]any, error) {
 	return out, nil
 }
 
-// usageColumns are the columns of the reports about users. Depth is how deep
+// addUsageColumns adds the columns of the reports about users. Depth is how deep
 // the row stands in the tree of accounts; Total is what the cluster had of the
 // TRES, for percentages.
-func (r *report) usageColumns(first ...string) {
-	r.setColumns([3]string{"Cluster", "text"})
+func (r *report) addUsageColumns(first ...string) {
+	r.addColumns([3]string{"Cluster", "text"})
 	for _, name := range first {
-		r.setColumns([3]string{name, "text"})
+		r.addColumns([3]string{name, "text"})
 	}
-	r.setColumns(
+	r.addColumns(
 		[3]string{"TRES Name", "text"},
 		[3]string{"Used", "int", "TRES-seconds"},
 		[3]string{"Energy", "int", "joules"},
@@ -552,7 +552,7 @@ func (r *report) reportUsers(ctx context.Context, top int) error {
 		}
 		list = list[:min(top, len(list))]
 	}
-	r.usageColumns("Login", "Proper Name", "Account")
+	r.addUsageColumns("Login", "Proper Name", "Account")
 	for _, sh := range list {
 		for i, tres := range r.tres {
 			r.addRow(
@@ -606,11 +606,11 @@ func (r *report) reportFigures(ctx context.Context) error {
 	}
 	scope := r.scope
 	scope.Now = r.ask.End
-	values, err := r.s.D.figuresOver(ctx, scope, "", r.ask.End.Sub(r.ask.Start), &r.sql, by)
+	values, err := r.s.D.queryWindow(ctx, scope, "", r.ask.End.Sub(r.ask.Start), &r.sql, by)
 	if err != nil {
 		return r.s.D.storeAway(err)
 	}
-	r.setColumns([3]string{string(by), "text"})
+	r.addColumns([3]string{string(by), "text"})
 	at := map[string]int{}
 	for _, k := range kpi.All() {
 		if k.Source == kpi.Ladder && by != kpi.ByCluster {
@@ -621,7 +621,7 @@ func (r *report) reportFigures(ctx context.Context) error {
 		if k.Unit == kpi.Money {
 			unit = r.s.D.cfg.Rates.Currency
 		}
-		r.setColumns([3]string{k.Name, "float", unit})
+		r.addColumns([3]string{k.Name, "float", unit})
 	}
 	rows := map[string][]any{}
 	if by == kpi.ByCluster {

@@ -110,7 +110,7 @@ func (r *report) reportReservations(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.setColumns(
+	r.addColumns(
 		[3]string{"Cluster", "text"},
 		[3]string{"Name", "text"},
 		[3]string{"Start", "text"},

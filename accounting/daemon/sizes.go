@@ -11,98 +11,28 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// reportPairs is a report of use by two keys. Who stands first gets a line with the
-// sum, in which the second is empty, where that is a person; else each pair is
-// a line of its own.
-func (r *report) reportPairs(
-	ctx context.Context,
-	first string,
-	one query.Key,
-	second string,
-	two query.Key,
-) error {
-	shares, err := r.queryUsed(ctx, one, two)
-	if err != nil {
-		return err
-	}
-	totals, err := r.queryTotals(ctx)
-	if err != nil {
-		return err
-	}
-	people := map[bool][]string{true: {first, second, "Proper Name"}, false: {first, second}}[two == query.KeyUser]
-	if one == query.KeyUser {
-		people = []string{first, "Proper Name", second}
-	}
-	r.usageColumns(people...)
-	list := make([]*share, 0, len(shares))
-	sums := map[string]*share{}
-	for _, sh := range shares {
-		list = append(list, sh)
-		k := *sh.columnFor(one)
-		if sums[k] == nil {
-			head := shareKey{}
-			*head.columnFor(one) = k
-			sums[k] = r.emptyShare(head)
-		}
-		sums[k].add(sh)
-	}
-	slices.SortFunc(list, func(a, b *share) int {
-		return cmp.Or(
-			cmp.Compare(*a.columnFor(one), *b.columnFor(one)),
-			cmp.Compare(*a.columnFor(two), *b.columnFor(two)),
-		)
-	})
-	last := ""
-	for i, sh := range list {
-		depth := int64(0)
-		if two == query.KeyUser {
-			depth = 1
-			if k := *sh.columnFor(one); i == 0 || k != last {
-				last = k
-				r.pair(sums[k], one, two, 0, totals)
-			}
-		}
-		r.pair(sh, one, two, depth, totals)
-	}
-	return nil
-}
-
-func (r *report) pair(sh *share, one, two query.Key, depth int64, totals []any) {
-	for i, tres := range r.tres {
-		cells := []any{r.reply.GetCluster(), *sh.columnFor(one), *sh.columnFor(two)}
-		switch query.KeyUser {
-		case two:
-			cells = append(cells, "")
-		case one:
-			cells = slices.Insert(cells, 2, any(""))
-		}
-		r.addRow(append(cells, tres, wholeSeconds(sh.used[i]), sh.energy, depth, totals[i])...)
-	}
-}
-
 // sizeGroups are the numbers of CPUs at which sreport's groups begin.
 func sizeGroups() []int64 { return []int64{50, 250, 500, 1000} }
 
-// mostGroups is how many groups a report may have.
-const mostGroups = 1000
+const maxGroups = 1000
 
-// sized is what the runs of one line of a job size report used, by group.
-type sized struct {
+// sizeLine is one line of a job size report.
+type sizeLine struct {
 	account, wckey string
-	used           []*big.Int
-	jobs           []int64
+	used           []*big.Int // TRES-microseconds, by group of sizes
+	jobs           []int64    // by group of sizes
 }
 
-// reportSizes is sreport job Sizes…: the time of runs by their size. Accounts stand
-// for everything below them, the top one if none are named; flat, each stands
-// for itself.
+// reportSizes answers sreport job Sizes…: what runs used, grouped by their number of CPUs. An
+// account includes the accounts below it, and without named accounts the only one is root; with
+// the option Flat each account counts alone.
 func (r *report) reportSizes(ctx context.Context, accounts, wckeys bool) error {
 	groups := r.q.GetGrouping()
 	if len(groups) == 0 {
 		groups = sizeGroups()
 	}
 	for i, n := range groups {
-		if n <= 0 || len(groups) > mostGroups || (i > 0 && n <= groups[i-1]) {
+		if n <= 0 || len(groups) > maxGroups || (i > 0 && n <= groups[i-1]) {
 			return spec.Refuse(
 				spec.CodeBadRequest,
 				"the groups of sizes must be numbers above 0, each larger than the one before",
@@ -110,39 +40,39 @@ func (r *report) reportSizes(ctx context.Context, accounts, wckeys bool) error {
 		}
 	}
 	var by []query.Key
-	r.setColumns([3]string{"Cluster", "text"})
+	r.addColumns([3]string{"Cluster", "text"})
 	switch {
 	case accounts && wckeys:
 		by = []query.Key{query.KeyAccount, query.KeyWCKey}
-		r.setColumns([3]string{"Account", "text"})
+		r.addColumns([3]string{"Account", "text"})
 	case accounts:
 		by = []query.Key{query.KeyAccount}
-		r.setColumns([3]string{"Account", "text"})
+		r.addColumns([3]string{"Account", "text"})
 	default:
 		by = []query.Key{query.KeyWCKey}
-		r.setColumns([3]string{"WCKey", "text"})
+		r.addColumns([3]string{"WCKey", "text"})
 	}
-	r.setColumns([3]string{"TRES Name", "text"})
+	r.addColumns([3]string{"TRES Name", "text"})
 	unit := "TRES-seconds"
 	if r.q.GetCount() {
 		unit = "jobs"
 	}
 	for i := range len(groups) + 1 {
-		r.setColumns([3]string{sizeName(groups, i), "int", unit})
+		r.addColumns([3]string{sizeName(groups, i), "int", unit})
 	}
-	r.setColumns(
+	r.addColumns(
 		[3]string{"% of cluster", "float", "percent"},
 		[3]string{"Total", "int", "TRES-seconds"},
 	)
 	for _, tres := range r.tres {
-		if err := r.sizesOf(ctx, tres, groups, by); err != nil {
+		if err := r.addSizes(ctx, tres, groups, by); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// sizeName is the title of a group.
+// sizeName is the title of the column of a group.
 func sizeName(groups []int64, i int) string {
 	switch i {
 	case 0:
@@ -153,29 +83,32 @@ func sizeName(groups []int64, i int) string {
 	return fmt.Sprintf("%d-%d CPUs", groups[i-1], groups[i]-1)
 }
 
-// sizesOf makes the lines of one TRES.
-func (r *report) sizesOf(ctx context.Context, tres string, groups []int64, by []query.Key) error {
-	lines, err := r.sizedRuns(ctx, tres, groups, by)
+// addSizes adds the rows of one TRES.
+func (r *report) addSizes(ctx context.Context, tres string, groups []int64, by []query.Key) error {
+	lines, err := r.querySizes(ctx, tres, groups, by)
 	if err != nil {
 		return err
 	}
-	all, jobs := new(big.Int), int64(0) // of the cluster, also what no line shows
+	// The cluster's use and jobs, also of accounts that no row shows.
+	all := new(big.Int)
+	var jobs int64
 	for _, l := range lines {
 		for i := range l.used {
 			all.Add(all, l.used[i])
 			jobs += l.jobs[i]
 		}
 	}
-	switch named := r.ask.Accounts; {
+	named := r.ask.Accounts
+	switch {
 	case by[0] == query.KeyAccount && !r.q.GetFlat():
-		lines, err = r.lumpAccounts(ctx, lines, named)
+		lines, err = r.sumByAccount(ctx, lines, named)
 		if err != nil {
 			return err
 		}
 	case by[0] == query.KeyAccount && len(named) > 0:
 		lines = slices.DeleteFunc(
 			lines,
-			func(l *sized) bool { return !slices.Contains(named, l.account) },
+			func(l *sizeLine) bool { return !slices.Contains(named, l.account) },
 		)
 	}
 	for _, l := range lines {
@@ -187,7 +120,8 @@ func (r *report) sizesOf(ctx context.Context, tres string, groups []int64, by []
 			name = l.wckey
 		}
 		cells := []any{r.reply.GetCluster(), name, tres}
-		sum, n := new(big.Int), int64(0)
+		sum := new(big.Int)
+		var n int64
 		for i := range l.used {
 			sum.Add(sum, l.used[i])
 			n += l.jobs[i]
@@ -209,14 +143,14 @@ func (r *report) sizesOf(ctx context.Context, tres string, groups []int64, by []
 	return nil
 }
 
-// sizedRuns asks for the lines as they are, of all accounts where lines are by
-// account.
-func (r *report) sizedRuns(
+// querySizes queries the lines of one TRES. Lines by account are those of every account, whichever
+// are named: the sums of a named account need the accounts below it.
+func (r *report) querySizes(
 	ctx context.Context,
 	tres string,
 	groups []int64,
 	by []query.Key,
-) ([]*sized, error) {
+) ([]*sizeLine, error) {
 	ask := r.ask
 	ask.TRES = tres
 	if by[0] == query.KeyAccount {
@@ -226,7 +160,7 @@ func (r *report) sizedRuns(
 	if err != nil {
 		return nil, spec.Refuse(spec.CodeBadRequest, err.Error())
 	}
-	var lines []*sized
+	var lines []*sizeLine
 	err = r.runQuery(ctx, q, func(scan func(...any) error) error {
 		var k shareKey
 		var group uint32
@@ -243,19 +177,21 @@ func (r *report) sizedRuns(
 		if err != nil {
 			return err
 		}
-		if last := len(lines) - 1; last < 0 || lines[last].account != k.account ||
-			lines[last].wckey != k.wckey {
-			lines = append(lines, newSized(k.account, k.wckey, len(groups)+1))
+		// Rows come ordered by line, so a new line begins where the keys change.
+		last := len(lines) - 1
+		if last < 0 || lines[last].account != k.account || lines[last].wckey != k.wckey {
+			lines = append(lines, newSizeLine(k.account, k.wckey, len(groups)+1))
 		}
 		l := lines[len(lines)-1]
-		l.used[group], l.jobs[group] = n, jobs
+		l.used[group] = n
+		l.jobs[group] = jobs
 		return nil
 	})
 	return lines, err
 }
 
-func newSized(account, wckey string, groups int) *sized {
-	l := &sized{
+func newSizeLine(account, wckey string, groups int) *sizeLine {
+	l := &sizeLine{
 		account: account,
 		wckey:   wckey,
 		used:    make([]*big.Int, groups),
@@ -267,12 +203,13 @@ func newSized(account, wckey string, groups int) *sized {
 	return l
 }
 
-// lumpAccounts adds each line to the accounts that are named, or to the top.
-func (r *report) lumpAccounts(
+// sumByAccount gives a line for each named account, the sum of its own line and of those of the
+// accounts below it. Without named accounts the only one is root.
+func (r *report) sumByAccount(
 	ctx context.Context,
-	lines []*sized,
+	lines []*sizeLine,
 	named []string,
-) ([]*sized, error) {
+) ([]*sizeLine, error) {
 	used := map[shareKey]*share{}
 	for _, l := range lines {
 		used[shareKey{account: l.account}] = nil
@@ -285,14 +222,14 @@ func (r *report) lumpAccounts(
 		named = []string{rootAccount}
 	}
 	type key struct{ account, wckey string }
-	sums := map[key]*sized{}
-	var out []*sized
+	sums := map[key]*sizeLine{}
+	var out []*sizeLine
 	for _, l := range lines {
 		for at, depth := l.account, 0; depth < maxDepth; depth++ {
 			if slices.Contains(named, at) {
 				k := key{at, l.wckey}
 				if sums[k] == nil {
-					sums[k] = newSized(at, l.wckey, len(l.used))
+					sums[k] = newSizeLine(at, l.wckey, len(l.used))
 					out = append(out, sums[k])
 				}
 				for i := range l.used {
@@ -310,9 +247,8 @@ func (r *report) lumpAccounts(
 			at = up
 		}
 	}
-	slices.SortFunc(
-		out,
-		func(a, b *sized) int { return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.wckey, b.wckey)) },
-	)
+	slices.SortFunc(out, func(a, b *sizeLine) int {
+		return cmp.Or(cmp.Compare(a.account, b.account), cmp.Compare(a.wckey, b.wckey))
+	})
 	return out, nil
 }
