@@ -17,8 +17,10 @@ import (
 type column[R any] struct {
 	name   string
 	values func(rows []R) any
-	encode encoder[R]          // the same straight into a block
-	blank  func(rows []R) bool // every value is what the table puts where nothing is said; nil = not known
+	encode encoder[R] // writes the same values straight into a block
+	// isDefault tells whether every value is what the server puts into an omitted column: zero, empty
+	// or NULL. It is nil if that is not known.
+	isDefault func(rows []R) bool
 }
 
 func defineColumn[R, V any](name string, get func(*R) V) column[R] {
@@ -28,13 +30,14 @@ func defineColumn[R, V any](name string, get func(*R) V) column[R] {
 			out[i] = get(&rows[i])
 		}
 		return out
-	}, encoderOf(get), blankOf(get)}
+	}, encoderOf(get), isDefaultOf(get)}
 }
 
 // timeCol is an instant that is always known.
 func timeCol[R any](name string, get func(*R) tally.Micros) column[R] {
 	c := defineColumn(name, func(r *R) time.Time { return time.UnixMicro(get(r)) })
-	c.encode, c.blank = encoder[R]{wireTime, putEach(get, (*stream).putInt64)}, blankOf(get)
+	c.encode = encoder[R]{wireTime, putEach(get, (*stream).putInt64)}
+	c.isDefault = isDefaultOf(get)
 	return c
 }
 
@@ -56,7 +59,7 @@ func nullTime[R any](name string, get func(*R) tally.Micros) column[R] {
 		for i := range rows {
 			s.putInt64(get(&rows[i]))
 		}
-	}}, blankOf(get)}
+	}}, isDefaultOf(get)}
 }
 
 // source is whose rows they are.
@@ -320,7 +323,7 @@ func jobColumns(s source) []column[tally.JobRow] {
 				}
 				s.putInt64(n)
 			}
-		}}, blankOf(at)}
+		}}, isDefaultOf(at)}
 	}
 	num := func(n uint32) string { return strconv.FormatUint(uint64(n), 10) }
 	whole := runOf(

@@ -202,9 +202,9 @@ func maps64[R any](get func(*R) map[string]int64) func(*stream, []R) {
 	}
 }
 
-// blankOf tells of columns that say nothing in any row: many are of use on few
-// sites. Such a column is not sent; what the table puts in its place is the same.
-func blankOf[R, V any](get func(*R) V) func([]R) bool {
+// isDefaultOf makes the test for columns that hold the default of their type in every row. Such a
+// column is not sent. Many columns are in use on few sites only.
+func isDefaultOf[R, V any](get func(*R) V) func([]R) bool {
 	switch get := any(get).(type) {
 	case func(*R) string:
 		return never(get, func(v string) bool { return v != "" })
