@@ -10,8 +10,7 @@ import (
 	"github.com/musterhpc/muster/spec/slurmconf"
 )
 
-// space is what job_container.conf gives each job on this node for itself; nil
-// where it gives nothing.
+// space is the private folders that job_container.conf gives each job on this node; nil if none.
 func (s *Settings) space() *plan.Space {
 	if s.Cluster.Containers == nil {
 		return nil
@@ -29,20 +28,20 @@ func (s *Settings) space() *plan.Space {
 	}
 }
 
-// SpaceBase is where private folders are made; empty where there are none.
+// SpaceBase is the folder in which the private folders are made; empty if jobs have none.
 func (s *Settings) SpaceBase() string {
-	if sp := s.space(); sp != nil {
-		return sp.Base
+	if private := s.space(); private != nil {
+		return private.Base
 	}
 	return ""
 }
 
-// unable is why jobs cannot have the private folders that they are promised:
-// such a node takes no job, since one without them would be worse. All that is
-// wrong is said at once.
-func (s *Settings) unable() string {
-	sp := s.space()
-	if sp == nil {
+// checkSpace tells why jobs cannot have their private folders here, naming every fault at once;
+// empty if they can. A node with a fault takes no job, because a job without them would show its
+// files to other users.
+func (s *Settings) checkSpace() string {
+	private := s.space()
+	if private == nil {
 		return ""
 	}
 	var wrong []string
@@ -52,8 +51,14 @@ func (s *Settings) unable() string {
 			fmt.Sprintf("the agent is not root (uid %d) and cannot mount anything", os.Geteuid()),
 		)
 	}
-	for _, own := range []struct{ what, path string }{{"BasePath", sp.Base}, {"the agent's state folder", s.StateDir}, {"muster-shepherd", s.Shepherd}} {
-		for _, dir := range sp.Dirs {
+	// A job does not see the node's own content of a private folder, so nothing that it needs may
+	// lie there.
+	for _, own := range []struct{ what, path string }{
+		{"BasePath", private.Base},
+		{"the agent's state folder", s.StateDir},
+		{"muster-shepherd", s.Shepherd},
+	} {
+		for _, dir := range private.Dirs {
 			if slurmconf.Within(own.path, dir) {
 				wrong = append(
 					wrong,
@@ -67,26 +72,30 @@ func (s *Settings) unable() string {
 			}
 		}
 	}
-	for _, dir := range sp.Dirs {
+	for _, dir := range private.Dirs {
 		if st, err := os.Stat(dir); err != nil || !st.IsDir() {
 			wrong = append(wrong, fmt.Sprintf("%s of Dirs is not a folder of this node", dir))
 		}
 	}
-	if _, err := os.Stat(sp.Base); err == nil || !sp.Auto {
-		if err := space.CheckBase(sp.Base); err != nil && os.Geteuid() == 0 {
+	if _, err := os.Stat(private.Base); err == nil || !private.Auto {
+		if err := space.CheckBase(private.Base); err != nil && os.Geteuid() == 0 {
 			wrong = append(wrong, err.Error())
 		}
 	}
-	if sp.Init != "" {
-		if st, err := os.Stat(sp.Init); err != nil || st.IsDir() || st.Mode()&0o111 == 0 {
-			wrong = append(
-				wrong,
-				fmt.Sprintf("InitScript %s is not a program of this node", sp.Init),
-			)
-		}
+	if private.Init != "" && !isProgram(private.Init) {
+		wrong = append(
+			wrong,
+			fmt.Sprintf("InitScript %s is not a program of this node", private.Init),
+		)
 	}
 	if len(wrong) == 0 {
 		return ""
 	}
 	return "JobContainerType: " + strings.Join(wrong, "; ")
+}
+
+// isProgram tells whether a path is a file that somebody may execute.
+func isProgram(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && !st.IsDir() && st.Mode()&0o111 != 0
 }

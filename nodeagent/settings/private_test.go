@@ -16,7 +16,7 @@ import (
 // name, and a node that is in order says nothing.
 func TestNodeThatCannotHavePrivateFolders(t *testing.T) {
 	if os.Geteuid() != 0 {
-		if why := privateSettings(t, "BasePath=/var").unable(); !strings.Contains(why, "is not root") {
+		if why := privateSettings(t, "BasePath=/var").checkSpace(); !strings.Contains(why, "is not root") {
 			t.Errorf("an ordinary user's node: %q", why)
 		}
 		return
@@ -46,7 +46,7 @@ func TestNodeThatCannotHavePrivateFolders(t *testing.T) {
 	} {
 		s := privateSettings(t, c.line)
 		s.StateDir = c.state
-		why := s.unable()
+		why := s.checkSpace()
 		if (why == "") != (len(c.said) == 0) {
 			t.Errorf("%s: %q", c.name, why)
 		}

@@ -266,7 +266,7 @@ func (s *Settings) AgentConfig(started spec.Instant, version string) daemon.Conf
 		MessageTimeout:  s.Cluster.Config.Timing.MessageTimeout,
 		GPUFreq:         s.Cluster.File.Agent.GPUFreq,
 		OverMemoryKill:  s.Cluster.File.Agent.OverMemoryKill, Location: time.Local,
-		Unable:     s.unable(),
+		Unable:     s.checkSpace(),
 		Programs:   s.programs(),
 		RulesEvery: s.Config.Health.Interval,
 	}

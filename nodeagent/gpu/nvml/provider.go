@@ -108,10 +108,7 @@ func because(ret nvml.Return) error {
 }
 
 // has tells whether the loaded library knows a function.
-func has(
-	lib nvml.Interface,
-	symbol string,
-) bool {
+func has(lib nvml.Interface, symbol string) bool {
 	return lib.Extensions().LookupSymbol(symbol) == nil
 }
 

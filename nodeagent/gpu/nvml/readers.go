@@ -10,100 +10,91 @@ import (
 	"github.com/musterhpc/muster/nodeagent/gpu/device"
 )
 
-// reader reads some fields with one call.
+// reader reads some fields of a device with one call of the library.
 type reader struct {
-	symbol string // that the driver must have
-	mig    bool   // says something about an instance, not about a device that is cut
+	symbol string // the C function, which an older driver may lack
+	mig    bool   // read from MIG instances, not from a device that is split into them
 	read   func(nvml.Device, *device.Reading) nvml.Return
 }
 
-// one makes a reader of one field.
-func one(
+// fieldReader makes a reader of one field, whose unit is that of the library.
+func fieldReader(
 	symbol string,
-	f device.Field,
-	scale int64,
+	field device.Field,
 	get func(nvml.Device) (uint64, nvml.Return),
 ) reader {
 	return reader{symbol: symbol, read: func(h nvml.Device, r *device.Reading) nvml.Return {
 		n, ret := get(h)
 		if ret == nvml.SUCCESS && int64(n) >= 0 {
-			put(r, f, int64(n)*scale)
+			addValue(r, field, int64(n))
 		}
 		return ret
 	}}
 }
 
-func put(r *device.Reading, f device.Field, n int64) {
-	r.Values = append(r.Values, device.Value{Field: f, N: n})
+func addValue(r *device.Reading, field device.Field, n int64) {
+	r.Values = append(r.Values, device.Value{Field: field, N: n})
 }
 
-// readers lists every call of a collection.
+// readers lists the calls that make up one sample of a device.
 func readers() []reader {
 	list := []reader{
-		one(
+		fieldReader(
 			"nvmlDeviceGetClockInfo",
 			device.SMClock,
-			1,
 			func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetClockInfo(nvml.CLOCK_SM)) },
 		),
-		one(
+		fieldReader(
 			"nvmlDeviceGetClockInfo",
 			device.MemClock,
-			1,
 			func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetClockInfo(nvml.CLOCK_MEM)) },
 		),
-		one(
+		fieldReader(
 			"nvmlDeviceGetCurrentClocksThrottleReasons",
 			device.ClockReasons,
-			1,
 			nvml.Device.GetCurrentClocksThrottleReasons,
 		),
-		one(
+		fieldReader(
 			"nvmlDeviceGetTemperature",
 			device.GPUTemp,
-			1,
-			func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetTemperature(nvml.TEMPERATURE_GPU)) },
+			func(h nvml.Device) (uint64, nvml.Return) {
+				return widen(h.GetTemperature(nvml.TEMPERATURE_GPU))
+			},
 		),
-		one(
+		fieldReader(
 			"nvmlDeviceGetPowerUsage",
 			device.PowerUsage,
-			1,
 			func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetPowerUsage()) },
 		),
-		one(
+		fieldReader(
 			"nvmlDeviceGetEnforcedPowerLimit",
 			device.PowerLimit,
-			1,
 			func(h nvml.Device) (uint64, nvml.Return) { return widen(h.GetEnforcedPowerLimit()) },
 		),
-		one(
+		fieldReader(
 			"nvmlDeviceGetTotalEnergyConsumption",
 			device.TotalEnergy,
-			1,
 			nvml.Device.GetTotalEnergyConsumption,
 		),
-		one(
+		fieldReader(
 			"nvmlDeviceGetPcieReplayCounter",
 			device.PCIeReplay,
-			1,
 			func(h nvml.Device) (uint64, nvml.Return) {
 				n, ret := h.GetPcieReplayCounter()
 				return uint64(max(n, 0)), ret
 			},
 		),
-		one(
+		fieldReader(
 			"nvmlDeviceGetEncoderUtilization",
 			device.EncUtil,
-			1,
 			func(h nvml.Device) (uint64, nvml.Return) {
 				n, _, ret := h.GetEncoderUtilization()
 				return uint64(n), ret
 			},
 		),
-		one(
+		fieldReader(
 			"nvmlDeviceGetDecoderUtilization",
 			device.DecUtil,
-			1,
 			func(h nvml.Device) (uint64, nvml.Return) {
 				n, _, ret := h.GetDecoderUtilization()
 				return uint64(n), ret
@@ -115,7 +106,7 @@ func readers() []reader {
 		{"nvmlDeviceGetFieldValues", false, readFields},
 	}
 	for _, e := range []struct {
-		f       device.Field
+		field   device.Field
 		kind    nvml.MemoryErrorType
 		counter nvml.EccCounterType
 	}{
@@ -124,12 +115,10 @@ func readers() []reader {
 		{device.ECCSBEAgg, nvml.MEMORY_ERROR_TYPE_CORRECTED, nvml.AGGREGATE_ECC},
 		{device.ECCDBEAgg, nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.AGGREGATE_ECC},
 	} {
-		list = append(
-			list,
-			one("nvmlDeviceGetTotalEccErrors", e.f, 1, func(h nvml.Device) (uint64, nvml.Return) {
-				return h.GetTotalEccErrors(e.kind, e.counter)
-			}),
-		)
+		get := func(h nvml.Device) (uint64, nvml.Return) {
+			return h.GetTotalEccErrors(e.kind, e.counter)
+		}
+		list = append(list, fieldReader("nvmlDeviceGetTotalEccErrors", e.field, get))
 	}
 	return list
 }
@@ -139,19 +128,19 @@ func widen(n uint32, ret nvml.Return) (uint64, nvml.Return) { return uint64(n), 
 func readUtil(h nvml.Device, r *device.Reading) nvml.Return {
 	u, ret := h.GetUtilizationRates()
 	if ret == nvml.SUCCESS {
-		put(r, device.GPUUtil, int64(min(u.Gpu, 100)))
-		put(r, device.MemCopyUtil, int64(min(u.Memory, 100)))
+		addValue(r, device.GPUUtil, int64(min(u.Gpu, 100)))
+		addValue(r, device.MemCopyUtil, int64(min(u.Memory, 100)))
 	}
 	return ret
 }
 
-// readMemory counts what the driver keeps for itself as used, because the
-// older call, which every driver has, does not tell it apart.
+// readMemory counts the memory that the driver reserves as used, because the older call, which
+// every driver has, does not tell the two apart.
 func readMemory(h nvml.Device, r *device.Reading) nvml.Return {
 	m, ret := h.GetMemoryInfo()
 	if ret == nvml.SUCCESS {
-		put(r, device.FBFree, int64(m.Free>>20))
-		put(r, device.FBUsed, int64(m.Used>>20))
+		addValue(r, device.FBFree, int64(m.Free>>20))
+		addValue(r, device.FBUsed, int64(m.Used>>20))
 	}
 	return ret
 }
@@ -159,10 +148,10 @@ func readMemory(h nvml.Device, r *device.Reading) nvml.Return {
 func readRemapped(h nvml.Device, r *device.Reading) nvml.Return {
 	corrected, uncorrected, pending, failed, ret := h.GetRemappedRows()
 	if ret == nvml.SUCCESS {
-		put(r, device.RemappedUncorrected, int64(uncorrected))
-		put(r, device.RemappedCorrected, int64(corrected))
-		put(r, device.RemapFailure, int64(btoi(failed)))
-		put(r, device.RemapPending, int64(btoi(pending)))
+		addValue(r, device.RemappedUncorrected, int64(uncorrected))
+		addValue(r, device.RemappedCorrected, int64(corrected))
+		addValue(r, device.RemapFailure, int64(btoi(failed)))
+		addValue(r, device.RemapPending, int64(btoi(pending)))
 	}
 	return ret
 }
@@ -183,18 +172,18 @@ func readFields(h nvml.Device, r *device.Reading) nvml.Return {
 		return ret
 	}
 	if n, ok := number(values[0]); ok {
-		put(r, device.MemoryTemp, n)
+		addValue(r, device.MemoryTemp, n)
 	}
 	tx, ok1 := number(values[1])
 	rx, ok2 := number(values[2])
 	if ok1 && ok2 {
-		put(r, device.NVLinkBandwidth, tx+rx)
+		addValue(r, device.NVLinkBandwidth, tx+rx)
 	}
 	return ret
 }
 
-// number reads a field's integer value.
-func number(v nvml.FieldValue) (int64, bool) {
+// number decodes an integer value. ok is false where the device does not have the field.
+func number(v nvml.FieldValue) (n int64, ok bool) {
 	if nvml.Return(v.NvmlReturn) != nvml.SUCCESS {
 		return 0, false
 	}
