@@ -8,36 +8,47 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// Run is one attempt of a job as an agent knows it.
+// Run names one attempt of a job.
 type Run struct {
 	UID     spec.JobUID
 	Attempt uint32
 }
 
-// Turn is a proposal: a suspended job goes on, and those that had its CPUs are
-// suspended instead.
+// Turn proposes that a suspended job resume, and that the jobs which now have its CPUs be suspended
+// for it. There are such jobs where jobs take turns (PreemptMode=GANG); after a preemption by
+// suspension the CPUs are free.
 type Turn struct {
 	UID     spec.JobUID
 	Attempt uint32
-	Instead []Run
+	Suspend []Run
 }
 
-// TakeTurn suspends some jobs and lets another go on.
+// TakeTurn suspends and resumes the jobs of a turn.
 func (d Changes) TakeTurn(turn *Turn) error {
-	for _, r := range turn.Instead {
-		if err := d.Emit(&event.JobSuspended{UID: r.UID, Attempt: r.Attempt, Yields: true, Auto: true}); err != nil {
+	for _, run := range turn.Suspend {
+		suspended := &event.JobSuspended{
+			UID:     run.UID,
+			Attempt: run.Attempt,
+			Yields:  true,
+			Auto:    true,
+		}
+		if err := d.Emit(suspended); err != nil {
 			return err
 		}
 	}
 	return d.Emit(&event.JobResumed{UID: turn.UID, Attempt: turn.Attempt})
 }
 
-// ExceedsPartitionCPUs tells whether the MaxCPUsPerNode of its partition keeps a suspended
-// job from going on: others have its share, but for those that are to leave.
+// ExceedsPartitionCPUs tells whether a suspended job would exceed MaxCPUsPerNode of its partition
+// on some node if it resumed. Suspended jobs that yield their CPUs do not count, and neither do
+// those in leave, which are about to. A job with whole nodes (--exclusive) is free of the limit.
 func ExceedsPartitionCPUs(st *state.State, job *state.Job, leave []Run) bool {
 	part := st.Parts.Find(job.Alloc.Partition)
 	if part == nil || part.Spec.MaxCPUsPerNode == 0 || job.Alloc.Whole {
 		return false
+	}
+	leaves := func(uid spec.JobUID) bool {
+		return slices.ContainsFunc(leave, func(run Run) bool { return run.UID == uid })
 	}
 	for i := range job.Alloc.Nodes {
 		alloc := &job.Alloc.Nodes[i]
@@ -45,15 +56,18 @@ func ExceedsPartitionCPUs(st *state.State, job *state.Job, leave []Run) bool {
 		if job.Done.Has(i) || node == nil {
 			continue
 		}
-		sum := int64(alloc.CPUs.Count())
+		used := int64(alloc.CPUs.Count())
 		for _, uid := range node.Jobs {
-			o := st.Job(uid)
-			if uid != job.UID && !o.Yields && o.Alloc.Partition == job.Alloc.Partition &&
-				!slices.ContainsFunc(leave, func(r Run) bool { return r.UID == uid }) {
-				sum += int64(o.Alloc.Nodes[o.Alloc.Index(alloc.ID)].CPUs.Count())
+			other := st.Job(uid)
+			if uid == job.UID || other.Yields || leaves(uid) {
+				continue
+			}
+			if other.Alloc.Partition == job.Alloc.Partition {
+				held := &other.Alloc.Nodes[other.Alloc.Index(alloc.ID)]
+				used += int64(held.CPUs.Count())
 			}
 		}
-		if sum > part.Spec.MaxCPUsPerNode {
+		if used > part.Spec.MaxCPUsPerNode {
 			return true
 		}
 	}

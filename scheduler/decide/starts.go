@@ -368,7 +368,7 @@ func (d proposalCheck) preemptHolds(pr *commit.Preempt) bool {
 		guarantee.Allowed(d.t.State, d.t.Now, job, pr.Victim)
 }
 
-// commitTurns lets suspended jobs go on, but for those that cannot any more.
+// commitTurns takes the turns of a proposal that are still possible.
 func (d proposalCheck) commitTurns(o *commit.Proposal) error {
 	for i := range o.Turns {
 		turn := &o.Turns[i]
@@ -383,18 +383,18 @@ func (d proposalCheck) commitTurns(o *commit.Proposal) error {
 	return nil
 }
 
-// turnHolds checks a turn against the head: the job still stands still, those
-// that are to do so instead still run, and nobody else has its CPUs.
+// turnHolds checks a turn against the head: its job is still suspended, the jobs that it suspends
+// still run, and no other job has its CPUs.
 func (d proposalCheck) turnHolds(turn *commit.Turn) bool {
 	job := d.t.Job(turn.UID)
 	if job == nil || job.Attempt != turn.Attempt {
 		return false
 	}
 	awaitsTurn := job.State == spec.Suspended && job.Auto && job.Ending == nil
-	if !awaitsTurn || commit.ExceedsPartitionCPUs(d.t.State, job, turn.Instead) {
+	if !awaitsTurn || commit.ExceedsPartitionCPUs(d.t.State, job, turn.Suspend) {
 		return false
 	}
-	for _, r := range turn.Instead {
+	for _, r := range turn.Suspend {
 		if o := d.t.Job(r.UID); o == nil || o.State != spec.Running || o.Attempt != r.Attempt ||
 			o.Ending != nil {
 			return false
@@ -413,7 +413,7 @@ func (d proposalCheck) turnHolds(turn *commit.Turn) bool {
 			o := d.t.Job(uid)
 			if !o.Yields && o.Alloc.Nodes[o.Alloc.Index(alloc.ID)].CPUs.Intersects(alloc.CPUs) &&
 				!slices.ContainsFunc(
-					turn.Instead,
+					turn.Suspend,
 					func(r commit.Run) bool { return r.UID == uid },
 				) {
 				return false

@@ -11,20 +11,19 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// A job that was suspended for another goes on when its CPUs are free again: it
-// comes before the waiting jobs of its tier. Until then those behind it get none
-// of its CPUs that become free. Where jobs take turns (OverSubscribe=FORCE with
-// PreemptMode=GANG), it goes on when the turn of those is over that have them.
+// A job that was suspended for another resumes when its CPUs are free again. It comes before the
+// pending jobs of its tier, and until then no job behind it gets those of its CPUs that become free.
+// Where jobs take turns (OverSubscribe=FORCE with PreemptMode=GANG), it resumes when the time slice
+// of the jobs that have its CPUs is over.
 
-// turns lets suspended jobs go on.
+// turns resumes suspended jobs.
 type turns struct {
 	*pass
-	suspended []*state.Job                // jobs that are to go on, in the order in which they do
-	spared    map[spec.NodeID]spec.Bitset // CPUs that nobody behind them may have
+	suspended []*state.Job                // not yet looked at, in the order in which they resume
+	spared    map[spec.NodeID]spec.Bitset // CPUs kept for suspended jobs from those behind them
 }
 
-// listSuspended lists the suspended jobs that are to go on, in the order in which
-// they do.
+// listSuspended lists the jobs that may resume, in the order in which they do.
 func (p *turns) listSuspended() {
 	p.snapshot.Sleeping.Range(func(uid uint64, _ struct{}) bool {
 		if j := p.snapshot.Job(spec.JobUID(uid)); j.Ending == nil {
@@ -41,7 +40,7 @@ func (p *turns) listSuspended() {
 	})
 }
 
-// standingOf is that of a job where it runs.
+// standingOf is the standing of a job in the partition where it has its nodes.
 func (p *turns) standingOf(job *state.Job) uint32 {
 	part := p.snapshot.Parts.Find(job.Alloc.Partition)
 	if part == nil {
@@ -50,18 +49,18 @@ func (p *turns) standingOf(job *state.Job) uint32 {
 	return p.ctx.Standing(job, part.Spec)
 }
 
-// resumeSuspended looks at the suspended jobs that come before the waiting jobs of a
+// resumeSuspended resumes what it can of the suspended jobs that come before the pending jobs of a
 // standing.
 func (p *turns) resumeSuspended(before uint32) error {
 	for len(p.suspended) > 0 && p.standingOf(p.suspended[0]) >= before {
 		job := p.suspended[0]
 		p.suspended = p.suspended[1:]
-		instead, ok := p.findTurn(job)
+		suspend, ok := p.findTurn(job)
 		if !ok {
 			p.keepFreeCPUs(job)
 			continue
 		}
-		turn := commit.Turn{UID: job.UID, Attempt: job.Attempt, Instead: instead}
+		turn := commit.Turn{UID: job.UID, Attempt: job.Attempt, Suspend: suspend}
 		if err := commit.On(p.trial).TakeTurn(&turn); err != nil {
 			return err
 		}
@@ -71,9 +70,8 @@ func (p *turns) resumeSuspended(before uint32) error {
 	return nil
 }
 
-// findTurn tells whether a suspended job can go on now, and who is to be suspended
-// for it.
-func (p *turns) findTurn(job *state.Job) (instead []commit.Run, ok bool) {
+// findTurn tells whether a suspended job can resume now, and which jobs have to be suspended for it.
+func (p *turns) findTurn(job *state.Job) (suspend []commit.Run, ok bool) {
 	part := p.snapshot.Parts.Find(job.Alloc.Partition)
 	shares := 0
 	if part != nil {
@@ -87,7 +85,7 @@ func (p *turns) findTurn(job *state.Job) (instead []commit.Run, ok bool) {
 		}
 		if p.line.Usable(alloc.ID) && !node.UsedCPU.Intersects(alloc.CPUs) &&
 			p.line.FreeCPUs(alloc.ID) < int64(alloc.CPUs.Count()) {
-			return nil, false // it was promised to jobs that come before
+			return nil, false // these CPUs are promised to jobs that come before it
 		}
 		if !node.UsedCPU.Intersects(alloc.CPUs) {
 			continue
@@ -109,22 +107,22 @@ func (p *turns) findTurn(job *state.Job) (instead []commit.Run, ok bool) {
 				p.wakeAt(over)
 				return nil, false
 			}
-			if r := (commit.Run{UID: uid, Attempt: o.Attempt}); !slices.Contains(instead, r) {
-				instead = append(instead, r)
+			if r := (commit.Run{UID: uid, Attempt: o.Attempt}); !slices.Contains(suspend, r) {
+				suspend = append(suspend, r)
 			}
 		}
 	}
-	if commit.ExceedsPartitionCPUs(p.trial.State, job, instead) {
+	if commit.ExceedsPartitionCPUs(p.trial.State, job, suspend) {
 		return nil, false
 	}
-	for _, r := range instead { // what they leave beside its CPUs is not given out before the next pass
+	// What these jobs free beside the CPUs of this one is given out by the next pass.
+	for _, r := range suspend {
 		p.keepCPUsOf(p.trial.Job(r.UID))
 	}
-	return instead, true
+	return suspend, true
 }
 
-// takeCPUs takes the CPUs of a job that goes on out of the timeline, if they were
-// in it.
+// takeCPUs takes the CPUs of a job that resumes out of the timeline, where the timeline has them.
 func (p *turns) takeCPUs(job *state.Job) {
 	left := max(job.Limit-p.now.Sub(job.Started)+job.Paused+p.now.Sub(job.SuspendedAt), spec.Second)
 	if job.Limit == spec.Infinite {
@@ -170,8 +168,8 @@ func (p *turns) keepFreeCPUs(job *state.Job) {
 	}
 }
 
-// keepCPUsOf keeps the CPUs of a job that is suspended in this pass from those that
-// start in it: it may turn out that it need not be.
+// keepCPUsOf keeps the CPUs of a job that this pass suspends from the jobs that it starts, because
+// the writer may find the turn stale and not suspend the job.
 func (p *turns) keepCPUsOf(job *state.Job) {
 	for i := range job.Alloc.Nodes {
 		if !job.Done.Has(i) {
