@@ -13,7 +13,7 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// loadTopologies asks for the topologies, the cluster's first.
+// loadTopologies gets the topologies from the controller. The first is the cluster's default.
 func loadTopologies(call *tool.Call) ([]*apiv1.TopologyInfo, error) {
 	var rep apiv1.GetConfigReply
 	if err := call.RPC(tool.MethodGetConfig, &apiv1.GetConfigRequest{}, &rep); err != nil {
@@ -21,7 +21,8 @@ func loadTopologies(call *tool.Call) ([]*apiv1.TopologyInfo, error) {
 		return nil, tool.Fail(1, append(r.Preamble("scontrol"), "slurm_load_topo error: "+r.Text)...)
 	}
 	all := rep.GetTopologies()
-	if len(all) == 0 { // of a controller before there could be several
+	if len(all) == 0 {
+		// A controller of an older release sends the switches of its only topology.
 		all = []*apiv1.TopologyInfo{{Switches: rep.GetTopology()}}
 	}
 	if len(all) == 1 && len(all[0].GetSwitches())+len(all[0].GetBlocks()) == 0 {
@@ -30,7 +31,7 @@ func loadTopologies(call *tool.Call) ([]*apiv1.TopologyInfo, error) {
 	return all, nil
 }
 
-// showTopoConf is scontrol show topoconf: the topologies in force, as a topology.yaml.
+// showTopoConf is scontrol show topoconf: the topologies in force, in the format of topology.yaml.
 func showTopoConf(call *tool.Call) error {
 	all, err := loadTopologies(call)
 	if err != nil {
@@ -39,7 +40,8 @@ func showTopoConf(call *tool.Call) error {
 	var b strings.Builder
 	b.WriteString("---\n")
 	for i, topology := range all {
-		fmt.Fprintf(&b, "- topology: %s\n  cluster_default: %t\n", cmp.Or(topology.GetName(), "default"), i == 0)
+		name := cmp.Or(topology.GetName(), "default")
+		fmt.Fprintf(&b, "- topology: %s\n  cluster_default: %t\n", name, i == 0)
 		writeTopology(&b, topology)
 	}
 	return call.WriteOut([]byte(b.String()))
@@ -69,7 +71,8 @@ func writeTopology(b *strings.Builder, topology *apiv1.TopologyInfo) {
 		}
 		b.WriteString("    blocks:\n")
 		for _, unit := range topology.GetBlocks() {
-			fmt.Fprintf(b, "      - block: %s\n        nodes: %s\n", unit.GetName(), hostlist.Fold(unit.GetNodes()))
+			nodes := hostlist.Fold(unit.GetNodes())
+			fmt.Fprintf(b, "      - block: %s\n        nodes: %s\n", unit.GetName(), nodes)
 		}
 	default:
 		b.WriteString("  flat: true\n")
@@ -90,8 +93,9 @@ func showTopology(call *tool.Call, name string) error {
 			return whole || unit == name || slices.Contains(nodes, name)
 		})
 		if len(all) > 1 && (whole || len(lines) > 0) {
-			lines = append([]string{"Topology=" + topology.GetName() + " Default=" +
-				render.YesNo(i == 0) + " Type=" + topologyType(topology)}, lines...)
+			header := "Topology=" + topology.GetName() + " Default=" + render.YesNo(i == 0) +
+				" Type=" + topologyType(topology)
+			lines = append([]string{header}, lines...)
 		}
 		found = found || len(lines) > 0
 		for _, line := range lines {
@@ -116,8 +120,9 @@ func topologyType(topology *apiv1.TopologyInfo) string {
 	return "flat"
 }
 
-// topologyLines are the switches of a topology, or its blocks and those that they
-// form together, each as Slurm writes it.
+// topologyLines writes the wanted switches, blocks and aggregated blocks of a topology, one to a
+// line, as Slurm writes them. An aggregated block is a row of neighbouring blocks, as many as one
+// of the larger BlockSizes holds.
 func topologyLines(
 	topology *apiv1.TopologyInfo,
 	want func(unit string, nodes []string) bool,
@@ -133,21 +138,26 @@ func topologyLines(
 		}
 		lines = append(lines, line)
 	}
-	blocks, sizes := topology.GetBlocks(), topology.GetBlockSizes()
+	blocks := topology.GetBlocks()
+	sizes := topology.GetBlockSizes()
 	for i, size := range sizes {
-		per, key := int(size/sizes[0]), "AggregatedBlock="
+		key := "AggregatedBlock="
 		if i == 0 {
 			key = "BlockName="
 		}
-		for from := 0; from < len(blocks); from += per {
+		together := int(size / sizes[0])
+		for from := 0; from < len(blocks); from += together {
 			var names, nodes []string
-			for _, b := range blocks[from:min(from+per, len(blocks))] {
-				names, nodes = append(names, b.GetName()), append(nodes, b.GetNodes()...)
+			for _, block := range blocks[from:min(from+together, len(blocks))] {
+				names = append(names, block.GetName())
+				nodes = append(nodes, block.GetNodes()...)
 			}
-			if name := hostlist.Fold(names); want(name, nodes) {
-				lines = append(lines, key+name+" BlockIndex="+strconv.Itoa(from/per)+" Nodes="+
-					hostlist.Fold(nodes)+" BlockSize="+tool.Itoa(size))
+			name := hostlist.Fold(names)
+			if !want(name, nodes) {
+				continue
 			}
+			lines = append(lines, key+name+" BlockIndex="+strconv.Itoa(from/together)+
+				" Nodes="+hostlist.Fold(nodes)+" BlockSize="+tool.Itoa(size))
 		}
 	}
 	return lines

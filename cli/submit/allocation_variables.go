@@ -8,9 +8,9 @@ import (
 	"github.com/musterhpc/muster/cli/tool"
 )
 
-// requestVariables repeat the options of an allocation for the sruns and the
-// launchers that run in it, under the names that a batch script has them.
-// Variables of options that were not given are absent.
+// requestVariables are the environment variables that hand the options of salloc to the sruns and
+// launchers within the allocation. Their names are those that a batch script gets. An option that
+// was not given has no variable.
 func requestVariables(spec *apiv1.JobSpec) []string {
 	var out []string
 	for _, variable := range []struct{ name, value string }{

@@ -17,18 +17,22 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// siteFilter is the site's cli_filter.lua in this command; nil where there is none.
+// siteFilter runs the site's cli_filter.lua on the options of this command. It is nil, and changes
+// nothing, where the site has no such script.
 type siteFilter struct {
 	call   *tool.Call
 	script *luascript.Filter
 }
 
-// loadFilter asks the controller for the script, so that one place has it for all hosts.
+// loadFilter fetches the script from the controller and loads it. The controller has the only copy,
+// so all hosts run the same one.
 func loadFilter(call *tool.Call) (*siteFilter, error) {
 	if call.Relay != nil {
-		return nil, nil // where there is a script, the command runs where it was typed
+		// The controller runs no command of a site with a script: it leaves it to muster on the host
+		// where the command was typed.
+		return nil, nil
 	}
-	rep, err := askFilter(call)
+	rep, err := fetchFilter(call)
 	var refused *rpcstatus.Error
 	switch {
 	case errors.As(err, &refused) && refused.Wire == rpcstatus.Unimplemented:
@@ -52,16 +56,16 @@ func loadFilter(call *tool.Call) (*siteFilter, error) {
 	return &siteFilter{call: call, script: script}, nil
 }
 
-// askFilter asks the controller for the script. A step in a job waits for a controller
-// that is away, as it would wait to be created.
-func askFilter(call *tool.Call) (*apiv1.GetCliFilterReply, error) {
+// fetchFilter gets the script from the controller. An srun in a job waits for a controller that is
+// away, because the creation of its step would wait as well.
+func fetchFilter(call *tool.Call) (*apiv1.GetCliFilterReply, error) {
 	rep := &apiv1.GetCliFilterReply{}
 	if call.Command.Name != "srun" || stepJob(call) == "" {
 		return rep, call.RPC(tool.MethodGetCliFilter, &apiv1.GetCliFilterRequest{}, rep)
 	}
 	wait := firstWait / 10
 	for {
-		err := askFilterAnew(call, rep)
+		err := fetchFilterAnew(call, rep)
 		if err == nil || !fetch.ControllerGone(err) || call.Ctx.Err() != nil {
 			return rep, err
 		}
@@ -70,23 +74,24 @@ func askFilter(call *tool.Call) (*apiv1.GetCliFilterReply, error) {
 	}
 }
 
-// filterPatience is how long one question may take; the next one has a new connection.
-const filterPatience = 10 * time.Second
+// filterTimeout limits one attempt to get the script.
+const filterTimeout = 10 * time.Second
 
-// askFilterAnew asks over a connection of its own.
-func askFilterAnew(call *tool.Call, rep *apiv1.GetCliFilterReply) error {
-	ctx, cancel := context.WithTimeout(call.Ctx, filterPatience)
+// fetchFilterAnew gets the script over a connection of its own, because that of the call may lead
+// to a controller that is gone.
+func fetchFilterAnew(call *tool.Call, rep *apiv1.GetCliFilterReply) error {
+	ctx, cancel := context.WithTimeout(call.Ctx, filterTimeout)
 	defer cancel()
 	conn, err := call.Dial(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }() // what was asked is answered
+	defer func() { _ = conn.Close() }() // by then the answer has been read
 	return conn.Call(ctx, tool.MethodGetCliFilter, &apiv1.GetCliFilterRequest{}, rep)
 }
 
-// apply shows the options of a component to the script, which may change them or end the
-// command.
+// apply runs the script on the options of one component of the job. The script may change them or
+// refuse the command.
 func (f *siteFilter) apply(values *opt.Values, component int) error {
 	if f == nil {
 		return nil
@@ -109,34 +114,35 @@ func (f *siteFilter) submitted(job, step uint32) {
 	}
 	said, err := f.script.Submitted(0, job, step)
 	f.print(said)
-	if err != nil { // what was accepted stays so
+	if err != nil { // only a warning: the job was accepted
 		fmt.Fprintf(f.call.Stderr, "%s: error: cli_filter: %v\n", f.call.Command.Name, err)
 	}
 }
 
-// print writes what the script says: errors and what it tells the user always, the rest with -v.
+// print writes the script's messages to standard error, those of level debug only with --verbose.
 func (f *siteFilter) print(said []luascript.Line) {
 	for _, line := range said {
-		mark := ""
+		prefix := f.call.Command.Name + ": "
 		switch {
 		case line.Level == luascript.LevelError:
-			mark = "error: "
+			prefix += "error: "
 		case line.Level == luascript.LevelDebug && !f.call.Opts.On("verbose"):
 			continue
 		}
 		for text := range strings.Lines(line.Text) {
-			fmt.Fprintf(f.call.Stderr, "%s: %s%s\n", f.call.Command.Name, mark, strings.TrimRight(text, "\n"))
+			fmt.Fprintln(f.call.Stderr, prefix+strings.TrimRight(text, "\n"))
 		}
 	}
 }
 
-// filterOptions are the options of a command for the script.
+// filterOptions gives the script access to the options of a command. It implements
+// luascript.Options.
 type filterOptions struct {
 	command *tool.Command
 	values  *opt.Values
 }
 
-// find finds an option by its whole name, or the other name of the same one.
+// find finds an option by its long name or by its alias; nil if there is none.
 func (o *filterOptions) find(name string) *opt.Option {
 	all := o.command.AllOptions()
 	at := slices.IndexFunc(all, func(x opt.Option) bool { return x.Long == name || x.Also == name })
@@ -170,8 +176,12 @@ func (o *filterOptions) Set(name, value string) error {
 	case option.Arg != "" && !option.Maybe && value == "":
 		return fmt.Errorf("--%s needs a value", name)
 	}
-	has := option.Arg != "" && value != "" && !(option.Maybe && value == "set")
-	o.values.Put(option.Long, map[bool]string{true: value}[has], has, opt.FromCommand)
+	// Get answers "set" for an option without an argument, and a script may write that back.
+	isSwitch := option.Arg == "" || value == "" || (option.Maybe && value == "set")
+	if isSwitch {
+		value = ""
+	}
+	o.values.Put(option.Long, value, !isSwitch, opt.FromCommand)
 	return nil
 }
 

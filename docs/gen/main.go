@@ -88,7 +88,7 @@ func pages() []page {
 		{"api/openapi.json", openAPI},
 		{
 			"cmd/muster-sbatch/options.h",
-			func() (string, error) { return submit.TypedHeader(), nil },
+			func() (string, error) { return submit.OptionsHeader(), nil },
 		},
 		{"docs/rest.md", func() (string, error) { return slurmapi.Markdown(), nil }},
 		{"docs/cli.md", func() (string, error) { return cli.Markdown(), nil }},
