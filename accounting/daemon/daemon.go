@@ -168,7 +168,7 @@ func (d *Daemon) publishPosition(pos tally.Position) {
 	d.publishLocked(pos)
 }
 
-// publishLocked is publish under the lock.
+// publishLocked is publishPosition for callers that hold the lock.
 func (d *Daemon) publishLocked(pos tally.Position) {
 	d.pos = pos
 	d.stored = true

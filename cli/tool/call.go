@@ -209,9 +209,9 @@ func (c *Call) Connect() (Conn, error) {
 	return c.Conn, nil
 }
 
-// ConnectFor is connect, but to accounting for its methods, where that listens
-// on a socket of its own. One that does not answer there may be part of the
-// controller again, which says so if it is not.
+// ConnectFor connects to accounting for its methods, where accounting listens on a socket of its
+// own, and to the controller otherwise. Accounting that does not answer there may have become part
+// of the controller, which refuses the call if it has not.
 func (c *Call) ConnectFor(method string) (Conn, error) {
 	if !toAccounting(method) || c.DialPast == nil {
 		return c.Connect()

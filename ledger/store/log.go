@@ -27,7 +27,6 @@ func (l Machine) Apply(pos log.Position, batch []byte) error {
 }
 
 // Restore implements log.Machine.
-// Restore implements log.Machine.
 func (l Machine) Restore(r io.Reader) error {
 	if err := l.Fold.Restore(r); err != nil {
 		return err

@@ -57,7 +57,7 @@ type flight struct {
 //
 // A command is answered exactly once, or never looked at: what the writer has
 // taken it decides, and what it has decided the settling goroutine answers,
-// also at a shutdown. What came too late for that is refused by await.
+// also at a shutdown. What came too late for that is refused by awaitReply.
 type writer struct {
 	c       *Controller
 	head    *state.State
@@ -103,7 +103,7 @@ func (w *writer) commitCommand(ctx context.Context, r *request) reply {
 	return w.awaitReply(ctx, r)
 }
 
-// enqueueCommand enqueues a command; await gets the answer.
+// enqueueCommand enqueues a command. awaitReply gets the answer.
 func (w *writer) enqueueCommand(ctx context.Context, r *request) error {
 	if r.reply == nil {
 		r.reply = make(chan reply, 1)
