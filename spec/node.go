@@ -27,13 +27,13 @@ type NodeSpec struct {
 	State          string     `cbor:"18,keyasint,omitempty"` // initial: "", DOWN, DRAIN, FUTURE, CLOUD, FAIL
 	Reason         string     `cbor:"19,keyasint,omitempty"`
 	SuspendTime    Span       `cbor:"20,keyasint,omitempty"` // 0 = as its partitions, Infinite = never
-	// Dynamic tells a node that was added while the cluster ran: no file names it.
+	// Dynamic marks a node that was added while the cluster ran and is in no configuration file.
 	Dynamic bool `cbor:"60,keyasint,omitempty"`
-	// Available are the features that it may have, where Features, which it has, are
+	// Available are the features that the node can be given, where Features, which it has now, are
 	// not all of them.
 	Available []string `cbor:"61,keyasint,omitempty"`
-	// Reserved are the CPUs kept for the system by id (CPUSpecList), whole cores;
-	// empty: they are the last CoreSpecCount cores.
+	// Reserved are the ids of the CPUs kept for the system (CPUSpecList), in whole cores. If it is
+	// empty, the last CoreSpecCount cores are kept: a configuration has one or the other.
 	Reserved Bitset `cbor:"62,keyasint,omitempty"`
 }
 
@@ -68,8 +68,8 @@ func (g *GRESSpec) HasFlag(name string) bool {
 	return false
 }
 
-// GPU is one device that can be allocated: the UUID is its identity, the index
-// its position on the node. MIG slices are GPUs with a Parent.
+// GPU is a device that can be allocated. UUID identifies it, Index is its position on the node. A
+// MIG instance is a GPU with a Parent.
 type GPU struct {
 	Index    uint32  `cbor:"1,keyasint"`
 	UUID     string  `cbor:"2,keyasint"`
@@ -86,7 +86,7 @@ type GPU struct {
 	Provider string  `cbor:"13,keyasint,omitempty"` // dcgm, nvml, simulated
 }
 
-// Inventory is what a node's agent found and declares when it registers.
+// Inventory is what the agent of a node found there. It registers the node with it.
 type Inventory struct {
 	BootID         string  `cbor:"1,keyasint"`
 	BootedAt       Instant `cbor:"2,keyasint,omitempty"`
@@ -109,22 +109,24 @@ type Inventory struct {
 	Socket         string  `cbor:"19,keyasint,omitempty"` // of the agent's API on its own machine; empty: it starts no steps
 }
 
-// JobCPUs is the number of CPUs for jobs: all but those kept for the system.
+// JobCPUs is the number of CPUs that jobs can have: all but those kept for the system.
 func (n *NodeSpec) JobCPUs() int64 {
 	return max(n.CPUs-n.CoreSpecCount*max(n.ThreadsPerCore, 1)-int64(n.Reserved.Count()), 0)
 }
 
-// TopCPU is above the ids of all CPUs for jobs.
+// TopCPU is one more than the highest id of a CPU that jobs can have. Ids that are Reserved lie
+// among those of jobs, while CoreSpecCount takes the highest ids.
 func (n *NodeSpec) TopCPU() int64 {
 	return n.JobCPUs() + int64(n.Reserved.Count())
 }
 
-// ForJobs tells whether CPUs are all there, and for jobs.
+// ForJobs tells whether jobs can have all of these CPUs: the node has them, and none is kept for
+// the system.
 func (n *NodeSpec) ForJobs(cpus Bitset) bool {
 	return int64(cpus.Last()) < n.TopCPU() && !n.Reserved.Intersects(cpus)
 }
 
-// NodeTRES is the whole capacity of a node for jobs, as a vector.
+// NodeTRES is all that jobs can have of a node.
 func (n *NodeSpec) NodeTRES() TRES {
 	tres := TRES{CPU: n.JobCPUs(), Mem: n.Mem - n.MemSpecLimit, Node: 1}
 	for _, gres := range n.GRES {
@@ -137,7 +139,8 @@ func (n *NodeSpec) NodeTRES() TRES {
 	return tres
 }
 
-// FullInventory is what a node would report that has all that is declared, under a boot id.
+// FullInventory is the inventory of a node that has exactly what its configuration declares, and
+// the given boot id. Replays and suppositions register nodes with it.
 func (n *NodeSpec) FullInventory(boot string) Inventory {
 	inv := Inventory{
 		BootID:         boot,
