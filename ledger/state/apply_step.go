@@ -49,66 +49,83 @@ func (s *State) applyStepStarted(env *event.Envelope, e *event.StepStarted) erro
 	return nil
 }
 
-// checkLayout tells why a step cannot have its layout: it is not within the job's
-// allocation, or another step has a part of it; empty if it can.
+// checkLayout tells why a step cannot have its layout: a part is not within the job's allocation,
+// or another step has some of it. It is empty if the step can.
 func (j *Job) checkLayout(step *Step) string {
 	for i := range step.Layout {
 		if step.Done.Has(i) || !step.Live() {
 			continue
 		}
-		if why := j.partTaken(step, &step.Layout[i]); why != "" {
+		if why := j.checkPart(step, &step.Layout[i]); why != "" {
 			return why
 		}
 	}
 	return ""
 }
 
-// Shares tells a step that shares what others have.
+// Shares tells whether the step may have what other steps of its job have, and they what it has.
 func (s *Step) Shares() bool { return s.Spec != nil && (s.Spec.Overlap || s.Spec.External) }
 
-func (j *Job) partTaken(step *Step, alloc *spec.NodeAlloc) string {
-	i := j.Alloc.Index(alloc.ID)
+// checkPart tells why a step cannot have its part of one node; empty if it can.
+func (j *Job) checkPart(step *Step, part *spec.NodeAlloc) string {
+	i := j.Alloc.Index(part.ID)
 	if i < 0 || j.Done.Has(i) {
-		return "the job does not hold node " + alloc.Name
+		return "the job does not hold node " + part.Name
 	}
 	whole := &j.Alloc.Nodes[i]
-	if whole.Name != alloc.Name || !alloc.CPUs.AndNot(whole.CPUs).Empty() ||
-		alloc.Mem > whole.Mem ||
-		!within(alloc.GPUs, whole.GPUs) {
-		return "it is more than the job has of node " + alloc.Name
+	if !isWithin(part, whole) {
+		return "it is more than the job has of node " + part.Name
 	}
 	if step.Shares() {
 		return ""
 	}
-	mem := alloc.Mem
+	mem := part.Mem
 	for k := range j.Steps {
 		other := &j.Steps[k]
-		at := other.Part(alloc.Name)
+		at := other.Part(part.Name)
 		if at < 0 || other.ID == step.ID || other.Shares() {
 			continue
 		}
-		b := &other.Layout[at]
-		mem += b.Mem
-		if alloc.CPUs.Intersects(b.CPUs) || mem > whole.Mem ||
-			slices.ContainsFunc(
-				alloc.GPUs,
-				func(g spec.GPURef) bool { return hasGPU(b.GPUs, g.UUID) },
-			) {
-			return "step " + other.ID.String() + " has a part of it on node " + alloc.Name
+		theirs := &other.Layout[at]
+		mem += theirs.Mem
+		if mem > whole.Mem || overlaps(part, theirs) {
+			return "step " + other.ID.String() + " has a part of it on node " + part.Name
 		}
 	}
 	return ""
 }
 
-func within(part, whole []spec.GPURef) bool {
-	return !slices.ContainsFunc(part, func(g spec.GPURef) bool { return !hasGPU(whole, g.UUID) })
+// isWithin tells whether a step's part of a node is within what its job has of the node.
+func isWithin(part, whole *spec.NodeAlloc) bool {
+	if part.Name != whole.Name || part.Mem > whole.Mem {
+		return false
+	}
+	if !part.CPUs.AndNot(whole.CPUs).Empty() {
+		return false
+	}
+	return !slices.ContainsFunc(
+		part.GPUs,
+		func(gpu spec.GPURef) bool { return !hasGPU(whole.GPUs, gpu.UUID) },
+	)
+}
+
+// overlaps tells whether two parts of a node have a CPU or a GPU in common.
+func overlaps(a, b *spec.NodeAlloc) bool {
+	if a.CPUs.Intersects(b.CPUs) {
+		return true
+	}
+	return slices.ContainsFunc(
+		a.GPUs,
+		func(gpu spec.GPURef) bool { return hasGPU(b.GPUs, gpu.UUID) },
+	)
 }
 
 func hasGPU(list []spec.GPURef, uuid string) bool {
-	return slices.ContainsFunc(list, func(g spec.GPURef) bool { return g.UUID == uuid })
+	return slices.ContainsFunc(list, func(gpu spec.GPURef) bool { return gpu.UUID == uuid })
 }
 
-// editStep is edit for events of a step that runs.
+// editStep is editJob for events of a running step. The steps are cloned, because a record of a
+// frozen state must not change.
 func (s *State) editStep(
 	uid spec.JobUID,
 	attempt uint32,
@@ -148,21 +165,22 @@ func (s *State) applyStepNodeDone(env *event.Envelope, e *event.StepNodeDone) er
 	}
 	step.Done = step.Done.Clone().Set(i)
 	step.Usage = step.Usage.Add(e.Usage)
-	res := Worse(step.Result, &e.Result)
-	step.Result = &res
+	result := joinResults(step.Result, &e.Result)
+	step.Result = &result
 	s.storeJob(job)
 	return nil
 }
 
-// Worse joins the ends of two parts of one step: the higher exit code rules,
-// then a signal.
-func Worse(a, b *event.StepResult) event.StepResult {
+// joinResults joins the results of a step on two nodes. The higher exit code counts, and of equal
+// exit codes the higher signal.
+func joinResults(a, b *event.StepResult) event.StepResult {
 	if a == nil {
 		return *b
 	}
 	out := *a
 	if b.Exit.Code > a.Exit.Code || (b.Exit.Code == a.Exit.Code && b.Exit.Signal > a.Exit.Signal) {
-		out.Exit, out.Detail = b.Exit, b.Detail
+		out.Exit = b.Exit
+		out.Detail = b.Detail
 	}
 	out.Unknown = a.Unknown || b.Unknown
 	if out.Detail == "" {
@@ -229,7 +247,7 @@ func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
 			e.State,
 		)
 	}
-	over := env.At
+	ended := env.At
 	if e.At != 0 {
 		if e.At < step.Started || e.At > env.At {
 			return contradictionError(
@@ -241,33 +259,39 @@ func (s *State) applyStepEnded(env *event.Envelope, e *event.StepEnded) error {
 				env.At,
 			)
 		}
-		over = e.At
+		ended = e.At
 	}
-	res := e.Result
+	result := e.Result
 	step.State = e.State
-	step.Ended = over
-	step.Result = &res
+	step.Ended = ended
+	step.Result = &result
 	step.Usage = e.Usage
-	step.Spec, step.Layout = nil, nil // nobody needs them any more, and they can be large
-	if res.Exit.Code > job.StepExit.Code {
-		job.StepExit = res.Exit
+	step.Spec = nil // large, and only needed while the step runs, as the layout
+	step.Layout = nil
+	if result.Exit.Code > job.StepExit.Code {
+		job.StepExit = result.Exit
 	}
-	ended := 0
-	for i := range job.Steps {
-		if !job.Steps[i].Live() {
-			ended++
-		}
-	}
-	if ended > keptSteps {
-		i := slices.IndexFunc(job.Steps, func(st Step) bool { return !st.Live() })
-		job.Steps = slices.Delete(job.Steps, i, i+1)
-	}
+	job.dropOldStep()
 	s.storeJob(job)
 	return nil
 }
 
-// CheckSteps is S21: what steps have lies within what their job holds, and no
-// two that do not share have the same.
+// dropOldStep forgets the oldest step that has ended, if more than keptSteps have.
+func (j *Job) dropOldStep() {
+	ended := 0
+	for i := range j.Steps {
+		if !j.Steps[i].Live() {
+			ended++
+		}
+	}
+	if ended > keptSteps {
+		i := slices.IndexFunc(j.Steps, func(step Step) bool { return !step.Live() })
+		j.Steps = slices.Delete(j.Steps, i, i+1)
+	}
+}
+
+// CheckSteps is invariant S21: what a step has is within what its job holds, and no two steps of
+// which neither shares have the same CPU, GPU or memory.
 func CheckSteps(state *State) error {
 	return state.eachJob(func(job *Job) error {
 		for i := range job.Steps {
@@ -286,7 +310,7 @@ func CheckSteps(state *State) error {
 					state.labelJob(job),
 					step.ID,
 				)
-			case !step.Live() || len(step.Layout) == 0: // histories from before layouts
+			case !step.Live() || len(step.Layout) == 0: // the oldest ledgers have no layouts
 				continue
 			case !job.HoldsNodes():
 				return brokenInvariant(
