@@ -157,9 +157,9 @@ func verb(call *tool.Call, name string, args []string) error {
 	case "resume":
 		return control(call, apiv1.ControlJobsRequest_RESUME, args, true)
 	case "create":
-		return createReservation(call, args)
+		return createEntity(call, args)
 	case "delete":
-		return deleteReservation(call, args)
+		return deleteEntity(call, args)
 	case "hold":
 		return control(call, apiv1.ControlJobsRequest_HOLD, args, true)
 	case "uhold":

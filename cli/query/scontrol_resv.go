@@ -16,8 +16,8 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// createReservation is scontrol create reservation, nodename= or partitionname=.
-func createReservation(call *tool.Call, args []string) error {
+// createEntity is scontrol create: a reservation, or nodename= or partitionname=.
+func createEntity(call *tool.Call, args []string) error {
 	if len(args) == 0 {
 		return tool.Fail(1, "too few arguments for keyword:create")
 	}
@@ -40,9 +40,9 @@ func createReservation(call *tool.Call, args []string) error {
 // beginsKey tells whether a word is the beginning of a key, three letters at least.
 func beginsKey(key, word string) bool { return len(word) >= 3 && strings.HasPrefix(key, word) }
 
-// deleteReservation is scontrol delete reservation=NAME, or reservation NAME, nodename=
-// or partitionname=.
-func deleteReservation(call *tool.Call, args []string) error {
+// deleteEntity is scontrol delete: reservation=NAME or reservation NAME, nodename= or
+// partitionname=.
+func deleteEntity(call *tool.Call, args []string) error {
 	if len(args) == 0 {
 		return tool.Fail(1, "too few arguments for keyword:delete")
 	}
@@ -82,7 +82,7 @@ func createNodes(call *tool.Call, args []string) error {
 			words[i] = key + `="` + strings.Trim(val, `"`) + `"`
 		}
 	}
-	return askNodes(
+	return changeNodeList(
 		call,
 		&apiv1.NodeChange{Create: strings.Join(words, " ")},
 		"slurm_create_node error: ",
@@ -91,10 +91,12 @@ func createNodes(call *tool.Call, args []string) error {
 
 // deleteNodes is scontrol delete nodename=NODES.
 func deleteNodes(c *tool.Call, names string) error {
-	return askNodes(c, &apiv1.NodeChange{Delete: names}, "slurm_delete_node error: ")
+	return changeNodeList(c, &apiv1.NodeChange{Delete: names}, "slurm_delete_node error: ")
 }
 
-func askNodes(call *tool.Call, req *apiv1.NodeChange, failed string) error {
+// changeNodeList sends a request to create or delete nodes. failed begins the message if it is
+// refused.
+func changeNodeList(call *tool.Call, req *apiv1.NodeChange, failed string) error {
 	if err := call.RPC(tool.MethodChangeNodes, req, &apiv1.NodeChangeReply{}); err != nil {
 		r := tool.ExplainError(err)
 		return tool.Fail(1, append(r.Preamble("scontrol"), failed+r.Text)...)
@@ -102,8 +104,8 @@ func askNodes(call *tool.Call, req *apiv1.NodeChange, failed string) error {
 	return nil
 }
 
-// resvKey completes the beginning of a key, where it means one only; += and -=
-// stay. What is no beginning of any is left for the controller to refuse.
+// resvKey completes an abbreviated key, if only one key begins so, and keeps a + or - before the =.
+// Any other key stays as it is, and the controller refuses it.
 func resvKey(key string) string {
 	bare := strings.ToLower(strings.TrimRight(key, "+-"))
 	found := ""
@@ -125,8 +127,8 @@ func resvKey(key string) string {
 	return found + key[len(bare):]
 }
 
-// changeReservation sends a change. Times are made absolute here: the time
-// zone is that of whoever types.
+// changeReservation sends a request to create, change or delete a reservation. Times become
+// absolute here, because they are meant in the time zone of the user.
 func changeReservation(call *tool.Call, verb apiv1.ReservationChange_Verb, args []string) error {
 	req := &apiv1.ReservationChange{Verb: verb}
 	for _, a := range args {
@@ -155,14 +157,17 @@ func changeReservation(call *tool.Call, verb apiv1.ReservationChange_Verb, args 
 		}
 		req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: val})
 	}
-	if what := missingOfReservation(req); what != "" {
+	if what := completeReservation(req); what != "" {
 		return tool.Fail(1, "scontrol: error: "+what+"  No reservation created.")
 	}
 	var rep apiv1.ReservationChangeReply
 	if err := call.RPC(tool.MethodReserve, req, &rep); err != nil {
 		r := tool.ExplainError(err)
-		what := map[apiv1.ReservationChange_Verb]string{apiv1.ReservationChange_CREATE: "Error creating the reservation: ", apiv1.ReservationChange_UPDATE: "Error updating the reservation: ",
-			apiv1.ReservationChange_DELETE: "slurm_delete_reservation error: "}[verb]
+		what := map[apiv1.ReservationChange_Verb]string{
+			apiv1.ReservationChange_CREATE: "Error creating the reservation: ",
+			apiv1.ReservationChange_UPDATE: "Error updating the reservation: ",
+			apiv1.ReservationChange_DELETE: "slurm_delete_reservation error: ",
+		}[verb]
 		return tool.Fail(1, append(r.Preamble("scontrol"), what+r.Text)...)
 	}
 	switch verb {
@@ -174,11 +179,11 @@ func changeReservation(call *tool.Call, verb apiv1.ReservationChange_Verb, args 
 	return nil
 }
 
-// missingOfReservation says what a new reservation lacks, in Slurm's words and order; empty = it
-// lacks nothing. A partition alone is all of its nodes. Programs that use the API may leave the
-// times out, as Slurm's slurmctld lets them: the command asks for them, because a reservation that
-// lasts a year for want of a word blocks the nodes of everybody.
-func missingOfReservation(req *apiv1.ReservationChange) string {
+// completeReservation tells what a new reservation lacks, in Slurm's words and order; empty if
+// nothing. It sets Nodes=ALL where only a partition is given. Programs that use the API may omit
+// the times, as Slurm's slurmctld lets them. The command requires them, because a reservation that
+// lasts a year by accident blocks the nodes of everybody.
+func completeReservation(req *apiv1.ReservationChange) string {
 	if req.GetVerb() != apiv1.ReservationChange_CREATE {
 		return ""
 	}

@@ -8,9 +8,9 @@ import (
 	apiv1 "github.com/musterhpc/muster/api/v1"
 )
 
-// TestMissingOfReservation: a reservation has a start, an end, something to reserve and
+// TestCompleteReservation: a reservation has a start, an end, something to reserve and
 // somebody for whom; an update need not name them.
-func TestMissingOfReservation(t *testing.T) {
+func TestCompleteReservation(t *testing.T) {
 	const create, update = apiv1.ReservationChange_CREATE, apiv1.ReservationChange_UPDATE
 	for _, tc := range []struct {
 		verb apiv1.ReservationChange_Verb
@@ -30,7 +30,7 @@ func TestMissingOfReservation(t *testing.T) {
 		for _, key := range strings.Fields(tc.line) {
 			req.Set = append(req.Set, &apiv1.ConfigEntry{Key: key, Value: "x"})
 		}
-		got := missingOfReservation(req)
+		got := completeReservation(req)
 		if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: %q, want %q", tc.line, got, tc.want)
 		}
