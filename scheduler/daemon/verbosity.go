@@ -16,19 +16,19 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// Verbosity is what a controller writes to its log. It is set while the controller runs and
-// lasts until it ends. Its methods may be called at the same time; a nil one writes nothing more
-// than the logger does.
+// Verbosity selects what a controller writes to its log: the level, and groups of records about
+// events, passes and calls. An administrator sets it while the controller runs, and it lasts until
+// the controller ends. Its methods may be called concurrently. A nil Verbosity writes no such
+// records.
 type Verbosity struct {
 	log   *slog.Logger
 	level *slog.LevelVar
 	flags atomic.Uint32
-	// scheduling makes the passes and what they start records, as the debug flag Backfill does
-	// with the passes.
+	// scheduling writes a record for each pass, as the flag Backfill does, and for each job start.
 	scheduling atomic.Bool
 }
 
-// NewVerbosity makes one of a logger whose handler asks the level.
+// NewVerbosity makes a Verbosity for a logger, whose handler must use level.
 func NewVerbosity(log *slog.Logger, level *slog.LevelVar) *Verbosity {
 	return &Verbosity{log: log, level: level}
 }
@@ -99,8 +99,8 @@ func (v *Verbosity) wants(flag DebugFlag) bool {
 	return v != nil && DebugFlag(v.flags.Load())&flag != 0
 }
 
-// schedules tells that passes and what they start are records.
-func (v *Verbosity) schedules() bool { return v != nil && v.scheduling.Load() }
+// wantsScheduling tells whether passes and job starts are to be written.
+func (v *Verbosity) wantsScheduling() bool { return v != nil && v.scheduling.Load() }
 
 // noteEvents writes the events of a durable batch that are wanted.
 func (v *Verbosity) noteEvents(st *state.State, events []event.Envelope) {
@@ -110,7 +110,7 @@ func (v *Verbosity) noteEvents(st *state.State, events []event.Envelope) {
 	for i := range events {
 		kind := events[i].Event.Kind()
 		flag := flagOfEvent(kind)
-		if v.wants(flag) || (kind == event.KindJobStarted && v.schedules()) {
+		if v.wants(flag) || (kind == event.KindJobStarted && v.wantsScheduling()) {
 			v.noteEvent(st, &events[i])
 		}
 	}
@@ -162,7 +162,7 @@ func fieldValue(field *apiv1.EventField) any {
 
 // notePass writes what a pass did.
 func (v *Verbosity) notePass(out *scheduler.Outcome, took spec.Span, quick bool, dropped int) {
-	if !v.wants(DebugBackfill) && !v.schedules() {
+	if !v.wants(DebugBackfill) && !v.wantsScheduling() {
 		return
 	}
 	v.log.Info("pass",
@@ -337,7 +337,7 @@ func (s *ClusterService) SetLog(
 	}
 	s.C.deps.Logger.Info("the log was set",
 		"by", actor.Name, "level", verbosity.levelName(),
-		"flags", strings.Join(verbosity.flagNames(), ","), "scheduling", verbosity.schedules())
+		"flags", strings.Join(verbosity.flagNames(), ","), "scheduling", verbosity.wantsScheduling())
 	return &apiv1.SetLogReply{Log: verbosity.info()}, nil
 }
 
@@ -346,5 +346,5 @@ func (v *Verbosity) info() *apiv1.LogInfo {
 	if v == nil {
 		return nil
 	}
-	return &apiv1.LogInfo{Level: v.levelName(), Flags: v.flagNames(), Scheduling: v.schedules()}
+	return &apiv1.LogInfo{Level: v.levelName(), Flags: v.flagNames(), Scheduling: v.wantsScheduling()}
 }

@@ -91,8 +91,7 @@ func (d stepCommands) startStep(c StartStep) error {
 		if err != nil {
 			return err
 		}
-		if i > 0 &&
-			(o.Het == nil || commit.LeaderOf(o) != commit.LeaderOf(job) || slices.ContainsFunc(evs[:i], func(e *event.StepStarted) bool { return e.UID == o.UID })) {
+		if i > 0 && !isAnotherComponent(o, job, evs[:i]) {
 			return spec.Refuse(
 				spec.CodeBadRequest,
 				"a step runs in different components of one heterogeneous job",
@@ -120,8 +119,17 @@ func (d stepCommands) startStep(c StartStep) error {
 	return nil
 }
 
-// stepWorlds tell each part of a step in several components what it is as a
-// whole.
+// isAnotherComponent tells whether o is a component of the same heterogeneous job as first, and not
+// one that the step runs in already.
+func isAnotherComponent(o, first *state.Job, parts []*event.StepStarted) bool {
+	if o.Het == nil || commit.LeaderOf(o) != commit.LeaderOf(first) {
+		return false
+	}
+	return !slices.ContainsFunc(parts, func(e *event.StepStarted) bool { return e.UID == o.UID })
+}
+
+// stepWorlds describes the whole step to each part of it, for a step in several components: ranks
+// are numbered over all parts.
 func stepWorlds(first spec.JobID, evs []*event.StepStarted) []*spec.StepWorld {
 	list := make([]spec.WorldPart, len(evs))
 	out := make([]*spec.StepWorld, len(evs))
