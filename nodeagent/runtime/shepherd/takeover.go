@@ -62,11 +62,10 @@ func (s *Shepherd) takeOver(ctx context.Context) {
 	}
 }
 
-// drainOther drains the shepherd that serves a folder and learns its keys. One
-// that stands still must not keep its node from new work for ever: after
-// DrainWait its keys are read out of its journal, where every run is written
-// before it is started, and what it says later is learnt when it says it. The
-// channel closes when that shepherd is gone, which may be at once.
+// drainOther drains the shepherd that serves a folder and learns the keys of its runs. A shepherd
+// that does not answer must not keep the node from new work for ever. So after DrainWait its keys
+// are read from its journal, where every run is written before it is started, and an answer that
+// comes later is heard then. The channel closes when that shepherd is gone, which may be at once.
 func (s *Shepherd) drainOther(dir, release string) <-chan struct{} {
 	gone := make(chan struct{})
 	dialer := net.Dialer{Timeout: s.cfg.DrainWait}
@@ -105,8 +104,8 @@ func (s *Shepherd) drainOther(dir, release string) <-chan struct{} {
 	return gone
 }
 
-// standsStill tells the error of a socket that has a listener, which takes
-// nobody, from that of one that has none.
+// standsStill tells whether a failed dial found a listener that does not accept, and not a socket
+// without one: that shepherd lives.
 func standsStill(err error) bool {
 	var ne net.Error
 	return errors.Is(err, unix.EAGAIN) || errors.As(err, &ne) && ne.Timeout()
