@@ -12,6 +12,12 @@ func nodeBoard() Board {
 				{Title: "Agents", Kind: States, Unit: Count, UpDown: true, Width: 12, Good: Red, Steps: []Step{{1, Green}}, Queries: []Query{{Expr: `max by (node) (muster_agent_controller_connected{` +
 					of + `})`, Legend: "{{node}}"}},
 					Description: "Whether a node's agent has its stream to the controller. A gap is a node whose metrics were not reached at all."},
+				{Title: "Health rules", Kind: Table, Unit: Count, Column: "failing", Width: 12, Good: Green, Steps: []Step{{1, Red}}, Queries: []Query{{Expr: `topk(200, muster_node_health_failed{` +
+					of + `})`}},
+					Description: "For how many things of a node (file systems, GPUs, ports) each rule of its health checks fails now. One whose action is to drain is also the reason under " +
+						"Out of service for; the others warn. docs/node-health.md lists rules, limits and actions, muster_node_health_value has the worst value."},
+				lines("Failing health rules by node", "How many health rules fail on each node. A node that comes and goes has a fault that heals for a while.", Count,
+					Query{Expr: `sum by (node) (muster_node_health_failed{` + of + `} > bool 0)`, Legend: "{{node}}"}).colored(Green, Step{1, Orange}),
 				lines("Jobs on the node", "Jobs that run on each node.", Count, Query{Expr: `muster_agent_jobs{` +
 					of + `}`, Legend: "{{node}}"}),
 				lines("Time since the node was started", "Since the node's last boot. A saw tooth is a node that restarts.", Seconds, Query{Expr: `time() - muster_node_boot_time_seconds{` +

@@ -304,6 +304,7 @@ func movesOfMachines() []Move {
 			"State",
 			up("Out of service for", Drain),
 			down("Agents", Kill),
+			down("Health rules; Failing health rules by node", Kill, rowsOf),
 			up("Jobs on the node", Run),
 			still(
 				"Time since the node was started",
