@@ -108,6 +108,10 @@ func Node(st *state.State, node *state.Node, live NodeLive, planned bool) *apiv1
 	switch own := cmp.Or(node.Invalid, out.Shortfall); {
 	case node.Reason != "":
 		out.ReasonUser = actorName(node.ReasonBy)
+		if try := node.FenceTry; try != nil && node.ReasonBy.Kind != event.ActorUser {
+			// Its jobs wait for the program: whoever looks for why the node is down must see it.
+			out.Reason += fmt.Sprintf(", fence program failed %d times: %s", try.Try, try.Why)
+		}
 	case own != "": // by what it registered
 		out.Reason = own
 		out.ReasonUser = actorName(event.Actor{})

@@ -87,3 +87,25 @@ func TestRebootReason(t *testing.T) {
 		t.Errorf("since %d, next %s", got.GetReasonTime(), got.GetNextState())
 	}
 }
+
+// TestFenceReason: the reason of a silent node tells that the site's program fails to fence it, and
+// an operator's own reason stays as it was given.
+func TestFenceReason(t *testing.T) {
+	st := state.New()
+	st.Config = &spec.Config{}
+	node := state.Node{
+		Spec:     &spec.NodeSpec{Name: "n1"},
+		Reason:   "Not responding",
+		ReasonBy: event.Actor{Kind: event.ActorSystem},
+		FenceTry: &state.FenceTry{Try: 2, Program: "/etc/muster/fence", Why: "exit status 3: bmc does not answer"},
+	}
+	const want = "Not responding, fence program failed 2 times: exit status 3: bmc does not answer"
+	if got := Node(st, &node, NodeLive{}, false).GetReason(); got != want {
+		t.Errorf("the reason is %q, want %q", got, want)
+	}
+	node.Reason = "disk"
+	node.ReasonBy = event.Actor{Kind: event.ActorUser, Name: "root"}
+	if got := Node(st, &node, NodeLive{}, false).GetReason(); got != "disk" {
+		t.Errorf("an operator's reason is shown as %q", got)
+	}
+}
