@@ -208,6 +208,30 @@ type Error struct {
 	Detail string
 	// Reason carries the numbers, where a limit or the hardware refused.
 	Reason *Reason
+	// Unknown is the word that is not known, where one was refused.
+	Unknown *Unknown
+}
+
+// Unknown is a word that is not known where it was typed.
+type Unknown struct {
+	Kind    string // option, condition or key
+	Word    string // as it was typed
+	Of      string // what has no such word: "a user"
+	Nearest string // what was probably meant; empty = nothing is near
+}
+
+// String names the word, and what was probably meant.
+func (u *Unknown) String() string {
+	text := "unknown " + u.Kind + " " + u.Word + " of " + u.Of
+	if u.Nearest != "" {
+		text += " (did you mean " + u.Nearest + "?)"
+	}
+	return text
+}
+
+// RefuseUnknown refuses a request for a word that is not known.
+func RefuseUnknown(u Unknown) *Error {
+	return &Error{Kind: CodeBadRequest, Detail: u.String(), Unknown: &u}
 }
 
 // Refuse makes an Error of a code.

@@ -393,15 +393,15 @@ func explainPolicy(req *apiv1.PolicyChangeRequest, err error) error {
 		return tool.Fail(1, "sacctmgr: error: "+refusal.Detail, "sacctmgr: error: "+
 			refusal.Detail, " Unknown option: "+optionNaming(req, bad))
 	}
-	if key, ok := unknownWord(refusal.Detail, "unknown option "); ok {
-		lines := unknownOption(req, key)
-		if near, ok := nearestWord(refusal.Detail); ok {
-			lines = append(lines, " Did you mean "+near+"?")
+	if unknown := refusal.Unknown; unknown != nil && unknown.Kind == "option" {
+		lines := unknownOption(req, unknown.Word)
+		if unknown.Nearest != "" {
+			lines = append(lines, " Did you mean "+unknown.Nearest+"?")
 		}
 		return tool.Fail(1, lines...)
 	}
-	if key, ok := unknownWord(refusal.Detail, "unknown condition "); ok {
-		return tool.Fail(1, " Unknown condition: "+asTyped(req.GetWhere(), key),
+	if unknown := refusal.Unknown; unknown != nil && unknown.Kind == "condition" {
+		return tool.Fail(1, " Unknown condition: "+asTyped(req.GetWhere(), unknown.Word),
 			" Use keyword 'set' to modify value", "sacctmgr: error: "+refusal.Detail)
 	}
 	if refusal.Code == spec.CodeDefaultAccount {
@@ -421,20 +421,6 @@ func unknownOption(req *apiv1.PolicyChangeRequest, key string) []string {
 		lines = append(lines, " Use keyword 'where' to modify condition")
 	}
 	return lines
-}
-
-// unknownWord is the key that a refusal says is not known.
-func unknownWord(detail, before string) (string, bool) {
-	_, rest, found := strings.Cut(detail, before)
-	key, _, _ := strings.Cut(rest, " of ")
-	return key, found && key != ""
-}
-
-// nearestWord is the key that a refusal offers in place of the unknown one.
-func nearestWord(detail string) (string, bool) {
-	_, rest, found := strings.Cut(detail, "(did you mean ")
-	word, _, ended := strings.Cut(rest, "?")
-	return word, found && ended
 }
 
 // asTyped is a key with the value that was given for it.

@@ -130,13 +130,16 @@ func TestUnknownKeysAreWordedAsSlurms(t *testing.T) {
 		Set:   []*apiv1.ConfigEntry{{Key: "nosuch", Value: "1"}},
 		Where: []*apiv1.ConfigEntry{{Key: "other", Value: "2"}},
 	}
-	for detail, want := range map[string]string{
-		"unknown option nosuch of a qos":                    " Unknown option: nosuch=1",
-		"unknown condition other of a user (name is known)": " Unknown condition: other=2",
+	for want, unknown := range map[string]spec.Unknown{
+		" Unknown option: nosuch=1":   {Kind: "option", Word: "nosuch", Of: "a qos"},
+		" Unknown condition: other=2": {Kind: "condition", Word: "other", Of: "a user"},
+		" Unknown option: nosuch=1\n Use keyword 'where' to modify condition\n Did you mean maxjobs?": {
+			Kind: "option", Word: "nosuch", Of: "a user", Nearest: "maxjobs",
+		},
 	} {
-		err := explainPolicy(req, spec.Refuse(spec.CodeBadRequest, detail))
+		err := explainPolicy(req, spec.RefuseUnknown(unknown))
 		if !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("%s is worded %q", detail, err)
+			t.Errorf("%v is worded %q", unknown, err)
 		}
 	}
 }

@@ -136,6 +136,9 @@ func readSettings(args []string) ([]setting, error) {
 	var out []setting
 	for i := 0; i < len(args); i++ {
 		key, value, ok := strings.Cut(args[i], "=")
+		if !ok && strings.EqualFold(key, "resetaccruetime") {
+			ok = true // the one key without a value
+		}
 		if !ok {
 			i++
 			if i == len(args) {
@@ -319,6 +322,14 @@ func updateNodes(call *tool.Call, names string, rest []setting) error {
 		case "reason":
 			req.Reason = s.value
 		case "":
+			if near := spec.Nearest(s.key, append(nodeSettings(), "state")); near != "" {
+				return call.Errorf("%s", (&spec.Unknown{
+					Kind:    "key",
+					Word:    s.key,
+					Of:      "scontrol update node",
+					Nearest: near,
+				}).String())
+			}
 			return call.Errorf(
 				"%s of a node cannot be updated in this release (state and %s can): change the configuration and reconfigure",
 				s.key,

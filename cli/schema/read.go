@@ -110,7 +110,7 @@ func (r *Reading) readRecord(t *Type, path string, v any) any {
 		if field == nil {
 			r.Warnings = append(
 				r.Warnings,
-				Problem{Path: path + "/" + name, Text: "unknown field, ignored"},
+				Problem{Path: path + "/" + name, Text: "unknown field, ignored" + t.suggest(name)},
 			)
 			continue
 		}

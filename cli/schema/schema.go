@@ -22,6 +22,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/musterhpc/muster/spec"
 )
 
 //go:embed fields.tsv
@@ -105,6 +107,19 @@ func (t *Type) Field(name string) *Field {
 		return &t.Fields[i]
 	}
 	return nil
+}
+
+// suggest names the field that was probably meant by a name that is none; empty = nothing
+// is near.
+func (t *Type) suggest(name string) string {
+	names := make([]string, len(t.Fields))
+	for i := range t.Fields {
+		names[i] = t.Fields[i].Name
+	}
+	if near := spec.Nearest(name, names); near != "" {
+		return "; did you mean " + near + "?"
+	}
+	return ""
 }
 
 // IsNumber tells that the record is a number that may be unset or infinite.

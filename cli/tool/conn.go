@@ -340,7 +340,9 @@ type Refusal struct {
 	Text   string // the line that Slurm's tools print
 	prefix string // a line before it
 	Detail string // what a person needs beyond the text
-	Lost   bool   // the connection broke after the request was sent
+	// Unknown is the word that is not known, where one was refused.
+	Unknown *spec.Unknown
+	Lost    bool // the connection broke after the request was sent
 }
 
 // ExplainError takes an error of a call apart.
@@ -374,5 +376,11 @@ func ExplainError(err error) Refusal {
 }
 
 func refusalOf(r *spec.Error) Refusal {
-	return Refusal{Code: r.Kind, Text: r.Kind.String(), prefix: r.Prefix, Detail: r.Detail}
+	return Refusal{
+		Code:    r.Kind,
+		Text:    r.Kind.String(),
+		prefix:  r.Prefix,
+		Detail:  r.Detail,
+		Unknown: r.Unknown,
+	}
 }

@@ -794,7 +794,7 @@ var order = []room{
 	{
 		path:  "cli/schema",
 		layer: 7,
-		upTo:  -1,
+		upTo:  0,
 		also:  []string{"cli/tree"},
 		why:   "Slurm's documents as a table, whoever writes or reads them",
 	},

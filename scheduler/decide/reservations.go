@@ -231,7 +231,12 @@ func (d reservationCommands) readResvKey(ask *resvAsk, kv spec.KeyValue) (err er
 	case "burstbuffer", "maxstartdelay", "watts", "skip":
 		return spec.Refuse(spec.CodeDisabled, kv.Key+" of a reservation is not implemented in this release: nodes, cores, GPUs and licences are reserved")
 	default:
-		return spec.Refuse(spec.CodeBadRequest, "unknown option "+kv.Key+" of a reservation")
+		return spec.RefuseUnknown(spec.Unknown{
+			Kind:    "option",
+			Word:    kv.Key,
+			Of:      "a reservation",
+			Nearest: spec.Nearest(kv.Key, reservationKeys()),
+		})
 	}
 	return err
 }
@@ -714,4 +719,28 @@ func (d reservationCommands) purgeReservation(
 		return false, nil
 	}
 	return false, d.Emit(&event.ReservationPut{Reservation: *reservation})
+}
+
+// reservationKeys are the keys of scontrol create and update reservation.
+func reservationKeys() []string {
+	return []string{
+		"Accounts",
+		"AllowedPartitions",
+		"Comment",
+		"CoreCnt",
+		"Duration",
+		"EndTime",
+		"Features",
+		"Flags",
+		"Groups",
+		"Licenses",
+		"NodeCnt",
+		"Nodes",
+		"PartitionName",
+		"QOS",
+		"StartTime",
+		"TRES",
+		"TRESPerNode",
+		"Users",
+	}
 }

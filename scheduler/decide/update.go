@@ -157,7 +157,7 @@ func jobKeys() []jobKey {
 		{[]string{"Deadline"}, true, momentKey(func(s *spec.JobSpec) *spec.Instant { return &s.Time.Deadline }), true},
 		{[]string{"EndTime"}, true, jobCommands.changeEnd, false},
 		{[]string{"NumNodes", "ReqNodes"}, true, jobCommands.changeNodes, false},
-		{[]string{"NumCPUs", "MinCPUs"}, false, jobCommands.changeCPUs, false},
+		{[]string{"NumCPUs", "MinCPUs", "ReqProcs"}, false, jobCommands.changeCPUs, false},
 		{[]string{"NumTasks"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.Tasks }), false},
 		{[]string{"CPUsPerTask"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.CPUsPerTask }), false},
 		{[]string{"NtasksPerNode", "TasksPerNode"}, false, countKey(func(s *spec.JobSpec) *uint32 { return &s.Size.TasksPerNode }), false},
@@ -194,6 +194,7 @@ func jobKeys() []jobKey {
 		{[]string{"Clusters"}, false, notHere("Muster has no federation"), false},
 		{[]string{"ClusterFeatures"}, false, notHere("Muster has no federation"), false},
 		{[]string{"DelayBoot"}, false, notHere("nodes are not rebooted to change their features"), false},
+		{[]string{"MCSLabel"}, false, notHere("the label follows from MCSPlugin and cannot be chosen"), false},
 		{[]string{"NtasksPerTRES"}, false, notHere("use TresPerTask"), false},
 		{[]string{"UserID"}, false, notHere("a job keeps the user who submitted it"), false},
 	}
@@ -238,8 +239,12 @@ func findJobKey(typed string) *jobKey {
 func (d jobCommands) change(change *jobChange, kv spec.KeyValue) (string, error) {
 	key := findJobKey(kv.Key)
 	if key == nil {
-		return "", spec.Refuse(spec.CodeBadRequest, kv.Key+
-			" is not a key of scontrol update job; `scontrol show job` prints most of them")
+		return "", spec.RefuseUnknown(spec.Unknown{
+			Kind:    "key",
+			Word:    kv.Key,
+			Of:      "scontrol update job",
+			Nearest: spec.Nearest(kv.Key, JobKeyNames()),
+		})
 	}
 	name := key.names[0]
 	if key.admin && !change.admin {

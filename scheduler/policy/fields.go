@@ -224,14 +224,10 @@ func inheritedQOS(pol *state.Policy, assoc *spec.Association) []string {
 	return []string{"normal"} // what is allowed where there is no list
 }
 
-// unknownOption says that an entity does not have a key, and names the key that is nearest to it;
+// unknownOption is a key that an entity does not have, and the key that is nearest to it;
 // empty = none is near.
-func unknownOption(entity, key, nearest string) string {
-	text := fmt.Sprintf("unknown option %s of %s", key, withArticle(entity))
-	if nearest != "" {
-		text += " (did you mean " + nearest + "?)"
-	}
-	return text
+func unknownOption(entity, key, nearest string) spec.Unknown {
+	return spec.Unknown{Kind: "option", Word: key, Of: withArticle(entity), Nearest: nearest}
 }
 
 func nearestOption(options []option, key string) string {
@@ -275,6 +271,7 @@ func findOption(options []option, key string) *option {
 // applyOptions runs the setters of the given pairs and reports every fault at once.
 func applyOptions(what string, options []option, skip []string, set []spec.KeyValue) error {
 	var faults []string
+	var unknown *spec.Unknown // the first one
 	for _, kv := range set {
 		key, mode := strings.ToLower(kv.Key), byte(0)
 		if n := len(key); n > 0 && (key[n-1] == '+' || key[n-1] == '-') {
@@ -285,7 +282,11 @@ func applyOptions(what string, options []option, skip []string, set []spec.KeyVa
 		}
 		o := findOption(options, key)
 		if o == nil {
-			faults = append(faults, unknownOption(what, kv.Key, nearestOption(options, key)))
+			word := unknownOption(what, kv.Key, nearestOption(options, key))
+			faults = append(faults, word.String())
+			if unknown == nil {
+				unknown = &word
+			}
 			continue
 		}
 		if err := o.set(kv.Value, mode); err != nil {
@@ -297,7 +298,9 @@ func applyOptions(what string, options []option, skip []string, set []spec.KeyVa
 		}
 	}
 	if faults != nil {
-		return badOption("%s", strings.Join(faults, "; "))
+		refusal := spec.Refuse(spec.CodeBadRequest, strings.Join(faults, "; "))
+		refusal.Unknown = unknown
+		return refusal
 	}
 	return nil
 }

@@ -175,17 +175,14 @@ func (p *planner) checkCluster() error {
 func (p *planner) knownConditions(keys ...string) error {
 	for _, kv := range p.c.Where {
 		if k := plainKey(kv.Key); !slices.Contains(keys, k) && k != "cluster" && k != "clusters" {
-			near := ""
-			if name := spec.Nearest(k, keys); name != "" {
-				near = "did you mean " + name + "? "
-			}
-			return badOption(
-				"unknown condition %s of %s (%s%s are known)",
-				kv.Key,
-				withArticle(strings.ToLower(p.c.Entity)),
-				near,
-				strings.Join(keys, ", "),
-			)
+			refusal := spec.RefuseUnknown(spec.Unknown{
+				Kind:    "condition",
+				Word:    kv.Key,
+				Of:      withArticle(strings.ToLower(p.c.Entity)),
+				Nearest: spec.Nearest(k, keys),
+			})
+			refusal.Detail += ": " + strings.Join(keys, ", ") + " are known"
+			return refusal
 		}
 	}
 	if p.c.Verb != Add && len(p.c.Names) == 0 && len(p.c.Where) == 0 {

@@ -135,7 +135,7 @@ func (p *planner) addUser(name string) error {
 		for _, kv := range p.c.Set {
 			key := plainKey(kv.Key)
 			if near := spec.Nearest(key, []string{"account"}); near != "" && near != key {
-				return badOption("%s", unknownOption("user", kv.Key, near))
+				return spec.RefuseUnknown(unknownOption("user", kv.Key, near))
 			}
 		}
 		return badOption("user %q needs an account: account=NAME", name)

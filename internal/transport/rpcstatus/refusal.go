@@ -20,6 +20,10 @@ const (
 	DetailReasonUntil   = "reason.until" // nanoseconds since 1970
 	DetailReasonBlocker = "reason.blocker"
 	DetailReasonText    = "reason.detail"
+	DetailUnknown       = "unknown" // the word that is not known
+	DetailUnknownKind   = "unknown.kind"
+	DetailUnknownOf     = "unknown.of"
+	DetailUnknownNear   = "unknown.nearest"
 )
 
 // Numbers returns the table for spec's codes. A number that is not in it is FailedPrecondition,
@@ -95,6 +99,12 @@ func (e *Error) readRefusal(err error) {
 		number(DetailReasonUntil, int64(q.Until))
 		number(DetailReasonUsed, q.Used)
 	}
+	if u := r.Unknown; u != nil {
+		text(DetailUnknown, u.Word)
+		text(DetailUnknownKind, u.Kind)
+		text(DetailUnknownNear, u.Nearest)
+		text(DetailUnknownOf, u.Of)
+	}
 }
 
 // Refusal gives back the spec.Error that an error from the wire stands for, so that a tool
@@ -112,6 +122,12 @@ func (e *Error) Refusal() *spec.Error {
 	r.Prefix, _ = e.Detail(DetailPrefix)
 	if code, ok := e.Detail(DetailReason); ok {
 		r.Reason = e.reason(spec.ReasonCode(code))
+	}
+	if word, ok := e.Detail(DetailUnknown); ok {
+		kind, _ := e.Detail(DetailUnknownKind)
+		of, _ := e.Detail(DetailUnknownOf)
+		near, _ := e.Detail(DetailUnknownNear)
+		r.Unknown = &spec.Unknown{Kind: kind, Word: word, Of: of, Nearest: near}
 	}
 	return r
 }

@@ -15,6 +15,8 @@ func TestRefusalCrossesTheWire(t *testing.T) {
 		{Kind: spec.CodeNodeConfigUnavailable, Prefix: "Memory specification can not be satisfied", Detail: "16 GPUs asked, the largest node has 8",
 			Reason: &spec.Reason{Code: spec.ReasonResources, TRES: "gres/gpu", Limit: 8, Used: 3, Asked: 16, Subject: "partition/gpu",
 				Until: 1234567890123456789, Blocker: 1<<63 + 5, Detail: "n1"}},
+		spec.RefuseUnknown(spec.Unknown{Kind: "key", Word: "colr", Of: "a node", Nearest: "colour"}),
+		spec.RefuseUnknown(spec.Unknown{Kind: "key", Word: "zz", Of: "a node"}),
 		{Kind: spec.CodeDiskReserve, Detail: "x", Reason: &spec.Reason{Code: spec.ReasonNone, Limit: -1}},
 	} {
 		sent := Convert(fmt.Errorf("%w", error(r)), Numbers())
