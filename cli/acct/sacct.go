@@ -169,7 +169,7 @@ func runSacct(call *tool.Call) error {
 
 // acctPrint prints the answer as it comes: text piece by piece, a document at
 // the end.
-func acctPrint(call *tool.Call, ask *acctAsk, fields []acctColumn) error {
+func acctPrint(call *tool.Call, ask *acctAsk, fields []acctField) error {
 	view := &acctView{
 		Clock:   render.NewClock(call.Env),
 		convert: format.Convert{Exact: true, Keep: call.Opts.On("noconvert")},
@@ -193,7 +193,7 @@ func acctPrint(call *tool.Call, ask *acctAsk, fields []acctColumn) error {
 	if !render.WantsDocument(call) &&
 		slices.ContainsFunc(
 			fields,
-			func(f acctColumn) bool { return f.name == "QOSRAW" || f.name == "WCKeyID" },
+			func(f acctField) bool { return f.name == "QOSRAW" || f.name == "WCKeyID" },
 		) &&
 		call.Opts.Text("clusters") == "" {
 		view.policy = &apiv1.PolicyReply{}
@@ -296,7 +296,7 @@ func acctScripts(call *tool.Call, jobs []string) error {
 func acctText(
 	b []byte,
 	style column.Style,
-	fields []acctColumn,
+	fields []acctField,
 	rows []*apiv1.AcctRow,
 	view *acctView,
 	first bool,
@@ -318,14 +318,9 @@ func acctText(
 	return b
 }
 
-// acctColumn is a field with the width in which it is shown.
-type acctColumn struct {
-	acctField
-}
-
 // acctColumns reads -o; a name may be shortened as in Slurm, where the first
 // field that begins so is meant.
-func acctColumns(call *tool.Call) ([]acctColumn, error) {
+func acctColumns(call *tool.Call) ([]acctField, error) {
 	text := sacctFormat
 	given, ok := call.Opts.Get("format")
 	switch {
@@ -337,16 +332,14 @@ func acctColumns(call *tool.Call) ([]acctColumn, error) {
 		text = sacctLong
 	}
 	fields := acctFields()
-	var out []acctColumn
+	var out []acctField
 	for _, part := range tool.SplitList(text) {
 		name, width, sized, err := column.Sized(strings.TrimSpace(part))
 		if err != nil {
 			return nil, call.Errorf("%v", err)
 		}
 		if strings.EqualFold(name, "all") {
-			for _, f := range fields {
-				out = append(out, acctColumn{f})
-			}
+			out = append(out, fields...)
 			continue
 		}
 		i := slices.IndexFunc(
@@ -366,7 +359,7 @@ func acctColumns(call *tool.Call) ([]acctColumn, error) {
 		if sized {
 			field.width = width
 		}
-		out = append(out, acctColumn{field})
+		out = append(out, field)
 	}
 	if u := call.Opts.Text("units"); call.Opts.On("units") &&
 		(len(u) != 1 || !strings.Contains("KMGTP", strings.ToUpper(u))) {

@@ -474,7 +474,7 @@ func acctFields() []acctField {
 // What comes with every row is not named.
 //
 //muster:table one case for each column that a long listing is likely to have
-func acctNeeds(fields []acctColumn) []string {
+func acctNeeds(fields []acctField) []string {
 	out := []string{"submit"}
 	for _, f := range fields {
 		switch f.name {
