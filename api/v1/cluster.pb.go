@@ -3978,9 +3978,12 @@ func (x *KillOrphansReply) GetRuns() []*OrphanRun {
 // CreateUserTokenRequest asks for a token of the caller, or of another user,
 // which only administrators get. lifetime 0 is half an hour.
 type CreateUserTokenRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	User          string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
-	Lifetime      int64                  `protobuf:"varint,2,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	User     string                 `protobuf:"bytes,1,opt,name=user,proto3" json:"user,omitempty"`
+	Lifetime int64                  `protobuf:"varint,2,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	// The part of the API to which the token is confined: pods, for muster-kube, which
+	// administrators may ask for and which needs no rights of the user; empty: none.
+	Scope         string `protobuf:"bytes,3,opt,name=scope,proto3" json:"scope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4029,6 +4032,13 @@ func (x *CreateUserTokenRequest) GetLifetime() int64 {
 		return x.Lifetime
 	}
 	return 0
+}
+
+func (x *CreateUserTokenRequest) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
 }
 
 type CreateUserTokenReply struct {
@@ -9637,10 +9647,11 @@ const file_cluster_proto_rawDesc = "" +
 	"\x04runs\x18\x01 \x03(\tR\x04runs\x12\x14\n" +
 	"\x05grace\x18\x02 \x01(\x03R\x05grace\"<\n" +
 	"\x10KillOrphansReply\x12(\n" +
-	"\x04runs\x18\x01 \x03(\v2\x14.muster.v1.OrphanRunR\x04runs\"H\n" +
+	"\x04runs\x18\x01 \x03(\v2\x14.muster.v1.OrphanRunR\x04runs\"^\n" +
 	"\x16CreateUserTokenRequest\x12\x12\n" +
 	"\x04user\x18\x01 \x01(\tR\x04user\x12\x1a\n" +
-	"\blifetime\x18\x02 \x01(\x03R\blifetime\"Z\n" +
+	"\blifetime\x18\x02 \x01(\x03R\blifetime\x12\x14\n" +
+	"\x05scope\x18\x03 \x01(\tR\x05scope\"Z\n" +
 	"\x14CreateUserTokenReply\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x18\n" +

@@ -70,7 +70,7 @@ scontrol reconfigure makes every partition what slurm.conf says, and names those
 			{Name: "setdebug", Args: "LEVEL", Help: "set the log level of the leading controller until it restarts: quiet, error, info or debug, or a number (another level of Slurm sets the next one of these)"},
 			{Name: "setdebugflags", Args: "[+|-]FLAG...", Help: "switch groups of records in the controller's log on or off: Accrue, Agent, AuditRPCs, Backfill, Gres, Power, Reservation, Steps, TraceJobs; without signs the flags replace those that are on"},
 			{Name: "schedloglevel", Args: "0|1", Help: "log each scheduling pass and each start of a job (1), or not (0)"},
-			{Name: "token", Args: "[lifespan=SECONDS] [username=NAME]", Help: "create a token for REST clients that act as you (default lifespan: 30 minutes)"},
+			{Name: "token", Args: "[lifespan=SECONDS] [username=NAME] [scope=pods]", Help: "create a token for REST clients that act as you (default lifespan: 30 minutes); with scope=pods it serves muster-kube and nothing else"},
 			{Name: "errnumstr", Args: "NUMBER", Help: "the text of an error number"},
 			{Name: "completing", Args: "", Help: "jobs whose nodes are still being cleaned up"},
 			{Name: "getaddrs", Args: "NODES", Help: "name, address and port of nodes"},

@@ -23,9 +23,11 @@ func userToken(call *tool.Call, args []string) error {
 			req.Lifetime = int64(spec.Span(seconds) * spec.Second)
 		case "username":
 			req.User = value
+		case "scope":
+			req.Scope = value
 		default:
 			return call.Errorf(
-				"Invalid keyword: %s (scontrol token knows lifespan= and username=)",
+				"Invalid keyword: %s (scontrol token knows lifespan=, username= and scope=)",
 				a,
 			)
 		}

@@ -66,7 +66,7 @@ type walker struct {
 	// The gateway for users of this host.
 	restSocket string
 	limits     *limit.Table
-	issue      func(uid uint32) string // a user's token
+	issue      func(uid uint32, scope string) string // a user's token
 }
 
 // wayIn is a role with the credentials that prove it.
@@ -113,8 +113,8 @@ func newWalkerWith(t *testing.T, limits limit.Config) *walker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.issue = func(uid uint32) string {
-		text, err := s.tokens.Issue(usertoken.Bearer{ID: "walk", User: strconv.Itoa(int(uid)), UID: uid, GID: uid}, time.Now(), time.Now().Add(time.Hour))
+	w.issue = func(uid uint32, scope string) string {
+		text, err := s.tokens.Issue(usertoken.Bearer{ID: "walk", User: strconv.Itoa(int(uid)), UID: uid, GID: uid, Scope: scope}, time.Now(), time.Now().Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,7 +197,7 @@ func (w *walker) credentials(over authz.Transport) []wayIn {
 	users := map[authz.Role]int{authz.User: walkUser, authz.Coordinator: walkCoordinator, authz.Operator: walkOperator, authz.Administrator: walkAdministrator}
 	for role, uid := range users {
 		if over == authz.REST {
-			out = append(out, wayIn{role: role, uid: -1, local: -1, token: w.issue(uint32(uid))})
+			out = append(out, wayIn{role: role, uid: -1, local: -1, token: w.issue(uint32(uid), "")})
 			continue
 		}
 		out = append(out, wayIn{role: role, cert: login, uid: uid, local: -1})
@@ -206,7 +206,11 @@ func (w *walker) credentials(over authz.Transport) []wayIn {
 		}
 	}
 	if over == authz.REST {
-		return append(out, wayIn{role: authz.Root, uid: -1, local: -1, token: w.issue(0)})
+		return append(out,
+			wayIn{role: authz.Root, uid: -1, local: -1, token: w.issue(0, "")},
+			wayIn{role: authz.Connector, uid: -1, local: -1, token: w.issue(walkUser, identity.ScopePods)},
+			wayIn{role: authz.Connector, uid: -1, local: -1, token: w.issue(walkAdministrator, identity.ScopePods)},
+		)
 	}
 	return append(out, wayIn{role: authz.RemoteRoot, cert: login, uid: 0, local: -1}, wayIn{role: authz.Root, uid: -1, local: os.Getuid()})
 }

@@ -42,7 +42,7 @@ func TestTokenSettings(t *testing.T) {
 		a := &keys.Access{User: issuerKeys}
 		err := a.SetTokens(x.cfg)
 		if err == nil {
-			_, err = a.UserToken(t.Context(), "ada", 1000, 1000, now, now.Add(x.life))
+			_, err = a.UserToken(t.Context(), "ada", 1000, 1000, "", now, now.Add(x.life))
 		}
 		if (err == nil) != (x.want == "") || (err != nil && !strings.Contains(err.Error(), x.want)) {
 			t.Errorf("%+v for %d s: %v, want %q", x.cfg, x.life/spec.Second, err, x.want)

@@ -60,6 +60,13 @@ func (c Callers) WebIdentity(
 func (c Callers) actAs(r *http.Request, id identity.Identity) (identity.Identity, error) {
 	name := r.Header.Get("X-SLURM-USER-NAME")
 	switch {
+	case id.Paper.Scope != "" && name != "":
+		// A standby tells the leader of a named user by his name alone.
+		return identity.Nameless(), rpcstatus.New(
+			rpcstatus.Unauthenticated,
+			"X-SLURM-USER-NAME: a token for %s alone acts as nobody: leave the header out",
+			id.Paper.Scope,
+		)
 	case name == "" || name == authz.UserName(id):
 		return id, nil
 	case c.Role(id) != authz.Root:

@@ -21,6 +21,7 @@ func NewCallerFunc(self uint32) func(ctx context.Context) daemon.Caller {
 			} else {
 				caller.Host, caller.Limited = id.Node, id.By == identity.Agent
 			}
+			caller.Connector = id.Paper.Scope == identity.ScopePods
 			return caller
 		case identity.Agent:
 			return daemon.Caller{Node: id.Node}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -138,9 +139,15 @@ func (a *Access) UserToken(
 	ctx context.Context,
 	user string,
 	uid, gid uint32,
+	scope string,
 	from, until spec.Instant,
 ) (daemon.UserToken, error) {
 	switch {
+	case scope != "" && !slices.Contains(usertoken.Scopes(), scope):
+		return daemon.UserToken{}, spec.Refuse(
+			spec.CodeBadRequest,
+			fmt.Sprintf("invalid scope %q of a token: expected one of %v", scope, usertoken.Scopes()),
+		)
 	case a.tokens.DisableCreation:
 		return daemon.UserToken{}, spec.Refuse(
 			spec.CodeDisabled,
@@ -156,7 +163,7 @@ func (a *Access) UserToken(
 			),
 		)
 	}
-	bearer := usertoken.Bearer{User: user, UID: uid, GID: gid, Via: identity.From(ctx).Serial}
+	bearer := usertoken.Bearer{User: user, UID: uid, GID: gid, Via: identity.From(ctx).Serial, Scope: scope}
 	return a.issue(bearer, from, until)
 }
 

@@ -5,15 +5,60 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
 	apiv1 "github.com/musterhpc/muster/api/v1"
+	"github.com/musterhpc/muster/internal/transport/authz"
 )
+
+// TestLeastPrivilege: a token of scope=pods opens what this client calls, and nothing else.
+// A method that is no longer called, or a new one, fails it.
+func TestLeastPrivilege(t *testing.T) {
+	calls := map[string]bool{}
+	c := controllers(t, func(w http.ResponseWriter, r *http.Request) {
+		calls[strings.TrimPrefix(r.URL.Path, "/v1/")] = true
+		fmt.Fprint(w, "{}")
+	})
+	client := reflect.TypeFor[*Client]()
+	ctx := reflect.ValueOf(t.Context())
+	for i := range client.NumMethod() {
+		method := client.Method(i)
+		if method.Type.NumIn() != 3 || method.Type.In(1) != reflect.TypeFor[context.Context]() {
+			continue // it calls nothing
+		}
+		// Its answer does not matter: an empty one is none of a watch.
+		method.Func.Call([]reflect.Value{reflect.ValueOf(c), ctx, argument(method.Type.In(2))})
+	}
+	granted := map[string]bool{}
+	for _, m := range authz.Methods() {
+		switch m.Grant(authz.Connector) {
+		case authz.None:
+		case authz.Full:
+			granted[m.Service+"/"+m.Name] = true
+		default:
+			t.Errorf("%s: %s of a method", m.FullName(), m.Grant(authz.Connector))
+		}
+	}
+	if !maps.Equal(calls, granted) || len(calls) < 6 {
+		t.Errorf("calls %v, granted %v", slices.Sorted(maps.Keys(calls)), slices.Sorted(maps.Keys(granted)))
+	}
+}
+
+// argument is an empty request, or a function that does nothing.
+func argument(of reflect.Type) reflect.Value {
+	if of.Kind() == reflect.Pointer {
+		return reflect.New(of.Elem())
+	}
+	return reflect.MakeFunc(of, func([]reflect.Value) []reflect.Value { return nil })
+}
 
 // TestConfig: all that is wrong with a configuration is told at once.
 func TestConfig(t *testing.T) {

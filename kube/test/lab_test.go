@@ -23,7 +23,7 @@ const (
 	chartFolder = "../../deploy/helm/muster-kube"
 	system      = "muster-system" // namespace of the release
 	release     = "muster-kube"
-	operator    = "daemon" // a user of this machine whom accounting makes an operator
+	connector   = "daemon" // a user of this machine without rights in Muster, whose token is for pods
 )
 
 func quantity(text string) resource.Quantity { return resource.MustParse(text) }
@@ -37,7 +37,7 @@ func resources(cpu, mem string, gpus int) corev1.ResourceList {
 	return out
 }
 
-// startMuster brings a cluster up of the same nodes, with a token of an operator.
+// startMuster brings a cluster up of the same nodes, with a token for muster-kube.
 func (l *lab) startMuster() error {
 	l.muster = filepath.Join(l.dir, "muster")
 	muster := filepath.Join(l.bin, "muster")
@@ -45,13 +45,13 @@ func (l *lab) startMuster() error {
 		{"init", "--dir", l.muster, "--nodes", "2", "--cpus", "6", "--mem", "8000", "--gpus", "4", "--port", strconv.Itoa(l.port)},
 		{"up", "--dir", l.muster},
 		{"sacctmgr", "-i", "add", "account", "ops"},
-		{"sacctmgr", "-i", "add", "user", operator, "account=ops", "adminlevel=Operator"},
+		{"sacctmgr", "-i", "add", "user", connector, "account=ops"},
 	} {
 		if _, _, err := l.run(muster, args...); err != nil {
 			return err
 		}
 	}
-	out, _, err := l.run(muster, "scontrol", "token", "username="+operator, "lifespan=86400")
+	out, _, err := l.run(muster, "scontrol", "token", "username="+connector, "scope=pods", "lifespan=86400")
 	if err != nil {
 		return err
 	}

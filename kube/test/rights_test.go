@@ -1,7 +1,14 @@
 package test
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
 	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -112,4 +119,58 @@ func TestRights(t *testing.T) {
 		}
 	}
 	t.Logf("%d reviews", asked)
+}
+
+// TestTokenOpensNothingElse: whoever finds muster-kube's token can neither read jobs nor
+// cancel them nor make further tokens, nor act under a name by a header, although all tests
+// of this folder work with it.
+func TestTokenOpensNothingElse(t *testing.T) {
+	l := need(t)
+	token, err := os.ReadFile(filepath.Join(l.dir, "muster.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca, err := os.ReadFile(filepath.Join(l.muster, "state", "tls", "ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(ca)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}
+	defer transport.CloseIdleConnections()
+	ask := func(method, path, as string) (int, string) {
+		req, err := http.NewRequestWithContext(t.Context(), method, fmt.Sprintf("https://127.0.0.1:%d%s", l.port+3, path), strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+string(token))
+		if as != "" {
+			req.Header.Set("X-SLURM-USER-NAME", as)
+		}
+		rep, err := transport.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rep.Body.Close()
+		text, err := io.ReadAll(rep.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rep.StatusCode, string(text)
+	}
+	const release = "/v1/Cluster/ReleaseHold"
+	if code, text := ask(http.MethodPost, release, ""); code == http.StatusForbidden || code == http.StatusUnauthorized {
+		t.Errorf("%s: %d %s", release, code, text)
+	}
+	for _, path := range []string{"/v1/Cluster/ListJobs", "/v1/Cluster/Cancel", "/v1/Cluster/CreateUserToken", "/v1/Cluster/ListHolds"} {
+		if code, text := ask(http.MethodPost, path, ""); code != http.StatusForbidden {
+			t.Errorf("%s: %d %s", path, code, text)
+		}
+	}
+	if code, text := ask(http.MethodPost, release, connector); code != http.StatusUnauthorized {
+		t.Errorf("under a name: %d %s", code, text)
+	}
+	if code, text := ask(http.MethodGet, "/slurm/v0.0.43/jobs", ""); code == http.StatusOK && !strings.Contains(text, "may not call") {
+		t.Errorf("jobs of Slurm's API: %d %s", code, text)
+	}
 }

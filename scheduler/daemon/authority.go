@@ -48,6 +48,22 @@ func (s *ClusterService) operatorCaller(ctx context.Context) (event.Actor, error
 	return actor, nil
 }
 
+// connectorCaller is caller for what keeps another scheduler and the ledger in step, which
+// a token for that alone may do too.
+func (s *ClusterService) connectorCaller(ctx context.Context) (event.Actor, error) {
+	who, actor, err := s.knownCaller(ctx)
+	if err != nil {
+		return actor, err
+	}
+	if !who.Connector && !s.isOperator(who) {
+		return actor, spec.Refuse(
+			spec.CodeAccessDenied,
+			"only operators may do this, and muster-kube with a token of scope=pods",
+		)
+	}
+	return actor, nil
+}
+
 // hasLevel looks a caller up in accounting. A caller for whom a compute node
 // vouches has no level, whoever he is: a broken node must not rule the cluster.
 func (s *ClusterService) hasLevel(who Caller, level string) bool {

@@ -81,6 +81,9 @@ type Caller struct {
 	Host     string // where the user is, when not here
 	Login    string // "" = not a login host's agent
 	Limited  bool   // a compute node vouches for the user: he has no rights over others' affairs
+	// Connector tells that the caller shows a token for what keeps Kubernetes and the
+	// ledger in step, and may call what that needs and nothing else.
+	Connector bool
 }
 
 // FromElsewhere tells that the caller is on another machine and proves himself
@@ -97,11 +100,13 @@ type Access interface {
 	// host; only its hash is stored.
 	NewToken(node string, login bool, expires spec.Instant) (text string, hash spec.Hash, err error)
 	// UserToken makes a token with which a program acts as a user over REST, for
-	// as long as the machine is let in that vouches for the caller.
+	// as long as the machine is let in that vouches for the caller. A scope confines
+	// it to a part of the API.
 	UserToken(
 		ctx context.Context,
 		user string,
 		uid, gid uint32,
+		scope string,
 		from, until spec.Instant,
 	) (UserToken, error)
 	// LoginToken makes a token for who has logged in at the site's identity provider.

@@ -22,7 +22,7 @@ func (s *ClusterService) HoldNode(
 	ctx context.Context,
 	req *apiv1.HoldNodeRequest,
 ) (*apiv1.HoldNodeReply, error) {
-	actor, err := s.operatorCaller(ctx)
+	actor, err := s.connectorCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (s *ClusterService) ReleaseHold(
 	ctx context.Context,
 	req *apiv1.ReleaseHoldRequest,
 ) (*apiv1.ReleaseHoldReply, error) {
-	actor, err := s.operatorCaller(ctx)
+	actor, err := s.connectorCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (s *ClusterService) ListHolds(
 	ctx context.Context,
 	req *apiv1.ListHoldsRequest,
 ) (*apiv1.ListHoldsReply, error) {
-	if _, err := s.operatorCaller(ctx); err != nil {
+	if _, err := s.connectorCaller(ctx); err != nil {
 		return nil, err
 	}
 	st := s.C.View().State
@@ -109,7 +109,7 @@ func (s *ClusterService) WatchHolds(
 	told := s.C.deps.Clock.Monotonic()
 	for first := true; ; first = false {
 		// The level of a caller may be taken away while he watches.
-		if _, err := s.operatorCaller(ctx); err != nil {
+		if _, err := s.connectorCaller(ctx); err != nil {
 			return err
 		}
 		view, changed := s.C.Changed()

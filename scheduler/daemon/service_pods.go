@@ -21,7 +21,7 @@ func (s *ClusterService) SubmitPods(
 	ctx context.Context,
 	req *apiv1.SubmitPodsRequest,
 ) (*apiv1.SubmitPodsReply, error) {
-	actor, err := s.operatorCaller(ctx)
+	actor, err := s.connectorCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (s *ClusterService) AdmitPods(
 	ctx context.Context,
 	req *apiv1.AdmitPodsRequest,
 ) (*apiv1.AdmitPodsReply, error) {
-	actor, err := s.operatorCaller(ctx)
+	actor, err := s.connectorCaller(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (s *ClusterService) PodsOver(
 	ctx context.Context,
 	req *apiv1.PodsOverRequest,
 ) (*apiv1.PodsOverReply, error) {
-	actor, err := s.operatorCaller(ctx)
+	actor, err := s.connectorCaller(ctx)
 	if err != nil {
 		return nil, err
 	}

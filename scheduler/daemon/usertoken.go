@@ -75,8 +75,15 @@ func (s *ClusterService) CreateUserToken(
 			fmt.Sprintf("a token lives for %d days at most", longest/spec.Day),
 		)
 	}
+	if req.GetScope() != "" && !s.isAdministrator(who) {
+		// It may do what its user may not.
+		return nil, spec.Refuse(
+			spec.CodeAccessDenied,
+			"only an administrator gets a token with a scope",
+		)
+	}
 	now := s.C.deps.Clock.Now()
-	token, err := s.C.deps.Access.UserToken(ctx, name, uid, gid, now, now.Add(life))
+	token, err := s.C.deps.Access.UserToken(ctx, name, uid, gid, req.GetScope(), now, now.Add(life))
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ type plainTokens struct {
 	key  *string
 }
 
-func (p plainTokens) UserToken(_ context.Context, user string, uid, gid uint32, from, until spec.Instant) (UserToken, error) {
+func (p plainTokens) UserToken(_ context.Context, user string, uid, gid uint32, _ string, from, until spec.Instant) (UserToken, error) {
 	*p.made++
 	return UserToken{
 		Text: fmt.Sprintf("%s %d:%d %d s", user, uid, gid, int64(until.Sub(from)/spec.Second)),
@@ -76,6 +76,22 @@ func TestCreateUserToken(t *testing.T) {
 		rep, err := w.svc.CreateUserToken(t.Context(), &apiv1.CreateUserTokenRequest{User: x.user, Lifetime: x.life})
 		if spec.CodeOf(err) != x.code || rep.GetToken() != x.want {
 			t.Errorf("%s asks for %q, %d ns: %q, %v; expected %q, code %d", x.who.User, x.user, x.life, rep.GetToken(), err, x.want, x.code)
+		}
+	}
+}
+
+// TestTokenWithScope: it may do what its user may not, so that only administrators get one.
+func TestTokenWithScope(t *testing.T) {
+	w := start(t)
+	newPlainTokens(w)
+	for who, want := range map[*Caller]spec.Code{
+		{UID: 1000, GID: 100, User: "alice"}: spec.CodeAccessDenied,
+		{User: "root", Admin: true}:          0,
+	} {
+		w.c.deps.Identify = func(context.Context) Caller { return *who }
+		req := &apiv1.CreateUserTokenRequest{User: "alice", Scope: "pods"}
+		if _, err := w.svc.CreateUserToken(t.Context(), req); spec.CodeOf(err) != want {
+			t.Errorf("%s: %v", who.User, err)
 		}
 	}
 }

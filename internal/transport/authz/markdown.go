@@ -95,6 +95,7 @@ the word of a login host or node for its user. Nothing in a message is believed.
 | administrator | a user with AdminLevel=Administrator: the cluster itself, machines, tokens and levels of other users |
 | root | root and the cluster's own user on the controller's host, root's token, and an administrator's certificate |
 | node, login host, controller | a machine with a certificate of that role |
+| connector | muster-kube, with a token that has scope=pods: what keeps Kubernetes and the ledger in step |
 
 **yes** grants the whole method, **limited** only what the last column says, **here** everything on the controller's own host,
 **–** nothing.

@@ -23,13 +23,14 @@ const (
 	Node                      // the agent of a compute node
 	LoginHost                 // the agent of a login host
 	Controller                // a controller, or accounting on another host
+	Connector                 // a token for muster-kube alone (scope pods)
 	numRoles
 )
 
 // String returns the role's name as the documentation has it.
 func (r Role) String() string {
 	names := [...]string{"anonymous", "remote root", "user", "coordinator", "operator",
-		"administrator", "root", "node", "login host", "controller"}
+		"administrator", "root", "node", "login host", "controller", "connector"}
 	if int(r) < len(names) {
 		return names[r]
 	}
@@ -57,6 +58,13 @@ func UserName(id identity.Identity) string {
 // roleOf finds the role of a caller. standing says what accounting makes of a
 // user: User, Coordinator, Operator or Administrator.
 func roleOf(id identity.Identity, self uint32, standing func(user string) Role) Role {
+	switch id.Paper.Scope {
+	case "":
+	case identity.ScopePods:
+		return Connector
+	default:
+		return Anonymous
+	}
 	switch id.Kind {
 	case identity.Admin:
 		return Root

@@ -69,8 +69,12 @@ func forAllReaders() grants {
 	}
 }
 
-// forOperators is what another scheduler's helper, which has a user of its own with
-// the level of an operator, may do with nodes.
+// forConnectors is what muster-kube calls, which has a token for nothing else.
+func forConnectors() grants {
+	return grants{Connector: Full, Operator: Full, Administrator: Full, Root: Full}
+}
+
+// forOperators is what operators may see of other schedulers.
 func forOperators() grants {
 	return grants{Operator: Full, Administrator: Full, Root: Full}
 }
@@ -141,13 +145,13 @@ var table = []row{
 	{"Cluster/ChangePartition", forAdministrators(), ""},
 	{"Cluster/ListControllers", forAllReaders(), ""},
 	{"Cluster/ChangeControllers", grants{Administrator: Here, Root: Full}, "as CreateToken"},
-	{"Cluster/HoldNode", forOperators(), ""},
-	{"Cluster/ReleaseHold", forOperators(), ""},
+	{"Cluster/HoldNode", forConnectors(), ""},
+	{"Cluster/ReleaseHold", forConnectors(), ""},
 	{"Cluster/ListHolds", forOperators(), ""},
-	{"Cluster/WatchHolds", forOperators(), ""},
-	{"Cluster/SubmitPods", forOperators(), ""},
-	{"Cluster/AdmitPods", forOperators(), ""},
-	{"Cluster/PodsOver", forOperators(), ""},
+	{"Cluster/WatchHolds", forConnectors(), ""},
+	{"Cluster/SubmitPods", forConnectors(), ""},
+	{"Cluster/AdmitPods", forConnectors(), ""},
+	{"Cluster/PodsOver", forConnectors(), ""},
 	{"Cluster/Events", forReaders(), "PrivateData, as each event's own list has it; changes of the policy are for operators, tokens and certificates for administrators"},
 	{"Cluster/ReadOutput", forOwners(), "own jobs; root reads those of any user, with that user's rights"},
 

@@ -78,7 +78,13 @@ type Paper struct {
 	ID      string    // "" where the token has no id
 	Issued  time.Time // in whole seconds; zero where the token does not say it
 	Expires time.Time
+	// Scope names the part of the API to which the token is confined, whatever its user
+	// may do; "" = it is the user's in all.
+	Scope string
 }
+
+// ScopePods is the scope of what keeps Kubernetes and the ledger in step.
+const ScopePods = "pods"
 
 // Nameless is the identity of a party that has shown nothing.
 func Nameless() Identity { return Identity{Kind: Anonymous, UID: NoID, GID: NoID} }

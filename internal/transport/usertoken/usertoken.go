@@ -33,7 +33,30 @@ const (
 const (
 	keySize  = 32
 	audience = "muster-rest"
+	// scopedAudience and a scope are the audience of a token that is confined to it. It is
+	// another one, so that a program that knows of no scopes refuses the token.
+	scopedAudience = "muster-rest/"
 )
+
+// Scopes are those that a token may have.
+func Scopes() []string { return []string{identity.ScopePods} }
+
+// audienceOf is for whom a token of a scope is.
+func audienceOf(scope string) string {
+	if scope == "" {
+		return audience
+	}
+	return scopedAudience + scope
+}
+
+// audiences are all that are accepted.
+func audiences() []string {
+	out := []string{audience}
+	for _, scope := range Scopes() {
+		out = append(out, audienceOf(scope))
+	}
+	return out
+}
 
 // ErrToken is wrapped by every refusal of a token.
 var ErrToken = errors.New("the token is not valid")
@@ -105,7 +128,7 @@ func Open(path, cluster string, now func() time.Time) (*Keys, error) {
 		jwt.WithValidMethods(
 			[]string{jwt.SigningMethodHS256.Alg()},
 		),
-		jwt.WithAudience(audience),
+		jwt.WithAudience(audiences()...),
 		jwt.WithIssuer(cluster),
 		jwt.WithExpirationRequired(),
 		jwt.WithIssuedAt(),
@@ -140,6 +163,8 @@ type Bearer struct {
 	// Via is the serial number of the certificate that vouched for who asks, if one
 	// did: the token is worth as much as that.
 	Via string
+	// Scope confines the token to a part of the API; "" = it is not confined.
+	Scope string
 }
 
 // Issue makes a token for a user.
@@ -147,7 +172,8 @@ func (k *Keys) Issue(bearer Bearer, from, until time.Time) (string, error) {
 	isKnown := bearer.ID != "" && bearer.User != "" &&
 		bearer.UID != identity.NoID && bearer.GID != identity.NoID
 	life := until.Sub(from)
-	if !isKnown || life <= 0 || life > MaxLife {
+	hasScope := bearer.Scope == "" || slices.Contains(Scopes(), bearer.Scope)
+	if !isKnown || !hasScope || life <= 0 || life > MaxLife {
 		return "", fmt.Errorf(
 			"a token for user %q (uid %d, gid %d) from %s until %s cannot be made",
 			bearer.User,
@@ -162,7 +188,7 @@ func (k *Keys) Issue(bearer Bearer, from, until time.Time) (string, error) {
 			ID:        bearer.ID,
 			Issuer:    k.cluster,
 			Subject:   bearer.User,
-			Audience:  jwt.ClaimStrings{audience},
+			Audience:  jwt.ClaimStrings{audienceOf(bearer.Scope)},
 			IssuedAt:  jwt.NewNumericDate(from),
 			ExpiresAt: jwt.NewNumericDate(until),
 		},
@@ -193,6 +219,7 @@ func (k *Keys) Verify(text string) (identity.Identity, error) {
 		)
 	}
 	paper := paperOf(&claims.RegisteredClaims, claims.Sun)
+	paper.Scope = scopeOf(claims.Audience)
 	if *claims.UID == 0 {
 		return identity.Identity{
 			Paper:   paper,
@@ -223,6 +250,19 @@ func paperOf(claims *jwt.RegisteredClaims, user string) identity.Paper {
 		paper.Issued = claims.IssuedAt.Time
 	}
 	return paper
+}
+
+// scopeOf is the scope of a token that is for one of our audiences.
+func scopeOf(list jwt.ClaimStrings) string {
+	if slices.Contains(list, audience) {
+		return ""
+	}
+	for _, one := range list {
+		if scope, ok := strings.CutPrefix(one, scopedAudience); ok {
+			return scope
+		}
+	}
+	return "" // the parser has refused it
 }
 
 // keyOf gives the key for a token. The parser does not look at crit, the header

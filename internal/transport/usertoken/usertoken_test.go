@@ -42,8 +42,15 @@ func TestTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if id, err := k.Verify(root); err != nil || id.Kind != identity.Admin || id.UID != identity.NoID {
+	if id, err := k.Verify(root); err != nil || id.Kind != identity.Admin || id.UID != identity.NoID || id.Paper.Scope != "" {
 		t.Errorf("root's token: %+v, %v", id, err)
+	}
+	scoped, err := k.Issue(Bearer{ID: "t3", User: "kube", UID: 1001, GID: 100, Scope: identity.ScopePods}, now, now.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id, err := k.Verify(scoped); err != nil || id.Paper.Scope != "pods" || id.User != "kube" {
+		t.Errorf("a token with a scope: %+v, %v", id, err)
 	}
 
 	other := open(t, filepath.Join(t.TempDir(), "key"), "lab", &now)
@@ -84,6 +91,9 @@ func TestIssueRefuses(t *testing.T) {
 		},
 		"no uid": func() (string, error) {
 			return k.Issue(Bearer{ID: "t3", User: "x", UID: identity.NoID, GID: 1}, now, now.Add(time.Hour))
+		},
+		"a scope that there is not": func() (string, error) {
+			return k.Issue(Bearer{ID: "t3", User: "x", UID: 1, GID: 1, Scope: "all"}, now, now.Add(time.Hour))
 		},
 		"no life": func() (string, error) { return k.Issue(Bearer{ID: "t3", User: "x", UID: 1, GID: 1}, now, now) },
 		"forever": func() (string, error) {
