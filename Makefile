@@ -156,7 +156,7 @@ bench-openb: build ## fill the cluster of the openb traces ten times (TRACES=fol
 	bin/muster simulate --openb $(or $(TRACES),$(MUSTER_TRACES),../shared/traces)
 
 # A module of its own: neither muster nor musterd nor the agent links Kubernetes.
-.PHONY: kube test-kube demo-kube
+.PHONY: kube test-kube demo-kube bench-kube
 kube: ## build bin/muster-kube, which keeps Kubernetes and the ledger in step, and the programs beside it
 	cd kube && CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o ../bin/ ./cmd/...
 
@@ -164,6 +164,11 @@ test-kube: build engine kube ## test muster-kube between real servers of Kuberne
 	command -v etcd >/dev/null || deploy/deps/install.sh kube
 	test/kube/servers.sh
 	cd kube && $(GO) mod tidy -diff && $(GO) vet ./... && MUSTER_TEST_KUBE=1 $(GO) test -count=1 -timeout 40m $(if $(RUN),-run '^($(RUN))$$') ./...
+
+bench-kube: build engine kube ## pods of 1,000 nodes without machines: bound a second by Muster and by kube-scheduler, what colocation adds, memory
+	command -v etcd >/dev/null || deploy/deps/install.sh kube
+	test/kube/servers.sh
+	cd kube && MUSTER_TEST_KUBE=1 MUSTER_BENCH_KUBE=1 $(GO) test -count=1 -timeout 40m -v -run '^TestBench$$' ./test
 
 demo-kube: build engine kube ## pods and jobs on one node: the walks of a colocated cluster and of one whose pods Muster schedules, printed
 	command -v etcd >/dev/null || deploy/deps/install.sh kube

@@ -42,7 +42,8 @@ func (l *lab) startMuster() error {
 	l.muster = filepath.Join(l.dir, "muster")
 	muster := filepath.Join(l.bin, "muster")
 	for _, args := range [][]string{
-		{"init", "--dir", l.muster, "--nodes", "2", "--cpus", "6", "--mem", "8000", "--gpus", "4", "--port", strconv.Itoa(l.port)},
+		append([]string{"init", "--dir", l.muster, "--nodes", "2", "--cpus", "6", "--mem", "8000", "--gpus", "4",
+			"--port", strconv.Itoa(l.port)}, benchConfig()...),
 		{"up", "--dir", l.muster},
 		{"sacctmgr", "-i", "add", "account", "ops"},
 		{"sacctmgr", "-i", "add", "user", connector, "account=ops"},

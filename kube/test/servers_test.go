@@ -312,7 +312,7 @@ func (l *lab) kubeletsWatch(ctx context.Context) error {
 }
 
 func (l *lab) serve(ctx context.Context, pod *corev1.Pod) error {
-	if pod.Spec.NodeName == "" {
+	if pod.Spec.NodeName == "" || pod.Labels[benchLabel] != "" {
 		return nil
 	}
 	pods := l.kube.CoreV1().Pods(pod.Namespace)
