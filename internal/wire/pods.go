@@ -145,7 +145,7 @@ func WaitText(id spec.JobID, reason spec.Reason, planned spec.Instant) string {
 		}
 		parts = append(parts, what+": "+numbers)
 	}
-	if reason.Until != 0 {
+	if reason.Until != 0 && reason.Until != planned {
 		parts = append(parts, "until "+utc(reason.Until))
 	}
 	if planned != 0 && planned != spec.FarFuture {

@@ -40,7 +40,7 @@ func (w *tale) shows(want string, name string, args ...string) {
 	command := append([]string{name}, args...)
 	if name == "kubectl" {
 		folder = w.l.kubeBin
-	} else {
+	} else if name != "muster" {
 		name = "muster"
 		args = command
 	}
@@ -52,13 +52,41 @@ func (w *tale) shows(want string, name string, args ...string) {
 		}
 		return strings.Contains(out, want), out
 	})
-	w.tell("$ %s\n%s\n", strings.Join(command, " "), strings.TrimRight(out, "\n"))
+	w.tell("$ %s\n%s\n", typed(command), strings.TrimRight(out, "\n"))
+}
+
+// typed is a command as one types it in a shell.
+func typed(words []string) string {
+	out := slices.Clone(words)
+	for i, word := range out {
+		if strings.ContainsAny(word, " {}[]()\"\\$*?;&|<>%") {
+			out[i] = "'" + word + "'" // none of ours has a single quote
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// does runs a command of Muster, and tells it.
+func (w *tale) does(name string, args ...string) {
+	w.t.Helper()
+	command := append([]string{name}, args...)
+	w.tell("$ %s\n", typed(command))
+	w.l.must(w.t, command...)
+}
+
+// applies gives a manifest to Kubernetes, and tells it.
+func (w *tale) applies(manifest string) {
+	w.t.Helper()
+	w.tell("$ kubectl apply -f - <<'END'\n%sEND\n", manifest)
+	if _, _, err := w.l.feed([]byte(manifest), filepath.Join(w.l.kubeBin, "kubectl"), "apply", "-f", "-"); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // srun starts a job that lasts until it is cancelled.
 func (w *tale) srun(args ...string) *process {
 	w.t.Helper()
-	w.tell("$ srun %s &\n", strings.Join(args, " "))
+	w.tell("$ srun %s &\n", typed(args))
 	p := &process{name: "srun", over: make(chan struct{})}
 	p.cmd = exec.CommandContext(w.t.Context(), filepath.Join(w.l.bin, "muster"), append([]string{"srun"}, args...)...)
 	p.cmd.Env = append(os.Environ(), "MUSTER_SOCKET="+filepath.Join(w.l.muster, "run", "muster.sock"))
@@ -429,61 +457,55 @@ func TestWalkScheduled(t *testing.T) {
 	l.withTrain(t)
 	l.preempting(t)
 	w := &tale{t: t, l: l}
-	w.tell("# A training array has all eight GPUs.\n")
-	args := []string{"sbatch", "-A", "ops", "--qos=low", "--array=0-3", "-c1", "--mem=100", "--gres=gpu:2", "-t", "60", "--wrap", "sleep 3600"}
-	w.tell("$ %s\n", strings.Join(args, " "))
-	l.must(t, args...)
-	w.shows("R\nR\nR\nR", "squeue", "-h", "-o", "%t")
+	w.tell("# A training array has all eight GPUs of two nodes.\n")
+	w.does("sbatch", "-A", "ops", "--qos=low", "--array=0-3", "-c1", "--mem=100", "--gres=gpu:2", "-t", "60", "--wrap", "sleep 3600")
+	w.shows("R low\nR low\nR low\nR low", "squeue", "-h", "-o", "%t %q")
 
 	w.tell("\n# An inference deployment of QOS high comes: its pods are jobs, and take the place of two tasks.\n")
-	labels := map[string]string{"app": "infer"}
-	replicas := int32(2)
 	// The partition gives no job more than a week, and a service asks for ever by itself.
-	pod := scheduled("infer", "1", "200Mi", 2, map[string]string{
-		"musterhpc.github.io/qos": "high", "musterhpc.github.io/time-limit": "7-0"})
-	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	d := &appsv1.Deployment{
-		ObjectMeta: metav1.ObjectMeta{Name: "infer", Namespace: train},
-		Spec: appsv1.DeploymentSpec{
-			Replicas: &replicas,
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: pod.Annotations},
-				Spec:       pod.Spec,
-			},
-		},
-	}
-	if _, err := l.kube.AppsV1().Deployments(train).Create(t.Context(), d, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	w.shows("2/2", "kubectl", "-n", train, "get", "deployment", "infer", "-o", `jsonpath={.status.readyReplicas}{"/"}{.spec.replicas}{"\n"}`)
-	w.shows("high R\nhigh R", "squeue", "-h", "-t", "R", "-q", "high", "-o", "%q %t")
-	w.shows("low R\nlow R", "squeue", "-h", "-t", "R", "-q", "low", "-o", "%q %t")
+	w.applies(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: infer, namespace: train}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: infer}}
+  template:
+    metadata:
+      labels: {app: infer}
+      annotations: {musterhpc.github.io/qos: high, musterhpc.github.io/time-limit: 7-0}
+    spec:
+      schedulerName: muster
+      terminationGracePeriodSeconds: 0
+      containers:
+        - name: main
+          image: none
+          resources: {limits: {cpu: "1", memory: 200Mi, nvidia.com/gpu: "2"}}
+`)
+	w.shows("2/2", "kubectl", "-n", train, "get", "deployment", "infer")
+	w.shows("R high\nR high\nR low\nR low", "squeue", "-h", "-t", "R", "-S", "q", "-o", "%t %q")
 	for _, job := range strings.Fields(l.must(t, "squeue", "-h", "-t", "R", "-q", "high", "-o", "%A")) {
 		if show := l.must(t, "scontrol", "show", "job", job); !strings.Contains(show, "PodOwner=Deployment/infer") {
 			t.Errorf("the job does not name what made its pod:\n%s", show)
 		}
 	}
 
-	w.tell("\n# A pod of QOS low waits for jobs and pods, and says so in Muster's words.\n")
+	w.tell("\n# A pod of QOS low waits for jobs and pods. Kubernetes and Muster say so in the same words.\n")
 	l.make(t, scheduled("later", "1", "100Mi", 4, map[string]string{"musterhpc.github.io/qos": "low"}))
 	text := l.saysWhy(t, "later", "Resources")
 	number := strings.Fields(text)[1]
-	w.tell("%s\n", strings.Replace(text[:strings.Index(text, ")")+1], number, "N", 1))
-	why := l.must(t, "why", number)
-	for _, want := range []string{"train/infer-"} {
-		if !strings.Contains(why, want) {
-			t.Errorf("the pod's job does not name %s, for which it waits:\n%s", want, why)
-		}
-	}
+	w.shows("of Muster waits (Resources)", "kubectl", "-n", train, "get", "pod", "later", "-o", `jsonpath={.status.conditions[0].message}{"\n"}`)
+	w.shows("train/infer-", "muster", "why", number)
 
-	w.tell("\n# A job of QOS high needs a whole node's GPUs: a pod of QOS low goes for it.\n")
+	w.tell("\n# The deployment is scaled down and the array cancelled: the pod starts.\n")
 	w.shows("scaled", "kubectl", "-n", train, "scale", "deployment", "infer", "--replicas=0")
-	l.must(t, "scancel", "--user=root")
+	w.does("scancel", "--user=root")
 	l.isBound(t, "later")
-	l.must(t, "sbatch", "-A", "ops", "--qos=high", "-N2", "--gres=gpu:4", "-t", "60", "--wrap", "sleep 3600")
+	w.shows("Running", "kubectl", "-n", train, "get", "pod", "later")
+
+	w.tell("\n# A job of QOS high needs the GPUs of both nodes: the pod goes for it.\n")
+	w.does("sbatch", "-A", "ops", "--qos=high", "-N2", "--gres=gpu:4", "-t", "60", "--wrap", "sleep 3600")
 	l.isGone(t, "later")
-	w.shows("high R", "squeue", "-h", "-o", "%q %t")
+	w.shows("R high", "squeue", "-h", "-o", "%t %q")
 	w.shows("PREEMPTED", "squeue", "-h", "-t", "all", "-j", number, "-o", "%T")
 	if err := l.kube.AppsV1().Deployments(train).Delete(t.Context(), "infer", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
