@@ -102,6 +102,32 @@ func mutants() []mutant {
 			"return !p.Deleting || p.End.Ended <= p.Deleted", "return !p.Deleting", ""},
 		{"a pod is let go of while its gang runs", "copilot/podjobs.go",
 			"if pod.Kept && !r.taken[pod.UID] && (pod.Over || pod.Gone) {", "if pod.Kept && (pod.Over || pod.Gone) {", ""},
+		{"connector: a pod names whose jobs it is of", "kube/executor/jobs.go",
+			"s.fail(\"%s is not for pods to say: it is for their namespace or PriorityClass\", key)", "_ = key", "kube/executor TestUnsupportedPods"},
+		{"connector: a pod that runs is taken for one that is gone", "kube/executor/jobs.go",
+			"grace != nil && *grace == 0 &&", "grace != nil &&", "kube/executor TestKeptPod"},
+		{"connector: a pod seems to be deleted when its grace is over", "kube/executor/jobs.go",
+			"at -= spec.Instant(spec.Span(*grace) * spec.Second)", "_ = *grace", "kube/executor TestKeptPod"},
+		{"connector: the last container that failed gives the exit", "kube/executor/jobs.go",
+			"end.FinishedAt.Before(&failed.FinishedAt)", "!end.FinishedAt.Before(&failed.FinishedAt)", "kube/executor TestEndOfPod"},
+		{"connector: a volume is reached from every node", "kube/executor/jobs.go",
+			"if reachable[name] {", "if reachable[name] || true {", "kube/executor TestRequestOfPod"},
+		{"connector: a pod with host ports is scheduled", "kube/executor/jobs.go",
+			"if port.HostPort != 0 && !p.Spec.HostNetwork {", "if port.HostPort < 0 {", "kube/executor TestUnsupportedPods"},
+		{"connector: a Node that is not ready admits pods", "kube/executor/pods.go",
+			"node.DeletionTimestamp != nil || !ready(node)", "node.DeletionTimestamp != nil", "kube/executor TestAdmits"},
+		{"connector: a cordoned Node admits pods", "kube/executor/pods.go",
+			"node.Spec.Unschedulable && !toleratesCordon(p)", "node.Spec.Unschedulable && false", "kube/executor TestAdmits"},
+		{"connector: a pod at somebody else's gate gets a hold", "kube/executor/pods.go",
+			"out.Gated = len(gates) == 1 && gates[0].Name == Gate", "out.Gated = len(gates) >= 1", "kube/executor TestPodOf"},
+		{"connector: the pin of a pod is an alternative to what it requires", "kube/executor/pods.go",
+			"out[i].MatchFields = append(out[i].MatchFields, pin)", "out[i].MatchFields = nil", "kube/executor TestPin"},
+		{"connector: GPUs of several types are one claim", "kube/claims/claims.go",
+			"if len(types) > 1 {", "if len(types) > 9 {", "kube/claims TestOf"},
+		{"connector: a refusal of one controller is asked of the next", "kube/muster/client.go",
+			"case !errors.Is(err, ErrAway):\n\t\t\treturn err\n", "case false:\n", "kube/muster TestLead"},
+		{"connector: its token opens one more method", "internal/transport/authz/table.go",
+			"{\"Cluster/ListHolds\", forOperators(), \"\"}", "{\"Cluster/ListHolds\", forConnectors(), \"\"}", "kube/muster TestLeastPrivilege"},
 		{"the silence of a node ends its pods in the books", "scheduler/decide/fencing.go",
 			"if !job.Spec.Runner().EndsWithNode() && !job.Configuring() {", "if job.Configuring() && false {", ""},
 		{"a pod that is submitted again is another job", "scheduler/decide/pods.go",
@@ -222,7 +248,12 @@ func (m *mutant) plant(t *testing.T) {
 	case elsewhere:
 		pkg, tests = "../"+folder, named
 	}
-	if out, err := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", prog, pkg).CombinedOutput(); err != nil {
+	build := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", prog, pkg)
+	if inner, ok := strings.CutPrefix(pkg, "../kube/"); ok { // a module of its own
+		build = exec.Command("go", "test", "-c", "-overlay", overlay, "-o", prog, "./"+inner)
+		build.Dir = "../kube"
+	}
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("it does not compile: %v\n%s", err, out)
 	}
 	run := exec.Command(prog, "-test.run", tests, "-test.count", "1", "-test.short")
