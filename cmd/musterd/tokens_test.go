@@ -10,6 +10,7 @@ import (
 	"github.com/musterhpc/muster/controller/keys"
 	"github.com/musterhpc/muster/internal/conffile"
 	"github.com/musterhpc/muster/internal/transport/usertoken"
+	"github.com/musterhpc/muster/scheduler/daemon"
 	"github.com/musterhpc/muster/spec"
 )
 
@@ -42,7 +43,7 @@ func TestTokenSettings(t *testing.T) {
 		a := &keys.Access{User: issuerKeys}
 		err := a.SetTokens(x.cfg)
 		if err == nil {
-			_, err = a.UserToken(t.Context(), "ada", 1000, 1000, "", now, now.Add(x.life))
+			_, err = a.UserToken(t.Context(), daemon.TokenAsk{User: "ada", UID: 1000, GID: 1000, From: now, Until: now.Add(x.life)})
 		}
 		if (err == nil) != (x.want == "") || (err != nil && !strings.Contains(err.Error(), x.want)) {
 			t.Errorf("%+v for %d s: %v, want %q", x.cfg, x.life/spec.Second, err, x.want)

@@ -137,23 +137,20 @@ func (a *Access) Keys() [][]byte {
 // UserToken implements daemon.Access.
 func (a *Access) UserToken(
 	ctx context.Context,
-	user string,
-	uid, gid uint32,
-	scope string,
-	from, until spec.Instant,
+	ask daemon.TokenAsk,
 ) (daemon.UserToken, error) {
 	switch {
-	case scope != "" && !slices.Contains(usertoken.Scopes(), scope):
+	case ask.Scope != "" && !slices.Contains(usertoken.Scopes(), ask.Scope):
 		return daemon.UserToken{}, spec.Refuse(
 			spec.CodeBadRequest,
-			fmt.Sprintf("invalid scope %q of a token: expected one of %v", scope, usertoken.Scopes()),
+			fmt.Sprintf("invalid scope %q of a token: expected one of %v", ask.Scope, usertoken.Scopes()),
 		)
 	case a.tokens.DisableCreation:
 		return daemon.UserToken{}, spec.Refuse(
 			spec.CodeDisabled,
 			"this site makes no tokens (tokens.disable_creation of muster.yaml): use those of its identity provider",
 		)
-	case a.tokens.MaxLifespan != spec.Infinite && until.Sub(from) > a.tokens.MaxLifespan:
+	case a.tokens.MaxLifespan != spec.Infinite && ask.Until.Sub(ask.From) > a.tokens.MaxLifespan:
 		return daemon.UserToken{}, spec.Refuse(
 			spec.CodeInvalidTime,
 			fmt.Sprintf(
@@ -163,8 +160,14 @@ func (a *Access) UserToken(
 			),
 		)
 	}
-	bearer := usertoken.Bearer{User: user, UID: uid, GID: gid, Via: identity.From(ctx).Serial, Scope: scope}
-	return a.issue(bearer, from, until)
+	bearer := usertoken.Bearer{
+		User:  ask.User,
+		UID:   ask.UID,
+		GID:   ask.GID,
+		Via:   identity.From(ctx).Serial,
+		Scope: ask.Scope,
+	}
+	return a.issue(bearer, ask.From, ask.Until)
 }
 
 // LoginToken implements daemon.Access.

@@ -90,6 +90,14 @@ type Caller struct {
 // by what that machine says of him.
 func (c Caller) FromElsewhere() bool { return c.Host != "" && !c.Admin }
 
+// TokenAsk is for whom a token is to be, for what and for how long.
+type TokenAsk struct {
+	User        string
+	UID, GID    uint32
+	Scope       string // the part of the API to which it is confined; "" = none
+	From, Until spec.Instant
+}
+
 // Access issues what lets agents and jobs in.
 type Access interface {
 	// Sign makes the credential with which an agent may start a run.
@@ -102,13 +110,7 @@ type Access interface {
 	// UserToken makes a token with which a program acts as a user over REST, for
 	// as long as the machine is let in that vouches for the caller. A scope confines
 	// it to a part of the API.
-	UserToken(
-		ctx context.Context,
-		user string,
-		uid, gid uint32,
-		scope string,
-		from, until spec.Instant,
-	) (UserToken, error)
+	UserToken(ctx context.Context, ask TokenAsk) (UserToken, error)
 	// LoginToken makes a token for who has logged in at the site's identity provider.
 	// The site's settings about tokens that users ask for do not count.
 	LoginToken(user string, uid, gid uint32, from, until spec.Instant) (UserToken, error)

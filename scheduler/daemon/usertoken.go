@@ -83,7 +83,9 @@ func (s *ClusterService) CreateUserToken(
 		)
 	}
 	now := s.C.deps.Clock.Now()
-	token, err := s.C.deps.Access.UserToken(ctx, name, uid, gid, req.GetScope(), now, now.Add(life))
+	token, err := s.C.deps.Access.UserToken(ctx, TokenAsk{
+		User: name, UID: uid, GID: gid, Scope: req.GetScope(), From: now, Until: now.Add(life),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -18,10 +18,10 @@ type plainTokens struct {
 	key  *string
 }
 
-func (p plainTokens) UserToken(_ context.Context, user string, uid, gid uint32, _ string, from, until spec.Instant) (UserToken, error) {
+func (p plainTokens) UserToken(_ context.Context, ask TokenAsk) (UserToken, error) {
 	*p.made++
 	return UserToken{
-		Text: fmt.Sprintf("%s %d:%d %d s", user, uid, gid, int64(until.Sub(from)/spec.Second)),
+		Text: fmt.Sprintf("%s %d:%d %d s", ask.User, ask.UID, ask.GID, int64(ask.Until.Sub(ask.From)/spec.Second)),
 		ID:   fmt.Sprintf("t%d", *p.made),
 		Key:  *p.key,
 	}, nil
