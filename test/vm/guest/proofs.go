@@ -235,19 +235,10 @@ func proveForkBomb(c *cluster) error {
 // proveNoProgramLeaks counts the kernel's eBPF programs before and after jobs.
 func proveNoProgramLeaks(c *cluster) error {
 	before := countPrograms()
-	running, err := c.submitScript("/init sleep 3", "-n1", "--mem=50")
+	// The state says that it runs before its processes do.
+	running, err := c.runUntilOutput("up", "echo up; /init sleep 3", "-n1", "--mem=50")
 	if err != nil {
 		return err
-	}
-	for {
-		state, err := c.jobState(running)
-		if err != nil {
-			return err
-		}
-		if state == "RUNNING" {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
 	}
 	if countPrograms() <= before {
 		return errors.New("counter-test: a running job has no device program")
