@@ -87,7 +87,7 @@ func newWalkerWith(t *testing.T, limits limit.Config) *walker {
 	s.calls = &collector.Calls{}
 	s.limits = limit.New(limits, time.Now)
 	root := as(t, "root", 0)
-	policy := &daemon.ClusterService{C: s.ctl}
+	policy := daemon.NewClusterService(s.ctl)
 	change := func(entity string, names string, set ...*apiv1.ConfigEntry) {
 		t.Helper()
 		req := &apiv1.PolicyChangeRequest{Verb: apiv1.PolicyChangeRequest_ADD, Entity: entity, Names: []string{names}, Set: set}

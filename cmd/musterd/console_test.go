@@ -70,7 +70,7 @@ func newConsoleServerWith(t *testing.T, prepare func(s *server, at string), conf
 		t.Fatal(err)
 	}
 	gateway := s.newGateway(source)
-	c := &consoleServer{t: t, s: s, jobs: &daemon.ClusterService{C: s.ctl}}
+	c := &consoleServer{t: t, s: s, jobs: daemon.NewClusterService(s.ctl)}
 	service.RegisterClusterServer(gateway, c.jobs)
 	service.RegisterAccountingServer(gateway, feed.Absent{})
 	pages, err := s.openConsole(source, gateway)

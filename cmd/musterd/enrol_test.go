@@ -86,7 +86,7 @@ func as(t *testing.T, user string, uid uint32) context.Context {
 func TestEnrolmentAnswerLost(t *testing.T) {
 	dir := t.TempDir()
 	s, stop := openServer(t, dir)
-	tok, err := (&daemon.ClusterService{C: s.ctl}).CreateToken(as(t, "root", 0), &apiv1.CreateTokenRequest{Node: "node1"})
+	tok, err := daemon.NewClusterService(s.ctl).CreateToken(as(t, "root", 0), &apiv1.CreateTokenRequest{Node: "node1"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func newLoginHost(t *testing.T, s *server) *loginHost {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &loginHost{t, &daemon.ClusterService{C: s.ctl}, &daemon.AgentService{C: s.ctl}, as(t, "root", 0), csr}
+	return &loginHost{t, daemon.NewClusterService(s.ctl), &daemon.AgentService{C: s.ctl}, as(t, "root", 0), csr}
 }
 
 func (l *loginHost) token() string {

@@ -38,7 +38,7 @@ func newRESTServer(t *testing.T) *restServer {
 		t.Fatal(err)
 	}
 	gateway := s.newGateway(source)
-	r := &restServer{t: t, jobs: &daemon.ClusterService{C: s.ctl}}
+	r := &restServer{t: t, jobs: daemon.NewClusterService(s.ctl)}
 	service.RegisterClusterServer(gateway, r.jobs)
 	service.RegisterAccountingServer(gateway, feed.Absent{})
 	s.mountSlurm(gateway)

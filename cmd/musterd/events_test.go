@@ -72,7 +72,7 @@ func kindsOf(lines []string) []string {
 func eventsWorld(t *testing.T, conf ...string) (*server, *daemon.ClusterService) {
 	s, stop := openServer(t, t.TempDir(), conf...)
 	t.Cleanup(stop)
-	svc := &daemon.ClusterService{C: s.ctl}
+	svc := daemon.NewClusterService(s.ctl)
 	alice, bob, root := as(t, "alice", 4001), as(t, "bob", 4002), as(t, "root", 0)
 	submit := func(ctx context.Context, js *apiv1.JobSpec) string {
 		t.Helper()

@@ -30,7 +30,7 @@ func (s *jobsStream) Send(r *apiv1.ListJobsReply) error {
 func TestStreamJobs(t *testing.T) {
 	s, stop := openServer(t, t.TempDir())
 	defer stop()
-	svc := &daemon.ClusterService{C: s.ctl}
+	svc := daemon.NewClusterService(s.ctl)
 	alice := as(t, "alice", 4001)
 	const jobs = 60
 	for range jobs {

@@ -49,7 +49,7 @@ func (s *server) openSockets(g *parts.Group) error {
 	s.api.Store(endpoint)
 	gateway := s.newGateway(source)
 	users := registrars{endpoint, gateway}
-	jobs := &daemon.ClusterService{C: s.ctl}
+	jobs := daemon.NewClusterService(s.ctl)
 	service.RegisterClusterServer(users, jobs)
 	service.RegisterShellServer(
 		endpoint,

@@ -76,7 +76,7 @@ func withoutPresent(rep proto.Message) proto.Message {
 func TestMomentIsWhatWasShown(t *testing.T) {
 	s, stop := openServer(t, t.TempDir())
 	t.Cleanup(stop)
-	svc := &daemon.ClusterService{C: s.ctl}
+	svc := daemon.NewClusterService(s.ctl)
 	alice, root := as(t, "alice", 4001), as(t, "root", 0)
 	type shot struct {
 		seq  uint64

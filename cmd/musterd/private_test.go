@@ -18,7 +18,7 @@ import (
 func TestPrivateData(t *testing.T) {
 	s, stop := openServer(t, t.TempDir(), "PrivateData=jobs,nodes,partitions,reservations,usage")
 	defer stop()
-	svc := &daemon.ClusterService{C: s.ctl}
+	svc := daemon.NewClusterService(s.ctl)
 	alice, bob, root := as(t, "alice", 4001), as(t, "bob", 4002), as(t, "root", 0)
 	submit := func(ctx context.Context, name string) uint32 {
 		t.Helper()

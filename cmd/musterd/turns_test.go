@@ -21,7 +21,7 @@ func TestTurnSetsTheLog(t *testing.T) {
 		t.Fatal(err)
 	}
 	root := identity.With(t.Context(), identity.Identity{Kind: identity.LocalUser, User: "root"})
-	_, err := (&daemon.ClusterService{C: turn.ctl}).SetLog(root, &apiv1.SetLogRequest{Level: "debug"})
+	_, err := daemon.NewClusterService(turn.ctl).SetLog(root, &apiv1.SetLogRequest{Level: "debug"})
 	if err != nil {
 		t.Fatal(err)
 	}

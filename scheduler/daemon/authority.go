@@ -18,7 +18,7 @@ const (
 // accounts, limits and reservations, act on the jobs of others, and see what
 // PrivateData hides. It says nothing about the cluster itself; see
 // administrator.
-func (s *ClusterService) isOperator(who Caller) bool {
+func (s *authority) isOperator(who Caller) bool {
 	return s.isAdministrator(who) || s.hasLevel(who, levelOperator)
 }
 
@@ -26,7 +26,7 @@ func (s *ClusterService) isOperator(who Caller) bool {
 // nodes, partitions, configuration, machines, the tokens and the levels of
 // other users. These are root, the cluster's own user, holders of an
 // administrator's certificate, and users whom accounting calls Administrator.
-func (s *ClusterService) isAdministrator(who Caller) bool {
+func (s *authority) isAdministrator(who Caller) bool {
 	if who.Limited {
 		return false
 	}
@@ -37,7 +37,7 @@ func (s *ClusterService) isAdministrator(who Caller) bool {
 }
 
 // operatorCaller is caller for what operators may do; others are refused.
-func (s *ClusterService) operatorCaller(ctx context.Context) (event.Actor, error) {
+func (s *authority) operatorCaller(ctx context.Context) (event.Actor, error) {
 	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return actor, err
@@ -66,7 +66,7 @@ func (s *ClusterService) connectorCaller(ctx context.Context) (event.Actor, erro
 
 // hasLevel looks a caller up in accounting. A caller for whom a compute node
 // vouches has no level, whoever he is: a broken node must not rule the cluster.
-func (s *ClusterService) hasLevel(who Caller, level string) bool {
+func (s *authority) hasLevel(who Caller, level string) bool {
 	if who.Limited {
 		return false
 	}
@@ -76,7 +76,7 @@ func (s *ClusterService) hasLevel(who Caller, level string) bool {
 
 // administratorCaller is caller for what changes the cluster itself; others are
 // refused.
-func (s *ClusterService) administratorCaller(ctx context.Context) (event.Actor, error) {
+func (s *authority) administratorCaller(ctx context.Context) (event.Actor, error) {
 	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return actor, err
@@ -91,7 +91,7 @@ func (s *ClusterService) administratorCaller(ctx context.Context) (event.Actor, 
 // Whoever may do that could raise himself, so it is for administrators, and it
 // is judged by the events, which are the same whichever command made them:
 // modify, delete, load from a file, or the removal of a last account.
-func (s *ClusterService) refuseLevels(who Caller, st *state.State, events []event.Event) error {
+func (s *authority) refuseLevels(who Caller, st *state.State, events []event.Event) error {
 	if s.isAdministrator(who) {
 		return nil
 	}

@@ -172,7 +172,7 @@ func startDeps(t testing.TB, conf *spec.Config, change func(*Deps)) *world {
 func (w *world) run(conf *spec.Config) {
 	t := w.t
 	w.c = New(w.deps, w.m)
-	w.svc = &ClusterService{C: w.c}
+	w.svc = NewClusterService(w.c)
 	ctx, cancel := context.WithCancel(context.Background())
 	done, ready := make(chan error, 1), make(chan struct{})
 	go func() { done <- w.c.Run(ctx, Create{Config: conf, UUID: [16]byte{1}}, ready) }()

@@ -73,7 +73,7 @@ type prepared struct {
 
 // judgeSubmission shows a component of a request to the site's script. The request is not
 // changed; what the script made of it is returned.
-func (s *ClusterService) judgeSubmission(
+func (s *submitCalls) judgeSubmission(
 	ctx context.Context,
 	who Caller,
 	asked *spec.JobSpec,
@@ -119,7 +119,7 @@ func (s *ClusterService) judgeSubmission(
 }
 
 // contentOf is a blob whole, also where its sender named it by its hash.
-func (s *ClusterService) contentOf(who Caller, blob *apiv1.Blob) ([]byte, error) {
+func (s *submitCalls) contentOf(who Caller, blob *apiv1.Blob) ([]byte, error) {
 	if len(blob.GetData()) > 0 || len(blob.GetSha256()) == 0 {
 		return blob.GetData(), nil
 	}
@@ -164,7 +164,7 @@ func setByScript(job *spec.JobSpec, asked *spec.JobSpec, changed *apiv1.JobSpec)
 
 // scriptError is the refusal of a script, or of a job of which a script that failed could not
 // say anything: a job passes only when the site's rules have seen it.
-func (s *ClusterService) scriptError(
+func (s *submitCalls) scriptError(
 	ctx context.Context,
 	who Caller,
 	job *spec.JobSpec,
@@ -198,7 +198,7 @@ func (s *ClusterService) scriptError(
 
 // tellRefused has the audit trail record a refusal of the site's script. A supposed
 // request was not made, and leaves no record.
-func (s *ClusterService) tellRefused(ctx context.Context, refusal *spec.Error) {
+func (s *submitCalls) tellRefused(ctx context.Context, refusal *spec.Error) {
 	if s.C.deps.Refused != nil && s.supposed == nil {
 		s.C.deps.Refused(ctx, "job_submit.lua", refusal)
 	}
@@ -219,7 +219,7 @@ func joinSaid(parts ...string) string {
 }
 
 // judgeUpdate shows an update to the site's script and gives it what the script made of it.
-func (s *ClusterService) judgeUpdate(
+func (s *submitCalls) judgeUpdate(
 	ctx context.Context,
 	who Caller,
 	st *state.State,

@@ -74,7 +74,7 @@ func (h *hub) measureAttempts(
 
 // StepUsage tells what running jobs have used so far. As in Slurm a job shows
 // this only to those who may change it.
-func (s *ClusterService) StepUsage(
+func (s *stepCalls) StepUsage(
 	ctx context.Context,
 	req *apiv1.StepUsageRequest,
 ) (*apiv1.StepUsageReply, error) {
@@ -121,7 +121,7 @@ func (s *ClusterService) StepUsage(
 
 // measurableJobs lists the jobs of an expression: those that run, or one that is
 // known and does not.
-func (s *ClusterService) measurableJobs(
+func (s *stepCalls) measurableJobs(
 	v *view.View,
 	who Caller,
 	expr string,

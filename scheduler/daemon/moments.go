@@ -48,7 +48,7 @@ func newMoments(c *Controller) *moments {
 
 // viewAt is the view that a request asks for, with the instant for which it is
 // shown: the present, unless the request names another.
-func (s *ClusterService) viewAt(
+func (s *head) viewAt(
 	ctx context.Context,
 	moment *apiv1.Moment,
 ) (*view.View, spec.Instant, error) {
@@ -256,7 +256,7 @@ func (m *moments) foldMoment(
 
 // nodeLive is what is known of a node beside the ledger. Of a moment of the past
 // that is nothing.
-func (s *ClusterService) nodeLive(moment *apiv1.Moment, node *state.Node) wire.NodeLive {
+func (s *nodeCalls) nodeLive(moment *apiv1.Moment, node *state.Node) wire.NodeLive {
 	if moment == nil {
 		return s.C.hub.nodeLive(node.Spec.Name)
 	}

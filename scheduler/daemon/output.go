@@ -126,7 +126,7 @@ func (h *hub) readFile(
 // ReadOutput reads what the batch script of a job has written. The job's node reads
 // it, with the rights of the job's user and only if the file is his; so it is read
 // for him, and for root, who may be him anyway.
-func (s *ClusterService) ReadOutput(
+func (s *jobCalls) ReadOutput(
 	ctx context.Context,
 	req *apiv1.ReadOutputRequest,
 ) (*apiv1.ReadOutputReply, error) {

@@ -19,19 +19,19 @@ const (
 )
 
 // private tells whether something is hidden from a caller.
-func (s *ClusterService) private(what string, who Caller) bool {
+func (s *authority) private(what string, who Caller) bool {
 	conf := s.C.View().State.Config
 	return conf != nil && slices.Contains(conf.Private, what) && !s.isOperator(who)
 }
 
 // visibleTo tells which jobs a caller may see at all.
-func (s *ClusterService) visibleTo(who Caller) func(j *state.Job) bool {
+func (s *authority) visibleTo(who Caller) func(j *state.Job) bool {
 	see := s.seesOwned(who)
 	return func(j *state.Job) bool { return see(j.Spec.UID, j.Spec.Account) }
 }
 
 // seesOwned is sees for a job of which only the owner and the account are known.
-func (s *ClusterService) seesOwned(who Caller) func(owner uint32, account string) bool {
+func (s *authority) seesOwned(who Caller) func(owner uint32, account string) bool {
 	if !s.private(privateJobs, who) {
 		return func(uint32, string) bool { return true }
 	}
@@ -40,7 +40,7 @@ func (s *ClusterService) seesOwned(who Caller) func(owner uint32, account string
 
 // seesUse tells whose use a caller may see: where it is private, that of
 // accounts, which are those of many, and of himself.
-func (s *ClusterService) seesUse(st *state.State, who Caller) func(a *spec.Association) bool {
+func (s *authority) seesUse(st *state.State, who Caller) func(a *spec.Association) bool {
 	if !s.private(privateUsage, who) {
 		return func(*spec.Association) bool { return true }
 	}
@@ -53,10 +53,10 @@ func (s *ClusterService) seesUse(st *state.State, who Caller) func(a *spec.Assoc
 // Private tells what PrivateData keeps from a caller, for services beside this
 // one: the words that hold for him.
 func (c *Controller) Private(ctx context.Context) []string {
-	service := &ClusterService{C: c}
+	caller := &authority{&head{C: c}}
 	who := c.deps.Identify(ctx)
 	conf := c.View().State.Config
-	if conf == nil || len(conf.Private) == 0 || service.isOperator(who) {
+	if conf == nil || len(conf.Private) == 0 || caller.isOperator(who) {
 		return nil
 	}
 	return conf.Private

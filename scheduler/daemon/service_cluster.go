@@ -19,7 +19,7 @@ import (
 )
 
 // ListNodes shows nodes.
-func (s *ClusterService) ListNodes(
+func (s *nodeCalls) ListNodes(
 	ctx context.Context,
 	req *apiv1.ListNodesRequest,
 ) (*apiv1.ListNodesReply, error) {
@@ -80,7 +80,7 @@ func (s *ClusterService) ListNodes(
 
 // hideHolders takes from nodes which jobs hold their devices and which their faults struck,
 // where the caller may not see these jobs. That a device is held stays.
-func (s *ClusterService) hideHolders(st *state.State, who Caller, nodes []*apiv1.NodeInfo) {
+func (s *nodeCalls) hideHolders(st *state.State, who Caller, nodes []*apiv1.NodeInfo) {
 	if !s.private(privateJobs, who) {
 		return
 	}
@@ -175,7 +175,7 @@ func nodeNames(st *state.State, expr string) ([]string, error) {
 
 // UpdateNode drains, resumes or sets nodes down, changes their power and what is
 // known of them: all of it to all of them, or nothing.
-func (s *ClusterService) UpdateNode(
+func (s *nodeCalls) UpdateNode(
 	ctx context.Context,
 	req *apiv1.UpdateNodeRequest,
 ) (*apiv1.UpdateNodeReply, error) {
@@ -211,7 +211,7 @@ func (s *ClusterService) UpdateNode(
 }
 
 // ListPartitions shows partitions.
-func (s *ClusterService) ListPartitions(
+func (s *partitionCalls) ListPartitions(
 	ctx context.Context,
 	req *apiv1.ListPartitionsRequest,
 ) (*apiv1.ListPartitionsReply, error) {
@@ -245,7 +245,7 @@ func (s *ClusterService) ListPartitions(
 }
 
 // GetConfig shows every key of the configuration in force.
-func (s *ClusterService) GetConfig(
+func (s *controllerCalls) GetConfig(
 	ctx context.Context,
 	_ *apiv1.GetConfigRequest,
 ) (*apiv1.GetConfigReply, error) {
@@ -300,7 +300,7 @@ func topologyInfo(topology *spec.Topology) *apiv1.TopologyInfo {
 
 // Reconfigure reads the configuration files again and adopts them whole, or
 // not at all.
-func (s *ClusterService) Reconfigure(
+func (s *controllerCalls) Reconfigure(
 	ctx context.Context,
 	_ *apiv1.ReconfigureRequest,
 ) (*apiv1.ReconfigureReply, error) {
@@ -340,7 +340,7 @@ func (s *ClusterService) Reconfigure(
 }
 
 // GetCliFilter gives the script that sees the options of commands that submit.
-func (s *ClusterService) GetCliFilter(
+func (s *controllerCalls) GetCliFilter(
 	ctx context.Context,
 	_ *apiv1.GetCliFilterRequest,
 ) (*apiv1.GetCliFilterReply, error) {
@@ -355,7 +355,7 @@ func (s *ClusterService) GetCliFilter(
 }
 
 // Diag shows the controller's figures.
-func (s *ClusterService) Diag(
+func (s *controllerCalls) Diag(
 	ctx context.Context,
 	req *apiv1.DiagRequest,
 ) (*apiv1.DiagReply, error) {
@@ -378,7 +378,7 @@ func (s *ClusterService) Diag(
 
 // diagnose gathers the figures since the controller began, and those of jobs since the ledger
 // did.
-func (s *ClusterService) diagnose() *apiv1.DiagReply {
+func (s *controllerCalls) diagnose() *apiv1.DiagReply {
 	view := s.C.View()
 	totals := &view.State.Totals
 	running := int64(0)
@@ -470,7 +470,7 @@ func callsSince(base, now []*apiv1.CallFigure) []*apiv1.CallFigure {
 }
 
 // Ping tells that the controller is there.
-func (s *ClusterService) Ping(context.Context, *apiv1.PingRequest) (*apiv1.PingReply, error) {
+func (s *controllerCalls) Ping(context.Context, *apiv1.PingRequest) (*apiv1.PingReply, error) {
 	st := s.C.View().State
 	out := &apiv1.PingReply{
 		Host:        s.C.deps.Settings.Host,
@@ -488,7 +488,7 @@ func (s *ClusterService) Ping(context.Context, *apiv1.PingRequest) (*apiv1.PingR
 }
 
 // Shutdown ends the controller; jobs go on.
-func (s *ClusterService) Shutdown(
+func (s *controllerCalls) Shutdown(
 	ctx context.Context,
 	_ *apiv1.ShutdownRequest,
 ) (*apiv1.ShutdownReply, error) {
@@ -505,7 +505,7 @@ func (s *ClusterService) Shutdown(
 }
 
 // Why explains a job.
-func (s *ClusterService) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1.WhyReply, error) {
+func (s *jobCalls) Why(ctx context.Context, req *apiv1.WhyRequest) (*apiv1.WhyReply, error) {
 	who, _, err := s.knownCaller(ctx)
 	if err != nil {
 		return nil, err

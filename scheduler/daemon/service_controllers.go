@@ -10,7 +10,7 @@ import (
 
 // ListControllers tells who the controllers are, who leads, and how far the others
 // are.
-func (s *ClusterService) ListControllers(
+func (s *controllerCalls) ListControllers(
 	ctx context.Context,
 	_ *apiv1.ControllersRequest,
 ) (*apiv1.ControllersReply, error) {
@@ -30,7 +30,7 @@ func (s *ClusterService) ListControllers(
 
 // ChangeControllers adds or removes a controller, hands the lead over, or raises the
 // ledger's version.
-func (s *ClusterService) ChangeControllers(
+func (s *controllerCalls) ChangeControllers(
 	ctx context.Context,
 	req *apiv1.ChangeControllersRequest,
 ) (*apiv1.ChangeControllersReply, error) {

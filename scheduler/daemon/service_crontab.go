@@ -18,7 +18,7 @@ const (
 )
 
 // cronOwner is the user whose crontab a request is about; only some may name another.
-func (s *ClusterService) cronOwner(
+func (s *crontabCalls) cronOwner(
 	ctx context.Context,
 	who Caller,
 	name string,
@@ -53,7 +53,7 @@ func (s *ClusterService) cronOwner(
 }
 
 // GetCrontab shows the crontab of the caller, or of another user.
-func (s *ClusterService) GetCrontab(
+func (s *crontabCalls) GetCrontab(
 	ctx context.Context,
 	req *apiv1.GetCrontabRequest,
 ) (*apiv1.GetCrontabReply, error) {
@@ -81,7 +81,7 @@ func (s *ClusterService) GetCrontab(
 
 // PutCrontab replaces a crontab, with the jobs of its lines; the answer means that it is
 // durable.
-func (s *ClusterService) PutCrontab(
+func (s *crontabCalls) PutCrontab(
 	ctx context.Context,
 	req *apiv1.PutCrontabRequest,
 ) (*apiv1.PutCrontabReply, error) {
@@ -101,7 +101,7 @@ func (s *ClusterService) PutCrontab(
 	cmd := scheduler.PutCrontab{UID: owner.UID, User: owner.User, Text: req.GetText()}
 	var blobs []content
 	for _, line := range req.GetLines() {
-		sub, err := s.makeSubmission(ctx, owner, &apiv1.SubmitRequest{
+		sub, err := s.submit.makeSubmission(ctx, owner, &apiv1.SubmitRequest{
 			Spec:        line.GetSpec(),
 			Script:      &apiv1.Blob{Data: line.GetScript()},
 			Environment: &apiv1.Blob{Data: line.GetEnvironment()},

@@ -101,7 +101,7 @@ func (r *eventReaders) enterReader(user string) (leave func(), err error) {
 
 // Events tells what has happened, from the archive and never faster than the
 // caller takes it, so that nobody else waits for a slow one.
-func (s *ClusterService) Events(
+func (s *eventCalls) Events(
 	req *apiv1.EventsRequest,
 	stream service.Cluster_EventsServer,
 ) error {
@@ -125,7 +125,7 @@ func (s *ClusterService) Events(
 	}
 	defer leave()
 	teller := &eventTeller{
-		s:      s,
+		s:      s.authority,
 		who:    who,
 		filter: filter,
 		stream: stream,
@@ -140,7 +140,7 @@ func (s *ClusterService) Events(
 
 // eventTeller tells one caller the events from a place in the ledger on.
 type eventTeller struct {
-	s      *ClusterService
+	s      *authority
 	who    Caller
 	filter *eventFilter
 	stream service.Cluster_EventsServer
@@ -424,7 +424,7 @@ type eventSight struct {
 }
 
 // eventSight asks the functions that guard the other calls.
-func (s *ClusterService) eventSight(who Caller) eventSight {
+func (s *authority) eventSight(who Caller) eventSight {
 	out := eventSight{job: s.seesOwned(who), ownReservations: s.private(privateReservations, who)}
 	out.topic[wire.TopicCluster] = true
 	out.topic[wire.TopicJob] = true         // by the job

@@ -18,7 +18,7 @@ import (
 
 // HoldNode gives another scheduler a part of a node, if it is free. The answer is
 // given once the hold is durable.
-func (s *ClusterService) HoldNode(
+func (s *holdCalls) HoldNode(
 	ctx context.Context,
 	req *apiv1.HoldNodeRequest,
 ) (*apiv1.HoldNodeReply, error) {
@@ -48,7 +48,7 @@ func (s *ClusterService) HoldNode(
 }
 
 // ReleaseHold gives such a part back.
-func (s *ClusterService) ReleaseHold(
+func (s *holdCalls) ReleaseHold(
 	ctx context.Context,
 	req *apiv1.ReleaseHoldRequest,
 ) (*apiv1.ReleaseHoldReply, error) {
@@ -64,7 +64,7 @@ func (s *ClusterService) ReleaseHold(
 }
 
 // ListHolds tells what other schedulers hold, and what is free for them.
-func (s *ClusterService) ListHolds(
+func (s *holdCalls) ListHolds(
 	ctx context.Context,
 	req *apiv1.ListHoldsRequest,
 ) (*apiv1.ListHoldsReply, error) {
@@ -99,7 +99,7 @@ const (
 )
 
 // WatchHolds tells what ListHolds does, and then which nodes differ from that.
-func (s *ClusterService) WatchHolds(
+func (s *holdCalls) WatchHolds(
 	req *apiv1.WatchHoldsRequest,
 	stream service.Cluster_WatchHoldsServer,
 ) error {

@@ -24,7 +24,7 @@ const defaultToken = spec.Day
 // requireKeeper lets those in who may say which machines belong to the cluster. A
 // machine vouches for its users, so this is not done from one: who has taken a
 // login host could bring further ones in, to stay.
-func (s *ClusterService) requireKeeper(ctx context.Context) (event.Actor, error) {
+func (s *authority) requireKeeper(ctx context.Context) (event.Actor, error) {
 	who, actor, err := s.knownCaller(ctx)
 	switch {
 	case err != nil:
@@ -44,7 +44,7 @@ func (s *ClusterService) requireKeeper(ctx context.Context) (event.Actor, error)
 }
 
 // CreateToken makes a single-use enrolment token for a node or a login host.
-func (s *ClusterService) CreateToken(
+func (s *tokenCalls) CreateToken(
 	ctx context.Context,
 	req *apiv1.CreateTokenRequest,
 ) (*apiv1.CreateTokenReply, error) {
@@ -86,7 +86,7 @@ func (s *ClusterService) CreateToken(
 
 // ListHosts tells which machines have a certificate that has not expired. Only
 // administrators see the serial numbers, with which nobody else has business.
-func (s *ClusterService) ListHosts(
+func (s *tokenCalls) ListHosts(
 	ctx context.Context,
 	_ *apiv1.ListHostsRequest,
 ) (*apiv1.ListHostsReply, error) {
@@ -122,7 +122,7 @@ func hostInfo(c state.Cert) *apiv1.HostInfo {
 // RevokeHost ends the certificates of a machine: what it asks from then on is
 // refused, and its connections end, also those that it opened with a certificate
 // that has expired since. With a new token it can come back.
-func (s *ClusterService) RevokeHost(
+func (s *tokenCalls) RevokeHost(
 	ctx context.Context,
 	req *apiv1.RevokeHostRequest,
 ) (*apiv1.RevokeHostReply, error) {

@@ -23,16 +23,8 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// ClusterService serves users, administrators and their tools.
-type ClusterService struct {
-	service.UnimplementedClusterServer
-	C *Controller
-	// supposed is set where a copy of the service supposes changes.
-	supposed *supposition
-}
-
 // knownCaller refuses those who are nobody here.
-func (s *ClusterService) knownCaller(ctx context.Context) (Caller, event.Actor, error) {
+func (s *authority) knownCaller(ctx context.Context) (Caller, event.Actor, error) {
 	who := s.C.deps.Identify(ctx)
 	if who.User == "" {
 		return who, event.Actor{}, spec.Refuse(
@@ -50,18 +42,18 @@ func (s *ClusterService) knownCaller(ctx context.Context) (Caller, event.Actor, 
 
 // mayChange tells whether a caller may change a job: its owner, an operator, or a
 // coordinator of its account.
-func (s *ClusterService) mayChange(who Caller, j *state.Job) bool {
+func (s *authority) mayChange(who Caller, j *state.Job) bool {
 	return s.mayOwned(who, j.Spec.UID, j.Spec.Account)
 }
 
 // mayOwned is may for a job of which only the owner and the account are known.
-func (s *ClusterService) mayOwned(who Caller, owner uint32, account string) bool {
+func (s *authority) mayOwned(who Caller, owner uint32, account string) bool {
 	return owner == who.UID || s.isOperator(who) || s.isCoordinator(who, account)
 }
 
 // isCoordinator tells whether a caller is a coordinator of an account or of one
 // above it.
-func (s *ClusterService) isCoordinator(who Caller, account string) bool {
+func (s *authority) isCoordinator(who Caller, account string) bool {
 	if who.Limited {
 		return false
 	}
@@ -90,7 +82,7 @@ const (
 
 // makeSubmission makes what a command consists of from a request, after the site's script
 // has seen it.
-func (s *ClusterService) makeSubmission(
+func (s *submitCalls) makeSubmission(
 	ctx context.Context,
 	who Caller,
 	req *apiv1.SubmitRequest,
@@ -143,7 +135,7 @@ func (s *ClusterService) makeSubmission(
 }
 
 // setOwner says who a job belongs to.
-func (s *ClusterService) setOwner(ctx context.Context, who Caller, jobSpec *spec.JobSpec) {
+func (s *submitCalls) setOwner(ctx context.Context, who Caller, jobSpec *spec.JobSpec) {
 	jobSpec.UID = who.UID
 	jobSpec.GID = who.GID
 	jobSpec.User = who.User
@@ -151,7 +143,7 @@ func (s *ClusterService) setOwner(ctx context.Context, who Caller, jobSpec *spec
 }
 
 // rereadJob reads what the site's script made of a job, which stays that of its user.
-func (s *ClusterService) rereadJob(asked *spec.JobSpec, changed *apiv1.JobSpec) (*spec.JobSpec, error) {
+func (s *submitCalls) rereadJob(asked *spec.JobSpec, changed *apiv1.JobSpec) (*spec.JobSpec, error) {
 	if proto.Size(changed) > maxSpecBytes {
 		return nil, spec.Refuse(spec.CodeBadRequest, "job_submit.lua made the job's description too large")
 	}
@@ -169,7 +161,7 @@ func (s *ClusterService) rereadJob(asked *spec.JobSpec, changed *apiv1.JobSpec) 
 
 // takeContents notes the hashes of a submission's script and environment, and gives what has
 // to be stored of them.
-func (s *ClusterService) takeContents(
+func (s *submitCalls) takeContents(
 	who Caller,
 	jobSpec *spec.JobSpec,
 	req *apiv1.SubmitRequest,
@@ -207,7 +199,7 @@ func (s *ClusterService) takeContents(
 // content is the hash of a blob that was sent, or that its sender sent before
 // with a request that was accepted. What others have sent is unknown to him: the
 // answer would tell whether a guess of their script is right.
-func (s *ClusterService) content(who Caller, blob *apiv1.Blob) (spec.Hash, error) {
+func (s *submitCalls) content(who Caller, blob *apiv1.Blob) (spec.Hash, error) {
 	if len(blob.GetData()) > 0 {
 		return s.C.recent.hashOf(blob.GetData()), nil
 	}
@@ -224,7 +216,7 @@ func (s *ClusterService) content(who Caller, blob *apiv1.Blob) (spec.Hash, error
 }
 
 // Submit accepts one job; the answer means that it is durable.
-func (s *ClusterService) Submit(
+func (s *submitCalls) Submit(
 	ctx context.Context,
 	req *apiv1.SubmitRequest,
 ) (*apiv1.SubmitReply, error) {
@@ -282,7 +274,7 @@ func (s *ClusterService) Submit(
 
 // listComponents are the further components of a heterogeneous job. What the site's script
 // says of them is added to what it said of the first.
-func (s *ClusterService) listComponents(
+func (s *submitCalls) listComponents(
 	ctx context.Context,
 	who Caller,
 	leader *prepared,
@@ -324,7 +316,7 @@ func (s *ClusterService) listComponents(
 }
 
 // mayAsk refuses what only an operator, or an administrator, may ask for.
-func (s *ClusterService) mayAsk(who Caller, jobSpec *spec.JobSpec) error {
+func (s *submitCalls) mayAsk(who Caller, jobSpec *spec.JobSpec) error {
 	if jobSpec.Queue.Nice < 0 && !s.isOperator(who) {
 		return spec.Refuse(spec.CodeAccessDenied, "only an operator may use a negative --nice")
 	}
@@ -337,7 +329,7 @@ func (s *ClusterService) mayAsk(who Caller, jobSpec *spec.JobSpec) error {
 	return nil
 }
 
-func (s *ClusterService) testOnly(
+func (s *submitCalls) testOnly(
 	cmd scheduler.Submit,
 	actor event.Actor,
 ) (*apiv1.SubmitReply, error) {
@@ -381,7 +373,7 @@ func (s *ClusterService) testOnly(
 
 // SubmitStream accepts jobs as they come and acknowledges each when it is
 // durable, in order. A refusal is an answer and does not end the stream.
-func (s *ClusterService) SubmitStream(stream service.Cluster_SubmitStreamServer) error {
+func (s *submitCalls) SubmitStream(stream service.Cluster_SubmitStreamServer) error {
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	who, actor, err := s.knownCaller(ctx)
@@ -432,7 +424,7 @@ type outstanding struct {
 }
 
 // receiveSubmissions passes what a stream submits to the writer, until its end.
-func (s *ClusterService) receiveSubmissions(
+func (s *submitCalls) receiveSubmissions(
 	ctx context.Context,
 	stream service.Cluster_SubmitStreamServer,
 	who Caller,
@@ -508,7 +500,7 @@ func asRefusal(err error) *spec.Error {
 }
 
 // ListJobs shows jobs, in one message.
-func (s *ClusterService) ListJobs(
+func (s *jobCalls) ListJobs(
 	ctx context.Context,
 	req *apiv1.ListJobsRequest,
 ) (*apiv1.ListJobsReply, error) {
@@ -526,7 +518,7 @@ func (s *ClusterService) ListJobs(
 const jobsAtOnce = 1 << 20
 
 // StreamJobs shows jobs, all as they were at one moment.
-func (s *ClusterService) StreamJobs(
+func (s *jobCalls) StreamJobs(
 	req *apiv1.ListJobsRequest,
 	stream service.Cluster_StreamJobsServer,
 ) error {
@@ -535,7 +527,7 @@ func (s *ClusterService) StreamJobs(
 
 // streamJobs hands the jobs that a request is about on, in messages of about so many
 // bytes; there is at least one.
-func (s *ClusterService) streamJobs(
+func (s *jobCalls) streamJobs(
 	ctx context.Context,
 	req *apiv1.ListJobsRequest,
 	most int,
@@ -582,14 +574,14 @@ func (s *ClusterService) streamJobs(
 
 // showJob adds the paths of a job's files, with their patterns expanded as far
 // as is known here.
-func (s *ClusterService) showJob(show *wire.Shower, v *view.View, j *state.Job) *apiv1.JobInfo {
+func (s *jobCalls) showJob(show *wire.Shower, v *view.View, j *state.Job) *apiv1.JobInfo {
 	out := show.Job(j)
 	out.Stdin, out.Stdout, out.Stderr = wire.Files(v.State, j)
 	return out
 }
 
 // WatchJob sends a job's record each time it changes, until its end.
-func (s *ClusterService) WatchJob(
+func (s *jobCalls) WatchJob(
 	req *apiv1.WatchJobRequest,
 	stream service.Cluster_WatchJobServer,
 ) error {
@@ -667,7 +659,7 @@ func (s *ClusterService) WatchJob(
 }
 
 // noteAttended notes that the srun or salloc of a job is there.
-func (s *ClusterService) noteAttended(who Caller, uid spec.JobUID) (leave func(), err error) {
+func (s *jobCalls) noteAttended(who Caller, uid spec.JobUID) (leave func(), err error) {
 	job := s.C.View().State.Job(uid)
 	if job == nil || !job.Spec.Attended || !s.visibleTo(who)(job) {
 		return nil, hiddenJob()
@@ -687,7 +679,7 @@ func jobOver(st *state.State, job *state.Job) bool {
 }
 
 // Cancel ends or signals the selected jobs.
-func (s *ClusterService) Cancel(
+func (s *jobCalls) Cancel(
 	ctx context.Context,
 	req *apiv1.CancelRequest,
 ) (*apiv1.JobResults, error) {
@@ -767,7 +759,7 @@ func cloneFilter(f *apiv1.JobFilter) *apiv1.JobFilter {
 }
 
 // sendAll passes commands to the writer together and waits for all answers.
-func (s *ClusterService) sendAll(
+func (s *jobCalls) sendAll(
 	ctx context.Context,
 	reqs []*request,
 	results []*apiv1.JobResult,
@@ -800,7 +792,7 @@ func jobName(st *state.State, j *state.Job, t scheduler.Target) string {
 }
 
 // ControlJobs holds, releases, requeues and updates jobs.
-func (s *ClusterService) ControlJobs(
+func (s *jobCalls) ControlJobs(
 	ctx context.Context,
 	req *apiv1.ControlJobsRequest,
 ) (*apiv1.JobResults, error) {
@@ -847,7 +839,7 @@ func (s *ClusterService) ControlJobs(
 				result.Error = wire.Error(spec.Refuse(spec.CodeBadRequest, req.GetVerb().String()))
 			}
 			if update, ok := cmd.(scheduler.UpdateJob); ok {
-				said, err := s.judgeUpdate(ctx, who, v.State, job, &update)
+				said, err := s.submit.judgeUpdate(ctx, who, v.State, job, &update)
 				result.Message = said
 				cmd = update
 				if err != nil {
@@ -888,7 +880,7 @@ func withoutEnded(
 
 // makeControl makes the command of a verb. An administrator who holds another's
 // job holds it as one.
-func (s *ClusterService) makeControl(
+func (s *jobCalls) makeControl(
 	req *apiv1.ControlJobsRequest,
 	t scheduler.Target,
 	who Caller,

@@ -13,7 +13,7 @@ import (
 
 // LimitUsage is scontrol show assoc_mgr: the limits in force and what is used
 // of each, by the counters that the scheduler decides with.
-func (s *ClusterService) LimitUsage(
+func (s *policyCalls) LimitUsage(
 	ctx context.Context,
 	req *apiv1.LimitUsageRequest,
 ) (*apiv1.LimitUsageReply, error) {
@@ -29,7 +29,7 @@ func (s *ClusterService) LimitUsage(
 }
 
 // limitUsage is LimitUsage of one moment for one caller.
-func (s *ClusterService) limitUsage(
+func (s *policyCalls) limitUsage(
 	st *state.State,
 	now spec.Instant,
 	who Caller,
@@ -76,7 +76,7 @@ func limitsInForce(st *state.State) *apiv1.PolicyReply {
 
 // seesCounter tells whether a caller may see a counter: where use is private,
 // those of users are for them alone.
-func (s *ClusterService) seesCounter(st *state.State, who Caller, key uint64) bool {
+func (s *policyCalls) seesCounter(st *state.State, who Caller, key uint64) bool {
 	if !s.private(privateUsage, who) {
 		return true
 	}

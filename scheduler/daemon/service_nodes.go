@@ -12,7 +12,7 @@ import (
 )
 
 // ChangeNodes adds nodes while the cluster runs, or takes such nodes away.
-func (s *ClusterService) ChangeNodes(
+func (s *nodeCalls) ChangeNodes(
 	ctx context.Context,
 	req *apiv1.NodeChange,
 ) (*apiv1.NodeChangeReply, error) {

@@ -19,7 +19,7 @@ const (
 // NoteJobs changes what is said of jobs. The controller forgets a job some minutes after
 // its end and then knows only that there was one, so that from then on operators alone
 // may: whose job it was is for accounting to say, which the caller has asked.
-func (s *ClusterService) NoteJobs(
+func (s *jobCalls) NoteJobs(
 	ctx context.Context,
 	req *apiv1.NoteJobsRequest,
 ) (*apiv1.NoteJobsReply, error) {
@@ -68,7 +68,7 @@ func (s *ClusterService) NoteJobs(
 }
 
 // notableJobs are the jobs of a request, of which the caller may change what it names.
-func (s *ClusterService) notableJobs(
+func (s *jobCalls) notableJobs(
 	who Caller,
 	req *apiv1.NoteJobsRequest,
 ) ([]spec.JobUID, error) {

@@ -13,7 +13,7 @@ import (
 )
 
 // ListOrphans tells which runs the nodes have that the ledger does not know.
-func (s *ClusterService) ListOrphans(
+func (s *nodeCalls) ListOrphans(
 	ctx context.Context,
 	_ *apiv1.ListOrphansRequest,
 ) (*apiv1.ListOrphansReply, error) {
@@ -32,7 +32,7 @@ func (s *ClusterService) ListOrphans(
 
 // KillOrphans ends runs that the ledger does not know. It is never done unasked:
 // they may be the work of a history that is still to be put back.
-func (s *ClusterService) KillOrphans(
+func (s *nodeCalls) KillOrphans(
 	ctx context.Context,
 	req *apiv1.KillOrphansRequest,
 ) (*apiv1.KillOrphansReply, error) {

@@ -11,7 +11,7 @@ import (
 
 // ChangePartition sets keys of a partition anew while the cluster runs, adds one or
 // takes such a one away.
-func (s *ClusterService) ChangePartition(
+func (s *partitionCalls) ChangePartition(
 	ctx context.Context,
 	req *apiv1.PartitionChange,
 ) (*apiv1.PartitionChangeReply, error) {

@@ -17,7 +17,7 @@ import (
 
 // SubmitPods accepts a job of pods of a user. Nothing of it is ever started with that
 // user's rights on a node: what a pod may do is for Kubernetes to say.
-func (s *ClusterService) SubmitPods(
+func (s *podCalls) SubmitPods(
 	ctx context.Context,
 	req *apiv1.SubmitPodsRequest,
 ) (*apiv1.SubmitPodsReply, error) {
@@ -58,7 +58,7 @@ func (s *ClusterService) SubmitPods(
 }
 
 // specOfPods reads what is asked of one kind of pods.
-func (s *ClusterService) specOfPods(
+func (s *podCalls) specOfPods(
 	ctx context.Context,
 	user string,
 	m *apiv1.JobSpec,
@@ -75,26 +75,26 @@ func (s *ClusterService) specOfPods(
 }
 
 // setOwnerOfPods says whose a job of pods is: the named user's, or the caller's.
-func (s *ClusterService) setOwnerOfPods(
+func (s *podCalls) setOwnerOfPods(
 	ctx context.Context,
 	user string,
 	jobSpec *spec.JobSpec,
 ) error {
 	who := s.C.deps.Identify(ctx)
 	if user == "" || user == who.User {
-		s.setOwner(ctx, who, jobSpec)
+		s.submit.setOwner(ctx, who, jobSpec)
 		return nil
 	}
 	uid, gid, known := s.C.deps.Directory.User(ctx, user)
 	if !known {
 		return spec.Refuse(spec.CodeInvalidUser, "user "+user+" does not exist")
 	}
-	s.setOwner(ctx, Caller{User: user, UID: uid, GID: gid}, jobSpec)
+	s.submit.setOwner(ctx, Caller{User: user, UID: uid, GID: gid}, jobSpec)
 	return nil
 }
 
 // AdmitPods changes where the pods of a job that waits may go.
-func (s *ClusterService) AdmitPods(
+func (s *podCalls) AdmitPods(
 	ctx context.Context,
 	req *apiv1.AdmitPodsRequest,
 ) (*apiv1.AdmitPodsReply, error) {
@@ -114,7 +114,7 @@ func (s *ClusterService) AdmitPods(
 }
 
 // PodsOver takes the word of Kubernetes that the pods of a job are over.
-func (s *ClusterService) PodsOver(
+func (s *podCalls) PodsOver(
 	ctx context.Context,
 	req *apiv1.PodsOverRequest,
 ) (*apiv1.PodsOverReply, error) {

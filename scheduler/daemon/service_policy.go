@@ -18,7 +18,7 @@ type History func(ctx context.Context, visit func(*event.Envelope) bool) error
 // ChangePolicy is sacctmgr add, modify, delete and load. An operator may make
 // any change but that of admin levels, a coordinator some to the users of the
 // account.
-func (s *ClusterService) ChangePolicy(
+func (s *policyCalls) ChangePolicy(
 	ctx context.Context,
 	req *apiv1.PolicyChangeRequest,
 ) (*apiv1.PolicyChangeReply, error) {
@@ -83,7 +83,7 @@ func configPairs(list []*apiv1.ConfigEntry) []spec.KeyValue {
 }
 
 // GetPolicy shows accounts, users, associations, QOS, keys and resources.
-func (s *ClusterService) GetPolicy(
+func (s *policyCalls) GetPolicy(
 	ctx context.Context,
 	req *apiv1.PolicyRequest,
 ) (*apiv1.PolicyReply, error) {
@@ -104,7 +104,7 @@ func (s *ClusterService) GetPolicy(
 }
 
 // Transactions lists the changes of the policy from the ledger's history.
-func (s *ClusterService) Transactions(
+func (s *policyCalls) Transactions(
 	ctx context.Context,
 	req *apiv1.TransactionsRequest,
 ) (*apiv1.TransactionsReply, error) {

@@ -14,7 +14,7 @@ import (
 )
 
 // ListReservations shows reservations.
-func (s *ClusterService) ListReservations(
+func (s *reservationCalls) ListReservations(
 	ctx context.Context,
 	req *apiv1.ReservationsRequest,
 ) (*apiv1.ReservationsReply, error) {
@@ -40,7 +40,7 @@ func (s *ClusterService) ListReservations(
 
 // ChangeReservation creates, changes and deletes reservations. Users may
 // delete those that say so (USER_DELETE).
-func (s *ClusterService) ChangeReservation(
+func (s *reservationCalls) ChangeReservation(
 	ctx context.Context,
 	req *apiv1.ReservationChange,
 ) (*apiv1.ReservationChangeReply, error) {
@@ -98,7 +98,7 @@ func markReserved(st *state.State, now spec.Instant, nodes []*apiv1.NodeInfo) {
 
 // knownUsers refuses a reservation for users that neither the site nor
 // accounting knows.
-func (s *ClusterService) knownUsers(ctx context.Context, set []*apiv1.ConfigEntry) error {
+func (s *reservationCalls) knownUsers(ctx context.Context, set []*apiv1.ConfigEntry) error {
 	for _, entry := range set {
 		if key := strings.ToLower(strings.TrimRight(entry.GetKey(), "+-")); key != "users" &&
 			key != "user" {

@@ -14,7 +14,7 @@ import (
 )
 
 // Shares is sshare: the tree of shares and use.
-func (s *ClusterService) Shares(
+func (s *policyCalls) Shares(
 	ctx context.Context,
 	_ *apiv1.SharesRequest,
 ) (*apiv1.SharesReply, error) {
@@ -106,7 +106,7 @@ func spentMinutes(st *state.State, key uint64) []*apiv1.NamedCount {
 }
 
 // Priorities is sprio: what the priorities of pending jobs are made of.
-func (s *ClusterService) Priorities(
+func (s *policyCalls) Priorities(
 	ctx context.Context,
 	req *apiv1.PrioritiesRequest,
 ) (*apiv1.PrioritiesReply, error) {

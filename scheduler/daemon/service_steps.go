@@ -66,7 +66,7 @@ func stepJob(st *state.State, expr string, sees func(*state.Job) bool) (*state.J
 }
 
 // ownJob finds a running or pending job of the caller by its number.
-func (s *ClusterService) ownJob(who Caller, st *state.State, expr string) (*state.Job, error) {
+func (s *stepCalls) ownJob(who Caller, st *state.State, expr string) (*state.Job, error) {
 	job, err := stepJob(st, expr, s.visibleTo(who))
 	switch {
 	case err != nil:
@@ -79,7 +79,7 @@ func (s *ClusterService) ownJob(who Caller, st *state.State, expr string) (*stat
 
 // RunStep starts a step as soon as the job's other steps leave it room, tells
 // where it runs, and then its end.
-func (s *ClusterService) RunStep(
+func (s *stepCalls) RunStep(
 	req *apiv1.RunStepRequest,
 	stream service.Cluster_RunStepServer,
 ) error {
@@ -125,7 +125,7 @@ func (s *ClusterService) RunStep(
 const maxStepParts = 128
 
 // stepRequest makes a command of a request, and gives the jobs of its parts.
-func (s *ClusterService) stepRequest(
+func (s *stepCalls) stepRequest(
 	who Caller,
 	req *apiv1.RunStepRequest,
 ) (*request, []*state.Job, error) {
@@ -183,7 +183,7 @@ func takesDefaultMPI(sp *spec.StepSpec) bool {
 
 // stepSpec reads what is asked for in one component; its environment goes with
 // the request.
-func (s *ClusterService) stepSpec(
+func (s *stepCalls) stepSpec(
 	who Caller,
 	p *apiv1.StepInComponent,
 	r *request,
@@ -203,7 +203,7 @@ func (s *ClusterService) stepSpec(
 		)
 	}
 	if env := p.GetEnvironment(); len(env.GetData()) > 0 || len(env.GetSha256()) > 0 {
-		sp.Env, err = s.content(who, env)
+		sp.Env, err = s.submit.content(who, env)
 		if err != nil {
 			return nil, err
 		}
@@ -224,7 +224,7 @@ func stepWaits(err error) bool {
 
 // awaitStep sends the command until the step is there: at once if nobody else of
 // the job waits, else in its turn.
-func (s *ClusterService) awaitStep(
+func (s *stepCalls) awaitStep(
 	ctx context.Context,
 	r *request,
 	req *apiv1.RunStepRequest,
@@ -250,7 +250,7 @@ func (s *ClusterService) awaitStep(
 
 // followStep tells where the parts of a step run and, when all are over, how it
 // ended.
-func (s *ClusterService) followStep(
+func (s *stepCalls) followStep(
 	ctx context.Context,
 	keys []attended,
 	stream service.Cluster_RunStepServer,
@@ -343,7 +343,7 @@ func endsWorse(over, than *apiv1.StepOver) bool {
 }
 
 // describeStep tells where a step runs, and gives a user the right to attach to it.
-func (s *ClusterService) describeStep(
+func (s *stepCalls) describeStep(
 	v *view.View,
 	parts []jobStep,
 	uid uint32,
@@ -363,7 +363,7 @@ func (s *ClusterService) describeStep(
 	return first, nil
 }
 
-func (s *ClusterService) createdIn(
+func (s *stepCalls) createdIn(
 	v *view.View,
 	job *state.Job,
 	step *state.Step,
@@ -411,7 +411,7 @@ func (s *ClusterService) createdIn(
 		Credential:    cred,
 		Tasks:         step.Tasks,
 		Nodes:         stepNodes(v.State, step),
-		Job:           s.showJob(wire.NewShower(v, now, true), v, job),
+		Job:           s.jobs.showJob(wire.NewShower(v, now, true), v, job),
 	}, nil
 }
 
@@ -435,7 +435,7 @@ func stepNodes(st *state.State, step *state.Step) []*apiv1.StepNode {
 }
 
 // AttachStep lets a step's user, or root, see what it writes.
-func (s *ClusterService) AttachStep(
+func (s *stepCalls) AttachStep(
 	ctx context.Context,
 	req *apiv1.AttachStepRequest,
 ) (*apiv1.StepCreated, error) {
@@ -485,7 +485,7 @@ func (s *ClusterService) AttachStep(
 }
 
 // EndStep ends a step or signals it; who may end the job may do that.
-func (s *ClusterService) EndStep(
+func (s *stepCalls) EndStep(
 	ctx context.Context,
 	req *apiv1.EndStepRequest,
 ) (*apiv1.EndStepReply, error) {
@@ -515,7 +515,7 @@ func (s *ClusterService) EndStep(
 }
 
 // EndJob ends a job of the caller's own srun or salloc.
-func (s *ClusterService) EndJob(
+func (s *stepCalls) EndJob(
 	ctx context.Context,
 	req *apiv1.EndJobRequest,
 ) (*apiv1.EndJobReply, error) {

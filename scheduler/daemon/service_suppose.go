@@ -41,8 +41,7 @@ func (s *ClusterService) Suppose(
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	copied := *s
-	copied.supposed = newSupposition(s.C)
+	copied := newService(&head{C: s.C, supposed: newSupposition(s.C)})
 	var notes []string
 	for i, change := range req.GetChanges() {
 		said, err := copied.supposeChange(ctx, actor, change)

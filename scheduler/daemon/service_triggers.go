@@ -16,7 +16,7 @@ import (
 const maxProgram = 4096
 
 // maySetTriggers refuses those whose programs the site does not want.
-func (s *ClusterService) maySetTriggers(who Caller) error {
+func (s *triggerCalls) maySetTriggers(who Caller) error {
 	config := s.C.View().State.Config
 	switch {
 	case s.C.deps.UserPrograms == nil || config.NoTriggers:
@@ -47,7 +47,7 @@ func (s *ClusterService) maySetTriggers(who Caller) error {
 }
 
 // SetTriggers adds programs that run as the caller on the controller's host.
-func (s *ClusterService) SetTriggers(
+func (s *triggerCalls) SetTriggers(
 	ctx context.Context,
 	req *apiv1.SetTriggersRequest,
 ) (*apiv1.SetTriggersReply, error) {
@@ -103,7 +103,7 @@ func (s *ClusterService) SetTriggers(
 }
 
 // ListTriggers shows the caller's triggers, and all of them to operators.
-func (s *ClusterService) ListTriggers(
+func (s *triggerCalls) ListTriggers(
 	ctx context.Context,
 	_ *apiv1.ListTriggersRequest,
 ) (*apiv1.ListTriggersReply, error) {
@@ -123,7 +123,7 @@ func (s *ClusterService) ListTriggers(
 	return out, nil
 }
 
-func (s *ClusterService) ownsTrigger(who Caller, trigger *spec.Trigger) bool {
+func (s *triggerCalls) ownsTrigger(who Caller, trigger *spec.Trigger) bool {
 	return !who.NoUID && trigger.UID == who.UID || s.isOperator(who)
 }
 
@@ -145,7 +145,7 @@ func showTrigger(st *state.State, trigger *spec.Trigger) *apiv1.TriggerInfo {
 }
 
 // ClearTriggers removes triggers.
-func (s *ClusterService) ClearTriggers(
+func (s *triggerCalls) ClearTriggers(
 	ctx context.Context,
 	req *apiv1.ClearTriggersRequest,
 ) (*apiv1.ClearTriggersReply, error) {

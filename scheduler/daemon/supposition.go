@@ -40,7 +40,7 @@ func (p *supposition) decide(r *request) reply {
 }
 
 // currentView is the cluster, or the copy on which this service supposes changes.
-func (s *ClusterService) currentView() *view.View {
+func (s *head) currentView() *view.View {
 	if s.supposed != nil {
 		return s.supposed.currentView()
 	}
@@ -49,7 +49,7 @@ func (s *ClusterService) currentView() *view.View {
 
 // commitCommand makes a change durable, or makes it on the copy on which this
 // service supposes changes.
-func (s *ClusterService) commitCommand(ctx context.Context, r *request) reply {
+func (s *head) commitCommand(ctx context.Context, r *request) reply {
 	if s.supposed != nil {
 		return s.supposed.decide(r)
 	}
@@ -57,7 +57,7 @@ func (s *ClusterService) commitCommand(ctx context.Context, r *request) reply {
 }
 
 // enqueueCommand enqueues a change; awaitReply gets the answer.
-func (s *ClusterService) enqueueCommand(ctx context.Context, r *request) error {
+func (s *head) enqueueCommand(ctx context.Context, r *request) error {
 	if s.supposed != nil {
 		r.reply = make(chan reply, 1)
 		r.reply <- s.supposed.decide(r)
@@ -67,7 +67,7 @@ func (s *ClusterService) enqueueCommand(ctx context.Context, r *request) error {
 }
 
 // awaitReply is the answer to a change that was enqueued.
-func (s *ClusterService) awaitReply(ctx context.Context, r *request) reply {
+func (s *head) awaitReply(ctx context.Context, r *request) reply {
 	if s.supposed != nil {
 		return <-r.reply
 	}

@@ -21,7 +21,7 @@ const (
 
 // CreateUserToken makes a token with which a program acts as the caller or, for
 // administrators, as another user.
-func (s *ClusterService) CreateUserToken(
+func (s *tokenCalls) CreateUserToken(
 	ctx context.Context,
 	req *apiv1.CreateUserTokenRequest,
 ) (*apiv1.CreateUserTokenReply, error) {
@@ -160,7 +160,7 @@ func (c *Controller) IssueLogin(
 
 // ListUserTokens shows the tokens of users that hold: one's own, or to administrators
 // those of everybody.
-func (s *ClusterService) ListUserTokens(
+func (s *tokenCalls) ListUserTokens(
 	ctx context.Context,
 	req *apiv1.ListUserTokensRequest,
 ) (*apiv1.ListUserTokensReply, error) {
@@ -189,7 +189,7 @@ func (s *ClusterService) ListUserTokens(
 }
 
 // RevokeUserTokens ends tokens: those that are named, or all of a user.
-func (s *ClusterService) RevokeUserTokens(
+func (s *tokenCalls) RevokeUserTokens(
 	ctx context.Context,
 	req *apiv1.RevokeUserTokensRequest,
 ) (*apiv1.RevokeUserTokensReply, error) {
@@ -229,7 +229,7 @@ func (s *ClusterService) RevokeUserTokens(
 }
 
 // liveTokens are the tokens of users that would be accepted.
-func (s *ClusterService) liveTokens(access *state.Access) []state.UserToken {
+func (s *tokenCalls) liveTokens(access *state.Access) []state.UserToken {
 	now := s.C.deps.Clock.Now()
 	key := s.C.deps.Access.UserTokenKey()
 	var out []state.UserToken
@@ -242,7 +242,7 @@ func (s *ClusterService) liveTokens(access *state.Access) []state.UserToken {
 }
 
 // noteUses adds when tokens were shown last.
-func (s *ClusterService) noteUses(tokens []*apiv1.UserTokenInfo) {
+func (s *tokenCalls) noteUses(tokens []*apiv1.UserTokenInfo) {
 	ids := make([]string, len(tokens))
 	for i, token := range tokens {
 		ids[i] = token.GetId()

@@ -320,7 +320,7 @@ func findFlag(name string) (DebugFlag, error) {
 }
 
 // SetLog changes what the controller writes to its log, until it ends.
-func (s *ClusterService) SetLog(
+func (s *controllerCalls) SetLog(
 	ctx context.Context,
 	req *apiv1.SetLogRequest,
 ) (*apiv1.SetLogReply, error) {

@@ -105,7 +105,7 @@ func live(t *testing.T, l Log, m *Machine, blobs Blobs) *life {
 		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Settings: Settings{CheckEvery: 1},
 		Identify: func(context.Context) Caller { return Caller{UID: 1000, GID: 1000, User: "alice"} }}
 	w := &world{t: t, c: New(deps, m)}
-	w.svc = &ClusterService{C: w.c}
+	w.svc = NewClusterService(w.c)
 	ctx, cancel := context.WithCancel(context.Background())
 	out := &life{world: w, end: cancel, done: make(chan error, 1)}
 	ready := make(chan struct{})

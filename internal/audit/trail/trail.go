@@ -287,7 +287,7 @@ func (a Ledger) follow(
 		ctx,
 		identity.Identity{Kind: identity.Admin, UID: identity.NoID, GID: identity.NoID, User: as},
 	)
-	svc := &daemon.ClusterService{C: a.Controller}
+	svc := daemon.NewClusterService(a.Controller)
 	return svc.Events(req, &stream{ctx: ctx, take: take})
 }
 
