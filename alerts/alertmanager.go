@@ -204,14 +204,14 @@ func (s *Settings) alertmanagerConfig() amConfig {
 		},
 		amRoute{Receiver: quiet, Matchers: []string{`severity=~"critical|warning"`}},
 	)
-	config.Inhibit = inhibitions()
+	config.Inhibit = makeInhibitions()
 	return config
 }
 
-// inhibitions keep the consequences of a fault quiet while its cause is told.
+// makeInhibitions keep the consequences of a fault quiet while its cause is told.
 // Each is bounded to one cluster: a controller that is down in one says nothing
 // about the agents of another.
-func inhibitions() []amInhibit {
+func makeInhibitions() []amInhibit {
 	inCluster := []string{"cluster"}
 	onDevice := []string{"cluster", "node", "UUID"}
 	return []amInhibit{

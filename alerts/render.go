@@ -156,7 +156,7 @@ func (s *Settings) keepFiring(name string) string {
 // quiet: 0 for one that keeps none.
 func consequences(name string) int {
 	longest := 0
-	for _, rule := range inhibitions() {
+	for _, rule := range makeInhibitions() {
 		if !slices.Contains(alertNames(rule.Source), name) {
 			continue
 		}

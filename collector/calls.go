@@ -30,9 +30,9 @@ const (
 // callBounds are the upper bounds of the latency's buckets in seconds.
 func callBounds() [10]float64 { return slo.CallBounds() }
 
-// within counts the calls of a method, and those of them that were answered, be it
+// countWithin counts the calls of a method, and those of them that were answered, be it
 // with a refusal, within a time, as far as the bounds tell.
-func (c *Calls) within(method string, d spec.Span) (good, all uint64) {
+func (c *Calls) countWithin(method string, d spec.Span) (good, all uint64) {
 	v, ok := c.methods.Load(method)
 	if !ok {
 		return 0, 0
@@ -54,7 +54,7 @@ type callStat struct {
 
 // Observe counts one call.
 func (c *Calls) Observe(method, user string, took time.Duration, failed bool) {
-	stat(&c.methods, method).add(took, failed)
+	stat(&c.methods, method).addCall(took, failed)
 	if user == "" {
 		return
 	}
@@ -62,7 +62,7 @@ func (c *Calls) Observe(method, user string, took time.Duration, failed bool) {
 		c.callers.Add(-1)
 		user = otherCallers
 	}
-	stat(&c.users, user).add(took, failed)
+	stat(&c.users, user).addCall(took, failed)
 }
 
 // EachMethod visits the calls of each method.
@@ -87,7 +87,7 @@ func stat(m *sync.Map, name string) *callStat {
 	return v.(*callStat)
 }
 
-func (s *callStat) add(took time.Duration, failed bool) {
+func (s *callStat) addCall(took time.Duration, failed bool) {
 	s.count.Add(1)
 	s.nanos.Add(uint64(max(took, 0)))
 	if failed {
@@ -121,9 +121,9 @@ func callRows(m *sync.Map) []rpcRow {
 	return out
 }
 
-// latency writes a method's times as a histogram. Its count is the sum of the
+// latencyHistogram writes a method's times as a histogram. Its count is the sum of the
 // buckets as they were read, so that the two always agree.
-func (s *callStat) latency() *dto.Histogram {
+func (s *callStat) latencyHistogram() *dto.Histogram {
 	bounds := callBounds()
 	h, total := &dto.Histogram{}, uint64(0)
 	for i := range bounds {
@@ -139,7 +139,7 @@ func (s *callStat) latency() *dto.Histogram {
 //muster:table one entry for each metric
 func apiFamilies() []family {
 	const src, card = "the API's handlers, since the controller started", "methods of the API (at most 60)"
-	latency := gauge("muster_api_request_seconds", "Time the controller took for a call, by method; streams are not counted.", catalogue.Seconds, src, card+" x 12", "method")
+	latency := gaugeMetric("muster_api_request_seconds", "Time the controller took for a call, by method; streams are not counted.", catalogue.Seconds, src, card+" x 12", "method")
 	latency.Type = catalogue.Histogram
 	each := func(s *scrape, f func(name string, st *callStat)) {
 		if s.src.Calls == nil {
@@ -150,8 +150,12 @@ func apiFamilies() []family {
 		}
 	}
 	return []family{
-		{latency, func(s *scrape) { each(s, func(name string, st *callStat) { s.sendHistogram(st.latency(), name) }) }},
-		{counter("muster_api_errors_total", "Calls that were refused or failed, by method.", catalogue.None, src, card, "method"),
-			func(s *scrape) { each(s, func(name string, st *callStat) { s.send(float64(st.failed.Load()), name) }) }},
+		{latency, func(s *scrape) {
+			each(s, func(name string, st *callStat) { s.sendHistogram(st.latencyHistogram(), name) })
+		}},
+		{counterMetric("muster_api_errors_total", "Calls that were refused or failed, by method.", catalogue.None, src, card, "method"),
+			func(s *scrape) {
+				each(s, func(name string, st *callStat) { s.sendSeries(float64(st.failed.Load()), name) })
+			}},
 	}
 }

@@ -148,9 +148,9 @@ type drawn struct {
 	pic *picture
 }
 
-// of draws a view, or gives what was drawn for it before. Nothing is written
+// pictureOf draws a view, or gives what was drawn for it before. Nothing is written
 // when a reservation begins or ends, so what was drawn before that is stale.
-func (p *pictures) of(v *view.View, src *Source, now spec.Instant) *picture {
+func (p *pictures) pictureOf(v *view.View, src *Source, now spec.Instant) *picture {
 	if d := p.last.Load(); d != nil && d.v == v && (d.pic.until == 0 || now < d.pic.until) {
 		return d.pic
 	}
@@ -206,7 +206,7 @@ func Mount(mux *http.ServeMux, src Source) Gather {
 			return nil // no cluster yet
 		}
 		now := src.Now()
-		return &scrape{src: &src, v: v, now: now, pic: shared.of(v, &src, now)}
+		return &scrape{src: &src, v: v, now: now, pic: shared.pictureOf(v, &src, now)}
 	}
 	main := newPage(families(), processGatherer(), draw)
 	mux.Handle("GET /metrics", pageHandler(main))
@@ -258,7 +258,7 @@ func processGatherer() prometheus.Gatherer {
 	return reg
 }
 
-func gauge(
+func gaugeMetric(
 	name, help string,
 	unit catalogue.Unit,
 	source, card string,
@@ -275,13 +275,13 @@ func gauge(
 	}
 }
 
-func counter(
+func counterMetric(
 	name, help string,
 	unit catalogue.Unit,
 	source, card string,
 	labels ...string,
 ) catalogue.Metric {
-	m := gauge(name, help, unit, source, card, labels...)
+	m := gaugeMetric(name, help, unit, source, card, labels...)
 	m.Type = catalogue.Counter
 	return m
 }

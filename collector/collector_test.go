@@ -546,7 +546,7 @@ func TestObjectives(t *testing.T) {
 		}
 	}
 	own := NewObjectives([]slo.Objective{{Kind: slo.Wait, Class: slo.EveryQOS, Part: 0.9, Within: spec.Day}, {Kind: slo.Wait, Class: "normal", Part: 0.5, Within: spec.Minute}})
-	rest, named := own.waits(own.list[0], v.State.Totals.Waits), own.waits(own.list[1], v.State.Totals.Waits)
+	rest, named := own.measureWaits(own.list[0], v.State.Totals.Waits), own.measureWaits(own.list[1], v.State.Totals.Waits)
 	if len(rest) != 0 || len(named) != 1 || named[0].class != "normal" {
 		t.Errorf("of every QOS: %+v, of normal: %+v", rest, named)
 	}

@@ -43,23 +43,23 @@ func newExemplars() exemplars {
 	return exemplars{bounds: bounds, by: map[exemplarOf]exemplar{}}
 }
 
-// add looks at what a job was counted for.
-func (e *exemplars) add(job *state.Job) {
+// addJob looks at what a job was counted for.
+func (e *exemplars) addJob(job *state.Job) {
 	if job.Started == 0 || job.Attempt == 0 {
 		return
 	}
 	of := exemplarOf{partition: job.Partition(), size: state.SizeOf(&job.Req)}
 	if job.State != spec.Pending {
-		e.keep(of, exemplar{job: job, value: job.Started.Sub(job.Submitted), at: job.Started})
+		e.keepNewer(of, exemplar{job: job, value: job.Started.Sub(job.Submitted), at: job.Started})
 	}
 	if job.State.Terminal() && job.Ended >= job.Started {
 		of.run = true
-		e.keep(of, exemplar{job: job, value: job.Ended.Sub(job.Started), at: job.Ended})
+		e.keepNewer(of, exemplar{job: job, value: job.Ended.Sub(job.Started), at: job.Ended})
 	}
 }
 
-// keep keeps the newer of two.
-func (e *exemplars) keep(of exemplarOf, one exemplar) {
+// keepNewer keeps the newer of two.
+func (e *exemplars) keepNewer(of exemplarOf, one exemplar) {
 	of.bucket = sort.SearchFloat64s(e.bounds, toSeconds(max(one.value, 0)))
 	if of.bucket == len(e.bounds) {
 		return // beyond the last bound, where no bucket is written
@@ -81,9 +81,9 @@ func (e *exemplars) nameJobs(st *state.State) {
 	}
 }
 
-// point puts exemplars into the buckets that hold anything. With private data the
+// pointExemplars puts exemplars into the buckets that hold anything. With private data the
 // trace's id stands alone: it names nobody.
-func (s *scrape) point(h *dto.Histogram, of exemplarOf) {
+func (s *scrape) pointExemplars(h *dto.Histogram, of exemplarOf) {
 	before := uint64(0)
 	for i, row := range h.Bucket {
 		of.bucket = i

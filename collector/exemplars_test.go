@@ -76,7 +76,7 @@ func TestNewestIsTheExemplar(t *testing.T) {
 	for turn := range jobs {
 		e := newExemplars()
 		for i := range jobs {
-			e.add(jobs[(i+turn)%len(jobs)])
+			e.addJob(jobs[(i+turn)%len(jobs)])
 		}
 		var got []spec.JobID
 		for _, one := range e.by {

@@ -10,13 +10,13 @@ import (
 // findingFamilies are what wastes most of the cluster, and what became of it.
 func findingFamilies() []family {
 	const src = "muster findings, over the accounting store"
-	gpu := gauge(
+	gpu := gaugeMetric(
 		"muster_finding_gpu_seconds",
 		fmt.Sprintf("GPU time of the last %d days that a change would have saved: the largest findings.", findings.MetricDays),
 		catalogue.Seconds, src, fmt.Sprintf("at most %d", findings.MaxMetrics),
 		"kind", "user", "account", "work", "node", "gpu",
 	)
-	saved := gauge(
+	saved := gaugeMetric(
 		"muster_findings_saved_gpu_seconds",
 		fmt.Sprintf("GPU time of the last %[1]d days that findings of the %[1]d days before would have wasted at their rate, and did not.", findings.MetricDays),
 		catalogue.Seconds, src, "1",
@@ -42,12 +42,12 @@ func findingFamilies() []family {
 				if f.Device != "" {
 					device = fmt.Sprint(f.Index)
 				}
-				s.send(float64(f.GPU)/1e6, string(f.Kind), f.User, f.Account, f.JobName, f.Node, device)
+				s.sendSeries(float64(f.GPU)/1e6, string(f.Kind), f.User, f.Account, f.JobName, f.Node, device)
 			}
 		}},
 		{saved, func(s *scrape) {
 			if all := found(s); all != nil {
-				s.send(float64(all.SavedGPU) / 1e6)
+				s.sendSeries(float64(all.SavedGPU) / 1e6)
 			}
 		}},
 	}

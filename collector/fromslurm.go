@@ -72,14 +72,14 @@ func sourceFamilies() []family {
 		}
 	}
 	return []family{
-		{gauge("muster_source_up", "1 if the last try to read this from Slurm succeeded.", catalogue.None, src, card, "collector"),
-			each(func(p *part, s *scrape) { s.send(oneIf(p.err == nil), p.name) })},
-		{gauge("muster_source_age_seconds", "Age of the values shown; absent if it was never read.", catalogue.Seconds, src, card, "collector"), each(func(p *part, s *scrape) {
+		{gaugeMetric("muster_source_up", "1 if the last try to read this from Slurm succeeded.", catalogue.None, src, card, "collector"),
+			each(func(p *part, s *scrape) { s.sendSeries(oneIf(p.err == nil), p.name) })},
+		{gaugeMetric("muster_source_age_seconds", "Age of the values shown; absent if it was never read.", catalogue.Seconds, src, card, "collector"), each(func(p *part, s *scrape) {
 			if p.at != 0 {
-				s.send(toSeconds(max(s.now.Sub(p.at), 0)), p.name)
+				s.sendSeries(toSeconds(max(s.now.Sub(p.at), 0)), p.name)
 			}
 		})},
-		{gauge("muster_source_read_seconds", "Time the last try took.", catalogue.Seconds, src, card, "collector"), each(func(p *part, s *scrape) { s.send(p.seconds, p.name) })},
+		{gaugeMetric("muster_source_read_seconds", "Time the last try took.", catalogue.Seconds, src, card, "collector"), each(func(p *part, s *scrape) { s.sendSeries(p.seconds, p.name) })},
 	}
 }
 

@@ -32,15 +32,15 @@ func fromView(
 		index: map[spec.NodeID]int32{},
 		memo:  map[*spec.JobSpec]string{},
 	}
-	builder.jobs(v.Plan)
+	builder.addJobs(v.Plan)
 	var beats map[string]Live
 	if live != nil {
 		beats = live()
 	}
-	builder.nodes(v.Plan, beats)
-	builder.parts()
-	builder.licences()
-	builder.reservations(builder.now)
+	builder.addNodes(v.Plan, beats)
+	builder.addPartitions()
+	builder.addLicences()
+	builder.addReservations(builder.now)
 	p.sched = schedOf(v)
 	p.sched.Agents = int64(len(beats))
 	p.shares = sharesOf(st)
@@ -72,7 +72,7 @@ func (b *viewBuilder) redrawAt(edge spec.Instant) {
 	}
 }
 
-func (b *viewBuilder) licences() {
+func (b *viewBuilder) addLicences() {
 	for _, count := range b.st.LicenseTotals() {
 		used := int64(0)
 		for _, u := range b.st.Licenses {
@@ -84,12 +84,12 @@ func (b *viewBuilder) licences() {
 	}
 }
 
-func (b *viewBuilder) jobs(plan *view.Plan) {
+func (b *viewBuilder) addJobs(plan *view.Plan) {
 	b.st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		b.fill(j)
+		b.fillRow(j)
 		b.comparePromise(j, plan)
 		b.p.addJob(&b.row)
-		b.p.exemplars.add(j)
+		b.p.exemplars.addJob(j)
 		return true
 	})
 	b.p.exemplars.nameJobs(b.st)
@@ -114,8 +114,8 @@ func (b *viewBuilder) comparePromise(job *state.Job, plan *view.Plan) {
 	b.row.Slipped = planned != nil && planned.Start > due
 }
 
-// fill turns a record into a row.
-func (b *viewBuilder) fill(job *state.Job) {
+// fillRow turns a record into a row.
+func (b *viewBuilder) fillRow(job *state.Job) {
 	if _, ok := b.p.userNames[job.Spec.UID]; !ok {
 		b.p.userNames[job.Spec.UID] = job.Spec.User
 	}
@@ -208,7 +208,7 @@ func (b *viewBuilder) gpuType(jobSpec *spec.JobSpec) string {
 	return ""
 }
 
-func (b *viewBuilder) nodes(plan *view.Plan, beats map[string]Live) {
+func (b *viewBuilder) addNodes(plan *view.Plan, beats map[string]Live) {
 	planned := map[spec.NodeID]bool{}
 	if plan != nil {
 		for i := range plan.Jobs {
@@ -482,7 +482,7 @@ func addGRES(list []gresRow, name, typ string, total, used int64) []gresRow {
 	return append(list, gresRow{Name: name, Type: typ, Total: total, Used: used})
 }
 
-func (b *viewBuilder) parts() {
+func (b *viewBuilder) addPartitions() {
 	b.p.parts = make([]partRow, len(b.st.Parts.List))
 	for i := range b.st.Parts.List {
 		src := &b.st.Parts.List[i]
@@ -581,8 +581,8 @@ func sharesOf(st *state.State) []shareRow {
 	return out
 }
 
-// reservations shows those of the state, and marks the nodes that one holds now.
-func (b *viewBuilder) reservations(now spec.Instant) {
+// addReservations shows those of the state, and marks the nodes that one holds now.
+func (b *viewBuilder) addReservations(now spec.Instant) {
 	if len(b.st.Reservations) == 0 {
 		return
 	}

@@ -46,8 +46,8 @@ type slab struct {
 	out      []*dto.MetricFamily
 }
 
-// next gives a cell that nothing uses.
-func (s *slab) next() *cell {
+// nextCell gives a cell that nothing uses.
+func (s *slab) nextCell() *cell {
 	block, i := s.used/cellsEach, s.used%cellsEach
 	if block == len(s.cells) {
 		s.cells = append(s.cells, make([]cell, cellsEach))
@@ -106,9 +106,9 @@ func (p *page) newSlab() *slab {
 	return mem
 }
 
-// cell starts a series of the present family with its labels.
-func (s *scrape) cell(values []string) *cell {
-	c := s.mem.next()
+// startCell starts a series of the present family with its labels.
+func (s *scrape) startCell(values []string) *cell {
+	c := s.mem.nextCell()
 	names := s.def.Labels
 	n := 0
 	for i := range names {
@@ -128,10 +128,10 @@ func (s *scrape) cell(values []string) *cell {
 	return c
 }
 
-// send shows one series; the labels follow the cluster's, in the order of the
+// sendSeries shows one series; the labels follow the cluster's, in the order of the
 // definition.
-func (s *scrape) send(value float64, labels ...string) {
-	c := s.cell(labels)
+func (s *scrape) sendSeries(value float64, labels ...string) {
+	c := s.startCell(labels)
 	c.value = value
 	if s.def.Type == catalogue.Counter {
 		c.counter.Value = &c.value
@@ -144,7 +144,7 @@ func (s *scrape) send(value float64, labels ...string) {
 
 // sendHistogram shows one histogram.
 func (s *scrape) sendHistogram(h *dto.Histogram, labels ...string) {
-	s.cell(labels).metric.Histogram = h
+	s.startCell(labels).metric.Histogram = h
 }
 
 // validText makes a label's value one that every format can carry: bytes that

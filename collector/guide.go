@@ -11,26 +11,26 @@ import (
 //muster:table one entry for each metric
 func guideFamilies() []family {
 	list := []family{
-		{gauge("slurm_jobs_running", "Running jobs by partition.", catalogue.None, "live job records", "partitions", "partition"), func(s *scrape) {
+		{gaugeMetric("slurm_jobs_running", "Running jobs by partition.", catalogue.None, "live job records", "partitions", "partition"), func(s *scrape) {
 			eachTally(s, func(t *tally) float64 { return float64(t.shown[spec.Running]) })
 		}},
-		{gauge("slurm_jobs_pending", "Pending jobs by reason.", catalogue.None, "live job records", "reasons in use", "reason"), func(s *scrape) {
+		{gaugeMetric("slurm_jobs_pending", "Pending jobs by reason.", catalogue.None, "live job records", "reasons in use", "reason"), func(s *scrape) {
 			for _, r := range sortedKeys(s.pic.reason) {
-				s.send(float64(s.pic.reason[r]), r)
+				s.sendSeries(float64(s.pic.reason[r]), r)
 			}
 		}},
-		singleSeries(gauge("slurm_nodes_alloc", "Nodes with all CPUs allocated, or some.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(countNodes(s, "allocated", "mixed")) }),
-		singleSeries(gauge("slurm_nodes_idle", "Nodes in service without jobs.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(countNodes(s, "idle")) }),
-		singleSeries(gauge("slurm_nodes_down", "Nodes that are down or drained.", catalogue.None, "node records", "1"),
+		singleSeries(gaugeMetric("slurm_nodes_alloc", "Nodes with all CPUs allocated, or some.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(countNodes(s, "allocated", "mixed")) }),
+		singleSeries(gaugeMetric("slurm_nodes_idle", "Nodes in service without jobs.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(countNodes(s, "idle")) }),
+		singleSeries(gaugeMetric("slurm_nodes_down", "Nodes that are down or drained.", catalogue.None, "node records", "1"),
 			func(s *scrape) float64 {
 				return float64(countNodes(s, "down", "drained", "draining", "fail", "unknown"))
 			}),
-		singleSeries(gauge("slurm_cpus_total", "CPUs of all nodes.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(allCPUs(s).total) }),
-		singleSeries(gauge("slurm_cpus_idle", "CPUs free for jobs on nodes in service.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(allCPUs(s).idle) }),
-		{gauge("slurm_account_cpu_count", "CPUs allocated to an account's running jobs.", catalogue.None, "live job records", "accounts with running jobs", "account"), func(s *scrape) {
+		singleSeries(gaugeMetric("slurm_cpus_total", "CPUs of all nodes.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(allCPUs(s).total) }),
+		singleSeries(gaugeMetric("slurm_cpus_idle", "CPUs free for jobs on nodes in service.", catalogue.None, "node records", "1"), func(s *scrape) float64 { return float64(allCPUs(s).idle) }),
+		{gaugeMetric("slurm_account_cpu_count", "CPUs allocated to an account's running jobs.", catalogue.None, "live job records", "accounts with running jobs", "account"), func(s *scrape) {
 			for _, a := range s.pic.byAcct.keys {
 				if n := s.pic.byAcct.by[a].cpus; n > 0 {
-					s.send(float64(n), a)
+					s.sendSeries(float64(n), a)
 				}
 			}
 		}},

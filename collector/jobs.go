@@ -18,8 +18,8 @@ import (
 // liveStates are the states of jobs that are not over.
 func liveStates() []string { return []string{"pending", "running", "suspended", "completing"} }
 
-// live counts the jobs of one of liveStates.
-func (t *tally) live(state string) int64 {
+// countLive counts the jobs of one of liveStates.
+func (t *tally) countLive(state string) int64 {
 	switch state {
 	case "pending":
 		return t.shown[spec.Pending]
@@ -36,8 +36,8 @@ func (t *tally) live(state string) int64 {
 func eachLive(s *scrape, m *tallies) {
 	for _, name := range m.keys {
 		for _, st := range liveStates() {
-			if n := m.by[name].live(st); n > 0 {
-				s.send(float64(n), name, st)
+			if n := m.by[name].countLive(st); n > 0 {
+				s.sendSeries(float64(n), name, st)
 			}
 		}
 	}
@@ -53,9 +53,9 @@ func eachTally(s *scrape, amount func(t *tally) float64, state ...string) {
 			t = &none
 		}
 		if len(state) > 0 {
-			s.send(amount(t), s.pic.parts[i].Name, state[0])
+			s.sendSeries(amount(t), s.pic.parts[i].Name, state[0])
 		} else {
-			s.send(amount(t), s.pic.parts[i].Name)
+			s.sendSeries(amount(t), s.pic.parts[i].Name)
 		}
 	}
 }
@@ -66,49 +66,49 @@ func eachTally(s *scrape, amount func(t *tally) float64, state ...string) {
 func jobFamilies() []family {
 	const live = "live job records"
 	held := func(name, help string, unit catalogue.Unit, amount func(t *tally) float64) family {
-		return family{gauge(name, help, unit, live, "accounts with live jobs", "account"), func(s *scrape) {
+		return family{gaugeMetric(name, help, unit, live, "accounts with live jobs", "account"), func(s *scrape) {
 			for _, a := range s.pic.byAcct.keys {
 				if v := amount(s.pic.byAcct.by[a]); v > 0 {
-					s.send(v, a)
+					s.sendSeries(v, a)
 				}
 			}
 		}}
 	}
 	return []family{
-		{gauge("muster_jobs", "Live jobs by partition and state; tasks of arrays count each.", catalogue.None, live, "partitions x 4 states", "partition", "state"),
+		{gaugeMetric("muster_jobs", "Live jobs by partition and state; tasks of arrays count each.", catalogue.None, live, "partitions x 4 states", "partition", "state"),
 			func(s *scrape) {
 				for _, st := range liveStates() {
-					eachTally(s, func(t *tally) float64 { return float64(t.live(st)) }, st)
+					eachTally(s, func(t *tally) float64 { return float64(t.countLive(st)) }, st)
 				}
 			}},
-		{gauge("muster_jobs_pending", "Pending jobs by partition and the reason they wait.", catalogue.None, live, "partitions x reasons in use (at most 216)", "partition", "reason"),
+		{gaugeMetric("muster_jobs_pending", "Pending jobs by partition and the reason they wait.", catalogue.None, live, "partitions x reasons in use (at most 216)", "partition", "reason"),
 			func(s *scrape) {
 				for _, k := range sortedPairs(s.pic.why) {
-					s.send(float64(s.pic.why[k]), k.a, k.b)
+					s.sendSeries(float64(s.pic.why[k]), k.a, k.b)
 				}
 			}},
-		{gauge("muster_account_jobs", "Live jobs by account and state.", catalogue.None, live, "accounts with live jobs x 4 states", "account", "state"),
+		{gaugeMetric("muster_account_jobs", "Live jobs by account and state.", catalogue.None, live, "accounts with live jobs x 4 states", "account", "state"),
 			func(s *scrape) { eachLive(s, &s.pic.byAcct) }},
-		{gauge("muster_qos_jobs", "Live jobs by QOS and state.", catalogue.None, live, "QOS with live jobs x 4 states", "qos", "state"),
+		{gaugeMetric("muster_qos_jobs", "Live jobs by QOS and state.", catalogue.None, live, "QOS with live jobs x 4 states", "qos", "state"),
 			func(s *scrape) { eachLive(s, &s.pic.byQOS) }},
 		held("muster_account_cpus", "CPUs that an account's jobs hold.", catalogue.None, func(t *tally) float64 { return float64(t.cpus) }),
 		held("muster_account_gpus", "GPUs that an account's jobs hold.", catalogue.None, func(t *tally) float64 { return float64(t.gpus) }),
 		held("muster_account_memory_bytes", "Memory that an account's jobs hold.", catalogue.Bytes, func(t *tally) float64 { return float64(t.mem) * (1 << 20) }),
-		{gauge("muster_partition_pending_cpus", "CPUs that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
+		{gaugeMetric("muster_partition_pending_cpus", "CPUs that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
 			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askCPU) }) }},
-		{gauge("muster_partition_pending_gpus", "GPUs that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
+		{gaugeMetric("muster_partition_pending_gpus", "GPUs that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
 			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askGPU) }) }},
-		{gauge("muster_partition_pending_nodes", "Nodes that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
+		{gaugeMetric("muster_partition_pending_nodes", "Nodes that pending jobs ask for.", catalogue.None, live, "partitions", "partition"),
 			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askNode) }) }},
-		{gauge("muster_partition_pending_memory_bytes", "Memory that pending jobs ask for.", catalogue.Bytes, live, "partitions", "partition"),
+		{gaugeMetric("muster_partition_pending_memory_bytes", "Memory that pending jobs ask for.", catalogue.Bytes, live, "partitions", "partition"),
 			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.askMem) * (1 << 20) }) }},
-		{gauge("muster_pending_gpus", "GPUs that pending jobs ask for, by the type they name; empty for any type.", catalogue.None, live, "GPU types + 1", "type"),
+		{gaugeMetric("muster_pending_gpus", "GPUs that pending jobs ask for, by the type they name; empty for any type.", catalogue.None, live, "GPU types + 1", "type"),
 			func(s *scrape) {
 				for _, k := range sortedKeys(s.pic.byType) {
-					s.send(float64(s.pic.byType[k]), k)
+					s.sendSeries(float64(s.pic.byType[k]), k)
 				}
 			}},
-		{gauge("muster_partition_oldest_pending_seconds", "How long the job that has waited longest has been eligible; 0 when none waits.", catalogue.Seconds, live, "partitions", "partition"),
+		{gaugeMetric("muster_partition_oldest_pending_seconds", "How long the job that has waited longest has been eligible; 0 when none waits.", catalogue.Seconds, live, "partitions", "partition"),
 			func(s *scrape) {
 				eachTally(s, func(t *tally) float64 {
 					if t.oldest == 0 {
@@ -117,7 +117,7 @@ func jobFamilies() []family {
 					return toSeconds(max(s.now.Sub(t.oldest), 0))
 				})
 			}},
-		{gauge("muster_jobs_held", "Pending jobs that are held.", catalogue.None, live, "partitions", "partition"),
+		{gaugeMetric("muster_jobs_held", "Pending jobs that are held.", catalogue.None, live, "partitions", "partition"),
 			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.held) }) }},
 	}
 }
@@ -133,66 +133,66 @@ func promiseGrace() string {
 func ledgerJobFamilies() []family {
 	const totals = "totals folded from the ledger"
 	return []family{
-		{counter("muster_jobs_submitted_total", "Jobs accepted since the cluster was created, by the partition asked for first.", catalogue.None, totals, "partitions", "partition"),
-			func(s *scrape) { eachPart(s, func(p *state.PartTotals) { s.send(float64(p.Submitted), p.Name) }) }},
-		{counter("muster_jobs_started_total", "Attempts started since the cluster was created.", catalogue.None, totals, "partitions", "partition"),
-			func(s *scrape) { eachPart(s, func(p *state.PartTotals) { s.send(float64(p.Started), p.Name) }) }},
-		{counter("muster_jobs_ended_total", "Jobs ended since the cluster was created, by final state.", catalogue.None, totals, "partitions x 9 states", "partition", "state"),
+		{counterMetric("muster_jobs_submitted_total", "Jobs accepted since the cluster was created, by the partition asked for first.", catalogue.None, totals, "partitions", "partition"),
+			func(s *scrape) { eachPart(s, func(p *state.PartTotals) { s.sendSeries(float64(p.Submitted), p.Name) }) }},
+		{counterMetric("muster_jobs_started_total", "Attempts started since the cluster was created.", catalogue.None, totals, "partitions", "partition"),
+			func(s *scrape) { eachPart(s, func(p *state.PartTotals) { s.sendSeries(float64(p.Started), p.Name) }) }},
+		{counterMetric("muster_jobs_ended_total", "Jobs ended since the cluster was created, by final state.", catalogue.None, totals, "partitions x 9 states", "partition", "state"),
 			func(s *scrape) {
 				eachPart(s, func(p *state.PartTotals) {
 					for st := spec.Completed; st <= spec.OutOfMemory; st++ {
-						s.send(float64(p.Ended[st]), p.Name, strings.ToLower(st.String()))
+						s.sendSeries(float64(p.Ended[st]), p.Name, strings.ToLower(st.String()))
 					}
 				})
 			}},
-		{counter("muster_promises_total", "First promises of a start since the cluster was created that were kept and broken: broken by a start, or an end without one, more than "+promiseGrace()+" after the promised start.", catalogue.None, totals, "partitions x 2 outcomes", "partition", "outcome"),
+		{counterMetric("muster_promises_total", "First promises of a start since the cluster was created that were kept and broken: broken by a start, or an end without one, more than "+promiseGrace()+" after the promised start.", catalogue.None, totals, "partitions x 2 outcomes", "partition", "outcome"),
 			func(s *scrape) {
 				eachPart(s, func(p *state.PartTotals) {
-					s.send(float64(p.Promises.Kept), p.Name, "kept")
-					s.send(float64(p.Promises.Broken), p.Name, "broken")
+					s.sendSeries(float64(p.Promises.Kept), p.Name, "kept")
+					s.sendSeries(float64(p.Promises.Broken), p.Name, "broken")
 				})
 			}},
-		{counter("muster_promise_late_seconds_total", "How much later than first promised jobs started, added up; an early start counts as 0.", catalogue.Seconds, totals, "partitions", "partition"),
+		{counterMetric("muster_promise_late_seconds_total", "How much later than first promised jobs started, added up; an early start counts as 0.", catalogue.Seconds, totals, "partitions", "partition"),
 			func(s *scrape) {
-				eachPart(s, func(p *state.PartTotals) { s.send(toSeconds(p.Promises.Late), p.Name) })
+				eachPart(s, func(p *state.PartTotals) { s.sendSeries(toSeconds(p.Promises.Late), p.Name) })
 			}},
-		{counter("muster_qos_promises_total", "As muster_promises_total, by the QOS of the job; a QOS appears with its first start.", catalogue.None, totals, "QOS that occur x 2 outcomes", "qos", "outcome"),
+		{counterMetric("muster_qos_promises_total", "As muster_promises_total, by the QOS of the job; a QOS appears with its first start.", catalogue.None, totals, "QOS that occur x 2 outcomes", "qos", "outcome"),
 			func(s *scrape) {
 				for _, qos := range s.v.State.Totals.Waits {
-					s.send(float64(qos.Promises.Kept), qos.Name, "kept")
-					s.send(float64(qos.Promises.Broken), qos.Name, "broken")
+					s.sendSeries(float64(qos.Promises.Kept), qos.Name, "kept")
+					s.sendSeries(float64(qos.Promises.Broken), qos.Name, "broken")
 				}
 			}},
-		{gauge("muster_jobs_promised", "Pending job records with a promised start that can still be kept: it is ahead, or no more than "+promiseGrace()+" ago. Held jobs have none.", catalogue.None, "live job records", "partitions", "partition"),
+		{gaugeMetric("muster_jobs_promised", "Pending job records with a promised start that can still be kept: it is ahead, or no more than "+promiseGrace()+" ago. Held jobs have none.", catalogue.None, "live job records", "partitions", "partition"),
 			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.promised) }) }},
-		{gauge("muster_jobs_slipped", "Pending job records of muster_jobs_promised whose promise will be broken by the plan: it has them start more than "+promiseGrace()+" after the start that they were first promised.", catalogue.None, "live job records, the plan of the last full pass", "partitions", "partition"),
+		{gaugeMetric("muster_jobs_slipped", "Pending job records of muster_jobs_promised whose promise will be broken by the plan: it has them start more than "+promiseGrace()+" after the start that they were first promised.", catalogue.None, "live job records, the plan of the last full pass", "partitions", "partition"),
 			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.slipped) }) }},
-		{gauge("muster_jobs_overdue", "Pending job records whose first promised start is more than "+promiseGrace()+" ago.", catalogue.None, "live job records", "partitions", "partition"),
+		{gaugeMetric("muster_jobs_overdue", "Pending job records whose first promised start is more than "+promiseGrace()+" ago.", catalogue.None, "live job records", "partitions", "partition"),
 			func(s *scrape) { eachTally(s, func(t *tally) float64 { return float64(t.overdue) }) }},
-		{counter("muster_jobs_backfilled_total", "Attempts started out of order without delaying any job of higher priority.", catalogue.None, totals, "1"),
-			func(s *scrape) { s.send(float64(s.v.State.Totals.Backfilled)) }},
-		{counter("muster_jobs_requeued_total", "Attempts that ended with the job back in the queue.", catalogue.None, totals, "1"),
-			func(s *scrape) { s.send(float64(s.v.State.Totals.Requeued)) }},
-		{counter("muster_attempts_requeued_total", "Attempts that ended with the job back in the queue, by the state that the attempt ended in: node_fail for those lost with a node.", catalogue.None, totals, "partitions x 9 states", "partition", "state"),
+		{counterMetric("muster_jobs_backfilled_total", "Attempts started out of order without delaying any job of higher priority.", catalogue.None, totals, "1"),
+			func(s *scrape) { s.sendSeries(float64(s.v.State.Totals.Backfilled)) }},
+		{counterMetric("muster_jobs_requeued_total", "Attempts that ended with the job back in the queue.", catalogue.None, totals, "1"),
+			func(s *scrape) { s.sendSeries(float64(s.v.State.Totals.Requeued)) }},
+		{counterMetric("muster_attempts_requeued_total", "Attempts that ended with the job back in the queue, by the state that the attempt ended in: node_fail for those lost with a node.", catalogue.None, totals, "partitions x 9 states", "partition", "state"),
 			func(s *scrape) {
 				eachPart(s, func(p *state.PartTotals) {
 					for st := spec.Completed; st <= spec.OutOfMemory; st++ {
-						s.send(float64(p.Requeued[st]), p.Name, strings.ToLower(st.String()))
+						s.sendSeries(float64(p.Requeued[st]), p.Name, strings.ToLower(st.String()))
 					}
 				})
 			}},
-		{counter("muster_node_power_total", "Nodes that SuspendProgram (down) and ResumeProgram (up) were run for since the cluster was created, and those that did not come up in time (failed).", catalogue.None, totals, "3", "step"), func(s *scrape) {
+		{counterMetric("muster_node_power_total", "Nodes that SuspendProgram (down) and ResumeProgram (up) were run for since the cluster was created, and those that did not come up in time (failed).", catalogue.None, totals, "3", "step"), func(s *scrape) {
 			t := &s.v.State.Totals
-			s.send(float64(t.PoweredDown), "down")
-			s.send(float64(t.PoweredUp), "up")
-			s.send(float64(t.BootFailed), "failed")
+			s.sendSeries(float64(t.PoweredDown), "down")
+			s.sendSeries(float64(t.PoweredUp), "up")
+			s.sendSeries(float64(t.BootFailed), "failed")
 		}},
-		{counter("muster_gpu_faults_total", "Things that happened to GPUs since the cluster was created: kinds are xid, lost, returned, thermal, ecc, mig_changed and idle.", catalogue.None, totals, "7 kinds, xid x 6 classes", "kind", "class"), func(s *scrape) {
+		{counterMetric("muster_gpu_faults_total", "Things that happened to GPUs since the cluster was created: kinds are xid, lost, returned, thermal, ecc, mig_changed and idle.", catalogue.None, totals, "7 kinds, xid x 6 classes", "kind", "class"), func(s *scrape) {
 			for _, f := range s.v.State.Totals.GPUFaults {
-				s.send(float64(f.Count), f.Kind.String(), f.Class)
+				s.sendSeries(float64(f.Count), f.Kind.String(), f.Class)
 			}
 		}},
-		{gauge("muster_job_planned_start_timestamp_seconds", fmt.Sprintf("When the plan has a pending job start, of the %d jobs that start first: a prediction that every pass renews.", maxPlanned),
+		{gaugeMetric("muster_job_planned_start_timestamp_seconds", fmt.Sprintf("When the plan has a pending job start, of the %d jobs that start first: a prediction that every pass renews.", maxPlanned),
 			catalogue.Seconds, "the plan of the last full pass", strconv.Itoa(maxPlanned), "slurm_job_id", "user", "account", "partition"), plannedStarts},
 		histogram("muster_job_wait_seconds", "Time from submission to start of the attempts started so far.", false, func(t *state.SizeTotals) *state.Times { return &t.Wait }),
 		histogram("muster_job_run_seconds", "Time from start to end of the attempts ended so far.", true, func(t *state.SizeTotals) *state.Times { return &t.Run }),
@@ -230,7 +230,7 @@ func plannedStarts(s *scrape) {
 		if job == nil || job.State != spec.Pending {
 			continue
 		}
-		s.send(
+		s.sendSeries(
 			float64(starts[uid].Unix()),
 			strconv.FormatUint(uint64(job.ID), 10),
 			job.Spec.User,
@@ -261,7 +261,7 @@ func eachPart(s *scrape, f func(p *state.PartTotals)) {
 // and with native ones for a scraper that asks for them (the protobuf format). In
 // OpenMetrics and protobuf each bucket has an exemplar that leads to a job's trace.
 func histogram(name, help string, run bool, of func(t *state.SizeTotals) *state.Times) family {
-	metric := gauge(
+	metric := gaugeMetric(
 		name,
 		help,
 		catalogue.Seconds,
@@ -276,7 +276,7 @@ func histogram(name, help string, run bool, of func(t *state.SizeTotals) *state.
 			for i := range p.Sizes {
 				if t := of(p.Sizes[i]); t.Histogram.Count > 0 {
 					h := timesHistogram(t)
-					s.point(h, exemplarOf{partition: p.Name, size: p.Sizes[i].Class, run: run})
+					s.pointExemplars(h, exemplarOf{partition: p.Name, size: p.Sizes[i].Class, run: run})
 					s.sendHistogram(h, p.Name, p.Sizes[i].Class.String())
 				}
 			}

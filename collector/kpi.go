@@ -58,7 +58,7 @@ func kpiFamily(metric string) family {
 			help = "GPU time that was bought, by what became of it; the classes add up to it."
 		}
 	}
-	m := gauge(metric, help, unit, "SQL over the accounting store: "+first.From, card, labels...)
+	m := gaugeMetric(metric, help, unit, "SQL over the accounting store: "+first.From, card, labels...)
 	return family{m, func(s *scrape) {
 		if s.src.KPIs == nil {
 			return
@@ -72,7 +72,7 @@ func kpiFamily(metric string) family {
 			if k.Class != "" {
 				values = append(values, k.Class)
 			}
-			s.send(value.Value*k.Scale, values...)
+			s.sendSeries(value.Value*k.Scale, values...)
 		}
 	}}
 }
@@ -82,13 +82,13 @@ func kpiFamily(metric string) family {
 func budgetFamilies() []family {
 	const src, card = "cost.budgets and cost.prices in muster.yaml, and SQL over the accounting store", "accounts with a budget"
 	figure := func(name, help string, unit catalogue.Unit, f func(b *kpi.Spent) float64) family {
-		return family{gauge(name, help, unit, src, card, "account"), func(s *scrape) {
+		return family{gaugeMetric(name, help, unit, src, card, "account"), func(s *scrape) {
 			if s.src.Budgets == nil {
 				return
 			}
 			list := s.src.Budgets()
 			for i := range list {
-				s.send(f(&list[i]), list[i].Account)
+				s.sendSeries(f(&list[i]), list[i].Account)
 			}
 		}}
 	}
@@ -123,14 +123,14 @@ func budgetFamilies() []family {
 			catalogue.Ratio,
 			func(b *kpi.Spent) float64 { return b.Forecast() / b.Amount },
 		),
-		{gauge("muster_budget_lasts_seconds", "Time until nothing is left of the budget if spending goes on as in the last seven days; absent where something is left at its end.",
+		{gaugeMetric("muster_budget_lasts_seconds", "Time until nothing is left of the budget if spending goes on as in the last seven days; absent where something is left at its end.",
 			catalogue.Seconds, src, card, "account"), func(s *scrape) {
 			if s.src.Budgets == nil {
 				return
 			}
 			for _, b := range s.src.Budgets() {
 				if at, ok := b.RunsOut(); ok {
-					s.send(float64(at-b.At)/float64(spec.Second), b.Account)
+					s.sendSeries(float64(at-b.At)/float64(spec.Second), b.Account)
 				}
 			}
 		}},

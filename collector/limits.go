@@ -22,15 +22,19 @@ func policyFamilies() []family {
 	const src = "limits of QOS, accounts and users, and the counters they are compared with"
 	const card = "limits that are set on QOS and accounts, and those on one user or account x those with live jobs"
 	return []family{
-		{gauge("muster_limit", "A limit on everything of a QOS, an account, a user in a QOS (qos_user), an account in a QOS (qos_account) or a user of an account (user), in Slurm's units (memory in MiB).", catalogue.None, src, card, "scope", "name", "limit"),
-			func(s *scrape) { eachLimit(s, func(l limit) { s.send(float64(l.most), l.scope, l.name, l.limit) }) }},
-		{gauge("muster_limit_used", "What counts against a limit now, in the limit's unit.", catalogue.None, src, card, "scope", "name", "limit"),
-			func(s *scrape) { eachLimit(s, func(l limit) { s.send(float64(l.used), l.scope, l.name, l.limit) }) }},
-		{gauge("muster_limit_used_ratio", "Part of a limit that is used; above 1 when it was lowered under what runs.", catalogue.Ratio, src, card, "scope", "name", "limit"),
+		{gaugeMetric("muster_limit", "A limit on everything of a QOS, an account, a user in a QOS (qos_user), an account in a QOS (qos_account) or a user of an account (user), in Slurm's units (memory in MiB).", catalogue.None, src, card, "scope", "name", "limit"),
+			func(s *scrape) {
+				eachLimit(s, func(l limit) { s.sendSeries(float64(l.most), l.scope, l.name, l.limit) })
+			}},
+		{gaugeMetric("muster_limit_used", "What counts against a limit now, in the limit's unit.", catalogue.None, src, card, "scope", "name", "limit"),
+			func(s *scrape) {
+				eachLimit(s, func(l limit) { s.sendSeries(float64(l.used), l.scope, l.name, l.limit) })
+			}},
+		{gaugeMetric("muster_limit_used_ratio", "Part of a limit that is used; above 1 when it was lowered under what runs.", catalogue.Ratio, src, card, "scope", "name", "limit"),
 			func(s *scrape) {
 				eachLimit(s, func(l limit) {
 					if l.most > 0 {
-						s.send(float64(l.used)/float64(l.most), l.scope, l.name, l.limit)
+						s.sendSeries(float64(l.used)/float64(l.most), l.scope, l.name, l.limit)
 					}
 				})
 			}},
@@ -46,38 +50,38 @@ func shareFamilies() []family {
 		return family{metric, func(s *scrape) {
 			for i := range s.pic.shares {
 				if r := &s.pic.shares[i]; r.User == "" && r.HasUsage && r.Account != "root" {
-					s.send(amount(r), r.Account)
+					s.sendSeries(amount(r), r.Account)
 				}
 			}
 		}}
 	}
 	return []family{
-		each(gauge("muster_account_shares_ratio", "Part of its siblings' shares that an account has.", catalogue.Ratio, src, card, "account"), func(r *shareRow) float64 { return r.NormShares }),
-		each(gauge("muster_account_usage_ratio", "Part of its siblings' decayed use that is an account's: above its shares, it has had more than its part.", catalogue.Ratio, src, card, "account"),
+		each(gaugeMetric("muster_account_shares_ratio", "Part of its siblings' shares that an account has.", catalogue.Ratio, src, card, "account"), func(r *shareRow) float64 { return r.NormShares }),
+		each(gaugeMetric("muster_account_usage_ratio", "Part of its siblings' decayed use that is an account's: above its shares, it has had more than its part.", catalogue.Ratio, src, card, "account"),
 			func(r *shareRow) float64 { return r.EffectUsage }),
-		each(gauge("muster_account_billing_seconds", "Decayed use of an account in billing units x seconds.", catalogue.Seconds, src, card, "account"), func(r *shareRow) float64 { return r.RawUsage }),
-		{gauge("muster_reservation_nodes", "Nodes of a reservation, by whether it holds them now.", catalogue.None, "reservations", "reservations", "reservation", "state"), func(s *scrape) {
+		each(gaugeMetric("muster_account_billing_seconds", "Decayed use of an account in billing units x seconds.", catalogue.Seconds, src, card, "account"), func(r *shareRow) float64 { return r.RawUsage }),
+		{gaugeMetric("muster_reservation_nodes", "Nodes of a reservation, by whether it holds them now.", catalogue.None, "reservations", "reservations", "reservation", "state"), func(s *scrape) {
 			for i := range s.pic.resvs {
-				s.send(float64(s.pic.resvs[i].NodeCount), s.pic.resvs[i].Name, strings.ToLower(s.pic.resvs[i].State))
+				s.sendSeries(float64(s.pic.resvs[i].NodeCount), s.pic.resvs[i].Name, strings.ToLower(s.pic.resvs[i].State))
 			}
 		}},
-		{gauge("muster_reservation_cpus", "CPUs of the nodes that an active reservation holds, by what they are given to.", catalogue.None, "reservations and nodes", "reservations x 2", "reservation", "state"), func(s *scrape) {
+		{gaugeMetric("muster_reservation_cpus", "CPUs of the nodes that an active reservation holds, by what they are given to.", catalogue.None, "reservations and nodes", "reservations x 2", "reservation", "state"), func(s *scrape) {
 			for i := range s.pic.resvs {
 				if s.pic.resvs[i].State == "ACTIVE" {
 					used, all := s.pic.cpusOf(s.pic.resvs[i].members)
-					s.send(float64(used), s.pic.resvs[i].Name, "allocated")
-					s.send(float64(all-used), s.pic.resvs[i].Name, "idle")
+					s.sendSeries(float64(used), s.pic.resvs[i].Name, "allocated")
+					s.sendSeries(float64(all-used), s.pic.resvs[i].Name, "idle")
 				}
 			}
 		}},
-		{gauge("muster_reservation_start_timestamp_seconds", "When a reservation begins.", catalogue.Seconds, "reservations", "reservations", "reservation"), func(s *scrape) {
+		{gaugeMetric("muster_reservation_start_timestamp_seconds", "When a reservation begins.", catalogue.Seconds, "reservations", "reservations", "reservation"), func(s *scrape) {
 			for i := range s.pic.resvs {
-				s.send(float64(s.pic.resvs[i].Start.Unix()), s.pic.resvs[i].Name)
+				s.sendSeries(float64(s.pic.resvs[i].Start.Unix()), s.pic.resvs[i].Name)
 			}
 		}},
-		{gauge("muster_reservation_end_timestamp_seconds", "When a reservation ends.", catalogue.Seconds, "reservations", "reservations", "reservation"), func(s *scrape) {
+		{gaugeMetric("muster_reservation_end_timestamp_seconds", "When a reservation ends.", catalogue.Seconds, "reservations", "reservations", "reservation"), func(s *scrape) {
 			for i := range s.pic.resvs {
-				s.send(float64(s.pic.resvs[i].End.Unix()), s.pic.resvs[i].Name)
+				s.sendSeries(float64(s.pic.resvs[i].End.Unix()), s.pic.resvs[i].Name)
 			}
 		}},
 	}

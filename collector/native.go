@@ -87,7 +87,7 @@ func nativeJobs() []family {
 	const src = "job records"
 	out := []family{
 		singleSeries(
-			gauge("slurm_jobs", "Jobs known to the controller.", catalogue.None, src, "1"),
+			gaugeMetric("slurm_jobs", "Jobs known to the controller.", catalogue.None, src, "1"),
 			func(s *scrape) float64 { return allJobs(&s.pic.jobs) },
 		),
 	}
@@ -95,7 +95,7 @@ func nativeJobs() []family {
 		out = append(
 			out,
 			singleSeries(
-				gauge("slurm_jobs_"+f.name, f.help, catalogue.None, src, "1"),
+				gaugeMetric("slurm_jobs_"+f.name, f.help, catalogue.None, src, "1"),
 				func(s *scrape) float64 { return f.amount(&s.pic.jobs) },
 			),
 		)
@@ -127,11 +127,11 @@ func nativeUsers() []family {
 		per := func(name, help string, amount func(t *tally) float64) {
 			out = append(
 				out,
-				family{gauge("slurm_"+sub.name+"_"+name, help, catalogue.None, "job records", label+
+				family{gaugeMetric("slurm_"+sub.name+"_"+name, help, catalogue.None, "job records", label+
 					"s with known jobs", label), func(s *scrape) {
 					all := sub.of(s)
 					for _, k := range all.keys {
-						s.send(amount(all.by[k]), k)
+						s.sendSeries(amount(all.by[k]), k)
 					}
 				}},
 			)
@@ -192,10 +192,10 @@ func nativeNodes() []family {
 	const src = "node records"
 	var out []family
 	per := func(name, help string, unit catalogue.Unit, scale float64, amount func(n *nodeRow) int64) {
-		out = append(out, family{gauge(name, help, unit, src, "nodes", "node"), func(s *scrape) {
+		out = append(out, family{gaugeMetric(name, help, unit, src, "nodes", "node"), func(s *scrape) {
 			for i := range s.pic.nodes {
 				if v := amount(&s.pic.nodes[i]); v >= 0 {
-					s.send(float64(v)*scale, s.pic.nodes[i].Name)
+					s.sendSeries(float64(v)*scale, s.pic.nodes[i].Name)
 				}
 			}
 		}})
@@ -273,12 +273,12 @@ func nativeNodes() []family {
 	out = append(
 		out,
 		singleSeries(
-			gauge("slurm_nodes", "Nodes.", catalogue.None, src, "1"),
+			gaugeMetric("slurm_nodes", "Nodes.", catalogue.None, src, "1"),
 			func(s *scrape) float64 { return float64(len(s.pic.nodes)) },
 		),
 	)
 	for _, state := range nativeStates() {
-		out = append(out, singleSeries(gauge("slurm_nodes_"+state.name, "Nodes that are "+
+		out = append(out, singleSeries(gaugeMetric("slurm_nodes_"+state.name, "Nodes that are "+
 			state.name+".", catalogue.None, src, "1"), func(s *scrape) float64 {
 			n := 0
 			for i := range s.pic.nodes {
@@ -295,7 +295,7 @@ func nativeNodes() []family {
 func nativePartitions() []family {
 	out := []family{
 		singleSeries(
-			gauge(
+			gaugeMetric(
 				"slurm_partitions",
 				"Partitions.",
 				catalogue.None,
@@ -309,7 +309,7 @@ func nativePartitions() []family {
 		out = append(
 			out,
 			family{
-				gauge(
+				gaugeMetric(
 					"slurm_partition_jobs"+name,
 					help,
 					catalogue.None,
@@ -359,14 +359,14 @@ func nativePartitions() []family {
 // is not known.
 func partitionSum(name, help string, scale float64, amount func(n *nodeRow) int64) family {
 	return family{
-		gauge(name, help, catalogue.None, "node records", "partitions", "partition"),
+		gaugeMetric(name, help, catalogue.None, "node records", "partitions", "partition"),
 		func(s *scrape) {
 			eachPartition(s, func(part string, list []int32) {
 				total := int64(0)
 				for _, k := range list {
 					total += max(amount(&s.pic.nodes[k]), 0)
 				}
-				s.send(float64(total)*scale, part)
+				s.sendSeries(float64(total)*scale, part)
 			})
 		},
 	}
@@ -448,7 +448,7 @@ func nativePartitionNodes() []family {
 //muster:table one entry for each metric
 func nativeScheduler() []family {
 	fig := func(name, help string, read func(r *schedRow) float64) family {
-		return singleSeries(gauge("slurm_"+name, help, catalogue.None, "figures of the scheduler", "1"), func(s *scrape) float64 { return read(&s.pic.sched) })
+		return singleSeries(gaugeMetric("slurm_"+name, help, catalogue.None, "figures of the scheduler", "1"), func(s *scrape) float64 { return read(&s.pic.sched) })
 	}
 	exit := func(name, help string, of func(r *schedRow) map[string]uint64, word string) family {
 		return fig(name, help, func(r *schedRow) float64 { return float64(of(r)[word]) })
@@ -483,8 +483,8 @@ func nativeScheduler() []family {
 		fig("sdiag_jobs_canceled", "Jobs cancelled.", func(r *schedRow) float64 { return float64(r.Cancelled) }),
 		fig("sdiag_jobs_completed", "Jobs completed.", func(r *schedRow) float64 { return float64(r.Completed) }),
 		fig("sdiag_jobs_failed", "Jobs failed.", func(r *schedRow) float64 { return float64(r.Failed) }),
-		singleSeries(gauge("slurm_sdiag_jobs_pending", "Pending jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Pending]) }),
-		singleSeries(gauge("slurm_sdiag_jobs_running", "Running jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Running]) }),
+		singleSeries(gaugeMetric("slurm_sdiag_jobs_pending", "Pending jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Pending]) }),
+		singleSeries(gaugeMetric("slurm_sdiag_jobs_running", "Running jobs.", catalogue.None, "job records", "1"), func(s *scrape) float64 { return float64(s.pic.jobs.base[spec.Running]) }),
 		fig("sdiag_jobs_started", "Jobs started.", func(r *schedRow) float64 { return float64(r.Started) }),
 		fig("sdiag_jobs_submitted", "Jobs submitted.", func(r *schedRow) float64 { return float64(r.Submitted) }),
 		fig("sdiag_job_states_ts", "When jobs were counted by state, in seconds since 1970.", func(r *schedRow) float64 { return float64(r.StatesAt.Unix()) }),
@@ -501,7 +501,7 @@ func nativeScheduler() []family {
 		fig("server_thread_cnt", "Threads that serve requests.", func(r *schedRow) float64 { return float64(r.Threads) }),
 		fig("slurmdbd_queue_size", "Records that wait for accounting.", func(r *schedRow) float64 { return float64(r.DBDQueue) }),
 		fig("last_proc_req_start", "When the figures were last reset, in seconds since 1970.", func(r *schedRow) float64 { return float64(r.Since.Unix()) }),
-		singleSeries(gauge("slurm_sched_stats_timestamp", "When the figures were read, in seconds since 1970.", catalogue.None, "the exporter", "1"), func(s *scrape) float64 { return float64(s.pic.at.Unix()) }),
+		singleSeries(gaugeMetric("slurm_sched_stats_timestamp", "When the figures were read, in seconds since 1970.", catalogue.None, "the exporter", "1"), func(s *scrape) float64 { return float64(s.pic.at.Unix()) }),
 	}
 	for _, word := range [...]string{"end", "max_depth", "max_job_start", "lic", "rpc_cnt", "timeout"} {
 		out = append(out, exit("sched_exit_"+word, "Scheduling cycles that ended for this reason.", main, word))

@@ -34,11 +34,11 @@ func (c *capacity) addNode(usable bool, used, total int64) {
 	}
 }
 
-// send shows allocated, idle and out of service after the given labels.
-func (c *capacity) send(s *scrape, scale float64, label string) {
-	s.send(float64(c.allocated)*scale, label, "allocated")
-	s.send(float64(c.idle)*scale, label, "idle")
-	s.send(float64(c.out)*scale, label, "unavailable")
+// sendCapacity shows allocated, idle and out of service after the given labels.
+func (c *capacity) sendCapacity(s *scrape, scale float64, label string) {
+	s.sendSeries(float64(c.allocated)*scale, label, "allocated")
+	s.sendSeries(float64(c.idle)*scale, label, "idle")
+	s.sendSeries(float64(c.out)*scale, label, "unavailable")
 }
 
 // eachPartition calls f with the nodes of every partition.
@@ -57,7 +57,7 @@ func sum(s *scrape, scale float64, amount func(n *nodeRow) (used, total int64)) 
 			used, total := amount(n)
 			c.addNode(n.isUsable(), used, total)
 		}
-		c.send(s, scale, name)
+		c.sendCapacity(s, scale, name)
 	})
 }
 
@@ -75,7 +75,7 @@ func largest(s *scrape, scale float64, amount func(n *nodeRow) (used, total int6
 				best = max(best, total-used)
 			}
 		}
-		s.send(float64(best)*scale, name)
+		s.sendSeries(float64(best)*scale, name)
 	})
 }
 
@@ -85,73 +85,73 @@ func largest(s *scrape, scale float64, amount func(n *nodeRow) (used, total int6
 func nodeFamilies() []family {
 	const src = "node records"
 	return []family{
-		{gauge("muster_nodes", "Nodes by state.", catalogue.None, src, "9 states", "state"), func(s *scrape) {
+		{gaugeMetric("muster_nodes", "Nodes by state.", catalogue.None, src, "9 states", "state"), func(s *scrape) {
 			for _, st := range nodeStates() {
-				s.send(float64(countNodes(s, st)), st)
+				s.sendSeries(float64(countNodes(s, st)), st)
 			}
 		}},
-		{gauge("muster_partition_nodes", "Nodes of a partition by state.", catalogue.None, src, "partitions x states that occur (at most 9)", "partition", "state"), partitionNodes},
-		{gauge("muster_node_drained_since_timestamp_seconds", "When a node was drained or set down, for each node that is.", catalogue.Seconds, src, "nodes out of service", "node", "reason"),
+		{gaugeMetric("muster_partition_nodes", "Nodes of a partition by state.", catalogue.None, src, "partitions x states that occur (at most 9)", "partition", "state"), partitionNodes},
+		{gaugeMetric("muster_node_drained_since_timestamp_seconds", "When a node was drained or set down, for each node that is.", catalogue.Seconds, src, "nodes out of service", "node", "reason"),
 			func(s *scrape) {
 				for i := range s.pic.nodes {
 					if n := &s.pic.nodes[i]; n.ReasonAt != 0 && n.Flags&(nodeDrain|nodeFail|nodeDown|nodeInvalid) != 0 {
-						s.send(float64(n.ReasonAt.Unix()), n.Name, n.Reason)
+						s.sendSeries(float64(n.ReasonAt.Unix()), n.Name, n.Reason)
 					}
 				}
 			}},
-		{infoMetric(gauge("muster_node_state_info", "Always 1, for each node that takes no jobs, with its state and the reason that was given.", catalogue.None, src, "nodes out of service", "node", "state", "reason")), nodesOut},
-		{infoMetric(gauge("muster_node_incomplete_info", "Always 1, for each node that found fewer GPUs, CPUs or other resources, or less memory, than are configured, with the first that it lacks.", catalogue.None, src, "such nodes", "node", "reason")),
+		{infoMetric(gaugeMetric("muster_node_state_info", "Always 1, for each node that takes no jobs, with its state and the reason that was given.", catalogue.None, src, "nodes out of service", "node", "state", "reason")), nodesOut},
+		{infoMetric(gaugeMetric("muster_node_incomplete_info", "Always 1, for each node that found fewer GPUs, CPUs or other resources, or less memory, than are configured, with the first that it lacks.", catalogue.None, src, "such nodes", "node", "reason")),
 			nodesIncomplete},
-		{gauge("muster_node_lost_since_timestamp_seconds", "When a silent node was given up, for each node that is silent.", catalogue.Seconds, src, "silent nodes", "node"),
+		{gaugeMetric("muster_node_lost_since_timestamp_seconds", "When a silent node was given up, for each node that is silent.", catalogue.Seconds, src, "silent nodes", "node"),
 			func(s *scrape) {
 				for i := range s.pic.nodes {
 					if n := &s.pic.nodes[i]; n.LostAt != 0 {
-						s.send(float64(n.LostAt.Unix()), n.Name)
+						s.sendSeries(float64(n.LostAt.Unix()), n.Name)
 					}
 				}
 			}},
-		{gauge("muster_partition_cpus", "CPUs of a partition's nodes: allocated to jobs, idle, or of nodes out of service.", catalogue.None, src, "partitions x 3", "partition", "state"),
+		{gaugeMetric("muster_partition_cpus", "CPUs of a partition's nodes: allocated to jobs, idle, or of nodes out of service.", catalogue.None, src, "partitions x 3", "partition", "state"),
 			func(s *scrape) { sum(s, 1, nodeCPUs) }},
-		{gauge("muster_partition_memory_bytes", "Memory of a partition's nodes: allocated to jobs, idle, or of nodes out of service.", catalogue.Bytes, src, "partitions x 3", "partition", "state"),
+		{gaugeMetric("muster_partition_memory_bytes", "Memory of a partition's nodes: allocated to jobs, idle, or of nodes out of service.", catalogue.Bytes, src, "partitions x 3", "partition", "state"),
 			func(s *scrape) { sum(s, 1<<20, nodeMem) }},
-		{gauge("muster_partition_gpus", "GPUs of a partition's nodes: allocated to jobs, idle, of nodes out of service (unavailable), or configured and not there any more (lost). Their sum is what was bought.",
+		{gaugeMetric("muster_partition_gpus", "GPUs of a partition's nodes: allocated to jobs, idle, of nodes out of service (unavailable), or configured and not there any more (lost). Their sum is what was bought.",
 			catalogue.None, src, "partitions x 4", "partition", "state"), partitionGPUs},
-		{gauge("muster_gpus", "GPUs of the cluster by type: allocated to jobs, shared by jobs that have parts of them, idle, of nodes out of service (unavailable), or configured and not there any more (lost). Their sum is what was bought.",
+		{gaugeMetric("muster_gpus", "GPUs of the cluster by type: allocated to jobs, shared by jobs that have parts of them, idle, of nodes out of service (unavailable), or configured and not there any more (lost). Their sum is what was bought.",
 			catalogue.None, src, "GPU types x 5", "type", "state"), gpusByType},
-		{gauge("muster_partition_largest_idle_gpus", "GPUs that the partition's emptiest node could give one job now: large total, small largest means fragmentation.", catalogue.None, src, "partitions", "partition"),
+		{gaugeMetric("muster_partition_largest_idle_gpus", "GPUs that the partition's emptiest node could give one job now: large total, small largest means fragmentation.", catalogue.None, src, "partitions", "partition"),
 			func(s *scrape) { largest(s, 1, nodeGPUs) }},
-		{gauge("muster_partition_largest_idle_cpus", "CPUs that the partition's emptiest node could give one job now.", catalogue.None, src, "partitions", "partition"),
+		{gaugeMetric("muster_partition_largest_idle_cpus", "CPUs that the partition's emptiest node could give one job now.", catalogue.None, src, "partitions", "partition"),
 			func(s *scrape) { largest(s, 1, nodeCPUs) }},
-		{gauge("muster_partition_largest_idle_memory_bytes", "Memory that the partition's emptiest node could give one job now.", catalogue.Bytes, src, "partitions", "partition"),
+		{gaugeMetric("muster_partition_largest_idle_memory_bytes", "Memory that the partition's emptiest node could give one job now.", catalogue.Bytes, src, "partitions", "partition"),
 			func(s *scrape) { largest(s, 1<<20, nodeMem) }},
-		{gauge("muster_partition_startable_nodes", "Nodes of the largest job that could start now if it asks for so many idle GPUs on each; 0 GPUs: whole idle nodes.", catalogue.None, src, "partitions x 5", "partition", "gpus_per_node"), startable},
-		{gauge("muster_node_gpu_faults", "Things that happened to a node's GPUs and that the controller remembers (at most 64 for a node), by kind and class of XID.", catalogue.None, src, "nodes with such GPUs x kinds", "node", "kind", "class"), func(s *scrape) {
+		{gaugeMetric("muster_partition_startable_nodes", "Nodes of the largest job that could start now if it asks for so many idle GPUs on each; 0 GPUs: whole idle nodes.", catalogue.None, src, "partitions x 5", "partition", "gpus_per_node"), startable},
+		{gaugeMetric("muster_node_gpu_faults", "Things that happened to a node's GPUs and that the controller remembers (at most 64 for a node), by kind and class of XID.", catalogue.None, src, "nodes with such GPUs x kinds", "node", "kind", "class"), func(s *scrape) {
 			for i := range s.pic.nodes {
 				n := &s.pic.nodes[i]
 				for k := range n.Faults {
-					s.send(float64(n.Faults[k].Count), n.Name, n.Faults[k].Kind.String(), n.Faults[k].Class)
+					s.sendSeries(float64(n.Faults[k].Count), n.Name, n.Faults[k].Kind.String(), n.Faults[k].Class)
 				}
 			}
 		}},
 		xidEvents(),
 		xidLast(),
-		{gauge("muster_job_gpu_idle_seconds", "How long a job has held a GPU without a process, where gpu.on_idle has its user warned of it (warn, cancel): as last said by the node, which says it again when it has doubled.",
+		{gaugeMetric("muster_job_gpu_idle_seconds", "How long a job has held a GPU without a process, where gpu.on_idle has its user warned of it (warn, cancel): as last said by the node, which says it again when it has doubled.",
 			catalogue.Seconds, src, "GPUs of warned jobs", "slurm_job_id", "user", "account", "partition", "node", "gpu_uuid"), func(s *scrape) {
 			for i := range s.pic.nodes {
 				node := &s.pic.nodes[i]
 				for k := range node.Warned {
 					if w := &node.Warned[k]; w.isCurrent(s.now) {
-						s.send(float64(w.Idle)/float64(spec.Second), strconv.FormatUint(w.Job, 10), w.User, w.Account, w.Partition, node.Name, w.UUID)
+						s.sendSeries(float64(w.Idle)/float64(spec.Second), strconv.FormatUint(w.Job, 10), w.User, w.Account, w.Partition, node.Name, w.UUID)
 					}
 				}
 			}
 		}},
-		{gauge("muster_licenses", "Licences: held by jobs, kept by active reservations beside what their own jobs hold, or free.", catalogue.None, "licences of the configuration and of jobs", "licences x 3", "license", "state"), func(s *scrape) {
+		{gaugeMetric("muster_licenses", "Licences: held by jobs, kept by active reservations beside what their own jobs hold, or free.", catalogue.None, "licences of the configuration and of jobs", "licences x 3", "license", "state"), func(s *scrape) {
 			for i := range s.pic.lics {
 				l := &s.pic.lics[i]
-				s.send(float64(l.Used), l.Name, "used")
-				s.send(float64(l.Kept), l.Name, "reserved")
-				s.send(float64(max(l.Total-l.Used-l.Kept, 0)), l.Name, "free")
+				s.sendSeries(float64(l.Used), l.Name, "used")
+				s.sendSeries(float64(l.Kept), l.Name, "reserved")
+				s.sendSeries(float64(max(l.Total-l.Used-l.Kept, 0)), l.Name, "free")
 			}
 		}},
 	}
@@ -165,7 +165,7 @@ func nodesOut(s *scrape) {
 		switch st := node.countedState(); st {
 		case "allocated", "mixed", "idle", "powered_down":
 		default:
-			s.send(1, node.Name, st, node.Reason)
+			s.sendSeries(1, node.Name, st, node.Reason)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func nodesOut(s *scrape) {
 func nodesIncomplete(s *scrape) {
 	for i := range s.pic.nodes {
 		if node := &s.pic.nodes[i]; node.Incomplete != "" {
-			s.send(1, node.Name, node.Incomplete)
+			s.sendSeries(1, node.Name, node.Incomplete)
 		}
 	}
 }
@@ -202,7 +202,7 @@ func partitionNodes(s *scrape) {
 				}
 			}
 			if n > 0 {
-				s.send(float64(n), name, st)
+				s.sendSeries(float64(n), name, st)
 			}
 		}
 	})
@@ -228,7 +228,7 @@ func startable(s *scrape) {
 					count++
 				}
 			}
-			s.send(float64(count), name, size.name)
+			s.sendSeries(float64(count), name, size.name)
 		}
 	})
 }
@@ -240,7 +240,7 @@ func partitionGPUs(s *scrape) {
 		for _, k := range nodes {
 			lost += s.pic.nodes[k].GPUsLost
 		}
-		s.send(float64(lost), name, "lost")
+		s.sendSeries(float64(lost), name, "lost")
 	})
 }
 
@@ -248,9 +248,9 @@ func gpusByType(s *scrape) {
 	types := gpuStates(s.pic.nodes)
 	for _, name := range sortedKeys(types) {
 		t := types[name]
-		t.send(s, 1, name)
-		s.send(float64(t.shared), name, "shared")
-		s.send(float64(t.lost), name, "lost")
+		t.sendCapacity(s, 1, name)
+		s.sendSeries(float64(t.shared), name, "shared")
+		s.sendSeries(float64(t.lost), name, "lost")
 	}
 }
 
@@ -294,7 +294,7 @@ func eachXID(s *scrape, f func(node string, x *xidRow)) {
 // xidEvents counts driver errors. It has no label for the job: a counter whose
 // first sample is already 1 shows no increase, so alerts use xidLast instead.
 func xidEvents() family {
-	metric := counter(
+	metric := counterMetric(
 		"muster_gpu_xid_events_total",
 		"Driver errors (XID) of a GPU, counted by the ledger. A node's oldest errors are forgotten beyond 64 kinds.",
 		catalogue.None,
@@ -308,7 +308,7 @@ func xidEvents() family {
 	)
 	return family{metric, func(s *scrape) {
 		eachXID(s, func(node string, x *xidRow) {
-			s.send(float64(x.Count), node, x.Index, x.UUID, strconv.FormatInt(x.XID, 10), x.Class)
+			s.sendSeries(float64(x.Count), node, x.Index, x.UUID, strconv.FormatInt(x.XID, 10), x.Class)
 		})
 	}}
 }
@@ -316,7 +316,7 @@ func xidEvents() family {
 // xidLast says when each driver error happened last and whom it struck then.
 // Unlike DCGM's gauge of the last XID it does not pass to the GPU's next holder.
 func xidLast() family {
-	metric := gauge(
+	metric := gaugeMetric(
 		"muster_gpu_xid_last_timestamp_seconds",
 		"When a GPU had a driver error (XID) last, and the job that held the GPU at that moment.",
 		catalogue.Seconds,
@@ -333,7 +333,7 @@ func xidLast() family {
 	return family{metric, func(s *scrape) {
 		eachXID(s, func(node string, x *xidRow) {
 			at := float64(x.At) / float64(spec.Second)
-			s.send(at, node, x.Index, x.UUID, strconv.FormatInt(x.XID, 10), x.Class, x.Job, x.User)
+			s.sendSeries(at, node, x.Index, x.UUID, strconv.FormatInt(x.XID, 10), x.Class, x.Job, x.User)
 		})
 	}}
 }

@@ -133,7 +133,7 @@ type tally struct {
 	overdue                         int64 // pending records that miss their promise
 }
 
-func (t *tally) add(row *jobRow) {
+func (t *tally) addRow(row *jobRow) {
 	n := row.Count
 	t.all += n
 	t.base[row.Base] += n
@@ -227,7 +227,7 @@ type tallies struct {
 	free []tally  // made together, given out one by one
 }
 
-func (m *tallies) of(key string) *tally {
+func (m *tallies) tallyOf(key string) *tally {
 	t := m.by[key]
 	if t == nil {
 		if m.by == nil {
@@ -272,11 +272,11 @@ func newPicture(cluster string, at spec.Instant) *picture {
 
 // addJob counts a job under everything it belongs to.
 func (p *picture) addJob(row *jobRow) {
-	p.jobs.add(row)
-	p.byPart.of(row.Partition).add(row)
-	p.byAcct.of(row.Account).add(row)
-	p.byUser.of(row.User).add(row)
-	p.byQOS.of(row.QOS).add(row)
+	p.jobs.addRow(row)
+	p.byPart.tallyOf(row.Partition).addRow(row)
+	p.byAcct.tallyOf(row.Account).addRow(row)
+	p.byUser.tallyOf(row.User).addRow(row)
+	p.byQOS.tallyOf(row.QOS).addRow(row)
 	if !row.Completing {
 		entryOf(p.pairs, pair{row.User, row.Partition})[row.Base] += row.CPUs * row.Count
 	}
@@ -288,7 +288,7 @@ func (p *picture) addJob(row *jobRow) {
 		}
 	}
 	if row.Eff != nil {
-		entryOf(p.done, pair{row.Account, row.User}).add(row.Eff)
+		entryOf(p.done, pair{row.Account, row.User}).addJob(row.Eff)
 	}
 }
 
@@ -301,7 +301,7 @@ func (p *picture) sortRows() *picture {
 	return p
 }
 
-func (e *efficiency) add(job *jobEff) {
+func (e *efficiency) addJob(job *jobEff) {
 	e.jobs++
 	e.hours += job.cpuGiven / 3600
 	if job.cpuGiven > 0 {

@@ -71,16 +71,16 @@ type measure struct {
 	good, all float64
 }
 
-// measures reads what was counted. The objective of every QOS has a row for each
+// readMeasures reads what was counted. The objective of every QOS has a row for each
 // that has none of its own.
-func (o *Objectives) measures(i int, s *scrape) []measure {
+func (o *Objectives) readMeasures(i int, s *scrape) []measure {
 	objective := o.list[i]
 	switch objective.Kind {
 	case slo.Submit:
 		if s.src.Calls == nil {
 			return nil
 		}
-		good, all := s.src.Calls.within("Cluster/Submit", objective.Within)
+		good, all := s.src.Calls.countWithin("Cluster/Submit", objective.Within)
 		return []measure{{"", float64(good), float64(all)}}
 	case slo.Durability:
 		if s.src.Raft == nil {
@@ -91,7 +91,7 @@ func (o *Objectives) measures(i int, s *scrape) []measure {
 	case slo.Scheduling:
 		return []measure{{"", float64(s.v.Pass.Within(objective.Within)), float64(s.v.Pass.Passes)}}
 	case slo.Wait:
-		return o.waits(objective, s.v.State.Totals.Waits)
+		return o.measureWaits(objective, s.v.State.Totals.Waits)
 	case slo.Accounting, slo.Agents, slo.Goodput:
 	}
 	const second = 1e6
@@ -100,7 +100,7 @@ func (o *Objectives) measures(i int, s *scrape) []measure {
 	return []measure{{"", good, max(float64(t.all.Load())/second, good)}}
 }
 
-func (o *Objectives) waits(objective slo.Objective, totals []*state.QOSTotals) (out []measure) {
+func (o *Objectives) measureWaits(objective slo.Objective, totals []*state.QOSTotals) (out []measure) {
 	named := func(qos string) bool {
 		return slices.ContainsFunc(
 			o.list,
@@ -152,22 +152,22 @@ func sloFamilies() []family {
 				return
 			}
 			for i, objective := range s.src.Objectives.list {
-				for _, m := range s.src.Objectives.measures(i, s) {
+				for _, m := range s.src.Objectives.readMeasures(i, s) {
 					f(s, objective, m)
 				}
 			}
 		}
 	}
 	return []family{
-		{counter("muster_slo_events_total", "What a service objective counts: calls, writes, passes, starts of jobs, or seconds.", catalogue.None, src, card, "slo", "class"),
-			each(func(s *scrape, o slo.Objective, m measure) { s.send(m.all, string(o.Kind), m.class) })},
-		{counter("muster_slo_good_events_total", "Those that were good, as the objective says it.", catalogue.None, src, card, "slo", "class"),
-			each(func(s *scrape, o slo.Objective, m measure) { s.send(m.good, string(o.Kind), m.class) })},
-		{gauge("muster_slo_objective_ratio", "The part that must be good, over 30 days.", catalogue.Ratio, src, card, "slo", "class"),
-			each(func(s *scrape, o slo.Objective, m measure) { s.send(o.Part, string(o.Kind), m.class) })},
-		{infoMetric(gauge("muster_slo_info", "Always 1; the labels say the objective as muster.yaml does, and what it counts.", catalogue.None, src, card, "slo", "class", "objective", "counts")),
+		{counterMetric("muster_slo_events_total", "What a service objective counts: calls, writes, passes, starts of jobs, or seconds.", catalogue.None, src, card, "slo", "class"),
+			each(func(s *scrape, o slo.Objective, m measure) { s.sendSeries(m.all, string(o.Kind), m.class) })},
+		{counterMetric("muster_slo_good_events_total", "Those that were good, as the objective says it.", catalogue.None, src, card, "slo", "class"),
+			each(func(s *scrape, o slo.Objective, m measure) { s.sendSeries(m.good, string(o.Kind), m.class) })},
+		{gaugeMetric("muster_slo_objective_ratio", "The part that must be good, over 30 days.", catalogue.Ratio, src, card, "slo", "class"),
+			each(func(s *scrape, o slo.Objective, m measure) { s.sendSeries(o.Part, string(o.Kind), m.class) })},
+		{infoMetric(gaugeMetric("muster_slo_info", "Always 1; the labels say the objective as muster.yaml does, and what it counts.", catalogue.None, src, card, "slo", "class", "objective", "counts")),
 			each(func(s *scrape, o slo.Objective, m measure) {
-				s.send(1, string(o.Kind), m.class, o.Text(), unit(o.Kind))
+				s.sendSeries(1, string(o.Kind), m.class, o.Text(), unit(o.Kind))
 			})},
 	}
 }

@@ -32,7 +32,7 @@ func vpensoFamilies() []family {
 
 // fig is a metric without labels beside the cluster.
 func fig(name, help string, read func(s *scrape) float64) family {
-	return singleSeries(gauge(name, help, catalogue.None, "node and job records", "1"), read)
+	return singleSeries(gaugeMetric(name, help, catalogue.None, "node and job records", "1"), read)
 }
 
 // nodeSum adds up an amount over all nodes.
@@ -197,11 +197,11 @@ func vpensoNodes() []family {
 		out = append(
 			out,
 			family{
-				gauge(name, help, catalogue.None, "node records", "nodes", "node", "status"),
+				gaugeMetric(name, help, catalogue.None, "node records", "nodes", "node", "status"),
 				func(s *scrape) {
 					for i := range s.pic.nodes {
 						n := &s.pic.nodes[i]
-						s.send(float64(amount(n)), n.Name, n.longState())
+						s.sendSeries(float64(amount(n)), n.Name, n.longState())
 					}
 				},
 			},
@@ -244,7 +244,7 @@ func eachNodePart(s *scrape, f func(n *nodeRow, part string)) {
 func vpensoNodeExtras() []family {
 	gres := func(name, help string, amount func(g *gresRow) int64) family {
 		return family{
-			gauge(
+			gaugeMetric(
 				name,
 				help,
 				catalogue.None,
@@ -263,7 +263,7 @@ func vpensoNodeExtras() []family {
 						if g.Type != "" {
 							kind += ":" + g.Type
 						}
-						s.send(float64(amount(g)), node.Name, node.longState(), part, kind)
+						s.sendSeries(float64(amount(g)), node.Name, node.longState(), part, kind)
 					}
 				})
 			},
@@ -280,7 +280,7 @@ func vpensoNodeExtras() []family {
 	}
 	return []family{
 		{
-			gauge(
+			gaugeMetric(
 				"slurm_node_status",
 				"1 for the state that the node is in",
 				catalogue.None,
@@ -293,7 +293,7 @@ func vpensoNodeExtras() []family {
 			func(s *scrape) {
 				eachNodePart(
 					s,
-					func(n *nodeRow, part string) { s.send(1, n.Name, n.longState(), part) },
+					func(n *nodeRow, part string) { s.sendSeries(1, n.Name, n.longState(), part) },
 				)
 			},
 		},
@@ -308,7 +308,7 @@ func vpensoNodeExtras() []family {
 			func(g *gresRow) int64 { return g.Used },
 		),
 		drained(
-			gauge(
+			gaugeMetric(
 				"slurm_node_drain_reason_info",
 				"1, with the reason why the node is out of service",
 				catalogue.None,
@@ -317,10 +317,10 @@ func vpensoNodeExtras() []family {
 				"node",
 				"reason",
 			),
-			func(s *scrape, n *nodeRow) { s.send(1, n.Name, n.Reason) },
+			func(s *scrape, n *nodeRow) { s.sendSeries(1, n.Name, n.Reason) },
 		),
 		drained(
-			gauge(
+			gaugeMetric(
 				"slurm_node_drain_since_timestamp_seconds",
 				"When the reason was given, in seconds since 1970",
 				catalogue.Seconds,
@@ -328,7 +328,7 @@ func vpensoNodeExtras() []family {
 				"nodes with a reason",
 				"node",
 			),
-			func(s *scrape, n *nodeRow) { s.send(float64(n.ReasonAt.Unix()), n.Name) },
+			func(s *scrape, n *nodeRow) { s.sendSeries(float64(n.ReasonAt.Unix()), n.Name) },
 		),
 	}
 }
@@ -342,7 +342,7 @@ func vpensoPartitions() []family {
 		out = append(
 			out,
 			family{
-				gauge(name, help, catalogue.None, "live job records", "partitions", "partition"),
+				gaugeMetric(name, help, catalogue.None, "live job records", "partitions", "partition"),
 				func(s *scrape) { eachTally(s, amount) },
 			},
 		)
@@ -445,11 +445,11 @@ func vpensoQueue() []family {
 		if queue.base == 0 {
 			continue
 		}
-		out = append(out, family{gauge("slurm_cores_"+queue.name, "CPUs of jobs that are "+
+		out = append(out, family{gaugeMetric("slurm_cores_"+queue.name, "CPUs of jobs that are "+
 			queue.name, catalogue.None, "job records", "users x partitions with such jobs", "user", "partition"), func(s *scrape) {
 			for _, k := range s.pic.pairKeys {
 				if n := s.pic.pairs[k][queue.base]; n > 0 {
-					s.send(float64(n), k.a, k.b)
+					s.sendSeries(float64(n), k.a, k.b)
 				}
 			}
 		}})
@@ -472,7 +472,7 @@ func meanOf(total float64, count uint64) float64 {
 //muster:table one entry for each metric
 func vpensoScheduler() []family {
 	sched := func(name, help string, read func(r *schedRow) float64) family {
-		return singleSeries(gauge(name, help, catalogue.None, "figures of the scheduler", "1"), func(s *scrape) float64 { return read(&s.pic.sched) })
+		return singleSeries(gaugeMetric(name, help, catalogue.None, "figures of the scheduler", "1"), func(s *scrape) float64 { return read(&s.pic.sched) })
 	}
 	return []family{
 		sched("slurm_scheduler_threads", "Threads that serve requests", func(r *schedRow) float64 { return float64(r.Threads) }),
@@ -480,9 +480,9 @@ func vpensoScheduler() []family {
 		sched("slurm_scheduler_dbd_queue_size", "Records that wait for accounting", func(r *schedRow) float64 { return float64(r.DBDQueue) }),
 		sched("slurm_scheduler_last_cycle", "Time of the last scheduling cycle in microseconds", func(r *schedRow) float64 { return toMicros(r.CycleLast) }),
 		sched("slurm_scheduler_mean_cycle", "Mean time of a scheduling cycle in microseconds", func(r *schedRow) float64 { return meanOf(toMicros(r.CycleTotal), r.Cycles) }),
-		{gauge("slurm_scheduler_cycle_per_minute", "Scheduling cycles a minute", catalogue.None, "figures of the scheduler", "1"), func(s *scrape) {
+		{gaugeMetric("slurm_scheduler_cycle_per_minute", "Scheduling cycles a minute", catalogue.None, "figures of the scheduler", "1"), func(s *scrape) {
 			r := &s.pic.sched
-			s.send(meanOf(float64(r.Cycles)*60, uint64(max(s.now.Sub(r.Since)/spec.Second, 0))))
+			s.sendSeries(meanOf(float64(r.Cycles)*60, uint64(max(s.now.Sub(r.Since)/spec.Second, 0))))
 		}},
 		sched("slurm_scheduler_backfill_last_cycle", "Time of the last backfill cycle in microseconds", func(r *schedRow) float64 { return toMicros(r.BFLast) }),
 		sched("slurm_scheduler_backfill_mean_cycle", "Mean time of a backfill cycle in microseconds", func(r *schedRow) float64 { return meanOf(toMicros(r.BFTotal), r.BFCycles) }),
@@ -512,12 +512,12 @@ func vpensoSubjects() []family {
 			{"cpus_running", "CPUs of running jobs", func(t *tally) int64 { return t.cores[spec.Running] }},
 			{"gpus_running", "GPUs that jobs hold", func(t *tally) int64 { return t.gpus }},
 		} {
-			out = append(out, family{gauge("slurm_"+sub.name+"_"+m.name, m.help+" of the "+
+			out = append(out, family{gaugeMetric("slurm_"+sub.name+"_"+m.name, m.help+" of the "+
 				sub.name, catalogue.None, "job records", sub.name+"s with such jobs", sub.name), func(s *scrape) {
 				all := sub.of(s)
 				for _, k := range all.keys {
 					if n := m.amount(all.by[k]); n > 0 {
-						s.send(float64(n), k)
+						s.sendSeries(float64(n), k)
 					}
 				}
 			}})
@@ -546,7 +546,7 @@ func vpensoFairshare() []family {
 			out = append(
 				out,
 				family{
-					gauge(
+					gaugeMetric(
 						sub.prefix+m.suffix,
 						m.help,
 						catalogue.None,
@@ -560,9 +560,9 @@ func vpensoFairshare() []family {
 							switch {
 							case !ok || (row.User != "") != sub.user:
 							case sub.user:
-								s.send(v, row.Account, row.User)
+								s.sendSeries(v, row.Account, row.User)
 							default:
-								s.send(v, row.Account)
+								s.sendSeries(v, row.Account)
 							}
 						}
 					},
@@ -584,11 +584,13 @@ func vpensoReservations() []family {
 		}
 	}
 	amount := func(name, help string, unit catalogue.Unit, read func(r *reservationRow) float64) family {
-		return family{gauge(name, help, unit, src, src, "reservation_name"), each(func(s *scrape, r *reservationRow) { s.send(read(r), r.Name) })}
+		return family{gaugeMetric(name, help, unit, src, src, "reservation_name"), each(func(s *scrape, r *reservationRow) { s.sendSeries(read(r), r.Name) })}
 	}
 	out := []family{
-		{gauge("slurm_reservation_info", "1, with what the reservation is", catalogue.None, src, src, "reservation_name", "state", "users", "nodes", "partition", "flags"),
-			each(func(s *scrape, r *reservationRow) { s.send(1, r.Name, r.State, r.Users, r.Nodes, r.Partition, r.Flags) })},
+		{gaugeMetric("slurm_reservation_info", "1, with what the reservation is", catalogue.None, src, src, "reservation_name", "state", "users", "nodes", "partition", "flags"),
+			each(func(s *scrape, r *reservationRow) {
+				s.sendSeries(1, r.Name, r.State, r.Users, r.Nodes, r.Partition, r.Flags)
+			})},
 		amount("slurm_reservation_start_time_seconds", "When the reservation begins, in seconds since 1970", catalogue.Seconds, func(r *reservationRow) float64 { return float64(r.Start.Unix()) }),
 		amount("slurm_reservation_end_time_seconds", "When the reservation ends, in seconds since 1970", catalogue.Seconds, func(r *reservationRow) float64 { return float64(r.End.Unix()) }),
 		amount("slurm_reservation_node_count", "Nodes of the reservation", catalogue.None, func(r *reservationRow) float64 { return float64(r.NodeCount) }),
@@ -596,7 +598,7 @@ func vpensoReservations() []family {
 	}
 	for _, g := range [...][2]string{{"alloc", "allocated completing"}, {"idle", "idle reserved"}, {"mix", "mixed"}, {"down", "down"},
 		{"drain", "drained draining"}, {"planned", "planned"}, {"other", ""}, {"healthy", "allocated completing idle reserved mixed planned"}} {
-		out = append(out, family{gauge("slurm_reservation_nodes_"+g[0], "Nodes of the reservation that are "+g[0], catalogue.None, src, src, "reservation"),
+		out = append(out, family{gaugeMetric("slurm_reservation_nodes_"+g[0], "Nodes of the reservation that are "+g[0], catalogue.None, src, src, "reservation"),
 			each(func(s *scrape, row *reservationRow) {
 				n := 0
 				for _, k := range row.members {
@@ -606,7 +608,7 @@ func vpensoReservations() []family {
 						n++
 					}
 				}
-				s.send(float64(n), row.Name)
+				s.sendSeries(float64(n), row.Name)
 			})})
 	}
 	for _, m := range [...]struct {
@@ -615,9 +617,9 @@ func vpensoReservations() []family {
 	}{{"total", "Licences", func(l *licenceRow) int64 { return l.Total }}, {"used", "Licences that jobs hold", func(l *licenceRow) int64 { return l.Used }},
 		{"free", "Licences that no job holds, as scontrol says it", func(l *licenceRow) int64 { return max(l.Total-l.Used, 0) }},
 		{"reserved", "Licences that active reservations keep, with those that their jobs hold", func(l *licenceRow) int64 { return l.Reserved }}} {
-		out = append(out, family{gauge("slurm_license_"+m.name, m.help, catalogue.None, "licences", "licences", "license"), func(s *scrape) {
+		out = append(out, family{gaugeMetric("slurm_license_"+m.name, m.help, catalogue.None, "licences", "licences", "license"), func(s *scrape) {
 			for i := range s.pic.lics {
-				s.send(float64(m.amount(&s.pic.lics[i])), s.pic.lics[i].Name)
+				s.sendSeries(float64(m.amount(&s.pic.lics[i])), s.pic.lics[i].Name)
 			}
 		}})
 	}
@@ -630,7 +632,7 @@ func vpensoCalls() []family {
 	for _, sub := range [...]struct {
 		prefix, label string
 		of            func(s *scrape) []rpcRow
-	}{{"slurm_rpc_stats", "operation", (*scrape).methods}, {"slurm_user_rpc_stats", "user", (*scrape).callers}} {
+	}{{"slurm_rpc_stats", "operation", (*scrape).methodRows}, {"slurm_user_rpc_stats", "user", (*scrape).callersRows}} {
 		for _, m := range [...]struct {
 			suffix, help string
 			amount       func(r *rpcRow) float64
@@ -640,7 +642,7 @@ func vpensoCalls() []family {
 			out = append(
 				out,
 				family{
-					gauge(
+					gaugeMetric(
 						sub.prefix+m.suffix,
 						m.help+" by "+sub.label,
 						catalogue.None,
@@ -652,7 +654,7 @@ func vpensoCalls() []family {
 					func(s *scrape) {
 						list := sub.of(s)
 						for i := range list {
-							s.send(m.amount(&list[i]), list[i].Name)
+							s.sendSeries(m.amount(&list[i]), list[i].Name)
 						}
 					},
 				},
@@ -662,15 +664,15 @@ func vpensoCalls() []family {
 	return out
 }
 
-// methods and callers are the calls of the API, or those that a Slurm counts.
-func (s *scrape) methods() []rpcRow {
+// methodRows and callers are the calls of the API, or those that a Slurm counts.
+func (s *scrape) methodRows() []rpcRow {
 	if s.src != nil && s.src.Calls != nil {
 		return callRows(&s.src.Calls.methods)
 	}
 	return s.pic.sched.RPCs
 }
 
-func (s *scrape) callers() []rpcRow {
+func (s *scrape) callersRows() []rpcRow {
 	if s.src != nil && s.src.Calls != nil {
 		return callRows(&s.src.Calls.users)
 	}
@@ -692,7 +694,7 @@ func vpensoJobs() []family {
 		out = append(
 			out,
 			family{
-				gauge(
+				gaugeMetric(
 					m.name,
 					m.help+", of the jobs still known (MinJobAge)",
 					catalogue.None,
@@ -704,7 +706,7 @@ func vpensoJobs() []family {
 				func(s *scrape) {
 					for _, k := range sortedPairs(s.pic.done) {
 						if v, ok := m.amount(s.pic.done[k]); ok {
-							s.send(v, k.a, k.b)
+							s.sendSeries(v, k.a, k.b)
 						}
 					}
 				},
@@ -725,7 +727,7 @@ type commands struct {
 // vpensoSelf is about the exporter itself. For Muster's own clusters there is
 // one collector, the picture of the published view.
 func vpensoSelf() []family {
-	duration := gauge(
+	duration := gaugeMetric(
 		"slurm_exporter_command_duration_seconds",
 		"Time of the commands that the exporter runs; none for a cluster of Muster's",
 		catalogue.Seconds,
@@ -734,7 +736,7 @@ func vpensoSelf() []family {
 		"command",
 	)
 	duration.Type = catalogue.Histogram
-	failures := gauge(
+	failures := gaugeMetric(
 		"slurm_exporter_command_errors_total",
 		"Commands of the exporter that failed",
 		catalogue.None,
@@ -745,7 +747,7 @@ func vpensoSelf() []family {
 	failures.Type = catalogue.Counter
 	return []family{
 		{
-			gauge(
+			gaugeMetric(
 				"slurm_info",
 				"1, with the version of what is exported",
 				catalogue.None,
@@ -755,10 +757,10 @@ func vpensoSelf() []family {
 				"binary",
 				"version",
 			),
-			func(s *scrape) { s.send(1, s.pic.made.kind, s.pic.made.binary, s.pic.made.version) },
+			func(s *scrape) { s.sendSeries(1, s.pic.made.kind, s.pic.made.binary, s.pic.made.version) },
 		},
 		{
-			gauge(
+			gaugeMetric(
 				"slurm_exporter_collector_success",
 				"1 if the figures could be read",
 				catalogue.None,
@@ -768,12 +770,12 @@ func vpensoSelf() []family {
 			),
 			func(s *scrape) {
 				for i := range s.pic.made.parts {
-					s.send(oneIf(s.pic.made.parts[i].err == nil), s.pic.made.parts[i].name)
+					s.sendSeries(oneIf(s.pic.made.parts[i].err == nil), s.pic.made.parts[i].name)
 				}
 			},
 		},
 		{
-			gauge(
+			gaugeMetric(
 				"slurm_exporter_collector_duration_seconds",
 				"Time it took to read the figures",
 				catalogue.Seconds,
@@ -783,19 +785,19 @@ func vpensoSelf() []family {
 			),
 			func(s *scrape) {
 				for i := range s.pic.made.parts {
-					s.send(s.pic.made.parts[i].seconds, s.pic.made.parts[i].name)
+					s.sendSeries(s.pic.made.parts[i].seconds, s.pic.made.parts[i].name)
 				}
 			},
 		},
 		{
-			gauge(
+			gaugeMetric(
 				"slurm_exporter_cache_age_seconds",
 				"Age of the figures shown",
 				catalogue.Seconds,
 				"the exporter",
 				"1",
 			),
-			func(s *scrape) { s.send(toSeconds(max(s.now.Sub(s.pic.at), 0))) },
+			func(s *scrape) { s.sendSeries(toSeconds(max(s.now.Sub(s.pic.at), 0))) },
 		},
 		{duration, func(s *scrape) {
 			for i := range s.pic.made.commands {
@@ -804,7 +806,7 @@ func vpensoSelf() []family {
 		}},
 		{failures, func(s *scrape) {
 			for i := range s.pic.made.commands {
-				s.send(float64(s.pic.made.commands[i].Errors), s.pic.made.commands[i].Name)
+				s.sendSeries(float64(s.pic.made.commands[i].Errors), s.pic.made.commands[i].Name)
 			}
 		}},
 	}

@@ -10,7 +10,7 @@ func efficiencyBoard() Board {
 		if dim != "user" {
 			cond = ""
 		}
-		return bars(title, about, unit, `topk(10, muster_kpi_`+name+`{cluster="$cluster",by="`+
+		return barPanel(title, about, unit, `topk(10, muster_kpi_`+name+`{cluster="$cluster",by="`+
 			dim+`",window="7d"} `+cond+`)`, "{{key}}").wide(8)
 	}
 	const chosen = "$__conditionalAll(partition IN (${partition:singlequote}), $partition)"
@@ -18,13 +18,13 @@ func efficiencyBoard() Board {
 		Description: "How well what was given out is used, and by whom it is wasted. Every figure is defined once, in docs/kpis.md; `muster kpi` prints the same.",
 		Rows: []Row{
 			{Title: "Goodput", Panels: []Panel{
-				figure("Goodput, last day", "GPU time that runs which ended well held with work, by the GPU time that was bought. The rest is in the table beside it.", Ratio,
+				figurePanel("Goodput, last day", "GPU time that runs which ended well held with work, by the GPU time that was bought. The rest is in the table beside it.", Ratio,
 					`muster_kpi_goodput_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Red, Step{0.4, Orange}, Step{0.7, Green}).top(1).tall(8).wide(4).empty("the cluster has no GPU"),
 				sqlTable("Where the GPU time went", "Every GPU-hour that was bought in the dashboard's time, by what became of it. The lines add up to it exactly.",
 					`SELECT step, what, gpu_us / 3.6e9 AS "GPU-hours", gpu_us / nullIf(bought_gpu_us, 0) AS part FROM `+
 						withinView("goodput_within")+` WHERE gpu_us > 0 ORDER BY rank`).
 					units(map[string]Unit{"GPU-hours": GPUHours, "part": Ratio}).wide(10).tall(8).empty("the cluster has no GPU"),
-				stack("Where the GPU time went, over a day", "The same by the day that ended at each moment.", Seconds,
+				stackPanel("Where the GPU time went, over a day", "The same by the day that ended at each moment.", Seconds,
 					Query{Expr: `muster_kpi_gpu_ladder_seconds{cluster="$cluster",by="cluster",window="1d"}`, Legend: "{{class}}"}).wide(10).empty("the cluster has no GPU"),
 			}},
 			{Title: "Findings", Panels: []Panel{
@@ -41,19 +41,19 @@ func efficiencyBoard() Board {
 				},
 			}},
 			{Title: "The cluster, over a day", Panels: []Panel{
-				lines("Given out", "CPU and GPU time given to jobs, by what the cluster had.", Ratio, fig("utilisation_ratio", "CPUs"), fig("gpu_allocation_ratio", "GPUs")).top(1),
-				lines("Used of what was given out", "CPU efficiency and GPU occupancy of runs.", Ratio, fig("cpu_efficiency_ratio", "CPU"), fig("gpu_occupancy_ratio", "GPU occupancy"), fig("gpu_efficiency_ratio", "GPU efficiency (SM)")).top(1),
-				lines("Wasted", "Memory never touched, by memory allocated; runs that failed, by those that failed or completed.", Ratio, fig("memory_waste_ratio", "memory"), fig("failure_ratio", "runs failed")).top(1),
-				lines("GPU time idle and lost", "GPU time held without work, and of runs that failed, in the last day.", Seconds, fig("gpu_idle_seconds", "held but idle"), fig("lost_gpu_seconds", "lost to failures")),
-				lines("Throughput", "Runs that started and ended, a second, over the last day.", PerSec, fig("throughput_jobs_per_second", "runs")),
-				lines("Wait", "Exact quantiles of the runs that started in the last day.", Seconds, fig("wait_p50_seconds", "median"), fig("wait_p95_seconds", "p95"), fig("wait_p99_seconds", "p99")),
+				linePanel("Given out", "CPU and GPU time given to jobs, by what the cluster had.", Ratio, fig("utilisation_ratio", "CPUs"), fig("gpu_allocation_ratio", "GPUs")).top(1),
+				linePanel("Used of what was given out", "CPU efficiency and GPU occupancy of runs.", Ratio, fig("cpu_efficiency_ratio", "CPU"), fig("gpu_occupancy_ratio", "GPU occupancy"), fig("gpu_efficiency_ratio", "GPU efficiency (SM)")).top(1),
+				linePanel("Wasted", "Memory never touched, by memory allocated; runs that failed, by those that failed or completed.", Ratio, fig("memory_waste_ratio", "memory"), fig("failure_ratio", "runs failed")).top(1),
+				linePanel("GPU time idle and lost", "GPU time held without work, and of runs that failed, in the last day.", Seconds, fig("gpu_idle_seconds", "held but idle"), fig("lost_gpu_seconds", "lost to failures")),
+				linePanel("Throughput", "Runs that started and ended, a second, over the last day.", PerSec, fig("throughput_jobs_per_second", "runs")),
+				linePanel("Wait", "Exact quantiles of the runs that started in the last day.", Seconds, fig("wait_p50_seconds", "median"), fig("wait_p95_seconds", "p95"), fig("wait_p99_seconds", "p99")),
 			}},
 			{Title: "What waiting and failing cost, over a day", Panels: []Panel{
-				lines("Waiting by running", "Bounded slowdown and expansion factor: how many times longer a job took than it ran. 1 is a cluster without a queue.", Count,
+				linePanel("Waiting by running", "Bounded slowdown and expansion factor: how many times longer a job took than it ran. 1 is a cluster without a queue.", Count,
 					fig("bounded_slowdown_ratio", "bounded slowdown"), fig("expansion_factor_ratio", "expansion factor")).wide(8),
-				stack("Failures by class", "Runs that failed by class of failure, by those that failed or completed. The classes add up to the failure rate.", Ratio,
+				stackPanel("Failures by class", "Runs that failed by class of failure, by those that failed or completed. The classes add up to the failure rate.", Ratio,
 					Query{Expr: `muster_kpi_failure_class_ratio{cluster="$cluster",by="cluster",window="1d"}`, Legend: "{{class}}"}).wide(8),
-				stack("GPU time lost, by class of failure", "GPU seconds of the runs that failed, by class. Node failures are the site's, the others mostly the users'.", Seconds,
+				stackPanel("GPU time lost, by class of failure", "GPU seconds of the runs that failed, by class. Node failures are the site's, the others mostly the users'.", Seconds,
 					Query{Expr: `muster_kpi_lost_gpu_class_seconds{cluster="$cluster",by="cluster",window="1d"}`, Legend: "{{class}}"}).wide(8),
 			}},
 			{Title: "By partition, 7 days", Panels: []Panel{
@@ -63,7 +63,7 @@ func efficiencyBoard() Board {
 			}},
 			{Title: "By user, 7 days", Panels: []Panel{
 				by("GPU time held but idle", "Who holds devices that do nothing.", Seconds, "gpu_idle_seconds", "user").linked(People, "user", "key").empty("nobody held a GPU without work"),
-				bars("Memory wasted", "Memory allocated and never touched, times how long.", GiBHours,
+				barPanel("Memory wasted", "Memory allocated and never touched, times how long.", GiBHours,
 					`topk(10, muster_kpi_memory_waste_byte_seconds{cluster="$cluster",by="user",window="7d"} / 2^30 / 3600)`, "{{key}}").wide(8).linked(People, "user", "key"),
 				by("GPU time lost to failures", "GPU seconds of runs that failed.", Seconds, "lost_gpu_seconds", "user").linked(People, "user", "key").empty("no run with a GPU failed"),
 			}},

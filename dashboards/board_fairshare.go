@@ -10,27 +10,27 @@ func fairshareBoard() Board {
 		Description: "What accounts were promised and what they got. Drift is the difference: above 0 more than its share, below 0 less.",
 		Rows: []Row{
 			{Title: "Use", Panels: []Panel{
-				stack("CPUs in use by account", "CPUs of running jobs by account.", Count, Query{Expr: `sum by (account) (slurm_account_cpu_count{cluster="$cluster",account=~"$account"})`, Legend: "{{account}}"}).empty("nothing runs"),
-				lines("Share of the CPUs, a day", "CPU time held in the last day by what the cluster had.", Ratio, Query{Expr: `muster_kpi_utilisation_ratio{cluster="$cluster",by="account",key=~"$account",window="1d"}`, Legend: "{{key}}"}),
-				lines("Share of the GPUs, a day", "GPU time held in the last day by what the cluster had.", Ratio, Query{Expr: `muster_kpi_gpu_allocation_ratio{cluster="$cluster",by="account",key=~"$account",window="1d"}`, Legend: "{{key}}"}),
-				lines("Part of all use, a day", "An account's CPU time by all accounts' CPU time, in the last day: what to hold against its part of the shares.", Ratio,
+				stackPanel("CPUs in use by account", "CPUs of running jobs by account.", Count, Query{Expr: `sum by (account) (slurm_account_cpu_count{cluster="$cluster",account=~"$account"})`, Legend: "{{account}}"}).empty("nothing runs"),
+				linePanel("Share of the CPUs, a day", "CPU time held in the last day by what the cluster had.", Ratio, Query{Expr: `muster_kpi_utilisation_ratio{cluster="$cluster",by="account",key=~"$account",window="1d"}`, Legend: "{{key}}"}),
+				linePanel("Share of the GPUs, a day", "GPU time held in the last day by what the cluster had.", Ratio, Query{Expr: `muster_kpi_gpu_allocation_ratio{cluster="$cluster",by="account",key=~"$account",window="1d"}`, Legend: "{{key}}"}),
+				linePanel("Part of all use, a day", "An account's CPU time by all accounts' CPU time, in the last day: what to hold against its part of the shares.", Ratio,
 					Query{Expr: `muster_kpi_utilisation_ratio{cluster="$cluster",by="account",key=~"$account",window="1d"} / on (cluster) group_left () sum by (cluster) (muster_kpi_utilisation_ratio{cluster="$cluster",by="account",window="1d"})`, Legend: "{{key}}"}).top(1),
 			}},
 			{Title: "Shares", Panels: []Panel{
-				lines("Promised", "Part of its siblings' shares that each account has: what sshare calls NormShares.", Ratio,
+				linePanel("Promised", "Part of its siblings' shares that each account has: what sshare calls NormShares.", Ratio,
 					Query{Expr: `muster_account_shares_ratio{cluster="$cluster",account=~"$account"}`, Legend: "{{account}}"}).top(1).wide(8).empty("the cluster has no account but root"),
-				lines("Decayed use", "Part of its siblings' decayed use that is each account's: what the priority of its jobs is made from. Above what it is promised, its jobs come later.", Ratio,
+				linePanel("Decayed use", "Part of its siblings' decayed use that is each account's: what the priority of its jobs is made from. Above what it is promised, its jobs come later.", Ratio,
 					Query{Expr: `muster_account_usage_ratio{cluster="$cluster",account=~"$account"}`, Legend: "{{account}}"}).top(1).wide(8).empty("nobody has used anything yet"),
-				lines("Drift now, by account", "Decayed use less the promised part. Above 0 it has had more than its share, below 0 less.", Ratio,
+				linePanel("Drift now, by account", "Decayed use less the promised part. Above 0 it has had more than its share, below 0 less.", Ratio,
 					Query{Expr: `muster_account_usage_ratio{cluster="$cluster",account=~"$account"} - muster_account_shares_ratio{cluster="$cluster",account=~"$account"}`, Legend: "{{account}}"}).wide(8).
 					empty("nobody has used anything yet"),
 			}},
 			{Title: "Drift of the cluster", Panels: []Panel{
-				figure("Drift, last day", "Part of the use that went to others than those it was promised to, among those that had something to run.", Ratio,
+				figurePanel("Drift, last day", "Part of the use that went to others than those it was promised to, among those that had something to run.", Ratio,
 					`muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window="1d"}`).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).tall(8).empty("nobody ran anything in the window"),
-				figure("Drift, last 7 days", "The same over seven days: what of it lasts.", Ratio,
+				figurePanel("Drift, last 7 days", "The same over seven days: what of it lasts.", Ratio,
 					`muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window="7d"}`).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).tall(8).empty("nobody ran anything in the window"),
-				lines("Drift over time", "Above 0.3 for long: shares do not bind. Look at the weights of the priorities, and at limits that keep an account from its share.", Ratio,
+				linePanel("Drift over time", "Above 0.3 for long: shares do not bind. Look at the weights of the priorities, and at limits that keep an account from its share.", Ratio,
 					Query{Expr: `muster_kpi_fairshare_drift_ratio{cluster="$cluster",by="cluster",window=~"1d|7d|30d"}`, Legend: "{{window}}"}).colored(Green, Step{0.15, Yellow}, Step{0.3, Red}).top(1).wide(16).
 					empty("nobody ran anything in the window"),
 			}},

@@ -6,9 +6,9 @@ func gpusBoard() Board {
 		Description: "All devices: who holds them, whether they work, and whether they are well.",
 		Rows: []Row{
 			{Title: "Now", Panels: []Panel{
-				figure("GPUs", "Devices that answer.", Count, `count(muster_gpu_up{`+of+
+				figurePanel("GPUs", "Devices that answer.", Count, `count(muster_gpu_up{`+of+
 					`,GPU_I_PROFILE=""} == 1)`),
-				figure(
+				figurePanel(
 					"Lost",
 					"Devices that do not answer. Each is a node to drain: see the runbook of GPUOffTheBus.",
 					Count,
@@ -16,7 +16,7 @@ func gpusBoard() Board {
 						of+`,GPU_I_PROFILE=""} == 0)`,
 				).colored(Green, Step{1, Red}).
 					empty("every device answers"),
-				figure(
+				figurePanel(
 					"Held by jobs",
 					"Share of the devices that jobs hold, or parts of which they hold.",
 					Ratio,
@@ -24,7 +24,7 @@ func gpusBoard() Board {
 						of+`})) / count(count by (UUID) (muster_gpu_up{`+of+`}))`,
 				).top(1).
 					empty("no job holds a GPU"),
-				figure(
+				figurePanel(
 					"Held but idle",
 					"Devices that a job holds and that have done nothing for ten minutes, or since the job got them.",
 					Count,
@@ -33,7 +33,7 @@ func gpusBoard() Board {
 					)+`)`,
 				).colored(Green, Step{1, Orange}).
 					empty("every device that is held works"),
-				figure(
+				figurePanel(
 					"Utilisation of held devices",
 					"Mean utilisation of the devices that jobs hold.",
 					Ratio,
@@ -43,7 +43,7 @@ func gpusBoard() Board {
 					colored(Red, Step{0.3, Orange}, Step{0.6, Green}).
 					top(1).
 					empty("no job holds a GPU"),
-				figure("Power", "What they draw now.", Watts, `sum(DCGM_FI_DEV_POWER_USAGE{`+of+
+				figurePanel("Power", "What they draw now.", Watts, `sum(DCGM_FI_DEV_POWER_USAGE{`+of+
 					`})`).linked(Energy, "", ""),
 			}},
 			{Title: "Use", Panels: gpuUse(of)},
@@ -113,7 +113,7 @@ func gpuUse(of string) []Panel {
 				{Board: Job, Var: "job", Label: "slurm_job_id"},
 				{Board: People, Var: "user", Label: "user"},
 			}, MayBeEmpty: "every device that is held works"},
-		stack(
+		stackPanel(
 			"By type and state",
 			"Devices by type and what they are given to. One type full while another idles: jobs ask for the wrong one.",
 			Count,
@@ -122,7 +122,7 @@ func gpuUse(of string) []Panel {
 				Legend: "{{type}} {{state}}",
 			},
 		),
-		lines(
+		linePanel(
 			"Multiprocessors and tensor cores",
 			"Part of the cycles in which the multiprocessors, and the tensor cores, of held devices had work.",
 			Ratio,
@@ -144,7 +144,7 @@ func gpuUse(of string) []Panel {
 			},
 		).top(1).
 			empty("no job holds a GPU"),
-		stack(
+		stackPanel(
 			"What is seen on held devices",
 			"Devices by what was seen on them: no process, a process that did nothing, or work.",
 			Count,
@@ -153,11 +153,11 @@ func gpuUse(of string) []Panel {
 				Legend: "{{state}}",
 			},
 		).empty("no job holds a GPU"),
-		lines("Memory in use", "Part of each node's GPU memory that is in use.", Ratio,
+		linePanel("Memory in use", "Part of each node's GPU memory that is in use.", Ratio,
 			Query{Expr: `sum by (hostname) (DCGM_FI_DEV_FB_USED{` + of +
 				`}) / sum by (hostname) (DCGM_FI_DEV_FB_USED{` + of +
 				`} + DCGM_FI_DEV_FB_FREE{` + of + `} + DCGM_FI_DEV_FB_RESERVED{` + of + `})`, Legend: "{{hostname}}"}).top(1),
-		lines("PCIe and NVLink", "Traffic of the devices.", ByteRate,
+		linePanel("PCIe and NVLink", "Traffic of the devices.", ByteRate,
 			Query{Expr: `sum(DCGM_FI_PROF_PCIE_RX_BYTES{` + of +
 				`} + DCGM_FI_PROF_PCIE_TX_BYTES{` + of + `})`, Legend: "PCIe"},
 			Query{Expr: `sum(DCGM_FI_PROF_NVLINK_RX_BYTES{` + of +
@@ -181,7 +181,7 @@ func gpuLayout(of string) []Panel {
 				`})`}},
 			Links: []Link{{Board: Node, Var: "node", Label: "hostname"}},
 		},
-		bars(
+		barPanel(
 			"Free devices of each NVLink domain",
 			"What a job that needs NVLink between all of its GPUs can get: the longest bar. Many short ones: the fleet is fragmented.",
 			Count,
@@ -201,7 +201,7 @@ func gpuLayout(of string) []Panel {
 			Links:      []Link{{Board: Node, Var: "node", Label: "hostname"}},
 			MayBeEmpty: "no device is cut into MIG instances",
 		},
-		bars(
+		barPanel(
 			"MIG instances held",
 			"Part of the instances of each profile that jobs hold. One profile full while another idles: cut the devices anew.",
 			Ratio,
@@ -235,7 +235,7 @@ func gpuHealth(of string) []Panel {
 			},
 			MayBeEmpty: "no driver error has been seen",
 		},
-		lines(
+		linePanel(
 			"GPU events seen by the agents",
 			"Events by kind over ten minutes: errors, lost devices, throttling.",
 			Count,
@@ -244,7 +244,7 @@ func gpuHealth(of string) []Panel {
 				Legend: "{{node}} {{kind}}",
 			},
 		),
-		lines(
+		linePanel(
 			"Temperature",
 			"Hottest device of each node: core and memory.",
 			Celsius,
@@ -257,7 +257,7 @@ func gpuHealth(of string) []Panel {
 				Legend: "{{hostname}} memory",
 			},
 		).colored(Green, Step{80, Orange}, Step{90, Red}),
-		lines(
+		linePanel(
 			"Clocks held down",
 			"Part of the time in which the clocks were held down by heat or by the power limit.",
 			Ratio,
@@ -266,7 +266,7 @@ func gpuHealth(of string) []Panel {
 			Query{Expr: `sum by (hostname) (rate(DCGM_FI_DEV_POWER_VIOLATION{` + of +
 				`}[$__rate_interval])) / 1e9`, Legend: "{{hostname}} power"},
 		),
-		lines(
+		linePanel(
 			"Memory errors",
 			"Double-bit errors and remapped rows over the life of the devices. Any increase of double-bit errors: drain the node.",
 			Count,
@@ -281,7 +281,7 @@ func gpuHealth(of string) []Panel {
 			Query{Expr: `sum by (hostname) (DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS{` + of +
 				`})`, Legend: "{{hostname}} rows remapped"},
 		),
-		lines(
+		linePanel(
 			"NVLink and PCIe errors",
 			"Errors on the links over an hour. Steady replay errors: a cable, a riser or a seat.",
 			Count,
@@ -306,7 +306,7 @@ func energyBoard() Board {
 		Description: "What the GPUs draw and for whom. From the devices' own counters; CPUs, fans and cooling are not in it. Carbon and cost need their settings in muster.yaml (cost).",
 		Rows: []Row{
 			{Title: "Power", Panels: []Panel{
-				stack(
+				stackPanel(
 					"Power by node",
 					"What the GPUs of each node draw.",
 					Watts,
@@ -315,14 +315,14 @@ func energyBoard() Board {
 						Legend: "{{hostname}}",
 					},
 				),
-				stack(
+				stackPanel(
 					"Power by account",
 					"What the GPUs draw for the jobs of each account, from the jobs' energy counters.",
 					Watts,
 					Query{Expr: `sum by (account) (rate(muster_job_gpu_energy_joules_total{` +
 						of + `,node=~"$node"}[$__rate_interval]))`, Legend: "{{account}}"},
 				).empty("no job holds a GPU"),
-				lines(
+				linePanel(
 					"Power against the limit",
 					"What the devices draw, by their power limits.",
 					Ratio,
@@ -331,7 +331,7 @@ func energyBoard() Board {
 						Legend: "{{hostname}}",
 					},
 				).top(1),
-				lines(
+				linePanel(
 					"Power of idle devices",
 					"What devices draw that no job holds.",
 					Watts,
@@ -343,14 +343,14 @@ func energyBoard() Board {
 					empty("every device is held"),
 			}},
 			{Title: "Energy", Panels: []Panel{
-				bars(
+				barPanel(
 					"Energy by node, dashboard's time",
 					"From the devices' energy counters.",
 					Joules,
 					`sum by (hostname) (increase(DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION{cluster=~"$cluster|",hostname=~"$node"}[$__range])) / 1000`,
 					"{{hostname}}",
 				),
-				bars(
+				barPanel(
 					"Energy of runs by account, 7 days",
 					"Energy of the nodes' part that the runs held, and of their devices, as far as it was measured.",
 					Joules,
@@ -359,7 +359,7 @@ func energyBoard() Board {
 					"{{key}}",
 				).
 					linked(People, "account", "key"),
-				bars(
+				barPanel(
 					"Carbon by account, 7 days",
 					"Kilograms of CO2 equivalent: energy times the carbon intensity of the day, times the site's overhead.",
 					KgCO2,
@@ -369,7 +369,7 @@ func energyBoard() Board {
 				).
 					linked(People, "account", "key").
 					empty("no carbon intensity is set (cost in muster.yaml)"),
-				bars(
+				barPanel(
 					"Cost by account, 7 days",
 					"What was allocated times the prices of the day, in the site's currency.",
 					Count,

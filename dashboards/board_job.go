@@ -27,10 +27,10 @@ func jobBoard() Board {
 						`AND start IS NOT NULL AND state NOT IN ('PENDING', 'RUNNING', 'SUSPENDED', 'COMPLETING') ORDER BY start DESC LIMIT 1) ARRAY JOIN `+
 						advice+` AS a WHERE a.3 != ''`).
 					wide(12).tall(6).empty("no run of the job is over, or it used what it asked for"),
-				figure("CPUs in use", "CPU time used a second, by the CPUs it was given. Far below 1: ask for fewer.", Ratio,
+				figurePanel("CPUs in use", "CPU time used a second, by the CPUs it was given. Far below 1: ask for fewer.", Ratio,
 					`sum(rate(muster_job_cpu_seconds_total{`+of+
 						`}[$__rate_interval])) / sum(muster_job_cpus{`+of+`})`).colored(Red, Step{0.3, Orange}, Step{0.7, Green}).empty(over),
-				figure("Memory at its peak", "Most memory held, by what it was given. Near 1: it will be killed for lack of memory; far below: ask for less.", Ratio,
+				figurePanel("Memory at its peak", "Most memory held, by what it was given. Near 1: it will be killed for lack of memory; far below: ask for less.", Ratio,
 					`max(muster_job_memory_peak_bytes{`+of+`} / muster_job_memory_limit_bytes{`+
 						of+`})`).colored(Blue, Step{0.2, Green}, Step{0.95, Red}).empty(over),
 				sqlFigure("GPUs busy", "Utilisation of its GPUs, averaged over the time that it has held them in all of its runs.", Ratio, `SELECT sum(util_s) / nullIf(sum(no_process_s + idle_s + busy_s), 0) AS busy FROM `+
@@ -42,23 +42,23 @@ func jobBoard() Board {
 					empty("the job held no GPU that was measured"),
 				sqlFigure("GPU energy so far", "Energy its GPUs have used for it.", Joules, `SELECT sum(energy_j) AS energy FROM `+
 					ofJob("gpus_of_job")+` HAVING isNotNull(energy)`).empty("the job held no GPU that was measured"),
-				figure("Killed for lack of memory", "Processes of the job that the kernel killed for lack of memory.", Count, `sum(muster_job_oom_kills_total{`+
+				figurePanel("Killed for lack of memory", "Processes of the job that the kernel killed for lack of memory.", Count, `sum(muster_job_oom_kills_total{`+
 					of+`})`).colored(Green, Step{1, Red}).empty(over),
 			}},
 			{Title: "CPU and memory, node by node", Panels: []Panel{
-				lines("CPUs in use", "CPU seconds a second on each node, beside the CPUs given. A node far below the others is an imbalance.", Count,
+				linePanel("CPUs in use", "CPU seconds a second on each node, beside the CPUs given. A node far below the others is an imbalance.", Count,
 					Query{Expr: `sum by (node) (rate(muster_job_cpu_seconds_total{` + of +
 						`}[$__rate_interval]))`, Legend: "{{node}} used"},
 					Query{Expr: `sum by (node) (muster_job_cpus{` + of + `})`, Legend: "{{node}} given"}).empty(over),
-				lines("Memory", "Memory held on each node (page cache included), beside what was given.", Bytes,
+				linePanel("Memory", "Memory held on each node (page cache included), beside what was given.", Bytes,
 					Query{Expr: `sum by (node) (muster_job_memory_bytes{` + of + `})`, Legend: "{{node}} held"},
 					Query{Expr: `sum by (node) (muster_job_memory_limit_bytes{` + of + `})`, Legend: "{{node}} given"}).empty(over),
-				lines("Disk read and written", "Block device traffic of the job. Network file systems do not count here.", ByteRate,
+				linePanel("Disk read and written", "Block device traffic of the job. Network file systems do not count here.", ByteRate,
 					Query{Expr: `sum by (node) (rate(muster_job_io_read_bytes_total{` + of +
 						`}[$__rate_interval]))`, Legend: "{{node}} read"},
 					Query{Expr: `sum by (node) (rate(muster_job_io_written_bytes_total{` + of +
 						`}[$__rate_interval]))`, Legend: "{{node}} written"}).empty(over),
-				lines("Processes", "Processes of the job on each node.", Count, Query{Expr: `sum by (node) (muster_job_processes{` +
+				linePanel("Processes", "Processes of the job on each node.", Count, Query{Expr: `sum by (node) (muster_job_processes{` +
 					of + `})`, Legend: "{{node}}"}).empty(over),
 			}},
 			{Title: "GPUs", Panels: jobGPUs(of, gpu)},
@@ -102,7 +102,7 @@ func jobGPUs(of, gpu string) []Panel {
 			Queries: []Query{{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{` + gpu +
 				`})`, Legend: "{{hostname}} {{gpu}}"}},
 		},
-		lines(
+		linePanel(
 			"Multiprocessors and tensor cores",
 			"Part of the cycles in which the multiprocessors, and the tensor cores, had work. Utilisation of 100 % with little of these is a program that waits on the device.",
 			Ratio,
@@ -116,35 +116,35 @@ func jobGPUs(of, gpu string) []Panel {
 			},
 		).top(1).
 			empty(none),
-		lines(
+		linePanel(
 			"GPU memory",
 			"Memory in use on each device.",
 			Bytes,
 			Query{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_FB_USED{` +
 				gpu + `}) * 1048576`, Legend: "{{hostname}} {{gpu}}"},
 		).empty(none),
-		lines(
+		linePanel(
 			"Power",
 			"What each device draws.",
 			Watts,
 			Query{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_POWER_USAGE{` +
 				gpu + `})`, Legend: "{{hostname}} {{gpu}}"},
 		).empty(none),
-		lines(
+		linePanel(
 			"Temperature",
 			"Temperature of each device.",
 			Celsius,
 			Query{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_TEMP{` +
 				gpu + `})`, Legend: "{{hostname}} {{gpu}}"},
 		).empty(none),
-		stack(
+		stackPanel(
 			"What was seen on the GPUs",
 			"GPUs by what was seen on them: no process, a process that did nothing, or work.",
 			Count,
 			Query{Expr: `sum by (state) (rate(muster_job_gpu_seconds_total{` + of +
 				`}[$__rate_interval]))`, Legend: "{{state}}"},
 		).empty(none),
-		lines("PCIe and NVLink", "Traffic of its devices.", ByteRate,
+		linePanel("PCIe and NVLink", "Traffic of its devices.", ByteRate,
 			Query{Expr: `sum by (hostname) (DCGM_FI_PROF_PCIE_RX_BYTES{` + gpu +
 				`} + DCGM_FI_PROF_PCIE_TX_BYTES{` + gpu + `})`, Legend: "{{hostname}} PCIe"},
 			Query{Expr: `sum by (hostname) (DCGM_FI_PROF_NVLINK_RX_BYTES{` + gpu +

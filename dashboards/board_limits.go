@@ -13,7 +13,7 @@ func limitsBoard() Board {
 		Rows: []Row{
 			{Title: "Reservations", Panels: reservations(of)},
 			{Title: "Licences", Panels: []Panel{
-				stack(
+				stackPanel(
 					"Licences",
 					"Licences held by jobs, kept for reservations, and free.",
 					Count,
@@ -21,7 +21,7 @@ func limitsBoard() Board {
 						of + `})`, Legend: "{{license}} {{state}}"},
 				).
 					empty("no licences are configured (Licenses in slurm.conf)"),
-				bars(
+				barPanel(
 					"Licences in use",
 					"Part of each kind that is not free. At 1 every further job waits.",
 					Ratio,
@@ -33,7 +33,7 @@ func limitsBoard() Board {
 					empty("no licences are configured (Licenses in slurm.conf)"),
 			}},
 			{Title: "Limits", Panels: []Panel{
-				bars(
+				barPanel(
 					"Limits by what is used of them",
 					"Limits of QOS and accounts that are used most. At 1 the further jobs wait, whatever idles: `sacctmgr modify` changes one.",
 					Ratio,
@@ -52,14 +52,14 @@ func limitsBoard() Board {
 					MayBeEmpty:  "no QOS or account has a group limit",
 					Queries:     []Query{{Expr: `muster_limit_used{` + of + `}`}},
 				},
-				stack(
+				stackPanel(
 					"Jobs by QOS",
 					"Live jobs by QOS and state.",
 					Count,
 					Query{Expr: `sum by (qos, state) (muster_qos_jobs{` +
 						of + `})`, Legend: "{{qos}} {{state}}"},
 				).empty("no job lives"),
-				lines(
+				linePanel(
 					"GPUs held by account",
 					"GPUs that each account's jobs hold.",
 					Count,
@@ -68,7 +68,7 @@ func limitsBoard() Board {
 				).empty("nothing runs"),
 			}},
 			{Title: "Budgets", Panels: []Panel{
-				bars(
+				barPanel(
 					"Budget spent",
 					"Part of each account's budget that is spent, with all below it. Hold it against the part of the time that is over.",
 					Ratio,
@@ -80,7 +80,7 @@ func limitsBoard() Board {
 					top(1).
 					wide(8).
 					empty(none),
-				bars(
+				barPanel(
 					"Time over",
 					"Part of the budget's time that is over.",
 					Ratio,
@@ -90,7 +90,7 @@ func limitsBoard() Board {
 				).top(1).
 					wide(8).
 					empty(none),
-				bars(
+				barPanel(
 					"Spent at its end, if it goes on",
 					"Part of the budget that will be spent at its end if spending goes on as in the last seven days. Above 1: it will not last.",
 					Ratio,
@@ -102,7 +102,7 @@ func limitsBoard() Board {
 					top(2).
 					wide(8).
 					empty(none),
-				lines(
+				linePanel(
 					"Spent",
 					"What each account has spent, beside its budget, in the site's currency.",
 					Count,
@@ -134,7 +134,7 @@ func reservations(of string) []Panel {
 			Description: "Nodes of each reservation, with its state: active ones hold them now.",
 			Queries:     []Query{{Expr: `muster_reservation_nodes{` + of + `}`}},
 		},
-		bars(
+		barPanel(
 			"Ends in",
 			"Time until each reservation ends. A job that does not fit before the next one begins waits: ReqNodeNotAvail, Reserved for maintenance.",
 			Seconds,
@@ -142,14 +142,14 @@ func reservations(of string) []Panel {
 			"{{reservation}}",
 		).wide(6).
 			empty(none),
-		bars(
+		barPanel(
 			"Begins in",
 			"Time until each reservation that is not active yet begins.",
 			Seconds,
 			`sort(muster_reservation_start_timestamp_seconds{`+of+`} - time() > 0)`,
 			"{{reservation}}",
 		).wide(6).empty("no reservation is still to come"),
-		lines(
+		linePanel(
 			"Nodes kept by reservations",
 			"Nodes that active reservations hold, and those that are planned.",
 			Count,
@@ -158,7 +158,7 @@ func reservations(of string) []Panel {
 				Legend: "{{state}}",
 			},
 		).empty(none),
-		lines(
+		linePanel(
 			"CPUs in use inside reservations",
 			"CPUs of jobs on the nodes of each active reservation, by the CPUs of those nodes. A value near 0 for long means that the reserved nodes are not used.",
 			Ratio,

@@ -16,37 +16,37 @@ func nodeBoard() Board {
 					of + `})`}},
 					Description: "For how many things of a node (file systems, GPUs, ports) each rule of its health checks fails now. One whose action is to drain is also the reason under " +
 						"Out of service for; the others warn. docs/node-health.md lists rules, limits and actions, muster_node_health_value has the worst value."},
-				lines("Failing health rules by node", "How many health rules fail on each node. A node that comes and goes has a fault that heals for a while.", Count,
+				linePanel("Failing health rules by node", "How many health rules fail on each node. A node that comes and goes has a fault that heals for a while.", Count,
 					Query{Expr: `sum by (node) (muster_node_health_failed{` + of + `} > bool 0)`, Legend: "{{node}}"}).colored(Green, Step{1, Orange}),
-				lines("Jobs on the node", "Jobs that run on each node.", Count, Query{Expr: `muster_agent_jobs{` +
+				linePanel("Jobs on the node", "Jobs that run on each node.", Count, Query{Expr: `muster_agent_jobs{` +
 					of + `}`, Legend: "{{node}}"}),
-				lines("Time since the node was started", "Since the node's last boot. A saw tooth is a node that restarts.", Seconds, Query{Expr: `time() - muster_node_boot_time_seconds{` +
+				linePanel("Time since the node was started", "Since the node's last boot. A saw tooth is a node that restarts.", Seconds, Query{Expr: `time() - muster_node_boot_time_seconds{` +
 					of + `}`, Legend: "{{node}}"}),
 			}},
 			{Title: "CPU, memory, disk", Panels: []Panel{
-				lines("CPU busy", "Part of the node's CPU time that was not idle. Jobs and everything else.", Ratio,
+				linePanel("CPU busy", "Part of the node's CPU time that was not idle. Jobs and everything else.", Ratio,
 					Query{Expr: `1 - sum by (node) (rate(muster_node_cpu_seconds_total{` + of +
 						`,mode=~"idle|iowait"}[$__rate_interval])) / sum by (node) (rate(muster_node_cpu_seconds_total{` +
 						of + `}[$__rate_interval]))`, Legend: "{{node}}"}).top(1),
-				stack("CPU time by kind", "CPU time of the chosen nodes by kind. Much system or iowait: a file system or the network is slow.", Count,
+				stackPanel("CPU time by kind", "CPU time of the chosen nodes by kind. Much system or iowait: a file system or the network is slow.", Count,
 					Query{Expr: `sum by (mode) (rate(muster_node_cpu_seconds_total{` + of +
 						`,mode!="idle"}[$__rate_interval]))`, Legend: "{{mode}}"}),
-				lines("Load", "Load average of a minute by CPUs. Above 1 for long: more runs than there are CPUs.", Ratio,
+				linePanel("Load", "Load average of a minute by CPUs. Above 1 for long: more runs than there are CPUs.", Ratio,
 					Query{Expr: `muster_node_load{` + of +
 						`,window="1m"} / on (cluster, node) muster_node_cpus{` + of + `}`, Legend: "{{node}}"}).colored(Green, Step{1, Orange}, Step{2, Red}),
-				lines("Memory left", "Memory that programs could still get, by all.", Ratio, Query{Expr: `muster_node_memory_available_bytes{` +
+				linePanel("Memory left", "Memory that programs could still get, by all.", Ratio, Query{Expr: `muster_node_memory_available_bytes{` +
 					of + `} / muster_node_memory_bytes{` + of + `}`, Legend: "{{node}}"}).
 					colored(Red, Step{0.05, Orange}, Step{0.1, Green}).top(1),
-				lines("Scratch disk left", "Space left on the file system of TmpFS, by all.", Ratio, Query{Expr: `muster_node_tmp_disk_available_bytes{` +
+				linePanel("Scratch disk left", "Space left on the file system of TmpFS, by all.", Ratio, Query{Expr: `muster_node_tmp_disk_available_bytes{` +
 					of + `} / muster_node_tmp_disk_bytes{` + of + `}`, Legend: "{{node}}"}).
 					colored(Red, Step{0.05, Orange}, Step{0.1, Green}).top(1),
-				lines("Memory held by jobs", "Memory of the jobs' own, by node. What is left of the node's use belongs to nobody's job.", Bytes,
+				linePanel("Memory held by jobs", "Memory of the jobs' own, by node. What is left of the node's use belongs to nobody's job.", Bytes,
 					Query{Expr: `sum by (node) (muster_job_memory_bytes{` + of + `})`, Legend: "{{node}}"}).empty("nothing runs"),
 			}},
 			{Title: "GPUs", Panels: []Panel{
 				{Title: "Utilisation", Kind: HeatMap, Unit: Percent, Max: 100, Width: 12, Description: "A line for each device of the chosen nodes.", MayBeEmpty: "the nodes have no GPU",
 					Queries: []Query{{Expr: `max by (hostname, gpu) (DCGM_FI_DEV_GPU_UTIL{cluster=~"$cluster|",hostname=~"$node"})`, Legend: "{{hostname}} {{gpu}}"}}},
-				lines("Power", "What the GPUs of each node draw.", Watts, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{cluster=~"$cluster|",hostname=~"$node"})`, Legend: "{{hostname}}"}).empty("the nodes have no GPU"),
+				linePanel("Power", "What the GPUs of each node draw.", Watts, Query{Expr: `sum by (hostname) (DCGM_FI_DEV_POWER_USAGE{cluster=~"$cluster|",hostname=~"$node"})`, Legend: "{{hostname}}"}).empty("the nodes have no GPU"),
 			}},
 			{Title: "History (from the accounting store)", Panels: []Panel{
 				sqlTable("What happened to the nodes", "Changes of state with their reason and author, newest first.",

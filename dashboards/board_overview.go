@@ -10,22 +10,22 @@ func overviewBoard() Board {
 			{Title: "Now", Panels: overviewNow()},
 			{Title: "GPUs now", Panels: []Panel{gpuGrid()}},
 			{Title: "Jobs and nodes", Panels: []Panel{
-				stack("Jobs", "Live jobs by state; tasks of arrays count each. Pending that rises while running stands still is a queue that is stuck or full: open the queue dashboard.", Count,
+				stackPanel("Jobs", "Live jobs by state; tasks of arrays count each. Pending that rises while running stands still is a queue that is stuck or full: open the queue dashboard.", Count,
 					Query{Expr: `sum by (state) (muster_jobs{cluster="$cluster"})`, Legend: "{{state}}"}).linked(Queue, "", ""),
-				stack("Nodes", "Nodes by state. Anything but idle, mixed and allocated is capacity that was bought and cannot be used.", Count,
+				stackPanel("Nodes", "Nodes by state. Anything but idle, mixed and allocated is capacity that was bought and cannot be used.", Count,
 					Query{Expr: `sum by (state) (muster_nodes{cluster="$cluster"})`, Legend: "{{state}}"}).linked(Node, "", ""),
-				stack("GPUs", "GPUs by what they are given to. Unavailable ones belong to nodes that are down or drained.", Count,
+				stackPanel("GPUs", "GPUs by what they are given to. Unavailable ones belong to nodes that are down or drained.", Count,
 					Query{Expr: `sum by (state) (muster_gpus{cluster="$cluster"})`, Legend: "{{state}}"}).linked(GPUs, "", ""),
-				lines("GPUs given out and used", "Allocated is the share of the GPUs that jobs hold; used is how busy all devices are. A wide gap is money that idles: open the GPU dashboard.", Ratio,
+				linePanel("GPUs given out and used", "Allocated is the share of the GPUs that jobs hold; used is how busy all devices are. A wide gap is money that idles: open the GPU dashboard.", Ratio,
 					Query{Expr: `sum(muster_gpus{cluster="$cluster",state=~"allocated|shared"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`, Legend: "allocated"},
 					Query{Expr: `avg(DCGM_FI_DEV_GPU_UTIL{cluster=~"$cluster|"}) / 100`, Legend: "used"}).top(1).linked(GPUs, "", ""),
-				stack("CPUs", "CPUs by partition and what they are given to.", Count,
+				stackPanel("CPUs", "CPUs by partition and what they are given to.", Count,
 					Query{Expr: `sum by (partition, state) (muster_partition_cpus{cluster="$cluster"})`, Legend: "{{partition}} {{state}}"}),
-				stack("Memory", "Memory by partition and what it is given to.", Bytes,
+				stackPanel("Memory", "Memory by partition and what it is given to.", Bytes,
 					Query{Expr: `sum by (partition, state) (muster_partition_memory_bytes{cluster="$cluster"})`, Legend: "{{partition}} {{state}}"}),
 			}},
 			{Title: "Who and what is wrong", Panels: []Panel{
-				bars("CPUs by account", "CPUs of running jobs by account, largest first.", Count, `topk(15, sum by (account) (slurm_account_cpu_count{cluster="$cluster"}))`, "{{account}}").empty("nothing runs").
+				barPanel("CPUs by account", "CPUs of running jobs by account, largest first.", Count, `topk(15, sum by (account) (slurm_account_cpu_count{cluster="$cluster"}))`, "{{account}}").empty("nothing runs").
 					linked(People, "account", "account"),
 				{Title: "Nodes out of service", Kind: Table, Unit: Seconds, Column: "for", Width: 12, Queries: []Query{{Expr: `time() - muster_node_drained_since_timestamp_seconds{cluster="$cluster"}`}},
 					Description: "Nodes that are drained or down, for how long and why. The oldest is the one that was forgotten: `scontrol show node NODE`.",
@@ -115,7 +115,7 @@ func gpuGrid() Panel {
 
 func overviewNow() []Panel {
 	return []Panel{
-		figure(
+		figurePanel(
 			"Nodes in service",
 			"Share of the nodes that can run jobs: neither down, drained, draining, failed nor unknown.",
 			Ratio,
@@ -124,25 +124,25 @@ func overviewNow() []Panel {
 			colored(Red, Step{0.9, Orange}, Step{0.97, Green}).
 			top(1).
 			linked(Node, "", ""),
-		figure(
+		figurePanel(
 			"Jobs running",
 			"Jobs that run now; tasks of arrays count each.",
 			Count,
 			`sum(muster_jobs{cluster="$cluster",state="running"})`,
 		).linked(Queue, "", ""),
-		figure(
+		figurePanel(
 			"Jobs pending",
 			"Jobs that wait now. Why: the queue dashboard, or `muster why JOB`.",
 			Count,
 			`sum(muster_jobs{cluster="$cluster",state="pending"})`,
 		).linked(Queue, "", ""),
-		figure(
+		figurePanel(
 			"GPUs allocated",
 			"Share of the GPUs that jobs hold.",
 			Ratio,
 			`sum(muster_gpus{cluster="$cluster",state=~"allocated|shared"}) / (sum(muster_gpus{cluster="$cluster"}) > 0)`,
 		).top(1).linked(GPUs, "", ""),
-		figure(
+		figurePanel(
 			"GPU utilisation of allocated",
 			"Mean utilisation of the GPUs that jobs hold. Low means held but not used.",
 			Ratio,
@@ -151,7 +151,7 @@ func overviewNow() []Panel {
 			top(1).
 			linked(Efficiency, "", "").
 			empty("no job holds a GPU"),
-		figure(
+		figurePanel(
 			"Alerts firing",
 			"Alerts that fire now.",
 			Count,
@@ -159,7 +159,7 @@ func overviewNow() []Panel {
 		).colored(Green, Step{1, Orange}, Step{5, Red}).
 			linked(Alerts, "", "").
 			empty("no alert fires"),
-		figure(
+		figurePanel(
 			"Goodput, last day",
 			"GPU time that runs which ended well held with work, by the GPU time that was bought.",
 			Ratio,
@@ -168,21 +168,21 @@ func overviewNow() []Panel {
 			top(1).
 			linked(Efficiency, "", "").
 			empty("the cluster has no GPU"),
-		figure(
+		figurePanel(
 			"Wait P95, last day",
 			"Of the jobs that started in the last day, the wait that 5 % exceeded. From the accounting store, exact.",
 			Seconds,
 			`muster_kpi_wait_p95_seconds{cluster="$cluster",by="cluster",window="1d"}`,
 		).colored(Green, Step{3600, Yellow}, Step{14400, Red}).
 			linked(Queue, "", ""),
-		figure(
+		figurePanel(
 			"Failed runs, last day",
 			"Runs that failed, divided by those that failed or completed.",
 			Ratio,
 			`muster_kpi_failure_ratio{cluster="$cluster",by="cluster",window="1d"}`,
 		).colored(Green, Step{0.05, Yellow}, Step{0.2, Red}).
 			linked(Efficiency, "", ""),
-		figure(
+		figurePanel(
 			"GPU occupancy, last day",
 			"Utilisation averaged over the time that jobs held the devices.",
 			Ratio,
@@ -190,7 +190,7 @@ func overviewNow() []Panel {
 		).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).
 			top(1).
 			linked(Efficiency, "", ""),
-		figure(
+		figurePanel(
 			"CPU efficiency, last day",
 			"CPU time used by CPU time allocated; runs that go on count up to now, as far as they were sampled.",
 			Ratio,
@@ -198,13 +198,13 @@ func overviewNow() []Panel {
 		).colored(Red, Step{0.3, Orange}, Step{0.6, Green}).
 			top(1).
 			linked(Efficiency, "", ""),
-		figure(
+		figurePanel(
 			"GPU power",
 			"What the GPUs draw now.",
 			Watts,
 			`sum(DCGM_FI_DEV_POWER_USAGE{cluster=~"$cluster|"})`,
 		).linked(Energy, "", ""),
-		figure(
+		figurePanel(
 			"Accounting behind",
 			"Age of the oldest event that is not in the accounting store yet; what sacct shows is that old.",
 			Seconds,

@@ -10,36 +10,36 @@ func peopleBoard() Board {
 		Description: "What people and accounts use, how well, and what they waste. Figures of the last seven days, or of the dashboard's time where it says so.",
 		Rows: []Row{
 			{Title: "Accounts", Panels: []Panel{
-				stack("Jobs running by account", "Running jobs by account.", Count, Query{Expr: `sum by (account) (muster_account_jobs{cluster="$cluster",account=~"$account",state="running"})`, Legend: "{{account}}"}).
+				stackPanel("Jobs running by account", "Running jobs by account.", Count, Query{Expr: `sum by (account) (muster_account_jobs{cluster="$cluster",account=~"$account",state="running"})`, Legend: "{{account}}"}).
 					empty("nothing runs"),
-				stack("Jobs pending by account", "Pending jobs by account. One account with all of them: its limit, or its share, is used up.", Count,
+				stackPanel("Jobs pending by account", "Pending jobs by account. One account with all of them: its limit, or its share, is used up.", Count,
 					Query{Expr: `sum by (account) (muster_account_jobs{cluster="$cluster",account=~"$account",state="pending"})`, Legend: "{{account}}"}).empty("nothing waits"),
-				bars("Share of the GPUs, 7 days", "GPU time held, by the GPU time the cluster had. The accounts add up to the cluster's figure.", Ratio, kpi("gpu_allocation_ratio", "account"), "{{key}}").wide(8),
-				bars("GPU occupancy, 7 days", "Utilisation of the devices an account held, weighted by time.", Ratio, kpi("gpu_occupancy_ratio", "account"), "{{key}}").
+				barPanel("Share of the GPUs, 7 days", "GPU time held, by the GPU time the cluster had. The accounts add up to the cluster's figure.", Ratio, kpi("gpu_allocation_ratio", "account"), "{{key}}").wide(8),
+				barPanel("GPU occupancy, 7 days", "Utilisation of the devices an account held, weighted by time.", Ratio, kpi("gpu_occupancy_ratio", "account"), "{{key}}").
 					colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).wide(8),
-				bars("CPU efficiency, 7 days", "CPU time used by CPU time allocated.", Ratio, kpi("cpu_efficiency_ratio", "account"), "{{key}}").colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).wide(8),
+				barPanel("CPU efficiency, 7 days", "CPU time used by CPU time allocated.", Ratio, kpi("cpu_efficiency_ratio", "account"), "{{key}}").colored(Red, Step{0.3, Orange}, Step{0.6, Green}).top(1).wide(8),
 			}},
 			{Title: "Money", Panels: []Panel{
-				bars("Budget spent", "Part of each account's budget that is spent, with all below it. The dashboard of limits says whether it will last.", Ratio, `muster_budget_spent_ratio{cluster="$cluster",account=~"$account"}`, "{{account}}").
+				barPanel("Budget spent", "Part of each account's budget that is spent, with all below it. The dashboard of limits says whether it will last.", Ratio, `muster_budget_spent_ratio{cluster="$cluster",account=~"$account"}`, "{{account}}").
 					colored(Green, Step{0.8, Yellow}, Step{1, Red}).top(1).wide(8).linked(Limits, "account", "account").empty("no budget is set (cost.budgets in muster.yaml)"),
-				bars("Cost by account, 7 days", "What was allocated times the prices of the day, in the site's currency.", Count, kpi("cost", "account")+
+				barPanel("Cost by account, 7 days", "What was allocated times the prices of the day, in the site's currency.", Count, kpi("cost", "account")+
 					" > 0", "{{key}}").wide(8).empty("no prices are set (cost in muster.yaml)"),
-				bars("Cost by user, 7 days", "The same by user: the longest bars first.", Count, `topk(15, `+
+				barPanel("Cost by user, 7 days", "The same by user: the longest bars first.", Count, `topk(15, `+
 					kpi("cost", "user")+` > 0)`, "{{key}}").wide(8).linked(People, "user", "key").empty("no prices are set (cost in muster.yaml)"),
 			}},
 			{Title: "Users", Panels: []Panel{
-				bars("GPU time held but idle, 7 days", "GPU seconds in which a device was held without work on it. The first names are those to talk to.", Seconds, `topk(15, `+
+				barPanel("GPU time held but idle, 7 days", "GPU seconds in which a device was held without work on it. The first names are those to talk to.", Seconds, `topk(15, `+
 					kpi("gpu_idle_seconds", "user")+` > 0)`, "{{key}}").
 					colored(Green, Step{36000, Orange}, Step{360000, Red}).linked(People, "user", "key").wide(8).empty("nobody held a GPU without work"),
-				bars("Memory wasted, 7 days", "Memory allocated and never touched, by all that was allocated.", Ratio, `topk(15, `+
+				barPanel("Memory wasted, 7 days", "Memory allocated and never touched, by all that was allocated.", Ratio, `topk(15, `+
 					kpi("memory_waste_ratio", "user")+` > 0)`, "{{key}}").
 					colored(Green, Step{0.5, Orange}, Step{0.8, Red}).top(1).linked(People, "user", "key").wide(8),
-				bars("Failed runs, 7 days", "Runs that failed, by those that failed or completed.", Ratio, `topk(15, `+
+				barPanel("Failed runs, 7 days", "Runs that failed, by those that failed or completed.", Ratio, `topk(15, `+
 					kpi("failure_ratio", "user")+` > 0)`, "{{key}}").
 					colored(Green, Step{0.1, Yellow}, Step{0.4, Red}).top(1).linked(People, "user", "key").wide(8),
-				bars("GPU time lost to failures, 7 days", "GPU seconds of the runs that failed.", Seconds, `topk(15, `+
+				barPanel("GPU time lost to failures, 7 days", "GPU seconds of the runs that failed.", Seconds, `topk(15, `+
 					kpi("lost_gpu_seconds", "user")+` > 0)`, "{{key}}").linked(People, "user", "key").empty("no run with a GPU failed"),
-				bars("Wait P95, 7 days", "Exact, from the accounting store.", Seconds, `topk(15, `+
+				barPanel("Wait P95, 7 days", "Exact, from the accounting store.", Seconds, `topk(15, `+
 					kpi("wait_p95_seconds", "user")+`)`, "{{key}}").linked(People, "user", "key"),
 			}},
 			{Title: "In the dashboard's time (from the accounting store)", Panels: []Panel{

@@ -40,7 +40,7 @@ func slos() Board {
 					MayBeEmpty:  none,
 					Queries:     []Query{{Expr: "muster_slo_info" + of}},
 				},
-				bars(
+				barPanel(
 					"Error budget left",
 					"Part of the errors that 30 days allow which is left. Below 0 the objective is missed: what costs reliability has to wait.",
 					Ratio,
@@ -55,13 +55,13 @@ func slos() Board {
 					empty(none),
 			}},
 			{Title: "Over time", Panels: []Panel{
-				lines(
+				linePanel(
 					"Errors of the last hour",
 					"Part of what each objective counts that was not good in the hour before.",
 					Ratio,
 					Query{Expr: named(errors("1h")), Legend: "{{name}}"},
 				).empty(none),
-				lines(
+				linePanel(
 					"Burn rate",
 					"How many times as fast as it lasts the budget of 30 days was used up in the hour before. 1 for 30 days spends it exactly; 14.4 spends it in two days and pages.",
 					Count,
@@ -71,7 +71,7 @@ func slos() Board {
 					},
 				).colored(Green, Step{6, Orange}, Step{14.4, Red}).
 					empty(none),
-				lines(
+				linePanel(
 					"Counted",
 					"What each objective counts, a second: submissions, writes, passes, starts, or seconds (of nodes, where it is about agents). Few events make an error ratio jump.",
 					PerSec,

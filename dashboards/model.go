@@ -252,7 +252,7 @@ func userVar() Var {
 }
 
 // figure, lines and the others make a panel with one query.
-func figure(title, about string, u Unit, expr string) Panel {
+func figurePanel(title, about string, u Unit, expr string) Panel {
 	return Panel{
 		Title:       title,
 		Description: about,
@@ -262,17 +262,17 @@ func figure(title, about string, u Unit, expr string) Panel {
 	}
 }
 
-func lines(title, about string, u Unit, queries ...Query) Panel {
+func linePanel(title, about string, u Unit, queries ...Query) Panel {
 	return Panel{Title: title, Description: about, Kind: Lines, Unit: u, Queries: queries}
 }
 
-func stack(title, about string, u Unit, queries ...Query) Panel {
-	p := lines(title, about, u, queries...)
+func stackPanel(title, about string, u Unit, queries ...Query) Panel {
+	p := linePanel(title, about, u, queries...)
 	p.Kind = Stack
 	return p
 }
 
-func bars(title, about string, u Unit, expr, legend string) Panel {
+func barPanel(title, about string, u Unit, expr, legend string) Panel {
 	return Panel{
 		Title:       title,
 		Description: about,
@@ -304,7 +304,7 @@ func sqlSeries(title, about string, u Unit, sql string) Panel {
 
 // sqlFigure is one large figure of the accounting store.
 func sqlFigure(title, about string, u Unit, sql string) Panel {
-	p := figure(title, about, u, sql)
+	p := figurePanel(title, about, u, sql)
 	p.Queries[0].Lang = SQL
 	return p
 }

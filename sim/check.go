@@ -79,7 +79,7 @@ func (w *World) isSettled() bool {
 	}
 	left, st := w.pods.podsLeft(), w.ctl.st
 	st.Jobs.Range(func(_ uint64, job *state.Job) bool {
-		if !job.State.Terminal() && !hopeless(st, job, 0) {
+		if !job.State.Terminal() && !isHopeless(st, job, 0) {
 			left = true
 		}
 		left = left || job.HoldsNodes()
@@ -92,9 +92,9 @@ func (w *World) isSettled() bool {
 	return !left
 }
 
-// hopeless tells a pending job that rightly waits for ever: its dependency can
+// isHopeless tells a pending job that rightly waits for ever: its dependency can
 // never hold, it alone is over a limit, or it waits for such a job.
-func hopeless(st *state.State, job *state.Job, depth int) bool {
+func isHopeless(st *state.State, job *state.Job, depth int) bool {
 	reason := &job.Reason
 	if reason.Code == spec.ReasonDependencyNever || reason.Hopeless() ||
 		(job.Spec.Place.Reservation != "" && st.Reservation(job.Spec.Place.Reservation) == nil) {
@@ -103,7 +103,7 @@ func hopeless(st *state.State, job *state.Job, depth int) bool {
 	if job.Het != nil && depth < 100 &&
 		slices.ContainsFunc(
 			st.Components(job),
-			func(c *state.Job) bool { return c != job && c.State == spec.Pending && hopeless(st, c, 100) },
+			func(c *state.Job) bool { return c != job && c.State == spec.Pending && isHopeless(st, c, 100) },
 		) {
 		return true
 	}
@@ -112,7 +112,7 @@ func hopeless(st *state.State, job *state.Job, depth int) bool {
 	}
 	for _, term := range job.Spec.Queue.Dependency.Terms {
 		if on := st.Job(term.UID); on != nil && on.State == spec.Pending &&
-			hopeless(st, on, depth+1) {
+			isHopeless(st, on, depth+1) {
 			return true
 		}
 		if term.Kind != spec.Singleton {
@@ -123,7 +123,7 @@ func hopeless(st *state.State, job *state.Job, depth int) bool {
 			if o == nil || o.State != spec.Pending || !isNamesake(o, job) {
 				continue
 			}
-			if hopeless(st, o, depth+1) {
+			if isHopeless(st, o, depth+1) {
 				return true
 			}
 		}
@@ -136,7 +136,7 @@ func (w *World) finalChecks() {
 	st := w.ctl.st
 	if !w.isSettled() {
 		st.Jobs.Range(func(_ uint64, job *state.Job) bool {
-			if (!job.State.Terminal() && !hopeless(st, job, 0)) || job.HoldsNodes() {
+			if (!job.State.Terminal() && !isHopeless(st, job, 0)) || job.HoldsNodes() {
 				st.Nodes.Range(func(_ uint64, n *state.Node) bool {
 					w.noteLine(
 						"%s: admin %d, power %d, reboot %v, lost %v, jobs %v",

@@ -243,11 +243,11 @@ func (c *controller) decideCommand(
 	c.last = b.after
 	c.flying = append(c.flying, b)
 	life := c.life
-	c.w.scheduleAfter(c.w.upTo(c.w.profile.Sync), func() { c.landed(life, b) })
+	c.w.scheduleAfter(c.w.upTo(c.w.profile.Sync), func() { c.landBatch(life, b) })
 }
 
-// landed makes everything up to a batch durable.
-func (c *controller) landed(life int, b *batch) {
+// landBatch makes everything up to a batch durable.
+func (c *controller) landBatch(life int, b *batch) {
 	if life != c.life {
 		return
 	}
@@ -256,12 +256,12 @@ func (c *controller) landed(life int, b *batch) {
 		c.flying = c.flying[1:]
 		if len(f.events) > 0 {
 			c.log = append(c.log, f.bytes)
-			c.started(f)
+			c.noteStarted(f)
 			c.durable = f.after
 			if c.w.rng.IntN(50) == 0 {
-				c.snapshot(f.after)
+				c.takeSnapshot(f.after)
 			}
-			c.effects(f)
+			c.orderEffects(f)
 		}
 		for _, ack := range f.acks {
 			ack(nil)
@@ -272,7 +272,7 @@ func (c *controller) landed(life int, b *batch) {
 	}
 }
 
-func (c *controller) snapshot(s *state.State) {
+func (c *controller) takeSnapshot(s *state.State) {
 	var buf bytes.Buffer
 	if err := s.Encode(&buf); err != nil {
 		c.w.failSeed("snapshot: %v", err)
@@ -292,7 +292,7 @@ func (c *controller) crashController() {
 	for _, f := range c.flying[:c.w.rng.IntN(len(c.flying)+1)] {
 		if len(f.events) > 0 {
 			c.log = append(c.log, f.bytes)
-			c.started(f)
+			c.noteStarted(f)
 		}
 	}
 	c.flying = nil
@@ -303,11 +303,11 @@ func (c *controller) crashController() {
 	for _, n := range c.w.nodes {
 		n.lostController()
 	}
-	c.w.scheduleAfter(c.w.upTo(3*spec.Second), c.restart)
+	c.w.scheduleAfter(c.w.upTo(3*spec.Second), c.restartController)
 }
 
-// restart folds snapshot and tail, and compares with a fold of everything.
-func (c *controller) restart() {
+// restartController folds snapshot and tail, and compares with a fold of everything.
+func (c *controller) restartController() {
 	st := state.New()
 	from := 0
 	if c.snap != nil && c.w.rng.IntN(4) > 0 {
@@ -380,7 +380,7 @@ func (c *controller) runClockwork() {
 			life := c.life
 			snap := c.st.Freeze()
 			now := c.clockNow()
-			opt := c.options()
+			opt := c.passOptions()
 			out, err := scheduler.Pass(snap, now, opt)
 			if err != nil {
 				c.w.failSeed("pass: %v", err)
@@ -403,9 +403,9 @@ func (c *controller) runClockwork() {
 	c.w.scheduleAfter(spec.Second, pass)
 }
 
-// options are those of the next pass: with what the passes before left, as
+// passOptions are those of the next pass: with what the passes before left, as
 // the daemon keeps it, and now and then an incremental one.
-func (c *controller) options() scheduler.PassOptions {
+func (c *controller) passOptions() scheduler.PassOptions {
 	opt := scheduler.PassOptions{Plan: c.plan, Queue: &c.queue}
 	if c.kept != nil && c.w.rng.IntN(3) == 0 {
 		opt.Keep, opt.Incremental = c.kept, true
@@ -413,12 +413,12 @@ func (c *controller) options() scheduler.PassOptions {
 	return opt
 }
 
-// effects orders what a durable batch asks of the nodes.
-func (c *controller) effects(b *batch) {
+// orderEffects orders what a durable batch asks of the nodes.
+func (c *controller) orderEffects(b *batch) {
 	for i := range b.events {
 		switch e := b.events[i].Event.(type) {
 		case *event.JobStarted, *event.JobReady:
-			c.order(b.after.Job(startedIn(e)), "")
+			c.orderJob(b.after.Job(startedIn(e)), "")
 		case *event.NodePowered:
 			for _, name := range e.Nodes {
 				c.w.nodeNamed(name).switchPower(e.To)
@@ -435,10 +435,10 @@ func (c *controller) effects(b *batch) {
 		case *event.NodeReturned:
 			c.stopGivenUp(e.Node)
 		case *event.JobEndRequested:
-			c.order(b.after.Job(e.UID), "")
+			c.orderJob(b.after.Job(e.UID), "")
 		case *event.JobEnded:
 			if j := b.after.Job(e.UID); j != nil && j.HoldsNodes() {
-				c.order(j, "")
+				c.orderJob(j, "")
 			}
 		}
 	}
@@ -452,9 +452,9 @@ func startedIn(ev event.Event) spec.JobUID {
 	return ev.(*event.JobStarted).UID
 }
 
-// started tells the truth which attempts a batch on the disk has begun, also
+// noteStarted tells the truth which attempts a batch on the disk has begun, also
 // one whose controller died before it could act on it.
-func (c *controller) started(b *batch) {
+func (c *controller) noteStarted(b *batch) {
 	for i := range b.events {
 		if e, ok := b.events[i].Event.(*event.JobStarted); ok {
 			c.w.truth.attempts[run{e.UID, e.Attempt}] = true
@@ -463,8 +463,8 @@ func (c *controller) started(b *batch) {
 	}
 }
 
-// order sends the launch or the end of an attempt to its nodes, or one.
-func (c *controller) order(job *state.Job, only string) {
+// orderJob sends the launch or the end of an attempt to its nodes, or one.
+func (c *controller) orderJob(job *state.Job, only string) {
 	if job == nil || job.Alloc == nil || job.Spec.Runner() != spec.ByAgents {
 		return
 	}
@@ -515,7 +515,7 @@ func (c *controller) reconcileNode(name string) {
 		return
 	}
 	for _, uid := range n.Jobs {
-		c.order(c.st.Job(uid), name)
+		c.orderJob(c.st.Job(uid), name)
 	}
 	c.stopGivenUp(name)
 }

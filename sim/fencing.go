@@ -37,8 +37,8 @@ func (n *node) bootClock() int64 {
 	return since + since/1_000_000*n.drift
 }
 
-// granted takes the controller's answer to a heartbeat.
-func (n *node) granted(g plan.Grant) { n.grant = n.grant.Newer(g) }
+// takeGrant takes the controller's answer to a heartbeat.
+func (n *node) takeGrant(g plan.Grant) { n.grant = n.grant.Newer(g) }
 
 // grantLease answers a heartbeat that a node sent at this instant of its boot clock. The
 // answer may come late, and what on the node passes it on may hang.
@@ -55,15 +55,15 @@ func (c *controller) grantLease(n *node, sent int64) {
 	c.w.sendMessage(func() {
 		n.carryOut(func() {
 			if boot == n.boot {
-				n.granted(answer)
+				n.takeGrant(answer)
 			}
 		})
 	})
 }
 
-// enforce ends the runs whose leases are over: with SIGTERM by the shepherd, and at
+// enforceLeases ends the runs whose leases are over: with SIGTERM by the shepherd, and at
 // last with SIGKILL, also where the shepherd hangs or is gone.
-func (n *node) enforce() {
+func (n *node) enforceLeases() {
 	if n.dead {
 		return
 	}
@@ -100,7 +100,7 @@ func (n *node) enforce() {
 func (n *node) watchLeases() {
 	var look func()
 	look = func() {
-		n.enforce()
+		n.enforceLeases()
 		n.w.scheduleAfter(spec.Second, look)
 	}
 	n.w.scheduleAfter(n.w.upTo(spec.Second), look)

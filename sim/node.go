@@ -89,7 +89,7 @@ func (w *World) sendMessage(deliver func()) {
 	}
 }
 
-func (n *node) reachable() bool { return !n.cut && !n.dead && n.w.ctl.up }
+func (n *node) isReachable() bool { return !n.cut && !n.dead && n.w.ctl.up }
 
 // connectSoon registers the node again after a while.
 func (n *node) connectSoon() {
@@ -97,7 +97,7 @@ func (n *node) connectSoon() {
 		if n.connected || n.dead {
 			return
 		}
-		if !n.reachable() || n.hung != nothingHangs {
+		if !n.isReachable() || n.hung != nothingHangs {
 			n.connectSoon()
 			return
 		}
@@ -105,22 +105,22 @@ func (n *node) connectSoon() {
 		session, sent := n.session, n.bootClock()
 		n.w.ctl.decideCommand(
 			event.Actor{Kind: event.ActorNode, Name: n.name},
-			n.registration(),
+			n.makeRegistration(),
 			func(_ scheduler.Result, err error) {
-				if n.strange() && err != nil {
+				if n.isStrange() && err != nil {
 					return // it was taken away, and a job is not done there yet
 				}
 				if err != nil {
 					n.w.failSeed("register %s: %v", n.name, err)
 				}
-				if session != n.session || !n.reachable() {
+				if session != n.session || !n.isReachable() {
 					return
 				}
 				n.connected = true
 				n.w.ctl.heard[n.name] = n.w.now
 				n.w.ctl.grantLease(n, sent)
 				n.w.ctl.reconcileNode(n.name)
-				n.resend()
+				n.resendReports()
 			},
 		)
 		n.w.scheduleAfter(5*spec.Second, func() {
@@ -131,11 +131,11 @@ func (n *node) connectSoon() {
 	})
 }
 
-// strange tells a node that no file has.
-func (n *node) strange() bool { return n.name[0] == 'd' }
+// isStrange tells a node that no file has.
+func (n *node) isStrange() bool { return n.name[0] == 'd' }
 
-// registration is what the node says of itself.
-func (n *node) registration() scheduler.RegisterNode {
+// makeRegistration is what the node says of itself.
+func (n *node) makeRegistration() scheduler.RegisterNode {
 	profile := &n.w.profile
 	reg := scheduler.RegisterNode{
 		Node: n.name,
@@ -155,7 +155,7 @@ func (n *node) registration() scheduler.RegisterNode {
 	if profile.Shards && profile.GPUs > 0 {
 		reg.Inventory.GRES = []spec.Count{{Name: "shard", N: int64(shardsPerGPU * profile.GPUs)}}
 	}
-	if n.strange() {
+	if n.isStrange() {
 		nodeSpec := profile.nodeSpec(n.name)
 		reg.Dynamic = &nodeSpec
 	}
@@ -170,7 +170,7 @@ func (n *node) lostController() {
 }
 
 func (n *node) sendHeartbeat() {
-	if !n.connected || !n.reachable() {
+	if !n.connected || !n.isReachable() {
 		return
 	}
 	s := n.w.ctl.st.Node(n.name)
@@ -197,7 +197,7 @@ func (n *node) sendHeartbeat() {
 		)
 	}
 	n.w.ctl.grantLease(n, n.bootClock())
-	n.resend()
+	n.resendReports()
 }
 
 // launchPart starts an attempt's part, once ever.
@@ -214,7 +214,7 @@ func (n *node) launchPart(r run, batch bool, lease plan.Lease) {
 		)
 		p := &process{batch: batch, ended: true, late: true}
 		n.journal[r] = p
-		n.report(r, p)
+		n.reportGone(r, p)
 		return
 	}
 	p := &process{batch: batch, alive: true, lease: lease, began: n.w.now}
@@ -244,11 +244,11 @@ func (n *node) terminatePart(r run) {
 	if p == nil {
 		p = &process{ended: true}
 		n.journal[r] = p
-		n.report(r, p)
+		n.reportGone(r, p)
 		return
 	}
 	if !p.alive {
-		n.report(r, p)
+		n.reportGone(r, p)
 		return
 	}
 	boot := n.boot
@@ -264,13 +264,13 @@ func (n *node) noteEnded(r run, p *process) {
 	p.alive, p.ended = false, true
 	p.over = n.w.now
 	n.w.truth.noteEnds(n.w, n.name, r)
-	n.report(r, p)
+	n.reportGone(r, p)
 }
 
-// report tells the controller that nothing of an attempt is left here, again
+// reportGone tells the controller that nothing of an attempt is left here, again
 // and again until it is acknowledged.
-func (n *node) report(r run, p *process) {
-	if !p.ended || !n.connected || !n.reachable() || n.hung != nothingHangs {
+func (n *node) reportGone(r run, p *process) {
+	if !p.ended || !n.connected || !n.isReachable() || n.hung != nothingHangs {
 		return
 	}
 	done := &scheduler.NodeDone{}
@@ -312,10 +312,10 @@ func (n *node) report(r run, p *process) {
 	})
 }
 
-func (n *node) resend() {
+func (n *node) resendReports() {
 	for _, r := range n.w.truth.order {
 		if p := n.journal[r]; p != nil && p.ended {
-			n.report(r, p)
+			n.reportGone(r, p)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 // runPeople lets users submit, cancel, hold and requeue, and operators suspend.
 func (w *World) runPeople() {
 	mean := 10 * spec.Minute / spec.Span(max(w.profile.Jobs, 1))
-	w.repeatEvery(mean, w.submit)
+	w.repeatEvery(mean, w.submitJob)
 	w.repeatEvery(
 		40*spec.Second,
 		func() { w.onSomeJob(func(t scheduler.Target) scheduler.Command { return scheduler.Cancel{Target: t} }) },
@@ -51,7 +51,7 @@ func userActor(n int) event.Actor {
 	return event.Actor{Kind: event.ActorUser, UID: uint32(1000 + n), Name: fmt.Sprintf("u%d", n)}
 }
 
-func (w *World) submit() {
+func (w *World) submitJob() {
 	n := w.rng.IntN(users)
 	who := userActor(n)
 	jobSpec := &spec.JobSpec{

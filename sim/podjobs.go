@@ -87,8 +87,8 @@ func (k *kubernetes) createMember(member copilot.JobPod) {
 	k.changed(p)
 }
 
-// replace is the controller that makes another pod for one that was deleted.
-func (k *kubernetes) replace(p *pod) {
+// replacePod is the controller that makes another pod for one that was deleted.
+func (k *kubernetes) replacePod(p *pod) {
 	if p.ganged == nil || p.Over || k.w.calm {
 		return
 	}
@@ -122,7 +122,7 @@ func fitsNowhere(st *state.State, job *state.Job) bool {
 	case spec.ReasonPartitionConfig, spec.ReasonBadConstraints, spec.ReasonPartitionNodeLimit:
 		return true
 	}
-	return hopeless(st, job, 0) || overTogether(st, job)
+	return isHopeless(st, job, 0) || overTogether(st, job)
 }
 
 // overTogether tells a gang of unequal pods that waits for a limit although nothing runs:
@@ -182,23 +182,23 @@ func (k *kubernetes) reconcileJobs(jobs []copilot.PodJob) {
 		k.bindFor(bind)
 	}
 	for _, admit := range plan.Admits {
-		k.send(scheduler.AdmitPods{
+		k.sendCommand(scheduler.AdmitPods{
 			UID:    admit.Job.Run.UID,
 			Pod:    admit.Job.Pods.Pods[0].UID,
 			Admits: admit.Admits,
 		})
 	}
 	for _, submit := range plan.Submits {
-		k.submit(submit)
+		k.submitPods(submit)
 	}
 }
 
-// send gives Muster an order of the copilot, which may come late and twice.
-func (k *kubernetes) send(cmd scheduler.Command) {
+// sendCommand gives Muster an order of the copilot, which may come late and twice.
+func (k *kubernetes) sendCommand(cmd scheduler.Command) {
 	k.w.sendMessage(func() { k.w.ctl.decideCommand(rootActor(), cmd, nil) })
 }
 
-func (k *kubernetes) submit(submit copilot.Submit) {
+func (k *kubernetes) submitPods(submit copilot.Submit) {
 	parts := submit.Specs()
 	for n := range users {
 		for _, part := range parts {
@@ -207,7 +207,7 @@ func (k *kubernetes) submit(submit copilot.Submit) {
 			}
 		}
 	}
-	k.send(scheduler.Submit{Spec: parts[0], Rest: parts[1:]})
+	k.sendCommand(scheduler.Submit{Spec: parts[0], Rest: parts[1:]})
 }
 
 // areMissing is a fresh look at pods that were not seen.
@@ -224,7 +224,7 @@ func (k *kubernetes) tellOver(over copilot.Over) {
 	if !k.areMissing(over.Confirm) {
 		return
 	}
-	k.send(scheduler.PodsOver{
+	k.sendCommand(scheduler.PodsOver{
 		Run:    scheduler.Run{UID: over.Job.Run.UID, Attempt: over.Job.Run.Attempt},
 		Epoch:  over.Job.Run.Epoch,
 		Pod:    over.Job.Pods.Pods[0].UID,

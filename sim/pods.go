@@ -102,21 +102,21 @@ func (k *kubernetes) beginPods() {
 	if pods.PodEvery == 0 {
 		return
 	}
-	world.repeatEvery(pods.PodEvery, k.create)
+	world.repeatEvery(pods.PodEvery, k.createPods)
 	world.repeatEvery(pods.GangEvery, k.createGang)
 	world.repeatEvery(20*spec.Second, k.deleteSome)
 	world.repeatEvery(pods.CopilotEvery, func() {
 		k.life++
-		k.relist()
+		k.relistObjects()
 	})
 	world.repeatEvery(pods.LostWatchEvery, func() {
 		k.blind = true
-		world.scheduleAfter(world.upTo(30*spec.Second), func() { k.blind = false; k.relist() })
+		world.scheduleAfter(world.upTo(30*spec.Second), func() { k.blind = false; k.relistObjects() })
 	})
 	var round func()
 	round = func() {
 		if world.ctl.up {
-			k.reconcile()
+			k.reconcilePods()
 		}
 		world.scheduleAfter(world.upTo(3*spec.Second), round)
 	}
@@ -125,7 +125,7 @@ func (k *kubernetes) beginPods() {
 	tidy = func() { // a pod that finds no room when all is calm is not needed any more
 		if world.calm {
 			k.blind = false
-			k.relist()
+			k.relistObjects()
 			k.deleteGated()
 			k.deleteHopeless()
 		}
@@ -134,7 +134,7 @@ func (k *kubernetes) beginPods() {
 	world.scheduleAfter(5*spec.Minute, tidy)
 }
 
-func (k *kubernetes) create() {
+func (k *kubernetes) createPods() {
 	world := k.w
 	k.made++
 	p := &pod{object: object{
@@ -179,7 +179,7 @@ func (k *kubernetes) changed(p *pod) {
 
 // remove takes an object out of the API server, or marks it if it is kept there.
 func (k *kubernetes) remove(p *pod) {
-	k.replace(p)
+	k.replacePod(p)
 	if !p.kept {
 		k.takeOut(p)
 		return
@@ -208,9 +208,9 @@ func (k *kubernetes) takeOut(p *pod) {
 	})
 }
 
-// relist reads all objects anew: as they are, or as an API server has them that is
+// relistObjects reads all objects anew: as they are, or as an API server has them that is
 // behind, which has not heard of some pods yet.
-func (k *kubernetes) relist() {
+func (k *kubernetes) relistObjects() {
 	k.seen = map[string]podSeen{}
 	behind := !k.w.calm && k.w.rng.IntN(3) == 0
 	for _, name := range k.order {
@@ -220,8 +220,8 @@ func (k *kubernetes) relist() {
 	}
 }
 
-// is tells whether an object is still there.
-func (k *kubernetes) is(p *pod) bool { return k.pods[p.Name] == p }
+// hasPod tells whether an object is still there.
+func (k *kubernetes) hasPod(p *pod) bool { return k.pods[p.Name] == p }
 
 func (k *kubernetes) deleteSome() {
 	if len(k.order) > 0 {
@@ -250,16 +250,16 @@ func (k *kubernetes) delete(p *pod) {
 	k.askFor(p)
 	k.changed(p)
 	k.w.scheduleAfter(k.w.upTo(20*spec.Second), func() {
-		if k.is(p) && !p.gone {
+		if k.hasPod(p) && !p.gone {
 			k.remove(p)
 		}
 	})
 }
 
-// bind is Kubernetes' scheduler: a pod that was let through comes to its node,
+// bindPod is Kubernetes' scheduler: a pod that was let through comes to its node,
 // runs there for a while and ends.
-func (k *kubernetes) bind(p *pod) {
-	if !k.is(p) || p.Gated || p.Node != "" {
+func (k *kubernetes) bindPod(p *pod) {
+	if !k.hasPod(p) || p.Gated || p.Node != "" {
 		return
 	}
 	k.holdCovers(p, p.Pinned, "is bound to")
@@ -272,7 +272,7 @@ func (k *kubernetes) bind(p *pod) {
 func (k *kubernetes) runs(p *pod) {
 	began := k.w.now
 	k.w.scheduleAfter(k.w.upTo(2*spec.Minute), func() {
-		if !k.is(p) || p.gone {
+		if !k.hasPod(p) || p.gone {
 			return
 		}
 		p.Over = true
@@ -282,7 +282,7 @@ func (k *kubernetes) runs(p *pod) {
 		}
 		k.changed(p)
 		k.w.scheduleAfter(k.w.upTo(spec.Minute), func() {
-			if k.is(p) && !p.gone {
+			if k.hasPod(p) && !p.gone {
 				k.remove(p)
 			}
 		})
@@ -326,9 +326,9 @@ func (w *World) judgeReleased(e *event.ForeignHoldReleased) {
 	}
 }
 
-// reconcile is a round of the copilot: the same function as in production, on
+// reconcilePods is a round of the copilot: the same function as in production, on
 // what the watch has shown and on the ledger as a reader sees it.
-func (k *kubernetes) reconcile() {
+func (k *kubernetes) reconcilePods() {
 	st := k.w.ctl.durable
 	jobs := podJobs(st)
 	var pods []copilot.Pod
@@ -344,7 +344,7 @@ func (k *kubernetes) reconcile() {
 	)
 	plan := copilot.Reconcile(pods, nodes)
 	for _, r := range plan.Releases {
-		k.release(r)
+		k.releasePod(r)
 	}
 	for _, l := range plan.LetGo {
 		k.letGo(l.Pod, l.Node)
@@ -355,7 +355,7 @@ func (k *kubernetes) reconcile() {
 	k.reconcileJobs(jobs)
 }
 
-func (k *kubernetes) release(release copilot.Release) {
+func (k *kubernetes) releasePod(release copilot.Release) {
 	if release.Confirm && !copilot.Gone(release, k.get(release.Pod)) {
 		return
 	}
@@ -413,7 +413,7 @@ func (k *kubernetes) letGo(seen copilot.Pod, node string) {
 		k.holdCovers(p, node, "is let through to")
 		p.Gated, p.Pinned = false, node
 		k.changed(p)
-		k.w.scheduleAfter(k.w.upTo(5*spec.Second), func() { k.bind(p) })
+		k.w.scheduleAfter(k.w.upTo(5*spec.Second), func() { k.bindPod(p) })
 	})
 }
 

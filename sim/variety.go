@@ -118,18 +118,18 @@ func (w *World) resvName() string { return fmt.Sprintf("r%d", 1+w.rng.IntN(3)) }
 // runVariety lets operators do what not every site needs.
 func (w *World) runVariety() {
 	profile := &w.profile
-	w.repeatEvery(profile.ReserveEvery, w.reserve)
-	w.repeatEvery(profile.ControlEvery, w.control)
+	w.repeatEvery(profile.ReserveEvery, w.changeReservation)
+	w.repeatEvery(profile.ControlEvery, w.controlCluster)
 	if profile.Strangers > 0 {
 		w.repeatEvery(
 			profile.StrangeEvery,
-			func() { w.stranger(w.nodes[profile.Nodes+w.rng.IntN(profile.Strangers)]) },
+			func() { w.changeStranger(w.nodes[profile.Nodes+w.rng.IntN(profile.Strangers)]) },
 		)
 	}
 }
 
-// reserve makes, changes or ends a reservation of nodes, of cores or of GPUs.
-func (w *World) reserve() {
+// changeReservation makes, changes or ends a reservation of nodes, of cores or of GPUs.
+func (w *World) changeReservation() {
 	name := w.resvName()
 	number := func(most int) string { return fmt.Sprint(1 + w.rng.IntN(most)) }
 	who := spec.KeyValue{Key: "users", Value: [...]string{"u0", "u1", "-u2"}[w.rng.IntN(3)]}
@@ -194,8 +194,8 @@ func (w *World) reserve() {
 	w.ctl.decideCommand(rootActor(), scheduler.CreateReservation{Name: name, Set: set}, nil)
 }
 
-// control is what operators change of partitions, nodes and jobs.
-func (w *World) control() {
+// controlCluster is what operators change of partitions, nodes and jobs.
+func (w *World) controlCluster() {
 	switch part := w.ctl.st.Parts.Find([...]string{"main", "side", "extra"}[w.rng.IntN(3)]); w.rng.IntN(6) {
 	case 0, 1:
 		if part == nil {
@@ -268,9 +268,9 @@ func (w *World) control() {
 	}
 }
 
-// stranger switches a node that no file has on or off, or has it described or
+// changeStranger switches a node that no file has on or off, or has it described or
 // deleted by an operator, who does not look whether it is needed.
-func (w *World) stranger(n *node) {
+func (w *World) changeStranger(n *node) {
 	switch w.rng.IntN(4) {
 	case 0:
 		if w.ctl.st.Node(n.name) == nil {
@@ -414,7 +414,7 @@ func (w *World) judgeIdle(out *scheduler.Outcome, opt scheduler.PassOptions) {
 	if w.err != nil || !sawAll || len(st.Reservations) > 0 {
 		return
 	}
-	idle := w.unpromised(out)
+	idle := w.unpromisedNodes(out)
 	st.Waiting.Range(func(uid uint64, _ struct{}) bool {
 		job := st.Job(spec.JobUID(uid))
 		if !lacksNodes(job, now) || !isJudgedSize(job) {
@@ -434,8 +434,8 @@ func (w *World) judgeIdle(out *scheduler.Outcome, opt scheduler.PassOptions) {
 	})
 }
 
-// unpromised are the nodes in service that no plan names and nobody makes room on.
-func (w *World) unpromised(out *scheduler.Outcome) (list []*state.Node) {
+// unpromisedNodes are the nodes in service that no plan names and nobody makes room on.
+func (w *World) unpromisedNodes(out *scheduler.Outcome) (list []*state.Node) {
 	st := w.ctl.st
 	taken := map[spec.NodeID]bool{}
 	for i := range out.Plan.Jobs {

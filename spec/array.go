@@ -45,9 +45,9 @@ func (r TaskRange) Valid() bool {
 	return r.First >= 0 && r.Last >= r.First && r.Step >= 1 && (r.Last-r.First)%r.Step == 0
 }
 
-func (r TaskRange) len() int64 { return (r.Last-r.First)/r.Step + 1 }
+func (r TaskRange) countTasks() int64 { return (r.Last-r.First)/r.Step + 1 }
 
-func (r TaskRange) has(
+func (r TaskRange) hasTask(
 	i int64,
 ) bool {
 	return i >= r.First && i <= r.Last && (i-r.First)%r.Step == 0
@@ -68,7 +68,7 @@ func (s TaskSet) Valid() bool {
 func (s TaskSet) Len() int64 {
 	var n int64
 	for _, r := range s {
-		n += r.len()
+		n += r.countTasks()
 	}
 	return n
 }
@@ -76,7 +76,7 @@ func (s TaskSet) Len() int64 {
 // Has tells whether a task is in the set.
 func (s TaskSet) Has(i int64) bool {
 	for _, r := range s {
-		if r.has(i) {
+		if r.hasTask(i) {
 			return true
 		}
 	}
@@ -99,7 +99,7 @@ func (s TaskSet) Max() int64 {
 func (s TaskSet) Without(i int64) TaskSet {
 	out := make(TaskSet, 0, len(s)+1)
 	for _, r := range s {
-		if !r.has(i) {
+		if !r.hasTask(i) {
 			out = append(out, r)
 			continue
 		}

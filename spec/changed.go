@@ -50,13 +50,13 @@ func (c *Config) WithPartition(partition *PartitionSpec, nodes bool) *Config {
 	file := &out.FileParts[at]
 	if nodes && !slices.Contains(c.PartNodes, partition.Name) {
 		file.sameNodes(was)
-		file.NodeNames = c.filed(was.NodeNames)
+		file.NodeNames = c.filedNodes(was.NodeNames)
 		out.PartNodes = append(slices.Clip(c.PartNodes), partition.Name)
 	}
 	if !slices.Contains(out.PartNodes, partition.Name) {
 		next = next.WithoutNodes()
 	} else {
-		next.NodeNames = c.filed(next.NodeNames)
+		next.NodeNames = c.filedNodes(next.NodeNames)
 	}
 	if reflect.DeepEqual(*file, next) {
 		out.FileParts = slices.Delete(out.FileParts, at, at+1)
@@ -74,8 +74,8 @@ func (c *Config) WithPartition(partition *PartitionSpec, nodes bool) *Config {
 	return &out
 }
 
-// filed are those of some nodes that files name.
-func (c *Config) filed(names []string) []string {
+// filedNodes are those of some nodes that files name.
+func (c *Config) filedNodes(names []string) []string {
 	if c.DynamicNodes() == 0 {
 		return names
 	}
@@ -137,7 +137,7 @@ func (c *Config) KeepChanged(old *Config) *Config {
 		}
 		now, nodes := c.Partitions[at], slices.Contains(old.PartNodes, file.Name)
 		if nodes {
-			now.NodeNames = c.filed(now.NodeNames)
+			now.NodeNames = c.filedNodes(now.NodeNames)
 		} else {
 			now = now.WithoutNodes()
 		}

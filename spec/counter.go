@@ -84,7 +84,7 @@ type CounterValue struct {
 // CounterValues are some counters, in order.
 type CounterValues []CounterValue
 
-func (c CounterValues) find(counter Counter) (int, bool) {
+func (c CounterValues) findCounter(counter Counter) (int, bool) {
 	return slices.BinarySearchFunc(
 		c,
 		counter,
@@ -94,7 +94,7 @@ func (c CounterValues) find(counter Counter) (int, bool) {
 
 // Get gives a counter; ok is false where it was not counted.
 func (c CounterValues) Get(counter Counter) (n int64, ok bool) {
-	i, ok := c.find(counter)
+	i, ok := c.findCounter(counter)
 	if !ok {
 		return 0, false
 	}
@@ -103,7 +103,7 @@ func (c CounterValues) Get(counter Counter) (n int64, ok bool) {
 
 // With is the list with a counter set.
 func (c CounterValues) With(counter Counter, n int64) CounterValues {
-	i, ok := c.find(counter)
+	i, ok := c.findCounter(counter)
 	if ok {
 		c[i].N = n
 		return c

@@ -116,14 +116,14 @@ func (d *Dependency) Equal(e *Dependency) bool {
 
 // String writes a term as users do: afterok:12_3.
 func (t DependencyTerm) String() string {
-	return t.write("")
+	return t.writeTerm("")
 }
 
 // StringOfArray writes the term of a job that is an array: 69_* is every task of it.
-func (t DependencyTerm) StringOfArray() string { return t.write("_*") }
+func (t DependencyTerm) StringOfArray() string { return t.writeTerm("_*") }
 
-// write writes the term with what stands behind a job without a task.
-func (t DependencyTerm) write(whole string) string {
+// writeTerm writes the term with what stands behind a job without a task.
+func (t DependencyTerm) writeTerm(whole string) string {
 	if t.Kind == Singleton {
 		return "singleton"
 	}

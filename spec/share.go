@@ -65,7 +65,7 @@ func (n *NodeSpec) SharesOf(devices []GPU) []DeviceShares {
 		}
 		over := int64(len(of))
 		if gres.Files == "" {
-			over = max(over, n.declared(gres.Type))
+			over = max(over, n.declaredGPUs(gres.Type))
 		}
 		each, more := gres.N/over, gres.N%over
 		for k, at := range of {
@@ -86,8 +86,8 @@ func (n *NodeSpec) SharesOf(devices []GPU) []DeviceShares {
 	return out
 }
 
-// declared is how many GPUs of a type the node has by its configuration.
-func (n *NodeSpec) declared(typ string) int64 {
+// declaredGPUs is how many GPUs of a type the node has by its configuration.
+func (n *NodeSpec) declaredGPUs(typ string) int64 {
 	var sum int64
 	for i := range n.GRES {
 		if g := &n.GRES[i]; g.Name == "gpu" && g.N > 0 && (typ == "" || typ == g.Type) {

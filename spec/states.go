@@ -41,12 +41,12 @@ func JobStates() []JobState {
 }
 
 // String gives Slurm's long name.
-func (s JobState) String() string { return s.name(0) }
+func (s JobState) String() string { return s.nameAt(0) }
 
 // Compact gives Slurm's short name.
-func (s JobState) Compact() string { return s.name(1) }
+func (s JobState) Compact() string { return s.nameAt(1) }
 
-func (s JobState) name(i int) string {
+func (s JobState) nameAt(i int) string {
 	if s == 0 || int(s) >= len(jobStateNames) {
 		return "UNKNOWN"
 	}

@@ -97,7 +97,7 @@ func (w *StepWorld) FirstTask() uint32 {
 	n := uint32(0)
 	if w != nil {
 		for i := range min(int(w.Place), len(w.Parts)) {
-			n += w.Parts[i].tasks()
+			n += w.Parts[i].countTasks()
 		}
 	}
 	return n
@@ -132,7 +132,7 @@ func (w *StepWorld) NodeOf() []uint32 {
 		for k := range layout {
 			layout[k].Tasks = p.Tasks[k]
 		}
-		part := make([]uint32, p.tasks())
+		part := make([]uint32, p.countTasks())
 		for k, ranks := range StepRanks(layout, &StepSpec{Distribution: p.Distribution}) {
 			for _, r := range ranks {
 				part[r] = at + uint32(k)
@@ -143,7 +143,7 @@ func (w *StepWorld) NodeOf() []uint32 {
 	return out
 }
 
-func (p *WorldPart) tasks() uint32 {
+func (p *WorldPart) countTasks() uint32 {
 	n := uint32(0)
 	for _, t := range p.Tasks {
 		n += t

@@ -86,12 +86,12 @@ func withCount(old []TRESCount, name string, n int64) []TRESCount {
 }
 
 // Add returns t + u.
-func (t TRES) Add(u TRES) TRES { return t.combine(u, 1) }
+func (t TRES) Add(u TRES) TRES { return t.combineWith(u, 1) }
 
 // Sub returns t - u; an amount may become negative.
-func (t TRES) Sub(u TRES) TRES { return t.combine(u, -1) }
+func (t TRES) Sub(u TRES) TRES { return t.combineWith(u, -1) }
 
-func (t TRES) combine(u TRES, sign int64) TRES {
+func (t TRES) combineWith(u TRES, sign int64) TRES {
 	t.CPU += sign * u.CPU
 	t.Mem += sign * u.Mem
 	t.Node += sign * u.Node

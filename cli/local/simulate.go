@@ -362,8 +362,8 @@ func progressOver(c *tool.Call) {
 	}
 }
 
-// decimals writes a number with so many decimals.
-func decimals(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
+// formatDecimals writes a number with so many decimals.
+func formatDecimals(v float64, digits int) string { return strconv.FormatFloat(v, 'f', digits, 64) }
 
 func simulationText(
 	s *simulation,
@@ -387,23 +387,23 @@ func simulationText(
 	if sum.Never > 0 {
 		line("", "%d never started", sum.Never)
 	}
-	line("mean wait", "%s s", decimals(sum.MeanWait, 1))
-	line("P95 wait", "%s s", decimals(sum.P95Wait, 0))
-	line("longest wait", "%s s", decimals(sum.MaxWait, 0))
-	line("mean bounded slowdown", "%s (tau 10 s)", decimals(sum.MeanSlowdown, 2))
-	line("utilisation", "%s %% of the CPUs", decimals(100*sum.Utilisation, 2))
+	line("mean wait", "%s s", formatDecimals(sum.MeanWait, 1))
+	line("P95 wait", "%s s", formatDecimals(sum.P95Wait, 0))
+	line("longest wait", "%s s", formatDecimals(sum.MaxWait, 0))
+	line("mean bounded slowdown", "%s (tau 10 s)", formatDecimals(sum.MeanSlowdown, 2))
+	line("utilisation", "%s %% of the CPUs", formatDecimals(100*sum.Utilisation, 2))
 	if res.GPUs > 0 {
-		line("", "%s %% of the GPUs", decimals(100*sum.GPUUse, 2))
+		line("", "%s %% of the GPUs", formatDecimals(100*sum.GPUUse, 2))
 		line(
 			"while jobs arrive",
 			"%s %% of the GPUs free, %s %% stranded",
-			decimals(100*sum.GPUsFree, 2),
-			decimals(100*sum.GPUsStranded, 2),
+			formatDecimals(100*sum.GPUsFree, 2),
+			formatDecimals(100*sum.GPUsStranded, 2),
 		)
 	}
-	line("makespan", "%s s", decimals(sum.Makespan, 0))
+	line("makespan", "%s s", formatDecimals(sum.Makespan, 0))
 	line("longest queue", "%d", sum.MaxQueue)
-	line("passes", "%d in %s s", sum.Passes, decimals(took.Seconds(), 2))
+	line("passes", "%d in %s s", sum.Passes, formatDecimals(took.Seconds(), 2))
 	return b.String()
 }
 

@@ -62,7 +62,7 @@ func churnOpenb(call *tool.Call, p *packing, openb *replay.Openb) error {
 	took := call.Now().Sub(began)
 	if asTree {
 		return render.PrintOffline(call, tree.Object{
-			{Key: "packing", Value: p.name()},
+			{Key: "packing", Value: p.spellPacking()},
 			{Key: "load_percent", Value: p.load},
 			{Key: "shuffles", Value: rows},
 			{Key: "mean", Value: tree.Object{
@@ -81,7 +81,7 @@ func churnOpenb(call *tool.Call, p *packing, openb *replay.Openb) error {
 	fmt.Fprintf(
 		call.Out,
 		"%d pods each, %d %% of the GPU time requested, placed by %s (%s s)\n",
-		p.pods, p.load, p.name(), decimals(took.Round(time.Second).Seconds(), 0),
+		p.pods, p.load, p.spellPacking(), formatDecimals(took.Round(time.Second).Seconds(), 0),
 	)
 	return nil
 }
@@ -92,11 +92,11 @@ func writeChurn(call *tool.Call, name string, sum *replay.Summary) {
 		call.Out,
 		"%-9s mean wait %6s s, P95 %6s s, slowdown %s, GPUs free %s %%, stranded %s %%\n",
 		name,
-		decimals(sum.MeanWait, 0),
-		decimals(sum.P95Wait, 0),
-		decimals(sum.MeanSlowdown, 3),
-		decimals(100*sum.GPUsFree, 2),
-		decimals(100*sum.GPUsStranded, 2),
+		formatDecimals(sum.MeanWait, 0),
+		formatDecimals(sum.P95Wait, 0),
+		formatDecimals(sum.MeanSlowdown, 3),
+		formatDecimals(100*sum.GPUsFree, 2),
+		formatDecimals(100*sum.GPUsStranded, 2),
 	)
 }
 

@@ -150,15 +150,15 @@ func packOpenb(call *tool.Call) error {
 		call.Out,
 		"mean      %s of the GPUs allocated by %s (%d orders, %.0f s)\n",
 		thousandth(mean),
-		p.name(),
+		p.spellPacking(),
 		p.shuffles,
 		took,
 	)
 	return nil
 }
 
-// name is what --packing calls it.
-func (p *packing) name() string {
+// spellPacking is what --packing calls it.
+func (p *packing) spellPacking() string {
 	if p.mix {
 		return "mix"
 	}

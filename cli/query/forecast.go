@@ -110,7 +110,7 @@ func runForecast(call *tool.Call) error {
 		return call.Errorf("%d jobs would be tried, and %d is the limit: name a --partition, a --size or a --qos", n, maxForecasts)
 	}
 	for i := range rows {
-		if err := rows[i].predict(call, mostGPUsOf(&nodes, rows[i].partition)); err != nil {
+		if err := rows[i].predictStart(call, mostGPUsOf(&nodes, rows[i].partition)); err != nil {
 			return err
 		}
 	}
@@ -259,8 +259,8 @@ func parseForecastSize(text string) (forecastSize, bool) {
 	return forecastSize{}, false
 }
 
-// predict asks where one job would start.
-func (row *forecastRow) predict(call *tool.Call, gpus uint32) error {
+// predictStart asks where one job would start.
+func (row *forecastRow) predictStart(call *tool.Call, gpus uint32) error {
 	job := &apiv1.JobSpec{
 		Name:       "forecast",
 		Partitions: []string{row.partition},

@@ -141,7 +141,7 @@ func gpuOnce(call *tool.Call, what, job string) error {
 		return gpuJob(call, job, list)
 	case what == "idle":
 		list = slices.DeleteFunc(list, func(g *gpuNow) bool {
-			mostlyUsed := (g.noProcess+g.idle)*2 < g.held()
+			mostlyUsed := (g.noProcess+g.idle)*2 < g.heldSeconds()
 			return !g.heldAlone() || mostlyUsed && !call.Opts.On("all")
 		})
 		slices.SortStableFunc(
@@ -152,7 +152,7 @@ func gpuOnce(call *tool.Call, what, job string) error {
 	if render.WantsDocument(call) {
 		rows := make(tree.List, len(list))
 		for i, g := range list {
-			rows[i] = g.tree()
+			rows[i] = g.gpuTree()
 		}
 		return render.Print(call, tree.Member{Key: "gpus", Value: rows})
 	}
@@ -184,7 +184,7 @@ func gpuJob(call *tool.Call, job string, now []*gpuNow) error {
 	if render.WantsDocument(call) {
 		rows := make(tree.List, len(now))
 		for i, g := range now {
-			rows[i] = g.tree()
+			rows[i] = g.gpuTree()
 		}
 		return render.Print(
 			call,
@@ -226,7 +226,7 @@ func readGPUs(call *tool.Call, nodes []*apiv1.NodeInfo) (out []*gpuNow, silent [
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			text, err := metrics(call, node.GetMetricsAddr(), token, patience)
+			text, err := readMetrics(call, node.GetMetricsAddr(), token, patience)
 			answers[i] = answer{gpusOf(node.GetName(), text), err}
 		})
 	}
@@ -240,7 +240,7 @@ func readGPUs(call *tool.Call, nodes []*apiv1.NodeInfo) (out []*gpuNow, silent [
 	return out, silent
 }
 
-func metrics(call *tool.Call, addr, token string, patience time.Duration) (string, error) {
+func readMetrics(call *tool.Call, addr, token string, patience time.Duration) (string, error) {
 	if call.Metrics != nil {
 		return call.Metrics(call.Ctx, addr)
 	}
@@ -257,10 +257,10 @@ type gpuNow struct {
 	noProcess, idle, busy, unseen     float64            // seconds of the job
 }
 
-func (g *gpuNow) held() float64 { return g.noProcess + g.idle + g.busy + g.unseen }
+func (g *gpuNow) heldSeconds() float64 { return g.noProcess + g.idle + g.busy + g.unseen }
 
 // heldAlone tells whether one job has held the GPU in the window.
-func (g *gpuNow) heldAlone() bool { return g.job != "" && !g.shared && g.held() != 0 }
+func (g *gpuNow) heldAlone() bool { return g.job != "" && !g.shared && g.heldSeconds() != 0 }
 
 // formatFigure writes a figure, scaled and rounded, or -.
 func (g *gpuNow) formatFigure(name string, scale float64, format string) string {
@@ -271,7 +271,7 @@ func (g *gpuNow) formatFigure(name string, scale float64, format string) string 
 	return fmt.Sprintf(format, v*scale)
 }
 
-func (g *gpuNow) memory() string {
+func (g *gpuNow) formatMemory() string {
 	used, ok := g.figure["used"]
 	if !ok {
 		return "-"
@@ -352,7 +352,7 @@ func gpuTable(what string, list []*gpuNow, header bool) string {
 			gpu.formatFigure("util", 1, "%.0f%%"),
 			gpu.formatFigure("sm", 100, "%.0f%%"),
 			gpu.formatFigure("tensor", 100, "%.0f%%"),
-			gpu.memory(),
+			gpu.formatMemory(),
 			gpu.formatFigure("power", 1, "%.0fW"),
 			gpu.formatFigure("temp", 1, "%.0fC"),
 		}
@@ -366,7 +366,7 @@ func gpuTable(what string, list []*gpuNow, header bool) string {
 					gpu.account,
 					gpu.node,
 					name,
-					formatSeconds(gpu.held()),
+					formatSeconds(gpu.heldSeconds()),
 					formatSeconds(gpu.noProcess),
 					formatSeconds(gpu.idle),
 					formatSeconds(gpu.busy),
@@ -378,7 +378,7 @@ func gpuTable(what string, list []*gpuNow, header bool) string {
 				rows,
 				append(
 					now,
-					formatSeconds(gpu.held()),
+					formatSeconds(gpu.heldSeconds()),
 					formatSeconds(gpu.noProcess),
 					formatSeconds(gpu.idle),
 					formatSeconds(gpu.busy),
@@ -405,7 +405,7 @@ func gpuTable(what string, list []*gpuNow, header bool) string {
 	return render.Aligned(rows, func(i int) bool { return text[head[i]] })
 }
 
-func (g *gpuNow) tree() tree.Object {
+func (g *gpuNow) gpuTree() tree.Object {
 	object := tree.Object{
 		{Key: "node", Value: g.node},
 		{Key: "gpu", Value: g.index},

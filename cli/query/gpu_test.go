@@ -28,7 +28,7 @@ func TestGPURows(t *testing.T) {
 	if got, want := gpuTable("job", list[1:2], false), "n1  1  ####....  50%  50%  -  -  300W  -  2 h 1 min  2 h  0 s  60 s  2.0Wh  GPU-b\n"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if list[1].model != `H "x" 80` || list[1].held() != 7260 {
+	if list[1].model != `H "x" 80` || list[1].heldSeconds() != 7260 {
 		t.Errorf("%+v", list[1])
 	}
 }

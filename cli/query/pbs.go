@@ -151,7 +151,7 @@ func fullJob(b *strings.Builder, view *render.JobView, row render.JobRow) {
 		line("stime", view.Time(start))
 	}
 	line("Account_Name", s.GetAccount())
-	line("Priority", tool.Itoa(priority(job)))
+	line("Priority", tool.Itoa(priorityOf(job)))
 	line("exec_host", job.GetNodes())
 	line("Resource_List.walltime", render.Limit(job.GetTimeLimit(), format.Duration))
 	line("Resource_List.nodect", tool.Itoa(job.GetNumNodes()))

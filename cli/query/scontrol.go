@@ -140,38 +140,38 @@ func scontrolCommand(call *tool.Call) error {
 		return tool.Fail(1, "invalid keyword: "+call.Operands[0])
 	}
 	if name == "show" {
-		return verb(call, name, call.Operands[1:])
+		return runVerb(call, name, call.Operands[1:])
 	}
 	return call.OneCluster(func(call *tool.Call) error {
-		return verb(call, name, call.Operands[1:])
+		return runVerb(call, name, call.Operands[1:])
 	})
 }
 
 //muster:table one case for each verb
-func verb(call *tool.Call, name string, args []string) error {
+func runVerb(call *tool.Call, name string, args []string) error {
 	switch name {
 	case "show":
 		return showEntity(call, args)
 	case "suspend":
-		return control(call, apiv1.ControlJobsRequest_SUSPEND, args, true)
+		return changeJobs(call, apiv1.ControlJobsRequest_SUSPEND, args, true)
 	case "resume":
-		return control(call, apiv1.ControlJobsRequest_RESUME, args, true)
+		return changeJobs(call, apiv1.ControlJobsRequest_RESUME, args, true)
 	case "create":
 		return createEntity(call, args)
 	case "delete":
 		return deleteEntity(call, args)
 	case "hold":
-		return control(call, apiv1.ControlJobsRequest_HOLD, args, true)
+		return changeJobs(call, apiv1.ControlJobsRequest_HOLD, args, true)
 	case "uhold":
-		return control(call, apiv1.ControlJobsRequest_USER_HOLD, args, true)
+		return changeJobs(call, apiv1.ControlJobsRequest_USER_HOLD, args, true)
 	case "release":
-		return control(call, apiv1.ControlJobsRequest_RELEASE, args, true)
+		return changeJobs(call, apiv1.ControlJobsRequest_RELEASE, args, true)
 	case "requeue":
 		return requeueJobs(call, apiv1.ControlJobsRequest_REQUEUE, args)
 	case "requeuehold":
 		return requeueJobs(call, apiv1.ControlJobsRequest_REQUEUE_HOLD, args)
 	case "top":
-		return control(call, apiv1.ControlJobsRequest_TOP, args, false)
+		return changeJobs(call, apiv1.ControlJobsRequest_TOP, args, false)
 	case "update":
 		return updateEntity(call, args)
 	case "power":
@@ -189,7 +189,7 @@ func verb(call *tool.Call, name string, args []string) error {
 	case "takeover":
 		return takeOver(call, args)
 	case "reconfigure":
-		return reconfigure(call)
+		return runReconfigure(call)
 	case "shutdown":
 		return stopController(call, args)
 	case "setdebug":
@@ -345,7 +345,7 @@ func pingLeader(call *tool.Call) error {
 	return nil
 }
 
-func reconfigure(call *tool.Call) error {
+func runReconfigure(call *tool.Call) error {
 	var rep apiv1.ReconfigureReply
 	if err := call.RPC(tool.MethodReconfigure, &apiv1.ReconfigureRequest{}, &rep); err != nil {
 		r := tool.ExplainError(err)

@@ -141,7 +141,7 @@ func (ls boundLines) text(indent string) []string {
 	return out
 }
 
-func (ls boundLines) object() tree.Object {
+func (ls boundLines) asObject() tree.Object {
 	out := tree.Object{}
 	for _, l := range ls {
 		for i := range l {
@@ -169,7 +169,7 @@ func showAssocMgr(call *tool.Call, args []string) error {
 		}
 		mgr.tres = append(mgr.tres, name)
 	}
-	mgr.index()
+	mgr.indexPolicy()
 	if render.WantsDocument(call) {
 		return mgr.makeDocument()
 	}
@@ -178,7 +178,7 @@ func showAssocMgr(call *tool.Call, args []string) error {
 		flag, title string
 		records     [][]string
 	}{{"users", "User Records", mgr.userTexts()}, {"associations", "Association Records", mgr.assocTexts()}, {"qos", "QOS Records", mgr.qosTexts()}} {
-		if !mgr.wants(s.flag) {
+		if !mgr.wantsSection(s.flag) {
 			continue
 		}
 		b = append(b, "\n"+s.title+"\n\n"...)
@@ -243,7 +243,7 @@ func findBegun(words []string, typed string) string {
 	return words[i]
 }
 
-func (m *assocMgr) wants(section string) bool {
+func (m *assocMgr) wantsSection(section string) bool {
 	return len(m.flags) == 0 || slices.Contains(m.flags, section)
 }
 
@@ -252,7 +252,7 @@ func isAsked(list []string, name string) bool {
 	return len(list) == 0 || slices.Contains(list, name)
 }
 
-func (m *assocMgr) index() {
+func (m *assocMgr) indexPolicy() {
 	m.shares, m.usage = map[uint32]*apiv1.Share{}, map[counterOf]*apiv1.LimitUsage{}
 	m.people = map[string]*apiv1.AccountingUser{}
 	for _, s := range m.rep.GetShares().GetShares() {
@@ -320,11 +320,11 @@ func limitAlone(key string, limits []*apiv1.NamedCount) bound {
 	return out
 }
 
-func counted(key string, limit *apiv1.OptionalInt, used int64) bound {
+func countedBound(key string, limit *apiv1.OptionalInt, used int64) bound {
 	return bound{key: key, limit: limit, used: tool.Itoa(used)}
 }
 
-func plain(key string, limit *apiv1.OptionalInt) bound {
+func plainBound(key string, limit *apiv1.OptionalInt) bound {
 	return bound{key: key, limit: limit, kind: countOnly}
 }
 
@@ -390,17 +390,17 @@ func (m *assocMgr) assocLimits(assoc *apiv1.Association) boundLines {
 	usage := m.usage[counterOf{apiv1.LimitUsage_ASSOCIATION, 0, assoc.GetId()}]
 	own := func(key string, limit *apiv1.OptionalInt, used int64) bound {
 		if assoc.GetUser() == "" || limit == nil {
-			return plain(key, limit)
+			return plainBound(key, limit)
 		}
-		return counted(key, limit, used)
+		return countedBound(key, limit, used)
 	}
 	return boundLines{
 		{
-			counted("GrpJobs", assoc.GetGrpJobs(), usage.GetRunning()),
-			counted("GrpJobsAccrue", assoc.GetGrpJobsAccrue(), usage.GetAccruing()),
+			countedBound("GrpJobs", assoc.GetGrpJobs(), usage.GetRunning()),
+			countedBound("GrpJobsAccrue", assoc.GetGrpJobsAccrue(), usage.GetAccruing()),
 		},
 		{
-			counted("GrpSubmitJobs", assoc.GetGrpSubmitJobs(), usage.GetSubmitted()),
+			countedBound("GrpSubmitJobs", assoc.GetGrpSubmitJobs(), usage.GetSubmitted()),
 			wallUsed(assoc.GetGrpWall(), usage),
 		},
 		{
@@ -415,12 +415,12 @@ func (m *assocMgr) assocLimits(assoc *apiv1.Association) boundLines {
 				assoc.GetMaxSubmitJobs(),
 				usage.GetSubmitted(),
 			),
-			plain("MaxWallPJ", inMinutes(assoc.GetMaxWall())),
+			plainBound("MaxWallPJ", inMinutes(assoc.GetMaxWall())),
 		},
 		{
 			limitAlone("MaxTRESPJ", assoc.GetMaxTresPerJob()),
 		}, {limitAlone("MaxTRESPN", assoc.GetMaxTresPerNode())}, {limitAlone("MaxTRESMinsPJ", assoc.GetMaxTresMins())},
-		{plain("MinPrioThresh", assoc.GetMinPrio())},
+		{plainBound("MinPrioThresh", assoc.GetMinPrio())},
 	}
 }
 
@@ -488,9 +488,9 @@ func (m *assocMgr) qosLimits(qos *apiv1.Qos) boundLines {
 	usage := m.usage[counterOf{apiv1.LimitUsage_QOS, qos.GetId(), 0}]
 	return boundLines{
 		{
-			counted("GrpJobs", qos.GetGrpJobs(), usage.GetRunning()),
-			counted("GrpJobsAccrue", qos.GetGrpJobsAccrue(), usage.GetAccruing()),
-			counted(
+			countedBound("GrpJobs", qos.GetGrpJobs(), usage.GetRunning()),
+			countedBound("GrpJobsAccrue", qos.GetGrpJobsAccrue(), usage.GetAccruing()),
+			countedBound(
 				"GrpSubmitJobs",
 				qos.GetGrpSubmitJobs(),
 				usage.GetSubmitted(),
@@ -502,11 +502,11 @@ func (m *assocMgr) qosLimits(qos *apiv1.Qos) boundLines {
 		}, {m.limitWithUse("GrpTRESMins", qos.GetGrpTresMins(), usage.GetTresMins())},
 		{m.limitWithUse("GrpTRESRunMins", qos.GetGrpTresRunMins(), usage.GetTresRunMins())},
 		{
-			plain("MaxWallPJ", inMinutes(qos.GetMaxWall())),
+			plainBound("MaxWallPJ", inMinutes(qos.GetMaxWall())),
 		}, {limitAlone("MaxTRESPJ", qos.GetMaxTresPerJob())}, {limitAlone("MaxTRESPN", qos.GetMaxTresPerNode())},
 		{
 			limitAlone("MaxTRESMinsPJ", qos.GetMaxTresMins()),
-		}, {plain("MinPrioThresh", qos.GetMinPrio())}, {limitAlone("MinTRESPJ", qos.GetMinTresPerJob())},
+		}, {plainBound("MinPrioThresh", qos.GetMinPrio())}, {limitAlone("MinTRESPJ", qos.GetMinTresPerJob())},
 	}
 }
 
@@ -529,9 +529,9 @@ func (m *assocMgr) perAccount(qos *apiv1.Qos) []heldIn {
 		func(u *apiv1.LimitUsage) boundLines {
 			out := boundLines{
 				{
-					counted("MaxJobsPA", qos.GetMaxJobsPerAccount(), u.GetRunning()),
-					counted("MaxJobsAccruePA", qos.GetMaxAccruePerAccount(), u.GetAccruing()),
-					counted(
+					countedBound("MaxJobsPA", qos.GetMaxJobsPerAccount(), u.GetRunning()),
+					countedBound("MaxJobsAccruePA", qos.GetMaxAccruePerAccount(), u.GetAccruing()),
+					countedBound(
 						"MaxSubmitJobsPA",
 						qos.GetMaxSubmitPerAccount(),
 						u.GetSubmitted(),
@@ -559,9 +559,9 @@ func (m *assocMgr) perUser(qos *apiv1.Qos) []heldIn {
 		func(u *apiv1.LimitUsage) boundLines {
 			out := boundLines{
 				{
-					counted("MaxJobsPU", qos.GetMaxJobsPerUser(), u.GetRunning()),
-					counted("MaxJobsAccruePU", qos.GetMaxAccruePerUser(), u.GetAccruing()),
-					counted(
+					countedBound("MaxJobsPU", qos.GetMaxJobsPerUser(), u.GetRunning()),
+					countedBound("MaxJobsAccruePU", qos.GetMaxAccruePerUser(), u.GetAccruing()),
+					countedBound(
 						"MaxSubmitJobsPU",
 						qos.GetMaxSubmitPerUser(),
 						u.GetSubmitted(),
@@ -702,7 +702,7 @@ func (m *assocMgr) makeDocument() error {
 							{Key: "effective", Value: share.GetEffectiveUsage()},
 						},
 					},
-					{Key: "limits", Value: m.assocLimits(assoc).object()},
+					{Key: "limits", Value: m.assocLimits(assoc).asObject()},
 				}...),
 		)
 	}
@@ -713,7 +713,7 @@ func (m *assocMgr) makeDocument() error {
 				out,
 				tree.Object{
 					{Key: "name", Value: h.name},
-					{Key: "limits", Value: h.limits.object()},
+					{Key: "limits", Value: h.limits.asObject()},
 				},
 			)
 		}
@@ -731,7 +731,7 @@ func (m *assocMgr) makeDocument() error {
 				{Key: "usage_raw", Value: raw},
 				{
 					Key:   "limits",
-					Value: m.qosLimits(q).object(),
+					Value: m.qosLimits(q).asObject(),
 				},
 				{Key: "accounts", Value: per(m.perAccount(q))},
 				{Key: "users", Value: per(m.perUser(q))},
@@ -740,7 +740,7 @@ func (m *assocMgr) makeDocument() error {
 	}
 	var members []tree.Member
 	for _, s := range []tree.Member{{Key: "users", Value: users}, {Key: "associations", Value: assocs}, {Key: "qos", Value: qos}} {
-		if m.wants(s.Key) {
+		if m.wantsSection(s.Key) {
 			members = append(members, s)
 		}
 	}

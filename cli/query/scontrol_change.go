@@ -17,9 +17,9 @@ import (
 	"github.com/musterhpc/muster/spec/hostlist"
 )
 
-// control is hold, release and their kin. suspends tells the verbs whose
+// changeJobs is hold, release and their kin. suspends tells the verbs whose
 // errors Slurm ends with a line of slurm_suspend.
-func control(
+func changeJobs(
 	call *tool.Call,
 	verb apiv1.ControlJobsRequest_Verb,
 	args []string,

@@ -92,7 +92,7 @@ func jobRecord(view *render.JobView, row render.JobRow, details bool) *render.Re
 		rec.Line("HetJobIdSet=" + render.HetSet(job))
 	}
 	rec.Line(fmt.Sprintf("UserId=%s(%d) GroupId=%s(%d) MCS_label=%s", job.GetUser(), job.GetUserId(), job.GetGroup(), job.GetGroupId(), cmp.Or(s.GetMcsLabel(), "N/A")))
-	money := []string{"Priority=" + tool.Itoa(priority(job)), "Nice=" + tool.Itoa(s.GetNice()), "Account=" + cmp.Or(s.GetAccount(), render.Null), "QOS=" + cmp.Or(render.QOSOf(job), render.Null)}
+	money := []string{"Priority=" + tool.Itoa(priorityOf(job)), "Nice=" + tool.Itoa(s.GetNice()), "Account=" + cmp.Or(s.GetAccount(), render.Null), "QOS=" + cmp.Or(render.QOSOf(job), render.Null)}
 	if s.GetWckey() != "" {
 		money = append(money, "WCKey="+s.GetWckey())
 	}
@@ -147,7 +147,7 @@ func jobRecord(view *render.JobView, row render.JobRow, details bool) *render.Re
 	return rec
 }
 
-func priority(job *apiv1.JobInfo) uint32 {
+func priorityOf(job *apiv1.JobInfo) uint32 {
 	if job.GetHold() != 0 && spec.JobState(job.GetState()) == spec.Pending {
 		return 0 // how Slurm shows a held job
 	}

@@ -92,9 +92,9 @@ func showStatistics(call *tool.Call) error {
 	return call.WriteOut([]byte(diagText(&rep, call.Loc) + figuresText(methods, callers)))
 }
 
-func micros(ns int64) int64 { return ns / int64(spec.Microsecond) }
+func toMicros(ns int64) int64 { return ns / int64(spec.Microsecond) }
 
-func mean(total int64, n uint64) int64 {
+func meanOf(total int64, n uint64) int64 {
 	if n == 0 {
 		return 0
 	}
@@ -140,11 +140,11 @@ func diagText(diag *apiv1.DiagReply, loc *time.Location) string {
 	fmt.Fprintf(
 		&b,
 		"Main schedule statistics (microseconds):\n\tLast cycle:   %d\n\tMax cycle:    %d\n\tTotal cycles: %d\n",
-		micros(diag.GetPassLast()),
-		micros(diag.GetPassMax()),
+		toMicros(diag.GetPassLast()),
+		toMicros(diag.GetPassMax()),
 		diag.GetPasses(),
 	)
-	fmt.Fprintf(&b, "\tMean cycle:   %d\n", micros(mean(diag.GetPassTotal(), diag.GetPasses())))
+	fmt.Fprintf(&b, "\tMean cycle:   %d\n", toMicros(meanOf(diag.GetPassTotal(), diag.GetPasses())))
 	if up := diag.GetNow() - diag.GetStartedAt(); up >= 60*tool.Second {
 		fmt.Fprintf(&b, "\tCycles per minute: %d\n", int64(diag.GetPasses())/(up/(60*tool.Second)))
 	}
@@ -168,7 +168,7 @@ func diagText(diag *apiv1.DiagReply, loc *time.Location) string {
 			"\tStale reports:      %d\n\tDropped proposals:  %d\n",
 		diag.GetSeq(),
 		diag.GetLogPosition(),
-		micros(diag.GetAppendLast()),
+		toMicros(diag.GetAppendLast()),
 		diag.GetAccountedSeq(),
 		diag.GetAgents(),
 		diag.GetStaleReports(),
@@ -197,12 +197,12 @@ func diagTree(diag *apiv1.DiagReply) tree.Object {
 		{Key: "dbd_agent_queue_size", Value: accountingLag(diag)},
 		{
 			Key:   "schedule_cycle_max",
-			Value: micros(diag.GetPassMax()),
-		}, {Key: "schedule_cycle_last", Value: micros(diag.GetPassLast())}, {Key: "schedule_cycle_sum", Value: micros(diag.GetPassTotal())},
+			Value: toMicros(diag.GetPassMax()),
+		}, {Key: "schedule_cycle_last", Value: toMicros(diag.GetPassLast())}, {Key: "schedule_cycle_sum", Value: toMicros(diag.GetPassTotal())},
 		{
 			Key:   "schedule_cycle_total",
 			Value: diag.GetPasses(),
-		}, {Key: "schedule_cycle_mean", Value: micros(mean(diag.GetPassTotal(), diag.GetPasses()))}, {Key: "schedule_queue_length", Value: diag.GetPending()},
+		}, {Key: "schedule_cycle_mean", Value: toMicros(meanOf(diag.GetPassTotal(), diag.GetPasses()))}, {Key: "schedule_queue_length", Value: diag.GetPending()},
 		{
 			Key:   "jobs_submitted",
 			Value: diag.GetJobsSubmitted(),

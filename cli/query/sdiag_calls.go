@@ -20,9 +20,9 @@ type callFigure struct {
 	nanos uint64
 }
 
-func (f *callFigure) total() int64 { return micros(int64(f.nanos)) }
+func (f *callFigure) totalTime() int64 { return toMicros(int64(f.nanos)) }
 
-func (f *callFigure) mean() int64 { return micros(mean(int64(f.nanos), f.count)) }
+func (f *callFigure) meanTime() int64 { return toMicros(meanOf(int64(f.nanos), f.count)) }
 
 // messageTypes are Slurm's names and numbers of what methods do.
 func messageTypes() map[string]callFigure {
@@ -78,7 +78,7 @@ func sortFigures(call *tool.Call, list []callFigure) {
 	case call.Opts.On("sort-by-time"):
 		order = func(a, b *callFigure) int { return cmp.Compare(b.nanos, a.nanos) }
 	case call.Opts.On("sort-by-time2"):
-		order = func(a, b *callFigure) int { return cmp.Compare(b.mean(), a.mean()) }
+		order = func(a, b *callFigure) int { return cmp.Compare(b.meanTime(), a.meanTime()) }
 	}
 	slices.SortStableFunc(list, func(a, b callFigure) int {
 		return cmp.Or(order(&a, &b), strings.Compare(a.name, b.name))
@@ -93,7 +93,7 @@ func figuresText(methods, callers []callFigure) string {
 		for i := range list {
 			f := &list[i]
 			fmt.Fprintf(&b, "\t%s count:%-6d ave_time:%-6d total_time:%d\n",
-				head(f), f.count, f.mean(), f.total())
+				head(f), f.count, f.meanTime(), f.totalTime())
 		}
 	}
 	table("message type", methods, func(f *callFigure) string {
@@ -115,8 +115,8 @@ func figureTrees(methods, callers []callFigure) tree.Object {
 				{Key: name, Value: f.name},
 				{Key: id, Value: f.id},
 				{Key: "count", Value: f.count},
-				{Key: "average_time", Value: f.mean()},
-				{Key: "total_time", Value: f.total()},
+				{Key: "average_time", Value: f.meanTime()},
+				{Key: "total_time", Value: f.totalTime()},
 			})
 		}
 		return out

@@ -75,7 +75,7 @@ func rangeColumn(
 		}}
 }
 
-func slashes(t ...int64) string {
+func joinSlashes(t ...int64) string {
 	parts := make([]string, len(t))
 	for i, n := range t {
 		parts[i] = tool.Itoa(n)
@@ -114,7 +114,7 @@ func jobSize(partition *apiv1.PartitionInfo) string {
 	return lo + "-" + tool.Itoa(partition.GetMaxNodes())
 }
 
-func infinite(ns int64) string {
+func spanOrInfinite(ns int64) string {
 	if ns < 0 {
 		return "infinite"
 	}
@@ -141,12 +141,12 @@ func nodeFields() []nodeField {
 		leastColumn("Y", "Cores", "CORES", sct[1]),
 		leastColumn("c", "CPUs", "CPUS", (*apiv1.NodeInfo).GetCpus),
 		rangeColumn("O", "CPUsLoad", "CPU_LOAD", (*apiv1.NodeInfo).GetLoadMilli, render.Milli),
-		plain("C", "CPUsState", "CPUS(A/I/O/T)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(true); return slashes(t[:]...) }),
+		plain("C", "CPUsState", "CPUS(A/I/O/T)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(true); return joinSlashes(t[:]...) }),
 		ofPart("L", "DefaultTime", "DEFAULTTIME", func(partition *apiv1.PartitionInfo) string {
 			if partition.GetDefaultTime() == 0 {
 				return "n/a"
 			}
-			return infinite(partition.GetDefaultTime())
+			return spanOrInfinite(partition.GetDefaultTime())
 		}),
 		leastColumn("d", "Disk", "TMP_DISK", (*apiv1.NodeInfo).GetTmpDisk),
 		ofNode("", "Extra", "EXTRA", render.Null, func(*apiv1.NodeInfo) string { return "" }),
@@ -164,8 +164,11 @@ func nodeFields() []nodeField {
 		}),
 		leastColumn("m", "Memory", "MEMORY", (*apiv1.NodeInfo).GetMem),
 		ofNode("o", "NodeAddr", "NODE_ADDR", "", (*apiv1.NodeInfo).GetAddr),
-		plain("A", "NodeAI", "NODES(A/I)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(false); return slashes(t[0], t[1]) }),
-		plain("F", "NodeAIOT", "NODES(A/I/O/T)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(false); return slashes(t[:]...) }),
+		plain("A", "NodeAI", "NODES(A/I)", func(_ *render.NodeView, g *render.NodeGroup) string {
+			t := g.Tally(false)
+			return joinSlashes(t[0], t[1])
+		}),
+		plain("F", "NodeAIOT", "NODES(A/I/O/T)", func(_ *render.NodeView, g *render.NodeGroup) string { t := g.Tally(false); return joinSlashes(t[:]...) }),
 		ofNode("n", "NodeHost", "HOSTNAMES", "", func(n *apiv1.NodeInfo) string { return cmp.Or(n.GetHostname(), n.GetName()) }),
 		plain("N", "NodeList", "NODELIST", func(_ *render.NodeView, g *render.NodeGroup) string { return g.List() }),
 		plain("D", "Nodes", "NODES", func(_ *render.NodeView, g *render.NodeGroup) string { return tool.Itoa(len(g.Nodes)) }),
@@ -182,7 +185,7 @@ func nodeFields() []nodeField {
 		ofPart("s", "Size", "JOB_SIZE", jobSize),
 		{letter: "z", name: "SocketCoreThread", head: "S:C:T", loose: true,
 			key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string {
-				return slashes(sct[0](n), sct[1](n), sct[2](n))
+				return joinSlashes(sct[0](n), sct[1](n), sct[2](n))
 			},
 			text: func(_ *render.NodeView, group *render.NodeGroup) string {
 				var parts []string
@@ -205,7 +208,7 @@ func nodeFields() []nodeField {
 		state("T", "StateLong", func(n *apiv1.NodeInfo) string { s := render.StateOf(n); long, _ := s.Words(); return long + s.Suffix() }),
 		state("", "StateComplete", func(n *apiv1.NodeInfo) string { return strings.ToLower(n.GetState()) }),
 		leastColumn("Z", "Threads", "THREADS", sct[2]),
-		ofPart("l", "Time", "TIMELIMIT", func(p *apiv1.PartitionInfo) string { return infinite(p.GetMaxTime()) }),
+		ofPart("l", "Time", "TIMELIMIT", func(p *apiv1.PartitionInfo) string { return spanOrInfinite(p.GetMaxTime()) }),
 		{letter: "H", name: "TimeStamp", head: "TIMESTAMP",
 			key: func(_ *apiv1.PartitionInfo, n *apiv1.NodeInfo) string {
 				return tool.Itoa(n.GetReasonTime() / tool.Second)

@@ -66,7 +66,7 @@ type prioField struct {
 // formatRounded prints a part as printf does: the nearest, and of two the even one.
 func formatRounded(f float64) string { return strconv.FormatFloat(math.RoundToEven(f), 'f', 0, 64) }
 
-func seven(f float64) string { return strconv.FormatFloat(f, 'f', 7, 64) }
+func sevenDigits(f float64) string { return strconv.FormatFloat(f, 'f', 7, 64) }
 
 // prioFields are the letters.
 //
@@ -78,7 +78,7 @@ func prioFields(cluster string) map[string]prioField {
 	both := func(letter, head string, weighted, norm func(*J) float64, weight func(*W) uint32) {
 		w := func(p *W) string { return tool.Itoa(weight(p)) }
 		out[strings.ToUpper(letter)] = prioField{head, func(j *J) string { return formatRounded(weighted(j)) }, w, weighted}
-		out[letter] = prioField{head, func(j *J) string { return seven(norm(j)) }, w, norm}
+		out[letter] = prioField{head, func(j *J) string { return sevenDigits(norm(j)) }, w, norm}
 	}
 	both("a", "AGE", (*J).GetAge, (*J).GetAgeNorm, (*W).GetAge)
 	both("b", "ASSOC", (*J).GetAssoc, (*J).GetAssocNorm, (*W).GetAssoc)

@@ -23,7 +23,7 @@ func jobText(get func(j *apiv1.JobInfo) string) func(*render.JobView, render.Job
 	return func(_ *render.JobView, r render.JobRow) string { return get(r.JobInfo) }
 }
 
-func fixed(text string) func(*render.JobView, render.JobRow) string {
+func fixedText(text string) func(*render.JobView, render.JobRow) string {
 	return func(*render.JobView, render.JobRow) string { return text }
 }
 
@@ -35,7 +35,7 @@ func jobFields() []jobField {
 	f := func(letter, name, head string, get func(j *apiv1.JobInfo) string) jobField {
 		return jobField{letter, name, head, jobText(get)}
 	}
-	none := func(name, head, text string) jobField { return jobField{"", name, head, fixed(text)} }
+	none := func(name, head, text string) jobField { return jobField{"", name, head, fixedText(text)} }
 	return []jobField{
 		f("a", "Account", "ACCOUNT", func(j *apiv1.JobInfo) string { return cmp.Or(j.GetSpec().GetAccount(), render.Null) }),
 		{"", "AccrueTime", "ACCRUE_TIME", func(v *render.JobView, r render.JobRow) string { return v.TimeOr(r.GetEligible(), render.NotAvailable) }},

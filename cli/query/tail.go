@@ -110,7 +110,7 @@ func followOutput(call *tool.Call, request *apiv1.ReadOutputRequest) error {
 		switch {
 		case err == nil:
 			tell("")
-		case !passes(call, err):
+		case !mayPass(call, err):
 			return err
 		default:
 			why := tool.ExplainError(err)
@@ -162,9 +162,9 @@ func takeOutput(
 	return request.From >= reply.GetSize(), nil
 }
 
-// passes tells an error that may be over in a moment: the job has not started, its
+// mayPass tells an error that may be over in a moment: the job has not started, its
 // file is not there yet, the node or the controller is away.
-func passes(call *tool.Call, err error) bool {
+func mayPass(call *tool.Call, err error) bool {
 	switch tool.ExplainError(err).Code {
 	case spec.CodeJobPending, spec.CodeUnreachable, spec.CodeBackoff:
 		return true

@@ -43,7 +43,7 @@ func ChartGPUs(history *apiv1.GpuHistoryReply) (charted []Charted, from, to int6
 		line := func(name, unit string, full, scale float64, get func(p *apiv1.GpuPoint) *float64) Chart {
 			values := make([]*float64, steps)
 			for _, p := range gpu.GetPoints() {
-				values[p.GetAt()] = scaled(get(p), scale)
+				values[p.GetAt()] = scaleValue(get(p), scale)
 			}
 			return DrawChart(name, unit, full, values)
 		}
@@ -62,8 +62,8 @@ func ChartGPUs(history *apiv1.GpuHistoryReply) (charted []Charted, from, to int6
 	return charted, history.GetFrom(), history.GetFrom() + int64(steps)*history.GetStep()
 }
 
-// scaled is a measured value in another unit.
-func scaled(v *float64, by float64) *float64 {
+// scaleValue is a measured value in another unit.
+func scaleValue(v *float64, by float64) *float64 {
 	if v == nil {
 		return nil
 	}
@@ -120,7 +120,7 @@ func DrawChart(name, unit string, full float64, values []*float64) Chart {
 	if full <= 0 {
 		full = most
 	}
-	c.Mean, c.Most = amount(sum/float64(n), unit), amount(most, unit)
+	c.Mean, c.Most = formatAmount(sum/float64(n), unit), formatAmount(most, unit)
 	var path, area strings.Builder
 	drawing, last := false, 0
 	for i, v := range values {
@@ -151,8 +151,8 @@ func DrawChart(name, unit string, full float64, values []*float64) Chart {
 	return c
 }
 
-// amount is a figure with its unit, in as many digits as say something.
-func amount(v float64, unit string) string {
+// formatAmount is a figure with its unit, in as many digits as say something.
+func formatAmount(v float64, unit string) string {
 	digits := 0
 	if v < 10 {
 		digits = 1

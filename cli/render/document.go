@@ -59,8 +59,8 @@ func dataParser(call *tool.Call) (schema.Version, error) {
 	return version, nil
 }
 
-// meta says who answers, as every document of Slurm does.
-func meta(call *tool.Call, version schema.Version, cluster string) tree.Object {
+// makeMeta says who answers, as every document of Slurm does.
+func makeMeta(call *tool.Call, version schema.Version, cluster string) tree.Object {
 	user := call.UserName(call.UID)
 	plugin := tree.Object{{Key: "data_parser", Value: "data_parser/" + version.String()}}
 	if call.API != nil {
@@ -100,10 +100,10 @@ func meta(call *tool.Call, version schema.Version, cluster string) tree.Object {
 // Document wraps an answer that Slurm has no schema of with meta, errors and
 // warnings.
 func Document(c *tool.Call, members ...tree.Member) tree.Object {
-	return document(c, schema.Default, c.Cluster(), members)
+	return makeDocument(c, schema.Default, c.Cluster(), members)
 }
 
-func document(
+func makeDocument(
 	c *tool.Call,
 	v schema.Version,
 	cluster string,
@@ -111,18 +111,18 @@ func document(
 ) tree.Object {
 	return append(
 		tree.Object(members),
-		tree.Member{Key: "meta", Value: meta(c, v, cluster)},
+		tree.Member{Key: "meta", Value: makeMeta(c, v, cluster)},
 		tree.Member{
 			Key:   "errors",
 			Value: tree.List{},
 		},
-		tree.Member{Key: "warnings", Value: warnings(c)},
+		tree.Member{Key: "warnings", Value: listWarnings(c)},
 	)
 }
 
-// warnings are what the command has said on standard error by the time they are
+// listWarnings are what the command has said on standard error by the time they are
 // written, which is last.
-func warnings(call *tool.Call) any {
+func listWarnings(call *tool.Call) any {
 	if call.API == nil {
 		return tree.List{}
 	}
@@ -158,7 +158,7 @@ func Answer(call *tool.Call, name string, members ...tree.Member) error {
 	return Structured(
 		call,
 		documentForm(call) == "json",
-		shape.Conform(document(call, version, call.Cluster(), members)),
+		shape.Conform(makeDocument(call, version, call.Cluster(), members)),
 	)
 }
 
@@ -169,13 +169,13 @@ func Print(call *tool.Call, members ...tree.Member) error {
 	if err != nil {
 		return err
 	}
-	doc := document(call, version, call.Cluster(), members)
+	doc := makeDocument(call, version, call.Cluster(), members)
 	return Structured(call, documentForm(call) == "json", doc)
 }
 
 // PrintOffline prints a document of a command that asks no cluster.
 func PrintOffline(call *tool.Call, doc tree.Object) error {
-	doc = document(call, schema.Default, "", doc)
+	doc = makeDocument(call, schema.Default, "", doc)
 	return Structured(call, documentForm(call) == "json", doc)
 }
 

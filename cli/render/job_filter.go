@@ -112,7 +112,7 @@ func QuotedTerm(value string) string {
 // Matches tells whether a job fits.
 func (f JobFilter) Matches(job *apiv1.JobInfo, text *JobView) bool {
 	for _, t := range f.terms {
-		if t.fits(job, text) == t.not {
+		if t.matchesJob(job, text) == t.not {
 			return false
 		}
 	}
@@ -140,7 +140,7 @@ func (f JobFilter) Matches(job *apiv1.JobInfo, text *JobView) bool {
 	return true
 }
 
-func (t filterTerm) fits(job *apiv1.JobInfo, text *JobView) bool {
+func (t filterTerm) matchesJob(job *apiv1.JobInfo, text *JobView) bool {
 	is := func(value string) bool { return slices.Contains(t.values, strings.ToLower(value)) }
 	switch t.key {
 	case "user":

@@ -168,8 +168,8 @@ func (v *JobView) Memory(mib int64) string {
 	return format.Units(mib, 'M', format.Convert{Keep: v.Noconvert, Exact: true})
 }
 
-// file is the path of a standard file: as it was given, or filled in.
-func (v *JobView) file(job *apiv1.JobInfo, given, filled, def string) string {
+// findFile is the path of a standard file: as it was given, or filled in.
+func (v *JobView) findFile(job *apiv1.JobInfo, given, filled, def string) string {
 	if v.Expand && filled != "" {
 		return filled
 	}
@@ -187,18 +187,18 @@ func (v *JobView) Stdout(job *apiv1.JobInfo) string {
 	if job.GetArrayJobId() != 0 {
 		def = "slurm-%A_%a.out"
 	}
-	return v.file(job, job.GetSpec().GetStdout(), job.GetStdout(), def)
+	return v.findFile(job, job.GetSpec().GetStdout(), job.GetStdout(), def)
 }
 
 func (v *JobView) Stderr(job *apiv1.JobInfo) string {
 	if job.GetSpec().GetStderr() == "" {
 		return v.Stdout(job)
 	}
-	return v.file(job, job.GetSpec().GetStderr(), job.GetStderr(), "")
+	return v.findFile(job, job.GetSpec().GetStderr(), job.GetStderr(), "")
 }
 
 func (v *JobView) Stdin(j *apiv1.JobInfo) string {
-	return v.file(j, j.GetSpec().GetStdin(), j.GetStdin(), "/dev/null")
+	return v.findFile(j, j.GetSpec().GetStdin(), j.GetStdin(), "/dev/null")
 }
 
 // Sharing is the OverSubscribe of a job.

@@ -151,7 +151,7 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 		if s.Coords {
 			own = append(own, hidden[1])
 		}
-		rows, fields, more = s.extended(rows, own)
+		rows, fields, more = s.extendRows(rows, own)
 		return rows, fields, append(more, hidden...)
 	case "account":
 		accounts := slices.Clone(policy.GetAccounts())
@@ -178,7 +178,7 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 		if s.Coords {
 			own = append(own, coords)
 		}
-		rows, fields, more = s.extended(rows, own)
+		rows, fields, more = s.extendRows(rows, own)
 		return rows, fields, append(more, coords)
 	case "qos":
 		byID := slices.Clone(policy.GetQos())
@@ -193,7 +193,7 @@ func (s *PolicyView) Rows(what string) (rows []*PolicyRow, fields, more []Policy
 		return s.TreeRows(), assocFields(), append(hiddenAssocFields(), furtherAssocFields(s)...)
 	case "cluster":
 		if s.Named(policy.GetCluster()) {
-			root := s.root()
+			root := s.findRoot()
 			rows = append(
 				rows,
 				&PolicyRow{
@@ -227,9 +227,9 @@ func otherCluster(other *apiv1.KnownCluster) *PolicyRow {
 	return &PolicyRow{cluster: other.GetName(), other: other, host: other.GetHost(), port: port}
 }
 
-// extended adds the columns of associations where they are shown, else offers
+// extendRows adds the columns of associations where they are shown, else offers
 // them to format=.
-func (s *PolicyView) extended(
+func (s *PolicyView) extendRows(
 	rows []*PolicyRow,
 	own []PolicyField,
 ) ([]*PolicyRow, []PolicyField, []PolicyField) {
@@ -304,7 +304,7 @@ func (s *PolicyView) ByID(id uint32) *apiv1.Association {
 	return s.ids[id]
 }
 
-func (s *PolicyView) root() *apiv1.Association {
+func (s *PolicyView) findRoot() *apiv1.Association {
 	for _, a := range s.Policy.GetAssociations() {
 		if a.GetAccount() == "root" && a.GetUser() == "" {
 			return a

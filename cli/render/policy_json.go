@@ -89,25 +89,25 @@ func (l PolicyLimit[T]) value(of T) any {
 	return TRESList(l.tres(of))
 }
 
-// put places a value at a path of an object.
-func put(at tree.Object, path string, value any) tree.Object {
+// putValue places a value at a path of an object.
+func putValue(at tree.Object, path string, value any) tree.Object {
 	key, rest, deeper := strings.Cut(path, "/")
 	for i := range at {
 		if at[i].Key == key && deeper {
 			inner, _ := at[i].Value.(tree.Object)
-			at[i].Value = put(inner, rest, value)
+			at[i].Value = putValue(inner, rest, value)
 			return at
 		}
 	}
 	if deeper {
-		value = put(nil, rest, value)
+		value = putValue(nil, rest, value)
 	}
 	return append(at, tree.Member{Key: key, Value: value})
 }
 
 func putLimits[T any](at tree.Object, of T, limits []PolicyLimit[T]) tree.Object {
 	for _, l := range limits {
-		at = put(at, l.Path, l.value(of))
+		at = putValue(at, l.Path, l.value(of))
 	}
 	return at
 }
@@ -162,8 +162,8 @@ func TRESTree(tres *apiv1.Tres) tree.List {
 // firstOtherTRES is the first number of a resource that clusters number as they like.
 const firstOtherTRES = 1001
 
-// coordinators are those of an account.
-func coordinators(account *apiv1.Account) tree.List {
+// listCoordinators are those of an account.
+func listCoordinators(account *apiv1.Account) tree.List {
 	out := tree.List{}
 	for _, name := range account.GetCoordinators() {
 		out = append(out, tree.Object{{Key: "name", Value: name}, {Key: "direct", Value: true}})
@@ -224,7 +224,7 @@ func (s *PolicyView) AccountTree(account *apiv1.Account) tree.Object {
 				func(x *apiv1.Association) bool { return x.GetAccount() == account.GetName() },
 			),
 		},
-		{Key: "coordinators", Value: coordinators(account)},
+		{Key: "coordinators", Value: listCoordinators(account)},
 		{Key: "description", Value: account.GetDescription()},
 		{Key: "name", Value: account.GetName()},
 		{Key: "organization", Value: account.GetOrganization()},

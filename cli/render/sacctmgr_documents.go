@@ -19,7 +19,7 @@ func (s *PolicyView) SmallDocument(what string) (member tree.Member, ok bool) {
 		return tree.Member{Key: "resources", Value: list}, true
 	case "problem":
 		list := tree.List{}
-		for _, problem := range s.problems() {
+		for _, problem := range s.findProblems() {
 			list = append(list, tree.Object{
 				{Key: "cluster", Value: s.Policy.GetCluster()},
 				{Key: "account", Value: problem.account},
@@ -59,8 +59,8 @@ func (s *PolicyView) resourceTree(resource *apiv1.Resource) tree.Object {
 // problem is what keeps an account or a user from being used.
 type problem struct{ account, user, text string }
 
-// problems are the accounts without users and the users without associations.
-func (s *PolicyView) problems() []problem {
+// findProblems are the accounts without users and the users without associations.
+func (s *PolicyView) findProblems() []problem {
 	var out []problem
 	for _, account := range s.Policy.GetAccounts() {
 		used := false

@@ -90,7 +90,7 @@ func (s *PolicyView) smallRows(what string) (rows []*PolicyRow, fields []PolicyF
 		}
 		return rows, fields[:6]
 	case "problem":
-		for _, problem := range s.problems() {
+		for _, problem := range s.findProblems() {
 			add(policy.GetCluster(), problem.account, problem.user, problem.text)
 		}
 		return rows, TextFields("Cluster", 10, "Account", 10, "User", 10, "Problem", 40)

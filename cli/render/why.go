@@ -20,8 +20,8 @@ type WhyView struct {
 	Colour bool
 }
 
-// bold marks the words that answer the question.
-func (v *WhyView) bold(s string) string {
+// markBold marks the words that answer the question.
+func (v *WhyView) markBold(s string) string {
 	if !v.Colour {
 		return s
 	}
@@ -45,8 +45,8 @@ func (v *WhyView) Screen(rep *apiv1.WhyReply) string {
 	return strings.NewReplacer(string(boldOn), "\x1b[1m", string(boldOff), "\x1b[0m").Replace(text)
 }
 
-// when writes a point in time with how far it is away.
-func (v *WhyView) when(ns int64) string {
+// formatWhen writes a point in time with how far it is away.
+func (v *WhyView) formatWhen(ns int64) string {
 	if ns <= v.Now {
 		return "now"
 	}
@@ -71,11 +71,11 @@ func (v *WhyView) Text(rep *apiv1.WhyReply) string {
 		b.WriteString(v.notWaiting(head, job))
 		if faults := v.faultLines(rep); len(faults) > 0 {
 			b.WriteByte('\n')
-			v.part(&b, "Its GPUs", faults)
+			v.writePart(&b, "Its GPUs", faults)
 		}
 		if past := v.historyLines(rep.GetHistory()); len(past) > 0 {
 			b.WriteByte('\n')
-			v.part(&b, "It waited", past)
+			v.writePart(&b, "It waited", past)
 		}
 		return b.String()
 	}
@@ -83,12 +83,12 @@ func (v *WhyView) Text(rep *apiv1.WhyReply) string {
 		&b,
 		"%s %s in partition %s for %s.\n\n",
 		head,
-		v.bold("waits"),
+		v.markBold("waits"),
 		strings.ReplaceAll(job.GetPartition(), ",", " or "),
 		Span(v.Now-job.GetSubmit()),
 	)
 	for _, part := range v.Parts(rep) {
-		v.part(&b, part.Title, part.Lines)
+		v.writePart(&b, part.Title, part.Lines)
 	}
 	return b.String()
 }
@@ -106,10 +106,10 @@ func (v *WhyView) Parts(rep *apiv1.WhyReply) []WhyPart {
 	parts := []WhyPart{
 		{
 			"Why",
-			append([]string{v.bold(cmp.Or(rep.GetReason().GetCode(), "None"))}, v.Because(rep)...),
+			append([]string{v.markBold(cmp.Or(rep.GetReason().GetCode(), "None"))}, v.Because(rep)...),
 		},
 		{"Start", v.startLines(rep)},
-		{"Needs", []string{v.needs(rep)}},
+		{"Needs", []string{v.listNeeds(rep)}},
 		{"Expected", v.expectedLines(rep)},
 		{"Guaranteed", rep.GetGuarantee()},
 		{"In the way", v.blockerLines(rep)},
@@ -127,8 +127,8 @@ const whyMargin = 12
 // tableRow begins a line of a table, which stays as it is.
 const tableRow = "  "
 
-// part writes a title in the margin and its lines beside it.
-func (v *WhyView) part(b *strings.Builder, title string, text []string) {
+// writePart writes a title in the margin and its lines beside it.
+func (v *WhyView) writePart(b *strings.Builder, title string, text []string) {
 	for i, t := range text {
 		lead := ""
 		if i == 0 {
@@ -242,7 +242,7 @@ func (v *WhyView) startLines(rep *apiv1.WhyReply) []string {
 		out = append(out, "planned for the next pass on "+
 			cmp.Or(rep.GetPlannedNodes(), "free nodes"))
 	case at != 0:
-		text := "planned for " + v.bold(v.when(at)) + " on " +
+		text := "planned for " + v.markBold(v.formatWhen(at)) + " on " +
 			cmp.Or(rep.GetPlannedNodes(), "nodes not chosen yet")
 		if rep.GetPlannedEstimate() {
 			text += " (an estimate: jobs that end early or late move it)"
@@ -252,14 +252,14 @@ func (v *WhyView) startLines(rep *apiv1.WhyReply) []string {
 		out = append(out, text)
 	case rep.GetReason().GetUntil() > v.Now && len(rep.GetBlockers()) > 0:
 		out = append(out, "not planned: enough of the jobs in the way are over by "+
-			v.when(rep.GetReason().GetUntil())+", at their limits")
+			v.formatWhen(rep.GetReason().GetUntil())+", at their limits")
 	case rep.GetReason().GetUntil() > v.Now:
-		out = append(out, "not before "+v.when(rep.GetReason().GetUntil()))
+		out = append(out, "not before "+v.formatWhen(rep.GetReason().GetUntil()))
 	default:
-		out = append(out, unplanned(rep))
+		out = append(out, explainUnplanned(rep))
 	}
 	if early := rep.GetEarlyStart(); early != 0 && early < at {
-		text := "as early as " + v.when(early) + ", if the running jobs end as similar runs of their users did"
+		text := "as early as " + v.formatWhen(early) + ", if the running jobs end as similar runs of their users did"
 		if early <= v.Now {
 			text = "now, if the running jobs ended as similar runs of their users did"
 		}
@@ -300,8 +300,8 @@ func promisesLine(promises *apiv1.PromisesKept) string {
 // beyond is why a job that is near a start has none planned.
 const beyond = "not planned: it is further down the queue than the scheduler looks ahead"
 
-// unplanned says on what the start depends of a job for which none is planned.
-func unplanned(rep *apiv1.WhyReply) string {
+// explainUnplanned says on what the start depends of a job for which none is planned.
+func explainUnplanned(rep *apiv1.WhyReply) string {
 	reason := rep.GetReason()
 	switch spec.ReasonCode(reason.GetCode()) {
 	case "", spec.ReasonNone, spec.ReasonCleaning:
@@ -329,8 +329,8 @@ func unplanned(rep *apiv1.WhyReply) string {
 	return "not planned while that is so"
 }
 
-// needs is what the job asks for, as one line.
-func (v *WhyView) needs(rep *apiv1.WhyReply) string {
+// listNeeds is what the job asks for, as one line.
+func (v *WhyView) listNeeds(rep *apiv1.WhyReply) string {
 	job := rep.GetJob()
 	asked := ToTRES(job.GetReqTres())
 	var parts []string
@@ -385,7 +385,7 @@ func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
 		state := spec.JobState(b.GetState())
 		switch {
 		case state == spec.Pending && b.GetPlannedStart() != 0:
-			until = "planned for " + v.when(b.GetPlannedStart())
+			until = "planned for " + v.formatWhen(b.GetPlannedStart())
 		case state == spec.Pending:
 			until = "waits: " + Reason(b)
 		case b.GetCompleting() && b.GetPreemptedAt() != 0:
@@ -393,7 +393,7 @@ func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
 		case b.GetCompleting():
 			until = "is ending"
 		case b.GetEnd() != 0:
-			until = "until " + v.when(b.GetEnd())
+			until = "until " + v.formatWhen(b.GetEnd())
 		}
 		have := b.GetAllocTres()
 		if state == spec.Pending {
@@ -406,7 +406,7 @@ func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
 				b.GetSpec().GetName(),
 				b.GetUser(),
 				strings.ToLower(state.String()),
-				short(have),
+				shortTRES(have),
 				until,
 			},
 		)
@@ -421,15 +421,15 @@ func (v *WhyView) blockerLines(rep *apiv1.WhyReply) []string {
 				"held",
 				holdText(h.GetMilliCpu(), h.GetMem(), int64(h.GetGpus())),
 				"since " +
-					v.when(h.GetSince()),
+					v.formatWhen(h.GetSince()),
 			},
 		)
 	}
 	return splitTable(table)
 }
 
-// short is what a job holds, in a few words.
-func short(tres *apiv1.Tres) string {
+// shortTRES is what a job holds, in a few words.
+func shortTRES(tres *apiv1.Tres) string {
 	x := ToTRES(tres)
 	parts := []string{formatQuantity("cpu", x.CPU)}
 	if n := x.Get("gres/gpu"); n > 0 {
@@ -511,7 +511,7 @@ func nodeVerdict(node *apiv1.NodeVerdict) string {
 func (v *WhyView) adviceLines(rep *apiv1.WhyReply) []string {
 	var table [][]string
 	for _, advice := range rep.GetAdvice() {
-		what := "would start " + v.when(advice.GetStart())
+		what := "would start " + v.formatWhen(advice.GetStart())
 		if advice.GetGain() > 0 {
 			what += " (" + Span(advice.GetGain()) + " earlier)"
 		}
@@ -523,8 +523,8 @@ func (v *WhyView) adviceLines(rep *apiv1.WhyReply) []string {
 // historyMost is how many spans are printed for people; --json has them all.
 const historyMost = 20
 
-// who writes whose limit it is: qos/gpucap, assoc/ml/alice, partition/gpu.
-func who(subject string) string {
+// nameOwner writes whose limit it is: qos/gpucap, assoc/ml/alice, partition/gpu.
+func nameOwner(subject string) string {
 	parts := strings.Split(subject, "/")
 	switch {
 	case len(parts) == 2 && parts[0] == "qos":
@@ -565,10 +565,10 @@ func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
 	case "ReservationInvalid":
 		return []string{"It does not fit into its reservation: too many nodes, or a longer time limit than is left of it."}
 	case spec.ReasonReservation:
-		return []string{"Its reservation begins " + v.when(rep.GetReason().GetUntil()) + "."}
+		return []string{"Its reservation begins " + v.formatWhen(rep.GetReason().GetUntil()) + "."}
 	case spec.ReasonResources:
 		if rep.GetReason().GetSubject() == "switches" {
-			return []string{"No choice of so few switches has what it needs; from " + v.when(rep.GetReason().GetUntil()) + " on any nodes will do."}
+			return []string{"No choice of so few switches has what it needs; from " + v.formatWhen(rep.GetReason().GetUntil()) + " on any nodes will do."}
 		}
 		out := []string{"It is its turn, but what it needs is in use now (below, node by node)."}
 		if blocker != "" {
@@ -585,7 +585,7 @@ func (v *WhyView) Because(rep *apiv1.WhyReply) []string {
 		return []string{"What it waits for can never come true any more: " + cmp.Or(job.GetDependency(), job.GetSpec().GetDependency()) + ".",
 			"Cancel it (scancel " + tool.Itoa(job.GetJobId()) + ") and submit it without that dependency."}
 	case spec.ReasonBeginTime:
-		return []string{"It was asked not to begin before " + v.when(firstOf(reason.GetUntil(), job.GetSpec().GetBegin(), job.GetStart())) + "."}
+		return []string{"It was asked not to begin before " + v.formatWhen(firstOf(reason.GetUntil(), job.GetSpec().GetBegin(), job.GetStart())) + "."}
 	case spec.ReasonHeldUser:
 		return []string{"It is held by its owner. Release it: scontrol release " + tool.Itoa(job.GetJobId()) + "."}
 	case spec.ReasonHeldAdmin:
@@ -690,7 +690,7 @@ func conditionText(kind, id string) string {
 func (v *WhyView) BecauseLimit(rep *apiv1.WhyReply) []string {
 	reason, job := rep.GetReason(), rep.GetJob()
 	code := reason.GetCode()
-	subject := who(reason.GetSubject())
+	subject := nameOwner(reason.GetSubject())
 	switch spec.ReasonCode(code) {
 	case spec.ReasonPartitionNodeLimit:
 		return []string{fmt.Sprintf("It asks for %s; %s gives a job at most %s. Waiting does not help: ask for fewer, or for another partition.",
@@ -700,11 +700,11 @@ func (v *WhyView) BecauseLimit(rep *apiv1.WhyReply) []string {
 			Span(reason.GetAsked()*tool.Second), subject, Span(reason.GetLimit()*tool.Second), job.GetJobId(), format.Duration(reason.GetLimit()))}
 	case spec.ReasonPartitionConfig:
 		if reason.GetDetail() != "" {
-			return []string{"It can never start as it is" + detail(reason) + ". Waiting does not help: ask for less, or for other nodes or partitions."}
+			return []string{"It can never start as it is" + detailOf(reason) + ". Waiting does not help: ask for less, or for other nodes or partitions."}
 		}
 		return []string{"No set of nodes of " + subject + " can give what it asks for, even when all of them are free. Waiting does not help: ask for less on each node, or for another partition."}
 	case spec.ReasonBadConstraints:
-		return []string{"No node can ever meet what it asks for" + detail(reason) + ". Waiting does not help."}
+		return []string{"No node can ever meet what it asks for" + detailOf(reason) + ". Waiting does not help."}
 	case spec.ReasonInvalidAccount, spec.ReasonAccountNotAllowed:
 		return []string{"Account " + cmp.Or(job.GetSpec().GetAccount(), "(none)") + " may not be used here (" + subject + "). Ask an operator, or choose another with scontrol update account=."}
 	case spec.ReasonInvalidQOS, spec.ReasonQOSNotAllowed:
@@ -719,10 +719,10 @@ func (v *WhyView) BecauseLimit(rep *apiv1.WhyReply) []string {
 	if text := v.limitText(reason, job); text != nil {
 		return text
 	}
-	return []string{strings.TrimSpace("The scheduler says " + code + detail(reason) + ".")}
+	return []string{strings.TrimSpace("The scheduler says " + code + detailOf(reason) + ".")}
 }
 
-func detail(reason *apiv1.Reason) string {
+func detailOf(reason *apiv1.Reason) string {
 	if reason.GetDetail() == "" {
 		return ""
 	}
@@ -735,7 +735,7 @@ func (v *WhyView) fencingText(reason *apiv1.Reason) []string {
 	first := "Its earlier run may still live on " + where +
 		", which does not answer. It starts again once that run is certainly gone"
 	if until := reason.GetUntil(); until != 0 {
-		first += ", at the latest " + v.when(until) + " when its lease is over"
+		first += ", at the latest " + v.formatWhen(until) + " when its lease is over"
 	}
 	text := []string{first + "."}
 	if program := reason.GetSubject(); program != "" {
@@ -750,7 +750,7 @@ func (v *WhyView) fencingText(reason *apiv1.Reason) []string {
 
 // limitText explains the families of limits: per job, user, account, group.
 func (v *WhyView) limitText(reason *apiv1.Reason, job *apiv1.JobInfo) []string {
-	code, subject := reason.GetCode(), who(reason.GetSubject())
+	code, subject := reason.GetCode(), nameOwner(reason.GetSubject())
 	has := func(s string) bool { return strings.Contains(code, s) }
 	asked := formatQuantity(reason.GetTres(), reason.GetAsked())
 	limit := formatQuantity(reason.GetTres(), reason.GetLimit())

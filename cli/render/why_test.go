@@ -53,12 +53,12 @@ func TestUnplanned(t *testing.T) {
 		"": "not planned yet", spec.ReasonDependency: "not planned until that is so", spec.ReasonHeldUser: "not until it is released", spec.ReasonBadConstraints: "never, as it is",
 		spec.ReasonPriority: "not planned: it is further down the queue than the scheduler looks ahead", spec.ReasonArrayTaskLimit: "not planned while that is so",
 	} {
-		if got := unplanned(&apiv1.WhyReply{Reason: &apiv1.Reason{Code: string(code)}}); got != want {
+		if got := explainUnplanned(&apiv1.WhyReply{Reason: &apiv1.Reason{Code: string(code)}}); got != want {
 			t.Errorf("%s: %q, want %q", code, got, want)
 		}
 	}
 	over := &apiv1.Reason{Code: "QOSMaxGRESPerUser", Asked: 5, Limit: 4}
-	if got := unplanned(&apiv1.WhyReply{Reason: over}); got != "never, as it is" {
+	if got := explainUnplanned(&apiv1.WhyReply{Reason: over}); got != "never, as it is" {
 		t.Errorf("over the limit alone: %q", got)
 	}
 }
@@ -105,12 +105,12 @@ func TestNeeds(t *testing.T) {
 	job := &apiv1.JobInfo{NumNodes: 2, TimeLimit: 60 * tool.Second, Priority: 7, Spec: &apiv1.JobSpec{Sharing: uint32(spec.Exclusive)},
 		ReqTres: &apiv1.Tres{Cpu: 2, Node: 2, Other: []*apiv1.NamedCount{{Name: "gres/gpu", N: 4}, {Name: "gres/gpu:a100", N: 4}, {Name: "gres/nic", N: 1}}}}
 	v := &WhyView{}
-	if got, want := v.needs(&apiv1.WhyReply{Job: job}), "2 CPUs, 4 a100 GPUs, 1 nic on 2 whole nodes, for up to 60 s; priority 7"; got != want {
+	if got, want := v.listNeeds(&apiv1.WhyReply{Job: job}), "2 CPUs, 4 a100 GPUs, 1 nic on 2 whole nodes, for up to 60 s; priority 7"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	job.NumNodes, job.ReqTres = 1, &apiv1.Tres{Cpu: 1}
 	short := []*apiv1.NodeVerdict{{Nodes: "n1", Why: "mem", Free: 100, Need: 200}}
-	if got, want := v.needs(&apiv1.WhyReply{Job: job, Nodes: short}), "1 CPU, all memory of the node (no --mem, and no default here) on a whole node, for up to 60 s; priority 7"; got != want {
+	if got, want := v.listNeeds(&apiv1.WhyReply{Job: job, Nodes: short}), "1 CPU, all memory of the node (no --mem, and no default here) on a whole node, for up to 60 s; priority 7"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -106,11 +106,11 @@ func allocationFailed(call *tool.Call, err error) error {
 		code,
 		append(
 			refusal.Preamble(call.Command.Name),
-			fmt.Sprintf("%s: error: %s: %s", call.Command.Name, unable(call), refusal.Text),
+			fmt.Sprintf("%s: error: %s: %s", call.Command.Name, whyUnable(call), refusal.Text),
 		)...)
 }
 
-func unable(call *tool.Call) string {
+func whyUnable(call *tool.Call) string {
 	if call.Command.Name == "salloc" {
 		return "Job submit/allocate failed"
 	}

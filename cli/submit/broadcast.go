@@ -79,7 +79,7 @@ type broadcast struct {
 
 // sendFile copies the file and returns the exit code of the step that did it.
 func (b *broadcast) sendFile(call *tool.Call) (int, error) {
-	file, err := os.Open(program(call, b.source))
+	file, err := os.Open(programPath(call, b.source))
 	if err != nil {
 		return 0, call.Errorf("Can't open `%s`: %v", b.source, errors.Unwrap(err))
 	}
@@ -102,7 +102,7 @@ func (b *broadcast) sendFile(call *tool.Call) (int, error) {
 		KeepOnBadExit: true,
 		Wait:          -1,
 		Cast: &apiv1.Cast{
-			Path:  program(call, b.dest),
+			Path:  programPath(call, b.dest),
 			Size:  info.Size(),
 			Mode:  uint32(info.Mode().Perm()),
 			Force: b.force,
@@ -168,6 +168,6 @@ func broadcastProgram(call *tool.Call, asks []stepAsk) error {
 	if err == nil && code != 0 {
 		err = call.Errorf("--bcast: %s is not on all nodes", dest)
 	}
-	step.Argv[0] = program(call, dest)
+	step.Argv[0] = programPath(call, dest)
 	return err
 }

@@ -90,14 +90,14 @@ func fetchFilterAnew(call *tool.Call, rep *apiv1.GetCliFilterReply) error {
 	return conn.Call(ctx, tool.MethodGetCliFilter, &apiv1.GetCliFilterRequest{}, rep)
 }
 
-// apply runs the script on the options of one component of the job. The script may change them or
+// applyScript runs the script on the options of one component of the job. The script may change them or
 // refuse the command.
-func (f *siteFilter) apply(values *opt.Values, component int) error {
+func (f *siteFilter) applyScript(values *opt.Values, component int) error {
 	if f == nil {
 		return nil
 	}
 	ok, said, err := f.script.Apply(&filterOptions{f.call.Command, values}, component)
-	f.print(said)
+	f.printLines(said)
 	switch {
 	case err != nil:
 		return f.call.Errorf("cli_filter: %v", err)
@@ -107,20 +107,20 @@ func (f *siteFilter) apply(values *opt.Values, component int) error {
 	return nil
 }
 
-// submitted tells the script that a job, or a step, was accepted.
-func (f *siteFilter) submitted(job, step uint32) {
+// tellSubmitted tells the script that a job, or a step, was accepted.
+func (f *siteFilter) tellSubmitted(job, step uint32) {
 	if f == nil {
 		return
 	}
 	said, err := f.script.Submitted(0, job, step)
-	f.print(said)
+	f.printLines(said)
 	if err != nil { // only a warning: the job was accepted
 		fmt.Fprintf(f.call.Stderr, "%s: error: cli_filter: %v\n", f.call.Command.Name, err)
 	}
 }
 
-// print writes the script's messages to standard error, those of level debug only with --verbose.
-func (f *siteFilter) print(said []luascript.Line) {
+// printLines writes the script's messages to standard error, those of level debug only with --verbose.
+func (f *siteFilter) printLines(said []luascript.Line) {
 	for _, line := range said {
 		prefix := f.call.Command.Name + ": "
 		switch {
@@ -142,8 +142,8 @@ type filterOptions struct {
 	values  *opt.Values
 }
 
-// find finds an option by its long name or by its alias; nil if there is none.
-func (o *filterOptions) find(name string) *opt.Option {
+// findOption finds an option by its long name or by its alias; nil if there is none.
+func (o *filterOptions) findOption(name string) *opt.Option {
 	all := o.command.AllOptions()
 	at := slices.IndexFunc(all, func(x opt.Option) bool { return x.Long == name || x.Also == name })
 	if at < 0 {
@@ -154,7 +154,7 @@ func (o *filterOptions) find(name string) *opt.Option {
 
 // Get implements luascript.Options.
 func (o *filterOptions) Get(name string) (value string, given bool) {
-	option := o.find(name)
+	option := o.findOption(name)
 	if option == nil {
 		return "", false
 	}
@@ -167,7 +167,7 @@ func (o *filterOptions) Get(name string) (value string, given bool) {
 
 // Set implements luascript.Options.
 func (o *filterOptions) Set(name, value string) error {
-	option := o.find(name)
+	option := o.findOption(name)
 	switch {
 	case option == nil:
 		return fmt.Errorf("%s has no option --%s", o.command.Name, name)
@@ -187,7 +187,7 @@ func (o *filterOptions) Set(name, value string) error {
 
 // Drop implements luascript.Options.
 func (o *filterOptions) Drop(name string) error {
-	option := o.find(name)
+	option := o.findOption(name)
 	if option == nil {
 		return fmt.Errorf("%s has no option --%s", o.command.Name, name)
 	}

@@ -77,7 +77,7 @@ func liveJobs(
 				return nil, nil, err
 			}
 		}
-		if err := filter.apply(part.Opts, i); err != nil {
+		if err := filter.applyScript(part.Opts, i); err != nil {
 			return nil, nil, err
 		}
 		jobSpec, err = liveJob(part, part.Operands)
@@ -171,7 +171,7 @@ func stepsWithin(
 		leader = v
 	}
 	if len(list) == 1 && !inHet && !call.Opts.On("het-group") {
-		if err := filter.apply(call.Opts, 0); err != nil {
+		if err := filter.applyScript(call.Opts, 0); err != nil {
 			return nil, err
 		}
 		ask, err := stepWithin(call, job, nil)
@@ -210,7 +210,7 @@ func stepsWithin(
 			if err != nil {
 				return nil, err
 			}
-			if err := filter.apply(part.Opts, n); err != nil {
+			if err := filter.applyScript(part.Opts, n); err != nil {
 				return nil, err
 			}
 			ask, err := stepWithin(part, fmt.Sprintf("%s+%d", leader, n), ofGroup(call, n))

@@ -134,7 +134,7 @@ func allocateAndRun(
 	if err != nil {
 		return err
 	}
-	filter.submitted(a.id, 0)
+	filter.tellSubmitted(a.id, 0)
 	printLine(call, "Granted job allocation %d", a.id)
 	if call.Opts.On("bell") && !call.Opts.On("no-bell") {
 		fmt.Fprint(call.Stderr, "\a")

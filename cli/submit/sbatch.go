@@ -120,7 +120,7 @@ func submitBatch(call *tool.Call, req *apiv1.SubmitRequest, filter *siteFilter) 
 	for line := range strings.Lines(rep.GetMessage()) {
 		fmt.Fprintf(call.Stderr, "%s: %s\n", call.Command.Name, strings.TrimRight(line, "\n"))
 	}
-	filter.submitted(rep.GetJobId(), luascript.BatchStep)
+	filter.tellSubmitted(rep.GetJobId(), luascript.BatchStep)
 	if err := announceJob(call, rep.GetJobId()); err != nil || !call.Opts.On("wait") {
 		return err
 	}
@@ -185,7 +185,7 @@ func newSubmission(call *tool.Call, filter *siteFilter) (*submission, error) {
 		if call.Relay != nil && call.Relay.StaysHome(final) {
 			return nil, errHome
 		}
-		if err := filter.apply(final, i); err != nil {
+		if err := filter.applyScript(final, i); err != nil {
 			return nil, err
 		}
 		if i == 0 {

@@ -76,7 +76,7 @@ func allocateAndStep(
 	var code int
 	err = broadcastProgram(call, asks)
 	if err == nil {
-		code, err = scripted(call, asks, func() (int, error) { return runStep(call, asks, filter, true) })
+		code, err = runWithScripts(call, asks, func() (int, error) { return runStep(call, asks, filter, true) })
 	}
 	var f *tool.ExitError
 	switch {
@@ -288,6 +288,6 @@ func srunWithin(call *tool.Call, job string, list []component, filter *siteFilte
 	if err := broadcastProgram(call, asks); err != nil {
 		return err
 	}
-	code, err := scripted(call, asks, func() (int, error) { return runStep(call, asks, filter, false) })
+	code, err := runWithScripts(call, asks, func() (int, error) { return runStep(call, asks, filter, false) })
 	return stepExit(call, code, err)
 }

@@ -156,10 +156,10 @@ func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1
 	if err := placeTasks(call, s); err != nil {
 		return nil, err
 	}
-	s.TaskProlog, s.TaskEpilog = program(
+	s.TaskProlog, s.TaskEpilog = programPath(
 		call,
 		opts.Text("task-prolog"),
-	), program(
+	), programPath(
 		call,
 		opts.Text("task-epilog"),
 	)
@@ -172,7 +172,7 @@ func makeStep(call *tool.Call, jobSpec *apiv1.JobSpec, opts *opt.Values) (*apiv1
 	return s, decideFiles(call, s, opts)
 }
 
-func program(call *tool.Call, path string) string {
+func programPath(call *tool.Call, path string) string {
 	if path == "" {
 		return ""
 	}
@@ -249,7 +249,7 @@ func readKill(call *tool.Call, s *apiv1.StepSpec, text string) error {
 // readPrograms reads the file of --multi-prog: ranks, a program and its
 // arguments in each line; * are all other ranks.
 func readPrograms(call *tool.Call, s *apiv1.StepSpec, _ string) error {
-	data, err := tool.ReadFile(program(call, call.Operands[0]), maxScript)
+	data, err := tool.ReadFile(programPath(call, call.Operands[0]), maxScript)
 	if err != nil {
 		return call.Errorf("Unable to open multi_prog file %s: %v", call.Operands[0], err)
 	}
@@ -326,7 +326,7 @@ func decideFiles(call *tool.Call, s *apiv1.StepSpec, opts *opt.Values) error {
 		case mode == "none":
 			return os.DevNull
 		case isFile(mode) && plan.FilePerTask(mode):
-			return program(call, mode)
+			return programPath(call, mode)
 		}
 		return ""
 	}
@@ -343,7 +343,7 @@ func decideFiles(call *tool.Call, s *apiv1.StepSpec, opts *opt.Values) error {
 		}
 		s.InputTask = int32(n)
 	case plan.FilePerTask(mode):
-		s.Stdin, s.InputTask = program(call, mode), spec.InputNone
+		s.Stdin, s.InputTask = programPath(call, mode), spec.InputNone
 	default:
 		s.InputTask = spec.InputAll
 	}

@@ -93,7 +93,7 @@ func (o *stepOutput) addPart(
 			sinks[1] = sink{to: sinks[0].to, only: -1}
 			continue
 		}
-		path := program(call, plan.ExpandFile(mode, facts))
+		path := programPath(call, plan.ExpandFile(mode, facts))
 		if f := o.files[path]; f != nil {
 			sinks[i] = sink{to: f, only: -1}
 			continue
@@ -166,7 +166,7 @@ func (o *stepOutput) take(rank uint32, fd uint8, data []byte) error {
 		if cut < len(data) {
 			o.held[key] = slices.Clone(data[cut:])
 		}
-		return o.show(s, rank, data[:cut]) // as it is
+		return o.showText(s, rank, data[:cut]) // as it is
 	}
 	held := append(before, data...)
 	cut := bytes.LastIndexByte(data, '\n') + 1
@@ -180,7 +180,7 @@ func (o *stepOutput) take(rank uint32, fd uint8, data []byte) error {
 		o.held[key] = held
 		return nil
 	}
-	err := o.show(s, rank, held[:cut])
+	err := o.showText(s, rank, held[:cut])
 	if rest := held[cut:]; len(rest) > 0 {
 		o.held[key] = slices.Clone(rest)
 	} else {
@@ -189,7 +189,7 @@ func (o *stepOutput) take(rank uint32, fd uint8, data []byte) error {
 	return err
 }
 
-func (o *stepOutput) show(s *sink, rank uint32, text []byte) error {
+func (o *stepOutput) showText(s *sink, rank uint32, text []byte) error {
 	if len(text) == 0 {
 		return nil
 	}

@@ -180,7 +180,7 @@ func (r *stepRun) watchStep(
 		case <-r.patience:
 			r.patience = nil
 			if r.created == nil {
-				return r.lost(spec.Refuse(spec.CodeNodesBusy, ""))
+				return r.reportLost(spec.Refuse(spec.CodeNodesBusy, ""))
 			}
 		case <-exitsDue:
 			exitsDue = nil
@@ -196,7 +196,7 @@ func (r *stepRun) watchStep(
 			switch {
 			case err == nil:
 			case r.created == nil || tool.ExplainError(err).Code != spec.CodeAlreadyDone:
-				return r.lost(err)
+				return r.reportLost(err)
 			default: // the nodes may still tell
 				r.unknown = err
 				r.over = &apiv1.StepOver{}
@@ -228,8 +228,8 @@ func (r *stepRun) watchStep(
 	}
 }
 
-// lost is a step that the controller does not make, or knows nothing of.
-func (r *stepRun) lost(err error) (int, error) {
+// reportLost is a step that the controller does not make, or knows nothing of.
+func (r *stepRun) reportLost(err error) (int, error) {
 	x := tool.ExplainError(err)
 	code := 1
 	if n, ok := r.c.Lookup("SLURM_EXIT_ERROR"); ok {
@@ -271,7 +271,7 @@ func (r *stepRun) finishStep(events <-chan stepEvent) (int, error) {
 	r.sayExits()
 	err := r.out.close()
 	if r.unknown != nil && (!r.told || r.vague) && r.worst == 0 {
-		return r.lost(r.unknown)
+		return r.reportLost(r.unknown)
 	}
 	if r.over != nil {
 		if spec.JobState(r.over.GetState()) == spec.TimedOut {
@@ -329,7 +329,7 @@ func (r *stepRun) followNews(ctx context.Context, tell func(stepEvent)) error {
 	wait := firstWait / 10
 	req := proto.CloneOf(r.req)
 	for {
-		over, err := r.follow(ctx, req, tell)
+		over, err := r.followStep(ctx, req, tell)
 		switch {
 		case over || ctx.Err() != nil:
 			return nil
@@ -341,7 +341,7 @@ func (r *stepRun) followNews(ctx context.Context, tell func(stepEvent)) error {
 	}
 }
 
-func (r *stepRun) follow(
+func (r *stepRun) followStep(
 	ctx context.Context,
 	req *apiv1.RunStepRequest,
 	tell func(stepEvent),
@@ -389,7 +389,7 @@ func (r *stepRun) handleNews(news *apiv1.StepNews) {
 		r.presses = -1 // it is told when it goes on
 	case news.GetCreated() != nil && r.created == nil:
 		r.created = news.GetCreated()
-		r.filter.submitted(r.created.GetJobId(), uint32(r.created.GetStep()))
+		r.filter.tellSubmitted(r.created.GetJobId(), uint32(r.created.GetStep()))
 		if r.presses < 0 {
 			r.printLine("Step created for %s", placeName(r.created))
 			r.presses = 0
@@ -536,7 +536,7 @@ func (r *stepRun) passInput(ctx context.Context, facts *plan.FileFacts) {
 	}
 	from := r.c.Stdin
 	if mode := r.opts.Text("input"); isFile(mode) {
-		f, err := os.Open(program(r.c, plan.ExpandFile(mode, facts)))
+		f, err := os.Open(programPath(r.c, plan.ExpandFile(mode, facts)))
 		if err != nil {
 			fmt.Fprintf(r.c.Stderr, "srun: error: Could not open stdin file: %v\n", err)
 			from = strings.NewReader("")

@@ -8,10 +8,10 @@ import (
 	"github.com/musterhpc/muster/cli/tool"
 )
 
-// scripted runs a step between the programs of --prolog and --epilog, which srun runs
+// runWithScripts runs a step between the programs of --prolog and --epilog, which srun runs
 // on its own host. As in Slurm, their exit codes change nothing: a step whose prolog
 // fails still runs, and the failure is reported.
-func scripted(call *tool.Call, asks []stepAsk, step func() (int, error)) (int, error) {
+func runWithScripts(call *tool.Call, asks []stepAsk, step func() (int, error)) (int, error) {
 	runStepScript(call, asks, "prolog")
 	code, err := step()
 	runStepScript(call, asks, "epilog")

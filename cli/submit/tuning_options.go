@@ -159,7 +159,7 @@ func (r *jobRequest) placeByHostFile() error {
 		r.spec.Tasks = uint32(len(hosts))
 	}
 	hosts = hosts[:min(len(hosts), int(r.spec.GetTasks()))]
-	names := distinct(hosts)
+	names := withoutRepeats(hosts)
 	r.spec.Nodes = strings.Join(names, ",")
 	if r.spec.GetMinNodes() == 0 {
 		r.spec.MinNodes, r.spec.MaxNodes = uint32(len(names)), uint32(len(names))
@@ -208,8 +208,8 @@ func (r *jobRequest) hostFile() ([]string, error) {
 // maxHostFile is how many tasks a host file can place.
 const maxHostFile = 1 << 16
 
-// distinct leaves out what has come before.
-func distinct(list []string) []string {
+// withoutRepeats leaves out what has come before.
+func withoutRepeats(list []string) []string {
 	var out []string
 	for _, s := range list {
 		if !slices.Contains(out, s) {
@@ -264,7 +264,7 @@ func placeTasks(call *tool.Call, s *apiv1.StepSpec) error {
 		)
 	}
 	s.TaskNodes = hosts[:s.GetTasks()]
-	names := distinct(s.TaskNodes)
+	names := withoutRepeats(s.TaskNodes)
 	s.Nodes, s.TasksPerNode = strings.Join(names, ","), 0
 	s.MinNodes, s.MaxNodes = uint32(len(names)), uint32(len(names))
 	return nil

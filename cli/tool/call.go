@@ -249,7 +249,7 @@ func (c *Call) RPC(method string, req, resp proto.Message) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.patience(method)
+	ctx, cancel := c.limitCall(method)
 	defer cancel()
 	began := c.Now()
 	endNote := c.NoteWaiting(method)

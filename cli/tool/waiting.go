@@ -16,9 +16,9 @@ const (
 	noteEvery = time.Second
 )
 
-// patience bounds a call. One to accounting has no limit, because a large question takes long. An
+// limitCall bounds a call. One to accounting has no limit, because a large question takes long. An
 // accounting that is stopped is noticed all the same: it does not answer the client's pings.
-func (c *Call) patience(method string) (context.Context, context.CancelFunc) {
+func (c *Call) limitCall(method string) (context.Context, context.CancelFunc) {
 	if toAccounting(method) {
 		return context.WithCancel(c.Ctx)
 	}

@@ -32,13 +32,13 @@ func TestPatience(t *testing.T) {
 				},
 			},
 		}
-		ctx, cancel := c.patience(MethodListJobs)
+		ctx, cancel := c.limitCall(MethodListJobs)
 		at, limited := ctx.Deadline()
 		cancel()
 		if !limited || time.Until(at) > callPatience {
 			t.Errorf("a call to the controller ends at %v", at)
 		}
-		ctx, cancel = c.patience(MethodAcctReport)
+		ctx, cancel = c.limitCall(MethodAcctReport)
 		if _, limited := ctx.Deadline(); limited {
 			t.Error("a question to accounting has a limit")
 		}

@@ -103,7 +103,7 @@ type told struct {
 type tick struct{}
 
 // Init implements tea.Model.
-func (s *session) Init() tea.Cmd { return tea.Batch(s.wait(), s.follow()) }
+func (s *session) Init() tea.Cmd { return tea.Batch(s.wait(), s.followEvents()) }
 
 func (s *session) wait() tea.Cmd {
 	return tea.Tick(s.every, func(time.Time) tea.Msg { return tick{} })
@@ -120,13 +120,13 @@ func (s *session) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		if s.model.paused || s.model.wanted != nil {
 			return s, s.wait() // the past stays as it is
 		}
-		return s, tea.Batch(s.refresh(), s.wait())
+		return s, tea.Batch(s.refreshLists(), s.wait())
 	case moved:
 		return s, s.hear(msg)
 	case lists:
 		s.take(msg)
 		if s.model.wanted != s.model.moment && s.model.wanted != msg.moment {
-			return s, s.read(false) // keys have asked for another moment meanwhile
+			return s, s.startReading(false) // keys have asked for another moment meanwhile
 		}
 	case told:
 		if msg.detail != nil {
@@ -134,7 +134,7 @@ func (s *session) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		s.model.message = msg.message
 		if msg.again {
-			return s, s.read(false)
+			return s, s.startReading(false)
 		}
 	}
 	return s, nil
@@ -166,9 +166,9 @@ func (s *session) do(e effect) tea.Cmd {
 		return tea.Quit
 	case e.travel:
 		s.model.message = "reading…"
-		return s.read(true)
+		return s.startReading(true)
 	case e.fetch:
-		return s.read(true)
+		return s.startReading(true)
 	case e.open != "":
 		moment := s.model.moment
 		return func() tea.Msg { return s.open(e.open, moment) }
@@ -181,9 +181,9 @@ func (s *session) do(e effect) tea.Cmd {
 	return nil
 }
 
-// read reads the lists unless that is being done. Anew does so even where nothing has
+// startReading reads the lists unless that is being done. Anew does so even where nothing has
 // happened, as does the way back from the past.
-func (s *session) read(anew bool) tea.Cmd {
+func (s *session) startReading(anew bool) tea.Cmd {
 	if s.reading {
 		return nil
 	}

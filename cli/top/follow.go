@@ -31,9 +31,9 @@ type moved struct {
 	err    error
 }
 
-// follow waits for what the stream says next, and opens it first where there is none. One
+// followEvents waits for what the stream says next, and opens it first where there is none. One
 // that cannot be opened is tried again after some time.
-func (s *session) follow() tea.Cmd {
+func (s *session) followEvents() tea.Cmd {
 	events := s.events
 	if events == nil {
 		if s.opening || time.Since(s.tried) < oldest {
@@ -86,21 +86,21 @@ func (s *session) hear(m moved) tea.Cmd {
 	s.events = m.events
 	s.behind = true // what happened before the stream was open has not been told
 	if s.model.paused || s.model.wanted != nil || time.Since(s.shown) < s.every {
-		return s.follow()
+		return s.followEvents()
 	}
-	return tea.Batch(s.refresh(), s.follow())
+	return tea.Batch(s.refreshLists(), s.followEvents())
 }
 
-// refresh reads the lists if something has happened, or if they are so old that the times in
+// refreshLists reads the lists if something has happened, or if they are so old that the times in
 // them are wrong. Without a stream it asks whether anything has.
-func (s *session) refresh() tea.Cmd {
+func (s *session) refreshLists() tea.Cmd {
 	if s.events == nil {
-		return tea.Batch(s.read(false), s.follow())
+		return tea.Batch(s.startReading(false), s.followEvents())
 	}
 	if !s.behind && time.Since(s.shown) < oldest {
 		return nil
 	}
-	read := s.read(true)
+	read := s.startReading(true)
 	if read != nil {
 		s.behind = false
 	}

@@ -56,7 +56,7 @@ func TestFollow(t *testing.T) {
 	}
 	call := &tool.Call{Env: env, Ctx: t.Context(), Conn: conn, Command: Top()}
 	s := &session{call: call, model: newModel(env, "alice"), every: time.Second}
-	s.carryOut(s.read(true))
+	s.carryOut(s.startReading(true))
 	// listen takes what the stream says next.
 	listen := func(cmd tea.Cmd) tea.Cmd {
 		t.Helper()
@@ -71,20 +71,20 @@ func TestFollow(t *testing.T) {
 	}
 	expect("at the beginning", 1, 1)
 
-	next := listen(s.follow()) // opened
+	next := listen(s.followEvents()) // opened
 	if s.events == nil || next == nil {
 		t.Fatal("the stream is not followed")
 	}
 	s.behind = false
-	s.carryOut(s.refresh())
+	s.carryOut(s.refreshLists())
 	expect("while nothing happens", 1, 1)
 
 	conn.says <- nil
 	next = listen(next) // within the interval
 	expect("an event within the interval", 1, 1)
-	s.carryOut(s.refresh())
+	s.carryOut(s.refreshLists())
 	expect("at the end of the interval", 2, 2)
-	s.carryOut(s.refresh())
+	s.carryOut(s.refreshLists())
 	expect("after that", 2, 2)
 
 	conn.says <- nil
@@ -109,16 +109,16 @@ func TestFollow(t *testing.T) {
 		t.Fatal("a stream that broke is followed")
 	}
 	s.tried = time.Time{}
-	s.carryOut(s.refresh())
+	s.carryOut(s.refreshLists())
 	expect("without the stream", 3, 4)
-	s.carryOut(s.refresh())
+	s.carryOut(s.refreshLists())
 	expect("without the stream, again", 3, 5)
 	if s.events != nil || s.opening {
 		t.Error("a stream that cannot be opened is followed")
 	}
 	conn.away = false
 	s.tried = time.Time{}
-	listen(s.follow())
+	listen(s.followEvents())
 	if s.events == nil {
 		t.Error("the stream is not opened again")
 	}

@@ -68,7 +68,7 @@ func testSession(t *testing.T, conn *pastOf) *session {
 	env := &tool.Env{Loc: time.UTC, Now: func() time.Time { return time.Unix(0, testNow) }}
 	call := &tool.Call{Env: env, Ctx: t.Context(), Conn: conn, Command: Top()}
 	s := &session{call: call, model: newModel(env, "alice"), every: time.Second}
-	s.carryOut(s.read(true))
+	s.carryOut(s.startReading(true))
 	return s
 }
 

@@ -236,7 +236,7 @@ func (s *server) callers() callers.Callers {
 	c := callers.Callers{
 		Cluster: s.cluster.ClusterName,
 		Tokens:  s.tokens,
-		State:   s.known,
+		State:   s.knownState,
 		Role:    s.authorizationDoor().Role,
 	}
 	if s.access != nil {

@@ -485,7 +485,7 @@ func (s *server) directory() callers.Directory {
 			}
 			return s.ctl.View().State
 		},
-		Known: s.known,
+		Known: s.knownState,
 	}
 	if s.apart != nil {
 		d.SentAway = s.apart.SentAway
@@ -493,8 +493,8 @@ func (s *server) directory() callers.Directory {
 	return d
 }
 
-// known is the newest state that this controller knows; nil where it has none.
-func (s *server) known() *state.State {
+// knownState is the newest state that this controller knows; nil where it has none.
+func (s *server) knownState() *state.State {
 	switch {
 	case s.ctl != nil:
 		return s.ctl.View().State

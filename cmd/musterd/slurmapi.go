@@ -27,7 +27,7 @@ func (s *server) mountSlurm(gateway *rest.Gateway) {
 			return e, rest.StatusOf(e)
 		},
 		Changed: func() int64 {
-			if known := s.known(); known != nil {
+			if known := s.knownState(); known != nil {
 				return int64(known.At)
 			}
 			return 0

@@ -30,7 +30,7 @@ func (n *number) UnmarshalJSON(data []byte) error {
 		if !v.Set || v.Infinite {
 			return nil
 		}
-		return n.parse(v.Number.String())
+		return n.parseText(v.Number.String())
 	case data[0] == '"':
 		var s string
 		if err := json.Unmarshal(data, &s); err != nil {
@@ -39,12 +39,12 @@ func (n *number) UnmarshalJSON(data []byte) error {
 		if s == "" {
 			return nil
 		}
-		return n.parse(s)
+		return n.parseText(s)
 	}
-	return n.parse(string(data))
+	return n.parseText(string(data))
 }
 
-func (n *number) parse(s string) error {
+func (n *number) parseText(s string) error {
 	f, err := strconv.ParseFloat(s, 64)
 	if err != nil {
 		return fmt.Errorf("%q is not a number", s)
@@ -177,14 +177,14 @@ func readJobs(r io.Reader) ([]Job, error) {
 		if err := d.Decode(&j); err != nil {
 			return err
 		}
-		out = append(out, j.job())
+		out = append(out, j.toJob())
 		return nil
 	})
 	return out, err
 }
 
-// job makes the record that is kept.
-func (j *jobJSON) job() Job {
+// toJob makes the record that is kept.
+func (j *jobJSON) toJob() Job {
 	out := Job{
 		Reason:    j.Reason,
 		User:      j.User,
@@ -222,9 +222,9 @@ func (j *jobJSON) job() Job {
 		case name == "mem":
 			out.Mem = memMiB(value)
 		case name == "cpu":
-			out.CPUs = atoi(value)
+			out.CPUs = parseCount(value)
 		case name == "gres/gpu":
-			out.GPUs = atoi(value)
+			out.GPUs = parseCount(value)
 		case strings.HasPrefix(name, "gres/gpu:"):
 			out.GPUType = strings.TrimPrefix(name, "gres/gpu:")
 		}
@@ -271,10 +271,10 @@ func tasksOf(s string) int64 {
 		}
 		last, by := first, int64(1)
 		if ranged {
-			last = atoi(to)
+			last = parseCount(to)
 		}
 		if stepped {
-			by = max(atoi(step), 1)
+			by = max(parseCount(step), 1)
 		}
 		if last >= first {
 			total += (last-first)/by + 1
@@ -293,14 +293,14 @@ func countsOf(s string) []Count {
 	for _, one := range strings.Split(s, ",") {
 		count := Count{one, 1}
 		if i := strings.LastIndexAny(one, ":="); i >= 0 {
-			count = Count{one[:i], atoi(one[i+1:])}
+			count = Count{one[:i], parseCount(one[i+1:])}
 		}
 		out = append(out, count)
 	}
 	return out
 }
 
-func atoi(s string) int64 {
+func parseCount(s string) int64 {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
 		return 0
@@ -315,7 +315,7 @@ func memMiB(s string) int64 {
 	}
 	scale := map[byte]float64{'K': 1.0 / 1024, 'M': 1, 'G': 1024, 'T': 1 << 20, 'P': 1 << 30}[s[len(s)-1]]
 	if scale == 0 {
-		return atoi(s)
+		return parseCount(s)
 	}
 	f, err := strconv.ParseFloat(s[:len(s)-1], 64)
 	if err != nil {

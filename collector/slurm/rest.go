@@ -87,7 +87,7 @@ func (s *Source) getPath(ctx context.Context, path string, read func(r io.Reader
 	ctx, cancel := context.WithTimeoutCause(ctx, s.o.Timeout, errTime)
 	defer cancel()
 	began := s.o.Now()
-	err := s.rest.get(ctx, path, s.o.MaxBytes, read)
+	err := s.rest.getPath(ctx, path, s.o.MaxBytes, read)
 	s.countRequest("slurmrestd", s.o.Now().Sub(began), err)
 	switch {
 	case err == nil:
@@ -98,7 +98,7 @@ func (s *Source) getPath(ctx context.Context, path string, read func(r io.Reader
 	return fmt.Errorf("GET %s: %w", path, err)
 }
 
-func (c *client) get(
+func (c *client) getPath(
 	ctx context.Context,
 	path string,
 	most int64,

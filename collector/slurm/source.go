@@ -156,7 +156,7 @@ func (s *Source) Refresh(ctx context.Context) {
 	if s.rest != nil {
 		away = s.prepareRequest(ctx, next)
 	} else if !s.named {
-		s.name(ctx, next)
+		s.nameCluster(ctx, next)
 	}
 	was := map[string]Section{}
 	for _, sec := range next.Sections {
@@ -168,7 +168,7 @@ func (s *Source) Refresh(ctx context.Context) {
 		began := s.o.Now()
 		now.Err = away
 		if away == nil {
-			now.Err = s.fetch(
+			now.Err = s.fetchOutput(
 				ctx,
 				sec.args(s),
 				func(r io.Reader) error { return sec.read(next, r) },
@@ -207,8 +207,8 @@ func (s *Source) Refresh(ctx context.Context) {
 	}
 }
 
-// name finds out which cluster and release this is.
-func (s *Source) name(ctx context.Context, snap *Snapshot) {
+// nameCluster finds out which cluster and release this is.
+func (s *Source) nameCluster(ctx context.Context, snap *Snapshot) {
 	err := s.run(ctx, []string{"scontrol", "show", "config"}, func(r io.Reader) error {
 		text, err := io.ReadAll(r)
 		for _, line := range strings.Split(string(text), "\n") {
@@ -226,8 +226,8 @@ func (s *Source) name(ctx context.Context, snap *Snapshot) {
 	s.newNodes = snap.Version >= "23"
 }
 
-// fetch hands over what a command prints, or slurmrestd answers.
-func (s *Source) fetch(ctx context.Context, args []string, read func(r io.Reader) error) error {
+// fetchOutput hands over what a command prints, or slurmrestd answers.
+func (s *Source) fetchOutput(ctx context.Context, args []string, read func(r io.Reader) error) error {
 	if s.rest != nil {
 		return s.getPath(ctx, args[0], read)
 	}
@@ -250,7 +250,7 @@ func (s *Source) run(ctx context.Context, args []string, read func(r io.Reader) 
 	complaint := &head{}
 	cmd.Stderr = complaint
 	began := s.o.Now()
-	err := s.pipe(cmd, read)
+	err := s.pipeOutput(cmd, read)
 	s.countRequest(args[0], s.o.Now().Sub(began), err)
 	switch {
 	case err == nil:
@@ -268,8 +268,8 @@ func (s *Source) run(ctx context.Context, args []string, read func(r io.Reader) 
 	return fmt.Errorf("%s: %w", strings.Join(args, " "), err)
 }
 
-// pipe lets read have the output while the command runs.
-func (s *Source) pipe(cmd *exec.Cmd, read func(r io.Reader) error) error {
+// pipeOutput lets read have the output while the command runs.
+func (s *Source) pipeOutput(cmd *exec.Cmd, read func(r io.Reader) error) error {
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return err

@@ -91,10 +91,10 @@ func readReservations(r io.Reader) ([]Reservation, error) {
 					Accounts: unset(rec["Accounts"]),
 					Start:    stamp(rec["StartTime"]),
 					End:      stamp(rec["EndTime"]),
-					NodeCount: atoi(
+					NodeCount: parseCount(
 						rec["NodeCnt"],
 					),
-					Cores:    atoi(rec["CoreCnt"]),
+					Cores:    parseCount(rec["CoreCnt"]),
 					Licenses: countsOf(rec["Licenses"]),
 				},
 			)
@@ -119,9 +119,9 @@ func readLicenses(r io.Reader) ([]License, error) {
 				out,
 				License{
 					Name:     name,
-					Total:    atoi(rec["Total"]),
-					Used:     atoi(rec["Used"]),
-					Reserved: atoi(rec["Reserved"]),
+					Total:    parseCount(rec["Total"]),
+					Used:     parseCount(rec["Used"]),
+					Reserved: parseCount(rec["Reserved"]),
 				},
 			)
 		}
@@ -142,7 +142,7 @@ func readShares(r io.Reader) ([]Share, error) {
 		s := Share{
 			Account:      strings.TrimSpace(col[0]),
 			User:         strings.TrimSpace(col[1]),
-			RawShares:    atoi(col[2]),
+			RawShares:    parseCount(col[2]),
 			SharesParent: col[2] == "parent",
 			NormShares: float(
 				col[3],
@@ -187,7 +187,7 @@ func readDiag(r io.Reader) (Sched, error) {
 	for sc.Scan() {
 		line := strings.TrimRight(sc.Text(), " ")
 		if m := diagCall.FindStringSubmatch(line); m != nil {
-			calls := Calls{Name: m[1], Count: uint64(atoi(m[2])), Micro: uint64(atoi(m[3]))}
+			calls := Calls{Name: m[1], Count: uint64(parseCount(m[2])), Micro: uint64(parseCount(m[3]))}
 			if strings.HasSuffix(section, "by user") {
 				out.Users = append(out.Users, calls)
 			} else if strings.HasSuffix(section, "by message type") {
@@ -198,7 +198,7 @@ func readDiag(r io.Reader) (Sched, error) {
 		switch m := diagLine.FindStringSubmatch(line); {
 		case strings.HasPrefix(line, "Data since"):
 			if m := inParens.FindStringSubmatch(line); m != nil {
-				out.Numbers["Data since"] = atoi(m[1])
+				out.Numbers["Data since"] = parseCount(m[1])
 			}
 		case m != nil:
 			key := m[1]
@@ -206,9 +206,9 @@ func readDiag(r io.Reader) (Sched, error) {
 				key = section + "/" + key
 			}
 			if d := inParens.FindStringSubmatch(m[2]); d != nil {
-				out.Numbers[key] = atoi(d[1])
+				out.Numbers[key] = parseCount(d[1])
 			} else if n := leading.FindString(m[2]); n != "" {
-				out.Numbers[key] = atoi(n)
+				out.Numbers[key] = parseCount(n)
 			}
 		case line != "" && line[0] != '*' && line[0] != '\t' && line[0] != ' ':
 			section, _, _ = strings.Cut(strings.TrimSuffix(line, ":"), " (")

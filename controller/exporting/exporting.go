@@ -79,7 +79,7 @@ func New(of Options) *Exporter {
 func (e *Exporter) Pages(g *parts.Group) http.Handler {
 	mux := http.NewServeMux()
 	g.Spawn("figures for metrics", e.sample.run)
-	gather := collector.Mount(mux, e.source())
+	gather := collector.Mount(mux, e.makeSource())
 	if e.of.Config.Telemetry.PushesFromController() {
 		e.startPush(g, gather)
 	}
@@ -87,22 +87,22 @@ func (e *Exporter) Pages(g *parts.Group) http.Handler {
 	return mux
 }
 
-// source is what the exposition reads.
-func (e *Exporter) source() collector.Source {
+// makeSource is what the exposition reads.
+func (e *Exporter) makeSource() collector.Source {
 	src := collector.Source{
 		View:       e.of.Controller.View,
-		Agents:     func() int { return e.sample.latest().agents },
+		Agents:     func() int { return e.sample.latestFigures().agents },
 		Now:        clock.NewSystem().Now,
 		Version:    e.of.Version,
-		Live:       func() map[string]collector.Live { return e.sample.latest().live },
-		Raft:       func() collector.Raft { return e.sample.latest().raft },
+		Live:       func() map[string]collector.Live { return e.sample.latestFigures().live },
+		Raft:       func() collector.Raft { return e.sample.latestFigures().raft },
 		Calls:      e.of.Calls,
 		Refused:    e.countRefused,
 		Private:    e.of.Private,
 		Audit:      func() []collector.AuditTarget { return AuditTargets(e.of.Trail) },
 		Traces:     e.readTraces,
 		Pushed:     e.readPushed,
-		Accounting: func() collector.AccountingLag { return e.sample.latest().lag },
+		Accounting: func() collector.AccountingLag { return e.sample.latestFigures().lag },
 		Objectives: e.sample.objectives,
 	}
 	if accounting := e.of.Accounting; accounting != nil {

@@ -63,15 +63,15 @@ func (a AccountingApart) Pages() http.Handler {
 		Version: a.Version,
 		KPIs:    a.Of.KPIs,
 		Private: a.Private,
-		View:    a.view,
+		View:    a.emptyView,
 	}))
 	mountHealth(mux, "ok", a.Ready)
 	return mux
 }
 
-// view is an empty state as old as the history: the exposition needs the cluster's name and the
+// emptyView is an empty state as old as the history: the exposition needs the cluster's name and the
 // position.
-func (a AccountingApart) view() *view.View {
+func (a AccountingApart) emptyView() *view.View {
 	head, at := a.Head()
 	if head == 0 {
 		return nil

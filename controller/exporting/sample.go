@@ -47,8 +47,8 @@ func newSampler(of Options) *sampler {
 	return s
 }
 
-// latest are the newest figures.
-func (s *sampler) latest() *figures { return s.last.Load() }
+// latestFigures are the newest figures.
+func (s *sampler) latestFigures() *figures { return s.last.Load() }
 
 // run takes samples until the context ends.
 func (s *sampler) run(ctx context.Context) error {
@@ -71,7 +71,7 @@ func (s *sampler) takeSample() {
 		raft:   readRaft(s.of.Durable),
 	}
 	if s.of.Accounting == nil {
-		now.lag = s.of.Apart.lag(s.of.Controller.View())
+		now.lag = s.of.Apart.measureLag(s.of.Controller.View())
 	}
 	for node, l := range s.of.Controller.Live() {
 		now.live[node] = collector.Live{LoadMilli: l.LoadMilli, MemFree: l.MemFree}
@@ -155,10 +155,10 @@ type Apart struct {
 	Began   spec.Instant // when this controller started
 }
 
-// lag is how far it is behind. The age is that of the first event which it has not confirmed, read
+// measureLag is how far it is behind. The age is that of the first event which it has not confirmed, read
 // from the archive; since a controller that starts knows nothing, it is unknown (as old as the
 // controller) until the first report.
-func (a *Apart) lag(view *view.View) collector.AccountingLag {
+func (a *Apart) measureLag(view *view.View) collector.AccountingLag {
 	_, up := a.Said.LastReport()
 	lag := collector.AccountingLag{Up: up, Seq: view.AccountedSeq}
 	if view.AccountedSeq >= view.State.Seq {

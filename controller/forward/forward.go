@@ -50,7 +50,7 @@ func NewService(desc *grpc.ServiceDesc, forward forwardFunc) *grpc.ServiceDesc {
 		call := newForwarded(desc.ServiceName, desc.Methods[i].MethodName, forward)
 		out.Methods = append(
 			out.Methods,
-			grpc.MethodDesc{MethodName: desc.Methods[i].MethodName, Handler: call.unary},
+			grpc.MethodDesc{MethodName: desc.Methods[i].MethodName, Handler: call.passUnary},
 		)
 	}
 	for i := range desc.Streams {
@@ -62,7 +62,7 @@ func NewService(desc *grpc.ServiceDesc, forward forwardFunc) *grpc.ServiceDesc {
 			out.Streams,
 			grpc.StreamDesc{
 				StreamName:    desc.Streams[i].StreamName,
-				Handler:       call.stream,
+				Handler:       call.passStream,
 				ServerStreams: true,
 			},
 		)
@@ -94,8 +94,8 @@ func newForwarded(serviceName, method string, forward forwardFunc) forwarded {
 	return forwarded{"/" + serviceName + "/" + method, input, output, forward}
 }
 
-// unary is a grpc.MethodHandler.
-func (f forwarded) unary(
+// passUnary is a grpc.MethodHandler.
+func (f forwarded) passUnary(
 	_ any,
 	ctx context.Context,
 	decode func(any) error,
@@ -107,7 +107,7 @@ func (f forwarded) unary(
 	}
 	pass := func(ctx context.Context, req any) (any, error) {
 		out := f.output.New().Interface()
-		err := f.pass(ctx, req, func(message proto.Message) error {
+		err := f.passRequest(ctx, req, func(message proto.Message) error {
 			out = message
 			return nil
 		})
@@ -119,21 +119,21 @@ func (f forwarded) unary(
 	return around(ctx, in, &grpc.UnaryServerInfo{FullMethod: f.name}, pass)
 }
 
-// stream is a grpc.StreamHandler.
-func (f forwarded) stream(_ any, stream grpc.ServerStream) error {
+// passStream is a grpc.StreamHandler.
+func (f forwarded) passStream(_ any, stream grpc.ServerStream) error {
 	in := f.input.New().Interface()
 	if err := stream.RecvMsg(in); err != nil {
 		return err
 	}
-	return f.pass(
+	return f.passRequest(
 		stream.Context(),
 		in,
 		func(message proto.Message) error { return stream.SendMsg(message) },
 	)
 }
 
-// pass sends a request to the leader, and its answers to send.
-func (f forwarded) pass(ctx context.Context, req any, send func(proto.Message) error) error {
+// passRequest sends a request to the leader, and its answers to send.
+func (f forwarded) passRequest(ctx context.Context, req any, send func(proto.Message) error) error {
 	asker, err := speakFor(ctx)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func (p PassOn) Unary(
 		return reply, err
 	}
 	if fate == perhapsDone {
-		message, ok = p.repeatable(info.FullMethod, message)
+		message, ok = p.repeatableMessage(info.FullMethod, message)
 		if !ok {
 			return reply, err
 		}
@@ -62,7 +62,7 @@ func (p PassOn) Unary(
 		out = message
 		return nil
 	}
-	if err := newForwarded(service, method, p.Forward).pass(passing, message, keep); err != nil {
+	if err := newForwarded(service, method, p.Forward).passRequest(passing, message, keep); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -103,8 +103,8 @@ func (p PassOn) isOver() bool {
 	}
 }
 
-// repeatable gives the message with which a call may be repeated that may have been carried out.
-func (p PassOn) repeatable(method string, message proto.Message) (proto.Message, bool) {
+// repeatableMessage gives the message with which a call may be repeated that may have been carried out.
+func (p PassOn) repeatableMessage(method string, message proto.Message) (proto.Message, bool) {
 	payload, err := proto.Marshal(message)
 	if err != nil {
 		return nil, false

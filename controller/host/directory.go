@@ -71,7 +71,7 @@ func NewDirectory(l *slog.Logger) *directory {
 // database that does not answer leaves a user the groups that it named last.
 func (d *directory) Groups(ctx context.Context, name string, gid uint32) (string, []uint32) {
 	number := strconv.FormatUint(uint64(gid), 10)
-	found, ok := d.groups.find(ctx, d.now, name+"/"+number, func(last *groups) (groups, time.Duration) {
+	found, ok := d.groups.findAnswer(ctx, d.now, name+"/"+number, func(last *groups) (groups, time.Duration) {
 		out, err := d.groupsOf(name, gid)
 		if err == nil {
 			return out, groupsTTL
@@ -117,7 +117,7 @@ func (d *directory) groupsOf(name string, gid uint32) (groups, error) {
 // User implements daemon.Directory. Only that a database did not answer is remembered,
 // for a moment: a new user is known at once.
 func (d *directory) User(ctx context.Context, name string) (uid, gid uint32, ok bool) {
-	found, _ := d.users.find(ctx, d.now, name, func(*account) (account, time.Duration) {
+	found, _ := d.users.findAnswer(ctx, d.now, name, func(*account) (account, time.Duration) {
 		of, err := d.databases.ByName(context.Background(), name)
 		switch {
 		case err == nil:
@@ -148,9 +148,9 @@ type answer[V any] struct {
 	until time.Time
 }
 
-// find gives the answer to a question, and false if ctx ends before. ask may take long; it is
+// findAnswer gives the answer to a question, and false if ctx ends before. ask may take long; it is
 // told the last answer, nil if there is none, and says how long its own is to be remembered.
-func (a *answers[V]) find(
+func (a *answers[V]) findAnswer(
 	ctx context.Context,
 	now func() time.Time,
 	key string,
@@ -160,7 +160,7 @@ func (a *answers[V]) find(
 	last := a.known[key]
 	asked := last
 	if last == nil || last.isOver() && !now().Before(last.until) {
-		asked = a.begin(key, last)
+		asked = a.beginQuestion(key, last)
 		go func() {
 			var before *V
 			if last != nil {
@@ -182,8 +182,8 @@ func (a *answers[V]) find(
 	}
 }
 
-// begin puts a question in the place of its last answer; a.mu is held.
-func (a *answers[V]) begin(key string, last *answer[V]) *answer[V] {
+// beginQuestion puts a question in the place of its last answer; a.mu is held.
+func (a *answers[V]) beginQuestion(key string, last *answer[V]) *answer[V] {
 	if a.known == nil || last == nil && len(a.known) >= maxAnswers {
 		a.known = map[string]*answer[V]{}
 	}

@@ -62,7 +62,7 @@ func Open(tlsDir, stateDir, cluster string, now spec.Instant) (*Access, error) {
 		return nil, fmt.Errorf("credential keys: %w", err)
 	}
 	a := &Access{ca: ca, ringFile: path}
-	a.use(ring)
+	a.useRing(ring)
 	a.User, err = usertoken.Open(filepath.Join(stateDir, "user-token.key"), cluster, time.Now)
 	if err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (a *Access) UserToken(
 		Via:   identity.From(ctx).Serial,
 		Scope: ask.Scope,
 	}
-	return a.issue(bearer, ask.From, ask.Until)
+	return a.issueToken(bearer, ask.From, ask.Until)
 }
 
 // LoginToken implements daemon.Access.
@@ -176,11 +176,11 @@ func (a *Access) LoginToken(
 	uid, gid uint32,
 	from, until spec.Instant,
 ) (daemon.UserToken, error) {
-	return a.issue(usertoken.Bearer{User: user, UID: uid, GID: gid}, from, until)
+	return a.issueToken(usertoken.Bearer{User: user, UID: uid, GID: gid}, from, until)
 }
 
-// issue makes a token with an id of its own.
-func (a *Access) issue(
+// issueToken makes a token with an id of its own.
+func (a *Access) issueToken(
 	bearer usertoken.Bearer,
 	from, until spec.Instant,
 ) (daemon.UserToken, error) {

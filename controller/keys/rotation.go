@@ -26,8 +26,8 @@ const (
 	keyLook = 5 * time.Minute
 )
 
-// use replaces the ring.
-func (a *Access) use(ring credential.Ring) {
+// useRing replaces the ring.
+func (a *Access) useRing(ring credential.Ring) {
 	var keys [][]byte
 	for _, k := range ring.Public() {
 		keys = append(keys, encodeKey(k))
@@ -38,9 +38,9 @@ func (a *Access) use(ring credential.Ring) {
 	a.keys = keys
 }
 
-// rotate makes a new key where the newest has signed for as long as it may, and forgets
+// rotateKey makes a new key where the newest has signed for as long as it may, and forgets
 // the key that verifies no more. What it changed is in the file before it is used.
-func (a *Access) rotate(now spec.Instant, every spec.Span) (changed bool, err error) {
+func (a *Access) rotateKey(now spec.Instant, every spec.Span) (changed bool, err error) {
 	a.mu.RLock()
 	held := a.ring
 	a.mu.RUnlock()
@@ -57,17 +57,17 @@ func (a *Access) rotate(now spec.Instant, every spec.Span) (changed bool, err er
 	if err := ring.Save(a.ringFile); err != nil {
 		return false, fmt.Errorf("save the credential keys: %w", err)
 	}
-	a.use(ring)
+	a.useRing(ring)
 	return true, nil
 }
 
-// reload reads the keys again, which another controller has made.
-func (a *Access) reload() error {
+// reloadKeys reads the keys again, which another controller has made.
+func (a *Access) reloadKeys() error {
 	ring, err := credential.LoadRing(a.ringFile)
 	if err != nil {
 		return fmt.Errorf("credential keys: %w", err)
 	}
-	a.use(ring)
+	a.useRing(ring)
 	return nil
 }
 
@@ -80,7 +80,7 @@ func (a *Access) RotateKeys(
 	log *slog.Logger,
 ) error {
 	for {
-		changed, err := a.rotate(clock.NewSystem().Now(), every)
+		changed, err := a.rotateKey(clock.NewSystem().Now(), every)
 		switch {
 		case err != nil:
 			log.Error("the key that signs credentials was not changed", "error", err)
@@ -107,7 +107,7 @@ func (a *Access) FollowKeys(ctx context.Context, others *peers.Peers, log *slog.
 		if lead := peers.FindLeader(others.AskOthers(ctx)); lead != nil {
 			err := others.FetchKeys(ctx, lead.Of)
 			if err == nil {
-				err = a.reload()
+				err = a.reloadKeys()
 			}
 			if err != nil && ctx.Err() == nil {
 				log.Warn("the leader's keys were not taken over", "error", err)

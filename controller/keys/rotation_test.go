@@ -22,7 +22,7 @@ func TestCredentialKeysRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &Access{ringFile: filepath.Join(t.TempDir(), "credential.keys")}
-	a.use(ring)
+	a.useRing(ring)
 	if err := ring.Save(a.ringFile); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestCredentialKeysRotate(t *testing.T) {
 	earlier := verifier()
 	for now := begin; now < begin.Add(365*spec.Day); now = now.Add(12 * spec.Hour) {
 		before := len(a.Keys())
-		changed, err := a.rotate(now, every)
+		changed, err := a.rotateKey(now, every)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,10 +69,10 @@ func TestCredentialKeysRotate(t *testing.T) {
 		}
 		if changed {
 			again := &Access{ringFile: a.ringFile} // a restart reads what was saved
-			if err := again.reload(); err != nil {
+			if err := again.reloadKeys(); err != nil {
 				t.Fatal(err)
 			}
-			a.use(again.ring)
+			a.useRing(again.ring)
 		}
 		raw := sign(now)
 		// The keys that agents were told up to now; a lead of an hour at least is over.
@@ -96,7 +96,7 @@ func TestCredentialKeysRotate(t *testing.T) {
 	if _, err := earlier.Verify(first, begin.Add(spec.Hour), 0); err == nil {
 		t.Error("the first key is accepted after its time")
 	}
-	if changed, err := a.rotate(begin.Add(9000*spec.Day), spec.Infinite); err != nil || changed && len(a.Keys()) > 1 {
+	if changed, err := a.rotateKey(begin.Add(9000*spec.Day), spec.Infinite); err != nil || changed && len(a.Keys()) > 1 {
 		t.Errorf("forever: %v, %v", changed, err)
 	}
 }

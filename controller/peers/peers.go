@@ -202,7 +202,7 @@ func (p *Peers) answerPeer(question string) (any, error) {
 	case askStatus:
 		return p.currentStanding()
 	case askKeys:
-		return p.keys()
+		return p.fetchKeys()
 	}
 	return nil, fmt.Errorf("unknown question %q: the controllers' releases differ", question)
 }
@@ -239,7 +239,7 @@ func (p *Peers) currentStanding() (standing, error) {
 	return out, nil
 }
 
-func (p *Peers) keys() (sharedKeys, error) {
+func (p *Peers) fetchKeys() (sharedKeys, error) {
 	out := sharedKeys{}
 	for _, name := range keyFiles {
 		data, err := durable.ReadPrivate(filepath.Join(p.dir, name))
@@ -808,7 +808,7 @@ func (p *Peers) Change(ctx context.Context, req *apiv1.ChangeControllersRequest)
 	var err error
 	switch {
 	case req.GetAdd() != "":
-		err = p.add(ctx, req.GetAdd(), req.GetAddress())
+		err = p.addMember(ctx, req.GetAdd(), req.GetAddress())
 	case req.GetRemove() != "":
 		if !slices.ContainsFunc(
 			p.durable.Group(),
@@ -827,7 +827,7 @@ func (p *Peers) Change(ctx context.Context, req *apiv1.ChangeControllersRequest)
 	return p.Self.Name, nil
 }
 
-func (p *Peers) add(ctx context.Context, name, address string) error {
+func (p *Peers) addMember(ctx context.Context, name, address string) error {
 	if slices.ContainsFunc(p.durable.Group(), func(m log.Member) bool { return m.ID == name }) {
 		return fmt.Errorf("controller %s is in the group", name)
 	}

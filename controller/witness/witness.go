@@ -87,9 +87,9 @@ func Run(parent context.Context, of Options) (err error) {
 		defer cancel()
 		err = errors.Join(err, w.durable.Close(ctx))
 	}()
-	g.Spawn("ask the controllers", w.follow)
+	g.Spawn("ask the controllers", w.followControllers)
 	g.Spawn("hand the lead over", func(ctx context.Context) error {
-		w.durable.PassLead(ctx, w.reporter())
+		w.durable.PassLead(ctx, w.newReporter())
 		return nil
 	})
 	// Its figures are those of its log alone.
@@ -158,8 +158,8 @@ func (w *witness) openLog(ctx context.Context) error {
 	return nil
 }
 
-// follow asks the controllers how far they are.
-func (w *witness) follow(ctx context.Context) error {
+// followControllers asks the controllers how far they are.
+func (w *witness) followControllers(ctx context.Context) error {
 	for {
 		said := w.peers.AskOthers(ctx)
 		w.mu.Lock()
@@ -224,8 +224,8 @@ func sizeOf(dir string) (int64, error) {
 	return total, nil
 }
 
-// reporter reports what came of the leads that the witness got, each text once in a row.
-func (w *witness) reporter() func(error) {
+// newReporter reports what came of the leads that the witness got, each text once in a row.
+func (w *witness) newReporter() func(error) {
 	last := ""
 	return func(err error) {
 		text := "handed over"

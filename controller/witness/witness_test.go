@@ -81,7 +81,7 @@ func TestMayForget(t *testing.T) {
 func TestReporter(t *testing.T) {
 	var lines []string
 	w := &witness{of: Options{Log: slog.New(slog.NewTextHandler(lineWriter{&lines}, nil))}}
-	report := w.reporter()
+	report := w.newReporter()
 	for _, err := range []error{errors.New("a"), errors.New("a"), nil, nil, errors.New("a")} {
 		report(err)
 	}

@@ -66,7 +66,7 @@ func LoadFilter(
 			return 1
 		}))
 	}
-	loaded, err := load(source, add, Limits{Time: filterTime})
+	loaded, err := loadScript(source, add, Limits{Time: filterTime})
 	if err != nil {
 		return nil, err
 	}
@@ -77,13 +77,13 @@ func LoadFilter(
 // Apply lets the script set defaults for options that were not given, and then see and change
 // all of a component's. ok is false where the script ends the command.
 func (f *Filter) Apply(options Options, component int) (ok bool, said []Line, err error) {
-	if fn := f.script.function(FunctionDefaults); fn != nil {
+	if fn := f.script.findFunction(FunctionDefaults); fn != nil {
 		code, err := f.run(fn, FunctionDefaults, f.table(&defaults{Options: options}), lua.LFalse)
 		if err != nil || code != 0 {
 			return false, f.script.takeSaid(), err
 		}
 	}
-	if fn := f.script.function(FunctionPreSubmit); fn != nil {
+	if fn := f.script.findFunction(FunctionPreSubmit); fn != nil {
 		code, err := f.run(fn, FunctionPreSubmit, f.table(options), lua.LNumber(component))
 		if err != nil || code != 0 {
 			return false, f.script.takeSaid(), err
@@ -94,7 +94,7 @@ func (f *Filter) Apply(options Options, component int) (ok bool, said []Line, er
 
 // Submitted tells the script that the job, or the step, is accepted.
 func (f *Filter) Submitted(component int, job, step uint32) ([]Line, error) {
-	fn := f.script.function(FunctionPostSubmit)
+	fn := f.script.findFunction(FunctionPostSubmit)
 	if fn == nil {
 		return nil, nil
 	}
@@ -106,7 +106,7 @@ func (f *Filter) Submitted(component int, job, step uint32) ([]Line, error) {
 const BatchStep = 0xfffffffb
 
 func (f *Filter) run(fn lua.LValue, name string, args ...lua.LValue) (int64, error) {
-	result, err := f.script.call(context.Background(), fn, args...)
+	result, err := f.script.callFunction(context.Background(), fn, args...)
 	if err != nil {
 		return -1, err
 	}

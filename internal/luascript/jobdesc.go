@@ -42,8 +42,8 @@ func fields() []field {
 		text("account", "Account", func(s *apiv1.JobSpec) *string { return &s.Account }),
 		text("admin_comment", "AdminComment", func(s *apiv1.JobSpec) *string { return &s.AdminComment }),
 		readText("alloc_node", func(j *Job) string { return j.Spec.GetSubmitHost() }),
-		readNumber("argc", func(j *Job) lua.LNumber { return lua.LNumber(len(arguments(j))) }),
-		{name: "array_inx", get: func(j *Job) lua.LValue { return optional(arrayText(j.Spec)) }},
+		readNumber("argc", func(j *Job) lua.LNumber { return lua.LNumber(len(argumentsOf(j))) }),
+		{name: "array_inx", get: func(j *Job) lua.LValue { return optionalText(arrayText(j.Spec)) }},
 		{name: "begin_time", get: func(j *Job) lua.LValue { return seconds(j.Spec.GetBegin()) },
 			set: func(j *Job, v lua.LValue) error { return setSeconds(&j.Spec.Begin, v) }},
 		readNumber("bitflags", func(*Job) lua.LNumber { return 0 }),
@@ -75,8 +75,8 @@ func fields() []field {
 		text("features", "Features", func(s *apiv1.JobSpec) *string { return &s.Constraint }),
 		gres("gres", "", func(s *apiv1.JobSpec) *[]*apiv1.Count { return &s.PerNode }),
 		readNumber("group_id", func(j *Job) lua.LNumber { return lua.LNumber(j.GID) }),
-		{name: "immediate", get: func(j *Job) lua.LValue { return truth(j.Spec.GetImmediate()) }},
-		{name: "licenses", key: "Licenses", get: func(j *Job) lua.LValue { return optional(licenseText(j.Spec)) },
+		{name: "immediate", get: func(j *Job) lua.LValue { return truthValue(j.Spec.GetImmediate()) }},
+		{name: "licenses", key: "Licenses", get: func(j *Job) lua.LValue { return optionalText(licenseText(j.Spec)) },
 			set: func(j *Job, v lua.LValue) error { return setLicenses(j.Spec, v) }},
 		{name: "mail_type", get: func(j *Job) lua.LValue { return mailBits(j.Spec.GetMailTypes()) },
 			set: func(j *Job, v lua.LValue) error { return setMailBits(j.Spec, v) }},
@@ -93,7 +93,7 @@ func fields() []field {
 			}},
 		{name: "min_cpus", key: "NumCPUs", kind: kindNumber, get: func(j *Job) lua.LValue { return minCPUs(j.Spec) }},
 		{name: "min_mem_per_cpu", key: "MinMemoryCPU", kind: kindNumber,
-			get: func(j *Job) lua.LValue { return positive(j.Spec.GetMemPerCpu()) },
+			get: func(j *Job) lua.LValue { return positiveNumber(j.Spec.GetMemPerCpu()) },
 			set: func(j *Job, v lua.LValue) error { return setMemory(j.Spec, v, true) }},
 		{name: "min_mem_per_node", key: "MinMemoryNode", kind: kindNumber,
 			get: func(j *Job) lua.LValue { return memPerNode(j.Spec) },
@@ -114,7 +114,7 @@ func fields() []field {
 			set: func(j *Job, v lua.LValue) error { return setOpenMode(j.Spec, v) }},
 		flag("overcommit", "", func(s *apiv1.JobSpec) *bool { return &s.Overcommit }),
 		{name: "partition", key: "Partition",
-			get: func(j *Job) lua.LValue { return optional(strings.Join(j.Spec.GetPartitions(), ",")) },
+			get: func(j *Job) lua.LValue { return optionalText(strings.Join(j.Spec.GetPartitions(), ",")) },
 			set: func(j *Job, v lua.LValue) error { return setPartitions(j.Spec, v) }},
 		{name: "pack_job_offset", get: func(j *Job) lua.LValue { return componentNumber(j) }},
 		{name: "het_job_offset", get: func(j *Job) lua.LValue { return componentNumber(j) }},
@@ -134,7 +134,7 @@ func fields() []field {
 		{name: "requeue", key: "Requeue", kind: kindNumber, get: func(j *Job) lua.LValue { return triOf(j.Spec.GetRequeue()) },
 			set: func(j *Job, v lua.LValue) error { return setTri(&j.Spec.Requeue, v) }},
 		text("reservation", "ReservationName", func(s *apiv1.JobSpec) *string { return &s.Reservation }),
-		{name: "script", get: func(j *Job) lua.LValue { return optional(string(j.Script)) },
+		{name: "script", get: func(j *Job) lua.LValue { return optionalText(string(j.Script)) },
 			set: func(j *Job, v lua.LValue) error { return setScript(j, v) }},
 		count("segment_size", "", noVal16, func(s *apiv1.JobSpec) *uint32 { return &s.Segment }),
 		never("selinux_context", lua.LNil),
@@ -175,7 +175,7 @@ func text(name, key string, at func(*apiv1.JobSpec) *string) field {
 	return field{
 		name: name,
 		key:  key,
-		get:  func(j *Job) lua.LValue { return optional(*at(j.Spec)) },
+		get:  func(j *Job) lua.LValue { return optionalText(*at(j.Spec)) },
 		set: func(j *Job, v lua.LValue) error {
 			value, err := textOf(v)
 			*at(j.Spec) = value
@@ -197,7 +197,7 @@ func textOf(v lua.LValue) (string, error) {
 	return "", fmt.Errorf("expected a string or nil, got %s", v.Type())
 }
 
-func optional(value string) lua.LValue {
+func optionalText(value string) lua.LValue {
 	if value == "" {
 		return lua.LNil
 	}
@@ -205,7 +205,7 @@ func optional(value string) lua.LValue {
 }
 
 func readText(name string, get func(*Job) string) field {
-	return field{name: name, get: func(j *Job) lua.LValue { return optional(get(j)) }}
+	return field{name: name, get: func(j *Job) lua.LValue { return optionalText(get(j)) }}
 }
 
 func readNumber(name string, get func(*Job) lua.LNumber) field {
@@ -296,7 +296,7 @@ func flag(name, key string, at func(*apiv1.JobSpec) *bool) field {
 		name: name,
 		key:  key,
 		kind: kindNumber,
-		get:  func(j *Job) lua.LValue { return truth(*at(j.Spec)) },
+		get:  func(j *Job) lua.LValue { return truthValue(*at(j.Spec)) },
 		set: func(j *Job, v lua.LValue) error {
 			if b, ok := v.(lua.LBool); ok {
 				*at(j.Spec) = bool(b)
@@ -312,7 +312,7 @@ func flag(name, key string, at func(*apiv1.JobSpec) *bool) field {
 	}
 }
 
-func truth(on bool) lua.LValue {
+func truthValue(on bool) lua.LValue {
 	if on {
 		return lua.LNumber(1)
 	}
@@ -376,7 +376,7 @@ func gres(name, key string, at func(*apiv1.JobSpec) *[]*apiv1.Count) field {
 	return field{
 		name: name,
 		key:  key,
-		get:  func(j *Job) lua.LValue { return optional(gresText(*at(j.Spec))) },
+		get:  func(j *Job) lua.LValue { return optionalText(gresText(*at(j.Spec))) },
 		set: func(j *Job, v lua.LValue) error {
 			value, err := textOf(v)
 			if err != nil {
@@ -450,7 +450,7 @@ func setPerGPU(v lua.LValue) (int64, error) {
 	return list[0].GetN(), nil
 }
 
-func arguments(j *Job) []string {
+func argumentsOf(j *Job) []string {
 	if j.Spec.GetCommand() == "" {
 		return j.Spec.GetArgs()
 	}
@@ -568,7 +568,7 @@ func minCPUs(s *apiv1.JobSpec) lua.LValue {
 	return lua.LNumber(int64(max(s.GetTasks(), 1)) * int64(max(s.GetCpusPerTask(), 1)))
 }
 
-func positive(n int64) lua.LValue {
+func positiveNumber(n int64) lua.LValue {
 	if n == 0 {
 		return lua.LNil
 	}
@@ -579,7 +579,7 @@ func memPerNode(s *apiv1.JobSpec) lua.LValue {
 	if s.GetAllMem() {
 		return lua.LNumber(0)
 	}
-	return positive(s.GetMemPerNode())
+	return positiveNumber(s.GetMemPerNode())
 }
 
 // setMemory sets memory per CPU or per node, of which a job has one.

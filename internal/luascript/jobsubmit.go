@@ -90,7 +90,7 @@ type JobScript struct {
 
 // LoadJobScript compiles job_submit.lua and runs its top level.
 func LoadJobScript(site Site) (*JobScript, error) {
-	loaded, err := load(site.Script, nil, site.Limits)
+	loaded, err := loadScript(site.Script, nil, site.Limits)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func LoadJobScript(site Site) (*JobScript, error) {
 	for _, f := range fields() {
 		out.fields[f.name] = f
 	}
-	if loaded.function(FunctionSubmit) == nil {
+	if loaded.findFunction(FunctionSubmit) == nil {
 		return nil, fmt.Errorf("%w: %s: it has no function %s", ErrScript, site.Script.Path, FunctionSubmit)
 	}
 	return out, nil
@@ -145,7 +145,7 @@ func (j *JobScript) Submit(ctx context.Context, job *Job) (*Verdict, error) {
 // Modify hands a change of a job to slurm_job_modify, which may change the change. Without
 // that function every change is right.
 func (j *JobScript) Modify(ctx context.Context, job *Job, update *Update) (*Verdict, error) {
-	if j.script.function(FunctionModify) == nil {
+	if j.script.findFunction(FunctionModify) == nil {
 		return &Verdict{}, nil
 	}
 	before := map[string]string{}
@@ -174,7 +174,7 @@ func (j *JobScript) Modify(ctx context.Context, job *Job, update *Update) (*Verd
 	for key := range keys {
 		if before[key] != update.Changes[key] {
 			verdict.Changed = append(verdict.Changed,
-				changeText(key, optional(before[key]), optional(update.Changes[key])))
+				changeText(key, optionalText(before[key]), optionalText(update.Changes[key])))
 		}
 	}
 	slices.Sort(verdict.Changed)
@@ -207,7 +207,7 @@ func shownValue(v lua.LValue) string {
 
 // run calls a function of the script and reads its code: nil is success.
 func (j *JobScript) run(ctx context.Context, name string, args ...lua.LValue) (int64, error) {
-	result, err := j.script.call(ctx, j.script.function(name), args...)
+	result, err := j.script.callFunction(ctx, j.script.findFunction(name), args...)
 	if err != nil {
 		return -1, err
 	}
@@ -240,7 +240,7 @@ func (j *JobScript) describe(
 		case name == "environment":
 			l.Push(env)
 		case name == "argv":
-			l.Push(listTable(l, arguments(job)))
+			l.Push(listTable(l, argumentsOf(job)))
 		default:
 			l.Push(lua.LNil)
 		}
@@ -337,7 +337,7 @@ func (j *JobScript) record(job *Job, update *Update) *lua.LTable {
 	}
 	out.RawSetString("job_id", lua.LNumber(update.JobID))
 	out.RawSetString("job_state", lua.LString(update.State))
-	out.RawSetString("nodes", optional(update.Nodes))
+	out.RawSetString("nodes", optionalText(update.Nodes))
 	return out
 }
 
@@ -367,20 +367,20 @@ func partitionTable(state *lua.LState, part *spec.PartitionSpec) *lua.LTable {
 	out := state.NewTable()
 	for name, value := range map[string]lua.LValue{
 		"name":                lua.LString(part.Name),
-		"nodes":               optional(part.Nodes),
-		"allow_accounts":      optional(strings.Join(part.AllowAccounts, ",")),
-		"deny_accounts":       optional(strings.Join(part.DenyAccounts, ",")),
-		"allow_qos":           optional(strings.Join(part.AllowQOS, ",")),
-		"deny_qos":            optional(strings.Join(part.DenyQOS, ",")),
-		"allow_groups":        optional(strings.Join(part.AllowGroups, ",")),
-		"alternate":           optional(part.Alternate),
-		"qos":                 optional(part.QOS),
-		"flag_default":        truth(part.Default),
-		"flag_hidden":         truth(part.Hidden),
-		"flag_lln":            truth(part.LLN),
-		"flag_root_only":      truth(part.RootOnly),
-		"flag_req_resv":       truth(part.ReqResv),
-		"flag_exclusive_user": truth(part.ExclusiveUser),
+		"nodes":               optionalText(part.Nodes),
+		"allow_accounts":      optionalText(strings.Join(part.AllowAccounts, ",")),
+		"deny_accounts":       optionalText(strings.Join(part.DenyAccounts, ",")),
+		"allow_qos":           optionalText(strings.Join(part.AllowQOS, ",")),
+		"deny_qos":            optionalText(strings.Join(part.DenyQOS, ",")),
+		"allow_groups":        optionalText(strings.Join(part.AllowGroups, ",")),
+		"alternate":           optionalText(part.Alternate),
+		"qos":                 optionalText(part.QOS),
+		"flag_default":        truthValue(part.Default),
+		"flag_hidden":         truthValue(part.Hidden),
+		"flag_lln":            truthValue(part.LLN),
+		"flag_root_only":      truthValue(part.RootOnly),
+		"flag_req_resv":       truthValue(part.ReqResv),
+		"flag_exclusive_user": truthValue(part.ExclusiveUser),
 		"max_time":            limitMinutes(part.MaxTime, infinite),
 		"default_time":        limitMinutes(part.DefaultTime, noVal),
 		"min_nodes":           lua.LNumber(max(part.MinNodes, 1)),
@@ -388,10 +388,10 @@ func partitionTable(state *lua.LState, part *spec.PartitionSpec) *lua.LTable {
 		"max_nodes":           unsetOr(part.MaxNodes, infinite),
 		"max_nodes_orig":      unsetOr(part.MaxNodes, infinite),
 		"max_cpus_per_node":   unsetOr(part.MaxCPUsPerNode, infinite),
-		"def_mem_per_cpu":     positive(part.DefMemPerCPU),
-		"def_mem_per_node":    positive(part.DefMemPerNode),
-		"max_mem_per_cpu":     positive(part.MaxMemPerCPU),
-		"max_mem_per_node":    positive(part.MaxMemPerNode),
+		"def_mem_per_cpu":     positiveNumber(part.DefMemPerCPU),
+		"def_mem_per_node":    positiveNumber(part.DefMemPerNode),
+		"max_mem_per_cpu":     positiveNumber(part.MaxMemPerCPU),
+		"max_mem_per_node":    positiveNumber(part.MaxMemPerNode),
 		"priority_job_factor": lua.LNumber(max(part.PriorityJobFactor, 1)),
 		"priority_tier":       lua.LNumber(max(part.PriorityTier, 1)),
 		"total_nodes":         lua.LNumber(len(part.NodeNames)),

@@ -30,7 +30,7 @@ const (
 	maxLineText = 4 << 10
 )
 
-func (s *script) say(level Level, text string) {
+func (s *script) addLine(level Level, text string) {
 	if len(s.said) >= maxLines {
 		return
 	}
@@ -111,11 +111,11 @@ func (s *script) addSlurm() {
 			if err != nil {
 				l.RaiseError("slurm.%s: %s", name, err)
 			}
-			s.say(level, text)
+			s.addLine(level, text)
 			return 0
 		}))
 	}
-	s.state.SetGlobal("slurm", s.strict(table, "slurm"))
+	s.state.SetGlobal("slurm", s.makeStrict(table, "slurm"))
 }
 
 // formatted is the text of a call in the way of string.format. In a text alone %% is %, and

@@ -38,13 +38,13 @@ var ErrScript = errors.New("the script failed")
 // check compiles a script and runs its top level, as a load does. functions are those of which
 // it must define at least one.
 func check(source *spec.SiteScript, limits Limits, functions ...string) error {
-	loaded, err := load(source, nil, limits)
+	loaded, err := loadScript(source, nil, limits)
 	if err != nil {
 		return err
 	}
 	defer loaded.close()
 	for _, name := range functions {
-		if loaded.function(name) != nil {
+		if loaded.findFunction(name) != nil {
 			return nil
 		}
 	}
@@ -61,8 +61,8 @@ type script struct {
 	said []Line
 }
 
-// load runs the top level of a script. prepare, if set, adds globals before.
-func load(source *spec.SiteScript, prepare func(*script), limits Limits) (*script, error) {
+// loadScript runs the top level of a script. prepare, if set, adds globals before.
+func loadScript(source *spec.SiteScript, prepare func(*script), limits Limits) (*script, error) {
 	chunk, err := parse.Parse(strings.NewReader(source.Text), source.Path)
 	if err != nil {
 		return nil, syntaxError(source.Path, err)
@@ -86,7 +86,7 @@ func load(source *spec.SiteScript, prepare func(*script), limits Limits) (*scrip
 	if prepare != nil {
 		prepare(loaded)
 	}
-	if _, err := loaded.call(context.Background(), loaded.state.NewFunctionFromProto(proto)); err != nil {
+	if _, err := loaded.callFunction(context.Background(), loaded.state.NewFunctionFromProto(proto)); err != nil {
 		loaded.close()
 		return nil, err
 	}
@@ -132,8 +132,8 @@ func (s *script) openLibraries() {
 	for _, name := range [...]string{"time", "date", "clock", "difftime"} {
 		clock.RawSetString(name, all.RawGetString(name))
 	}
-	s.state.SetGlobal(lua.OsLibName, s.strict(clock, "os"))
-	s.state.SetGlobal("io", s.strict(s.state.NewTable(), "io"))
+	s.state.SetGlobal(lua.OsLibName, s.makeStrict(clock, "os"))
+	s.state.SetGlobal("io", s.makeStrict(s.state.NewTable(), "io"))
 	for _, name := range [...]string{
 		"dofile", "loadfile", "require", "module", "collectgarbage", "newproxy", "_printregs",
 	} {
@@ -147,13 +147,13 @@ func (s *script) openLibraries() {
 		for i := range words {
 			words[i] = lua.LVAsString(l.ToStringMeta(l.Get(i + 1)))
 		}
-		s.say(LevelInfo, strings.Join(words, "\t"))
+		s.addLine(LevelInfo, strings.Join(words, "\t"))
 		return 0
 	}))
 }
 
-// strict makes the absent fields of a table an error that names them.
-func (s *script) strict(table *lua.LTable, name string) *lua.LTable {
+// makeStrict makes the absent fields of a table an error that names them.
+func (s *script) makeStrict(table *lua.LTable, name string) *lua.LTable {
 	meta := s.state.NewTable()
 	meta.RawSetString("__index", s.state.NewFunction(func(l *lua.LState) int {
 		l.RaiseError("%s.%s is not available to scripts of the site", name, l.Get(2).String())
@@ -165,8 +165,8 @@ func (s *script) strict(table *lua.LTable, name string) *lua.LTable {
 
 func (s *script) close() { s.state.Close() }
 
-// function finds a function of the script; nil where there is none.
-func (s *script) function(name string) lua.LValue {
+// findFunction finds a function of the script; nil where there is none.
+func (s *script) findFunction(name string) lua.LValue {
 	fn, ok := s.state.GetGlobal(name).(*lua.LFunction)
 	if !ok {
 		return nil
@@ -174,8 +174,8 @@ func (s *script) function(name string) lua.LValue {
 	return fn
 }
 
-// call runs a function within the limits and returns its first value.
-func (s *script) call(
+// callFunction runs a function within the limits and returns its first value.
+func (s *script) callFunction(
 	ctx context.Context,
 	fn lua.LValue,
 	args ...lua.LValue,

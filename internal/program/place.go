@@ -63,7 +63,7 @@ func RunPlaced(
 	defer read.Close()
 	cmd := exec.CommandContext(ctx, "/proc/self/exe", GateVerb, file)
 	cmd.Stdin = read
-	return run(cmd, env, nil, func(pid int) error {
+	return runPrepared(cmd, env, nil, func(pid int) error {
 		if err := place(pid); err != nil {
 			return err
 		}

@@ -37,12 +37,12 @@ func RunOn(
 ) error {
 	cmd := exec.CommandContext(ctx, file, args...)
 	cmd.Stdin = input
-	return run(cmd, env, as, nil)
+	return runPrepared(cmd, env, as, nil)
 }
 
-// run runs a prepared command. begin, if it is not nil, is called once the process is
+// runPrepared runs a prepared command. begin, if it is not nil, is called once the process is
 // there; its error ends it.
-func run(cmd *exec.Cmd, env []string, as *syscall.Credential, begin func(pid int) error) error {
+func runPrepared(cmd *exec.Cmd, env []string, as *syscall.Credential, begin func(pid int) error) error {
 	out := &tail{most: 300}
 	cmd.Env = env
 	cmd.Dir = "/"

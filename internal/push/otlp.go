@@ -166,7 +166,7 @@ func exemplarOf(e *dto.Exemplar) *metrics.Exemplar {
 // attributes are the labels of a series; job and instance are the resource's.
 func (o *OTLP) attributes(m *dto.Metric) []*common.KeyValue {
 	var out []*common.KeyValue
-	for _, l := range (Target{Labels: o.target.Labels}).labels(m) {
+	for _, l := range (Target{Labels: o.target.Labels}).labelsOf(m) {
 		out = append(out, keyValue(l.name, l.value))
 	}
 	return out

@@ -35,7 +35,7 @@ type one struct {
 func (t Target) eachSeries(families []*dto.MetricFamily, at time.Time, give func(one)) {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			labels := t.labels(m)
+			labels := t.labelsOf(m)
 			s := one{at: at.UnixMilli(), family: f}
 			if m.TimestampMs != nil {
 				s.at = m.GetTimestampMs()
@@ -80,8 +80,8 @@ func sendHistogram(h *dto.Histogram, send func(suffix string, value float64, exe
 	send("_count", float64(h.GetSampleCount()), nil)
 }
 
-// labels are those of a series and of the target.
-func (t Target) labels(m *dto.Metric) []pair {
+// labelsOf are those of a series and of the target.
+func (t Target) labelsOf(m *dto.Metric) []pair {
 	var out []pair
 	has := map[string]bool{}
 	for _, l := range m.GetLabel() {

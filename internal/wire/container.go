@@ -5,8 +5,8 @@ import (
 	"github.com/musterhpc/muster/spec"
 )
 
-// container writes the file tree that a script or a step runs in.
-func container(c *spec.Container) *apiv1.Container {
+// writeContainer writes the file tree that a script or a step runs in.
+func writeContainer(c *spec.Container) *apiv1.Container {
 	if c == nil {
 		return nil
 	}

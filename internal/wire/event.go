@@ -104,15 +104,15 @@ func (f *facts) text(name, value string) {
 	}
 }
 
-func (f *facts) list(name string, values []string) { f.text(name, strings.Join(values, ",")) }
+func (f *facts) addList(name string, values []string) { f.text(name, strings.Join(values, ",")) }
 
-func (f *facts) number(name string, n int64) {
+func (f *facts) addNumber(name string, n int64) {
 	if n != 0 {
 		*f = append(*f, &apiv1.EventField{Name: name, Value: &apiv1.EventField_Number{Number: n}})
 	}
 }
 
-func (f *facts) time(name string, at spec.Instant) {
+func (f *facts) addTime(name string, at spec.Instant) {
 	if at != 0 {
 		*f = append(
 			*f,
@@ -121,58 +121,58 @@ func (f *facts) time(name string, at spec.Instant) {
 	}
 }
 
-func (f *facts) span(name string, d spec.Span) {
+func (f *facts) addSpan(name string, d spec.Span) {
 	if d != 0 {
 		*f = append(*f, &apiv1.EventField{Name: name, Value: &apiv1.EventField_Span{Span: Span(d)}})
 	}
 }
 
-func (f *facts) yes(name string, on bool) {
+func (f *facts) addTruth(name string, on bool) {
 	if on {
 		*f = append(*f, &apiv1.EventField{Name: name, Value: &apiv1.EventField_Yes{Yes: true}})
 	}
 }
 
-// exit is how a process ended, as Slurm prints it.
-func (f *facts) exit(name string, e spec.ExitStatus) {
+// addExit is how a process ended, as Slurm prints it.
+func (f *facts) addExit(name string, e spec.ExitStatus) {
 	f.text(name, strconv.Itoa(int(e.Code))+":"+strconv.Itoa(int(e.Signal)))
 }
 
-func (f *facts) reason(reason spec.Reason) {
+func (f *facts) addReason(reason spec.Reason) {
 	if reason.Code == "" || reason.Code == spec.ReasonNone {
 		return
 	}
 	f.text("reason", reason.String())
 	f.text("limited", reason.TRES)
 	f.text("subject", reason.Subject)
-	f.number("limit", reason.Limit)
-	f.number("used", reason.Used)
-	f.number("asked", reason.Asked)
-	f.time("until", reason.Until)
+	f.addNumber("limit", reason.Limit)
+	f.addNumber("used", reason.Used)
+	f.addNumber("asked", reason.Asked)
+	f.addTime("until", reason.Until)
 }
 
-// usage is what processes have used. GPUs are left to the accounting commands.
-func (f *facts) usage(u *spec.Usage) {
-	f.span("cpu_time", u.UserCPU+u.SystemCPU)
-	f.number("peak_rss_bytes", u.PeakRSS)
-	f.yes("oom_killed", u.OOMKilled)
+// addUsage is what processes have used. GPUs are left to the accounting commands.
+func (f *facts) addUsage(u *spec.Usage) {
+	f.addSpan("cpu_time", u.UserCPU+u.SystemCPU)
+	f.addNumber("peak_rss_bytes", u.PeakRSS)
+	f.addTruth("oom_killed", u.OOMKilled)
 }
 
-// result is how a script or step ended on a node.
-func (f *facts) result(result *event.StepResult) {
+// addResult is how a script or step ended on a node.
+func (f *facts) addResult(result *event.StepResult) {
 	if result == nil {
 		return
 	}
 	if result.Unknown {
-		f.yes("exit_unknown", true)
+		f.addTruth("exit_unknown", true)
 	} else {
-		f.exit("exit", result.Exit)
+		f.addExit("exit", result.Exit)
 	}
 	f.text("detail", result.Detail)
 }
 
-// part closes the collection.
-func (f *facts) part(job spec.JobUID, nodes ...string) EventPart {
+// closePart closes the collection.
+func (f *facts) closePart(job spec.JobUID, nodes ...string) EventPart {
 	return EventPart{Job: job, Nodes: nodes, Fields: *f}
 }
 
@@ -183,100 +183,100 @@ func jobParts(e event.Event, name func(spec.JobUID) string) []EventPart {
 	f := facts{}
 	switch e := e.(type) {
 	case *event.JobSubmitted:
-		f.spec(e.Spec)
+		f.addSpec(e.Spec)
 		f.text("tres", e.Req.String())
-		f.time("eligible", e.Eligible)
-		f.reason(e.Reason)
+		f.addTime("eligible", e.Eligible)
+		f.addReason(e.Reason)
 		if e.Het.Follows() {
 			f.text("component_of", name(e.Het.Leader))
 		}
 		f.text("job_submit", strings.Join(e.ByScript, "; "))
-		return []EventPart{f.part(e.UID)}
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobEligible:
-		return []EventPart{f.part(e.UID)}
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobsAccruing:
 		return onePartEach(e.UIDs)
 	case *event.ReasonsChanged:
 		parts := make([]EventPart, len(e.Jobs))
 		for i := range e.Jobs {
 			of := facts{}
-			of.reason(e.Jobs[i].Reason)
-			of.time("promised_start", e.Jobs[i].Promise)
+			of.addReason(e.Jobs[i].Reason)
+			of.addTime("promised_start", e.Jobs[i].Promise)
 			if blocker := e.Jobs[i].Reason.Blocker; blocker != 0 {
 				of.text("blocker", name(blocker))
 			}
-			parts[i] = of.part(e.Jobs[i].UID)
+			parts[i] = of.closePart(e.Jobs[i].UID)
 		}
 		return parts
 	case *event.JobHeld:
 		f.text("by", holderWord(e.By))
-		return []EventPart{f.part(e.UID)}
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobReleased:
-		return []EventPart{f.part(e.UID)}
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobUpdated:
-		f.list("changed", e.Changed)
+		f.addList("changed", e.Changed)
 		f.text("job_submit", strings.Join(e.ByScript, "; "))
-		f.spec(e.Spec)
+		f.addSpec(e.Spec)
 		f.text("tres", e.Req.String())
-		return []EventPart{f.part(e.UID)}
+		return []EventPart{f.closePart(e.UID)}
 	case *event.ArrayTaskSplit:
-		f.number("task", e.Task)
-		return []EventPart{f.part(e.UID)}
+		f.addNumber("task", e.Task)
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobStarted:
 		return []EventPart{startPart(e)}
 	case *event.JobEndRequested:
-		f.number("attempt", int64(e.Attempt))
+		f.addNumber("attempt", int64(e.Attempt))
 		f.text("cause", endCauseWord(e.Cause))
-		f.yes("requeue", e.Requeue)
+		f.addTruth("requeue", e.Requeue)
 		f.text("hold", holderWord(e.Hold))
 		f.text("detail", e.Detail)
 		f.text("for", other(e.For, name))
-		f.span("grace", e.Grace)
-		return []EventPart{f.part(e.UID)}
+		f.addSpan("grace", e.Grace)
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobSignalled:
-		f.number("attempt", int64(e.Attempt))
-		f.number("signal", int64(e.Signal))
+		f.addNumber("attempt", int64(e.Attempt))
+		f.addNumber("signal", int64(e.Signal))
 		f.text("scope", [...]string{"steps", "batch", "full"}[min(e.Scope, event.SignalFull)])
-		f.yes("warning", e.Warning)
-		return []EventPart{f.part(e.UID)}
+		f.addTruth("warning", e.Warning)
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobEnded:
-		f.number("attempt", int64(e.Attempt))
+		f.addNumber("attempt", int64(e.Attempt))
 		f.text("state", e.State.String())
-		f.exit("exit", e.Exit)
-		f.exit("derived_exit", e.Derived)
-		f.reason(e.Reason)
-		f.time("ended", e.At)
-		return []EventPart{f.part(e.UID)}
+		f.addExit("exit", e.Exit)
+		f.addExit("derived_exit", e.Derived)
+		f.addReason(e.Reason)
+		f.addTime("ended", e.At)
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobNodeDone:
-		f.number("attempt", int64(e.Attempt))
-		f.result(e.Batch)
-		f.usage(&e.Usage)
-		f.yes("lost", e.Lost)
-		f.yes("unfenced", e.Unfenced)
-		f.time("fenced_by", e.FencedBy)
-		return []EventPart{f.part(e.UID, e.Node)}
+		f.addNumber("attempt", int64(e.Attempt))
+		f.addResult(e.Batch)
+		f.addUsage(&e.Usage)
+		f.addTruth("lost", e.Lost)
+		f.addTruth("unfenced", e.Unfenced)
+		f.addTime("fenced_by", e.FencedBy)
+		return []EventPart{f.closePart(e.UID, e.Node)}
 	case *event.JobRequeued:
-		f.number("attempt", int64(e.Attempt))
+		f.addNumber("attempt", int64(e.Attempt))
 		if e.State != spec.Pending {
 			f.text("state", e.State.String())
 		}
-		f.exit("exit", e.Exit)
-		f.time("begin", e.Begin)
+		f.addExit("exit", e.Exit)
+		f.addTime("begin", e.Begin)
 		f.text("hold", holderWord(e.Hold))
-		f.reason(e.Reason)
-		f.time("ended", e.At)
-		return []EventPart{f.part(e.UID)}
+		f.addReason(e.Reason)
+		f.addTime("ended", e.At)
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobPurged:
 		return onePartEach(e.UIDs)
 	case *event.JobPrepared:
-		f.number("attempt", int64(e.Attempt))
-		return []EventPart{f.part(e.UID)}
+		f.addNumber("attempt", int64(e.Attempt))
+		return []EventPart{f.closePart(e.UID)}
 	case *event.ImagePinned:
-		f.number("attempt", int64(e.Attempt))
+		f.addNumber("attempt", int64(e.Attempt))
 		f.text("node", e.Node)
 		f.text("image", e.Image)
 		f.text("digest", e.Digest)
-		return []EventPart{f.part(e.UID)}
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobNoted:
 		for _, text := range [...]struct {
 			name string
@@ -287,36 +287,36 @@ func jobParts(e event.Event, name func(spec.JobUID) string) []EventPart {
 			}
 		}
 		if e.Derived != nil {
-			f.exit("derived", *e.Derived)
+			f.addExit("derived", *e.Derived)
 		}
-		return []EventPart{f.part(e.UID)}
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobPodsOver:
-		f.number("attempt", int64(e.Attempt))
-		return []EventPart{f.part(e.UID)}
+		f.addNumber("attempt", int64(e.Attempt))
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobEpilogOver:
-		f.number("attempt", int64(e.Attempt))
-		return []EventPart{f.part(e.UID)}
+		f.addNumber("attempt", int64(e.Attempt))
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobSuspended:
-		f.number("attempt", int64(e.Attempt))
-		f.yes("yields_cpus", e.Yields)
-		f.yes("resumes_by_itself", e.Auto)
+		f.addNumber("attempt", int64(e.Attempt))
+		f.addTruth("yields_cpus", e.Yields)
+		f.addTruth("resumes_by_itself", e.Auto)
 		f.text("for", other(e.For, name))
-		return []EventPart{f.part(e.UID)}
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobResumed:
-		f.number("attempt", int64(e.Attempt))
-		return []EventPart{f.part(e.UID)}
+		f.addNumber("attempt", int64(e.Attempt))
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobReady:
-		f.number("attempt", int64(e.Attempt))
-		return []EventPart{f.part(e.UID)}
+		f.addNumber("attempt", int64(e.Attempt))
+		return []EventPart{f.closePart(e.UID)}
 	case *event.JobShrunk:
-		f.number("attempt", int64(e.Attempt))
-		return []EventPart{f.part(e.UID, e.Nodes...)}
+		f.addNumber("attempt", int64(e.Attempt))
+		return []EventPart{f.closePart(e.UID, e.Nodes...)}
 	case *event.RunFenced:
-		f.number("attempt", int64(e.Attempt))
+		f.addNumber("attempt", int64(e.Attempt))
 		f.text("by", e.By.String())
-		f.result(e.Batch)
-		f.usage(&e.Usage)
-		return []EventPart{f.part(e.UID, e.Node)}
+		f.addResult(e.Batch)
+		f.addUsage(&e.Usage)
+		return []EventPart{f.closePart(e.UID, e.Node)}
 	}
 	return []EventPart{stepPart(e)}
 }
@@ -325,58 +325,58 @@ func jobParts(e event.Event, name func(spec.JobUID) string) []EventPart {
 func stepPart(e event.Event) EventPart {
 	f := facts{}
 	of := func(attempt uint32, step spec.StepID) {
-		f.number("attempt", int64(attempt))
+		f.addNumber("attempt", int64(attempt))
 		f.text("step", step.String())
 	}
 	switch e := e.(type) {
 	case *event.StepStarted:
 		of(e.Attempt, e.Step)
 		f.text("name", e.Name)
-		f.number("tasks", int64(e.Tasks))
+		f.addNumber("tasks", int64(e.Tasks))
 		f.text("tres", e.TRES.String())
-		return f.part(e.UID, e.Nodes...)
+		return f.closePart(e.UID, e.Nodes...)
 	case *event.StepEnded:
 		of(e.Attempt, e.Step)
 		f.text("state", e.State.String())
-		f.result(&e.Result)
-		f.usage(&e.Usage)
-		f.time("ended", e.At)
-		return f.part(e.UID)
+		f.addResult(&e.Result)
+		f.addUsage(&e.Usage)
+		f.addTime("ended", e.At)
+		return f.closePart(e.UID)
 	case *event.StepNodeDone:
 		of(e.Attempt, e.Step)
-		f.result(&e.Result)
-		f.usage(&e.Usage)
-		return f.part(e.UID, e.Node)
+		f.addResult(&e.Result)
+		f.addUsage(&e.Usage)
+		return f.closePart(e.UID, e.Node)
 	case *event.StepUpdated:
 		of(e.Attempt, e.Step)
-		f.span("time_limit", e.Limit)
-		return f.part(e.UID)
+		f.addSpan("time_limit", e.Limit)
+		return f.closePart(e.UID)
 	case *event.StepEndRequested:
 		of(e.Attempt, e.Step)
 		f.text("cause", endCauseWord(e.Cause))
-		return f.part(e.UID)
+		return f.closePart(e.UID)
 	case *event.StepSignalled:
 		of(e.Attempt, e.Step)
-		f.number("signal", int64(e.Signal))
-		return f.part(e.UID)
+		f.addNumber("signal", int64(e.Signal))
+		return f.closePart(e.UID)
 	}
 	return EventPart{}
 }
 
-// spec writes what a job asks for, as squeue and scontrol show it.
-func (f *facts) spec(job *spec.JobSpec) {
+// addSpec writes what a job asks for, as squeue and scontrol show it.
+func (f *facts) addSpec(job *spec.JobSpec) {
 	if job == nil {
 		return
 	}
 	f.text("name", job.Name)
-	f.list("partition", job.Partitions)
+	f.addList("partition", job.Partitions)
 	f.text("qos", job.QOSText())
 	if a := job.Queue.Array; a != nil {
 		f.text("array", a.Tasks.String())
-		f.number("array_throttle", int64(a.Throttle))
+		f.addNumber("array_throttle", int64(a.Throttle))
 	}
-	f.span("time_limit", job.Time.Limit)
-	f.time("begin", job.Time.Begin)
+	f.addSpan("time_limit", job.Time.Limit)
+	f.addTime("begin", job.Time.Begin)
 	if job.Queue.Dependency != nil {
 		f.text("dependency", job.Queue.Dependency.String())
 	}
@@ -387,7 +387,7 @@ func (f *facts) spec(job *spec.JobSpec) {
 // startPart writes the start of an attempt with what it was given.
 func startPart(e *event.JobStarted) EventPart {
 	f := facts{}
-	f.number("attempt", int64(e.Attempt))
+	f.addNumber("attempt", int64(e.Attempt))
 	var nodes []string
 	if allocation := e.Alloc; allocation != nil {
 		f.text("partition", allocation.Partition)
@@ -396,10 +396,10 @@ func startPart(e *event.JobStarted) EventPart {
 		f.text("qos", allocation.QOS)
 		nodes = allocation.NodeNames()
 	}
-	f.span("time_limit", e.Limit)
-	f.yes("backfill", e.Backfill)
-	f.number("priority", int64(e.Priority))
-	return f.part(e.UID, nodes...)
+	f.addSpan("time_limit", e.Limit)
+	f.addTruth("backfill", e.Backfill)
+	f.addNumber("priority", int64(e.Priority))
+	return f.closePart(e.UID, nodes...)
 }
 
 // onePartEach is an event that says the same of several jobs.
@@ -429,77 +429,77 @@ func nodePart(e event.Event, name func(spec.JobUID) string) EventPart {
 		inv := &e.Inventory
 		f.text("version", inv.AgentVersion)
 		f.text("os", inv.OS)
-		f.number("cpus", inv.CPUs)
-		f.number("memory_mib", inv.Mem)
-		f.number("gpus", int64(len(inv.GPUs)))
-		f.time("booted", inv.BootedAt)
+		f.addNumber("cpus", inv.CPUs)
+		f.addNumber("memory_mib", inv.Mem)
+		f.addNumber("gpus", int64(len(inv.GPUs)))
+		f.addTime("booted", inv.BootedAt)
 		f.text("degraded", inv.Degraded)
 		f.text("invalid", e.Invalid)
-		return f.part(0, e.Node)
+		return f.closePart(0, e.Node)
 	case *event.NodeStateSet:
 		f.text("state", adminWord(e.State))
 		f.text("reason", e.Reason)
-		f.time("resume_at", e.ResumeAt)
-		return f.part(0, e.Node)
+		f.addTime("resume_at", e.ResumeAt)
+		return f.closePart(0, e.Node)
 	case *event.NodeLost:
-		f.time("last_seen", e.LastSeen)
+		f.addTime("last_seen", e.LastSeen)
 		f.text("why", e.Why)
-		return f.part(0, e.Node)
+		return f.closePart(0, e.Node)
 	case *event.NodeReturned:
-		return f.part(0, e.Node)
+		return f.closePart(0, e.Node)
 	case *event.FenceTried:
-		f.number("try", int64(e.Try))
+		f.addNumber("try", int64(e.Try))
 		f.text("why", e.Why)
-		return f.part(0, e.Node)
+		return f.closePart(0, e.Node)
 	case *event.GPUFaulted:
 		f.text("gpu", e.Fault.UUID)
 		f.text("fault", e.Fault.Kind.String())
-		f.number("xid", e.Fault.XID)
+		f.addNumber("xid", e.Fault.XID)
 		f.text("class", e.Fault.Class)
 		f.text("detail", e.Fault.Text)
-		f.number("count", int64(e.Fault.Count))
+		f.addNumber("count", int64(e.Fault.Count))
 		f.text("held_by", other(e.Fault.Job, name))
-		f.span("idle", e.Fault.Idle)
-		return f.part(0, e.Node)
+		f.addSpan("idle", e.Fault.Idle)
+		return f.closePart(0, e.Node)
 	case *event.NodePowered:
 		f.text("to", powerWord(e.To))
 		f.text("why", e.Why)
-		f.yes("failed", e.Failed)
-		return f.part(0, e.Nodes...)
+		f.addTruth("failed", e.Failed)
+		return f.closePart(0, e.Nodes...)
 	case *event.NodeReboot:
 		f.text("phase", [...]string{"", "wanted", "issued", "over"}[min(e.Phase, event.RebootOver)])
-		f.yes("asap", e.ASAP)
+		f.addTruth("asap", e.ASAP)
 		f.text("next_state", adminWord(e.Next))
 		f.text("reason", e.Reason)
-		return f.part(0, e.Node)
+		return f.closePart(0, e.Node)
 	case *event.NodeAdded:
-		f.number("cpus", e.Node.CPUs)
-		f.number("memory_mib", e.Node.Mem)
+		f.addNumber("cpus", e.Node.CPUs)
+		f.addNumber("memory_mib", e.Node.Mem)
 		f.text("gres", GRESText(e.Node.GRES))
-		f.list("features", e.Node.Features)
-		f.list("partition", e.Partitions)
-		return f.part(0, e.Node.Name)
+		f.addList("features", e.Node.Features)
+		f.addList("partition", e.Partitions)
+		return f.closePart(0, e.Node.Name)
 	case *event.NodeDeleted:
-		return f.part(0, e.Node)
+		return f.closePart(0, e.Node)
 	case *event.NodeChanged:
-		f.number("weight", int64(e.Weight))
-		f.list("features", e.Features)
-		f.list("available_features", e.Available)
+		f.addNumber("weight", int64(e.Weight))
+		f.addList("features", e.Features)
+		f.addList("available_features", e.Available)
 		f.text("comment", e.Comment)
 		f.text("extra", e.Extra)
 		f.text("reason", e.Reason)
-		return f.part(0, e.Node)
+		return f.closePart(0, e.Node)
 	case *event.ForeignHoldTaken:
 		f.text("hold", e.Hold.Name())
-		f.number("milli_cpu", e.Hold.MilliCPU)
-		f.number("memory_mib", e.Hold.Mem)
-		f.number("gpus", int64(len(e.Hold.GPUs)))
-		f.number("priority", e.Hold.Priority)
-		return f.part(0, e.Node)
+		f.addNumber("milli_cpu", e.Hold.MilliCPU)
+		f.addNumber("memory_mib", e.Hold.Mem)
+		f.addNumber("gpus", int64(len(e.Hold.GPUs)))
+		f.addNumber("priority", e.Hold.Priority)
+		return f.closePart(0, e.Node)
 	case *event.ForeignHoldReleased:
 		f.text("hold", e.ID)
 		f.text("why", e.Why)
-		return f.part(0, e.Node)
+		return f.closePart(0, e.Node)
 	}
 	return EventPart{}
 }
@@ -513,32 +513,32 @@ func clusterPart(e event.Event) EventPart {
 	switch e := e.(type) {
 	case *event.ClusterCreated:
 		f.text("cluster", e.Name)
-		f.number("version", int64(e.Version))
+		f.addNumber("version", int64(e.Version))
 	case *event.ClusterVersionRaised:
-		f.number("version", int64(e.Version))
+		f.addNumber("version", int64(e.Version))
 	case *event.ConfigAdopted:
 		if c := e.Config; c != nil {
 			f.text("cluster", c.ClusterName)
-			f.number("node_count", int64(len(c.Nodes)))
-			f.number("partition_count", int64(len(c.Partitions)))
+			f.addNumber("node_count", int64(len(c.Nodes)))
+			f.addNumber("partition_count", int64(len(c.Partitions)))
 		}
 	case *event.EpochBegan:
 		f.text("controller", e.Host)
 		f.text("version", e.Version)
 	case *event.HistoryLost:
 		f.text("witness", e.Witness)
-		f.number("seen_seq", int64(e.Seen.Seq))
+		f.addNumber("seen_seq", int64(e.Seen.Seq))
 	case *event.TokenIssued:
 		f.text("machine", e.Node)
 		f.text("role", e.Role)
-		f.time("expires", e.Expires)
+		f.addTime("expires", e.Expires)
 	case *event.TokenSpent:
 		f.text("machine", e.Node)
 	case *event.UserTokenIssued:
 		f.text("token", e.ID)
 		f.text("user", e.User)
-		f.number("uid", int64(e.UID))
-		f.time("expires", e.Expires)
+		f.addNumber("uid", int64(e.UID))
+		f.addTime("expires", e.Expires)
 	case *event.UserTokensEnded:
 		f.text("user", e.User)
 		f.text("tokens", strings.Join(e.IDs, ","))
@@ -547,65 +547,65 @@ func clusterPart(e event.Event) EventPart {
 		f.text("machine", e.Name)
 		f.text("role", e.Role)
 		f.text("serial", e.Serial)
-		f.time("expires", e.Expires)
+		f.addTime("expires", e.Expires)
 	case *event.CertificateRevoked:
 		f.text("serial", e.Serial)
 		f.text("reason", e.Reason)
 	case *event.CertificatesDropped:
-		f.number("count", int64(len(e.Serials)))
+		f.addNumber("count", int64(len(e.Serials)))
 	case *event.PartitionPut:
-		f.partition(&e.Partition)
+		f.addPartition(&e.Partition)
 	case *event.PartitionAdded:
-		f.partition(&e.Partition)
+		f.addPartition(&e.Partition)
 	case *event.PartitionGone:
 		f.text("partition", e.Name)
 	case *event.ReservationPut:
 		reservation := &e.Reservation
 		part.Reservation = reservation.Name
 		f.text("reservation", reservation.Name)
-		f.time("start", reservation.Start)
-		f.time("end", reservation.End)
+		f.addTime("start", reservation.Start)
+		f.addTime("end", reservation.End)
 		f.text("reserved_nodes", hostlist.Fold(reservation.Nodes))
-		f.list("users", reservation.Users)
-		f.list("accounts", reservation.Accounts)
+		f.addList("users", reservation.Users)
+		f.addList("accounts", reservation.Accounts)
 		f.text("flags", reservation.Flags.String())
 	case *event.ReservationRemoved:
 		part.Reservation = e.Name
 		f.text("reservation", e.Name)
 		f.text("why", e.Why)
 	case *event.TriggerPut:
-		f.number("trigger", int64(e.Trigger.ID))
+		f.addNumber("trigger", int64(e.Trigger.ID))
 		f.text("on", e.Trigger.Kind.String())
 		f.text("user", e.Trigger.User)
-		f.number("runs_due", int64(len(e.Trigger.Pulls)))
+		f.addNumber("runs_due", int64(len(e.Trigger.Pulls)))
 	case *event.TriggerRemoved:
-		f.number("trigger", int64(e.ID))
+		f.addNumber("trigger", int64(e.ID))
 		f.text("why", e.Why)
 	case *event.CrontabPut:
 		f.text("user", e.Crontab.User)
-		f.number("jobs", int64(len(e.Crontab.Entries)))
-		f.yes("removed", e.Crontab.Text == "")
+		f.addNumber("jobs", int64(len(e.Crontab.Entries)))
+		f.addTruth("removed", e.Crontab.Text == "")
 	case *event.UsageAged:
-		f.yes("reset", e.Reset)
+		f.addTruth("reset", e.Reset)
 	case *event.SharesNoted:
-		f.number("associations", int64(len(e.Shares)))
+		f.addNumber("associations", int64(len(e.Shares)))
 	default:
-		f.policy(e)
+		f.addPolicy(e)
 	}
 	part.Fields = f
 	return part
 }
 
-func (f *facts) partition(partition *spec.PartitionSpec) {
+func (f *facts) addPartition(partition *spec.PartitionSpec) {
 	f.text("partition", partition.Name)
 	f.text("state", partition.State.String())
 	f.text("partition_nodes", partition.Nodes)
-	f.span("max_time", partition.MaxTime)
+	f.addSpan("max_time", partition.MaxTime)
 }
 
-// policy writes a change of the policy: what was changed. sacctmgr has the
+// addPolicy writes a change of the policy: what was changed. sacctmgr has the
 // limits.
-func (f *facts) policy(e event.Event) {
+func (f *facts) addPolicy(e event.Event) {
 	switch e := e.(type) {
 	case *event.QOSPut:
 		f.text("qos", e.QOS.Name)
@@ -614,7 +614,7 @@ func (f *facts) policy(e event.Event) {
 	case *event.AccountPut:
 		f.text("account", e.Account.Name)
 		f.text("parent", e.Account.Parent)
-		f.list("coordinators", e.Account.Coordinators)
+		f.addList("coordinators", e.Account.Coordinators)
 	case *event.AccountRemoved:
 		f.text("account", e.Name)
 	case *event.UserPut:
@@ -624,17 +624,17 @@ func (f *facts) policy(e event.Event) {
 	case *event.UserRemoved:
 		f.text("user", e.Name)
 	case *event.AssociationPut:
-		f.number("association", int64(e.Association.ID))
+		f.addNumber("association", int64(e.Association.ID))
 		f.text("account", e.Association.Account)
 		f.text("user", e.Association.User)
 		f.text("partition", e.Association.Partition)
 	case *event.AssociationRemoved:
-		f.number("association", int64(e.ID))
+		f.addNumber("association", int64(e.ID))
 	case *event.WCKeyPut:
 		f.text("wckey", e.Key.Name)
 		f.text("user", e.Key.User)
 	case *event.WCKeyRemoved:
-		f.number("wckey_id", int64(e.ID))
+		f.addNumber("wckey_id", int64(e.ID))
 	case *event.ResourcePut:
 		f.text("resource", e.Resource.Name)
 		f.text("server", e.Resource.Server)
@@ -647,8 +647,8 @@ func (f *facts) policy(e event.Event) {
 		f.text("resource", e.Name)
 		f.text("server", e.Server)
 	case *event.UsageCleared:
-		f.number("association", int64(e.Assoc))
-		f.number("qos_id", int64(e.QOS))
+		f.addNumber("association", int64(e.Assoc))
+		f.addNumber("qos_id", int64(e.QOS))
 	}
 }
 

@@ -55,8 +55,8 @@ func (s *Shower) Job(job *state.Job) *apiv1.JobInfo {
 			",",
 		), Qos: jobSpec.QOSText(), ReqTres: TRES(job.Req), NumNodes: uint32(job.Req.Node), NumCpus: uint32(job.Req.CPU),
 		ExitCode: job.Exit.Code, ExitSignal: job.Exit.Signal, DerivedCode: job.Derived.Code, DerivedSignal: job.Derived.Signal,
-		EndedBy: job.EndedBy, Changed: job.Changed, Backfilled: job.Backfill, TimeLimit: s.limit(job), Priority: s.priority(job),
-		NumTasks: s.tasks(job), LastSchedEval: int64(s.v.Pass.LastAt),
+		EndedBy: job.EndedBy, Changed: job.Changed, Backfilled: job.Backfill, TimeLimit: s.limitOf(job), Priority: s.priorityOf(job),
+		NumTasks: s.countTasks(job), LastSchedEval: int64(s.v.Pass.LastAt),
 	}
 	out.Spec = JobSpec(jobSpec)
 	out.DefaultMemPerCpu = s.defaultMemory(job)
@@ -73,9 +73,9 @@ func (s *Shower) Job(job *state.Job) *apiv1.JobInfo {
 		out.HetOffset = h.Offset
 		out.HetSize = h.Size
 	}
-	s.allocation(job, out)
+	s.showAllocation(job, out)
 	if job.State == spec.Pending {
-		s.pending(job, out)
+		s.showPending(job, out)
 	}
 	for i := range job.Steps {
 		out.Steps = append(out.Steps, stepInfo(&job.Steps[i]))
@@ -83,7 +83,7 @@ func (s *Shower) Job(job *state.Job) *apiv1.JobInfo {
 	return out
 }
 
-func (s *Shower) limit(job *state.Job) int64 {
+func (s *Shower) limitOf(job *state.Job) int64 {
 	if job.State != spec.Pending && job.Limit != 0 {
 		return Span(job.Limit)
 	}
@@ -110,7 +110,7 @@ func (s *Shower) defaultMemory(job *state.Job) int64 {
 	return place.DefaultMemory(s.v.State.Config, partition.Spec, wantsGPU).CPU
 }
 
-func (s *Shower) priority(job *state.Job) uint32 {
+func (s *Shower) priorityOf(job *state.Job) uint32 {
 	if job.State != spec.Pending {
 		if s.running == nil {
 			r := order.NewRunning(s.v.State, s.now)
@@ -128,7 +128,7 @@ func (s *Shower) priority(job *state.Job) uint32 {
 	return s.ranks.Of(job, partition.Spec).Total
 }
 
-func (s *Shower) tasks(job *state.Job) uint32 {
+func (s *Shower) countTasks(job *state.Job) uint32 {
 	if job.Alloc != nil {
 		return job.Alloc.Tasks
 	}
@@ -138,8 +138,8 @@ func (s *Shower) tasks(job *state.Job) uint32 {
 	return max(job.Spec.Size.MinNodes, 1) * max(job.Spec.Size.TasksPerNode, 1)
 }
 
-// allocation writes what a job holds or held.
-func (s *Shower) allocation(job *state.Job, out *apiv1.JobInfo) {
+// showAllocation writes what a job holds or held.
+func (s *Shower) showAllocation(job *state.Job, out *apiv1.JobInfo) {
 	if job.Alloc == nil || job.State == spec.Pending {
 		if job.State == spec.Pending {
 			out.Start, out.End = 0, 0
@@ -160,7 +160,7 @@ func (s *Shower) allocation(job *state.Job, out *apiv1.JobInfo) {
 	out.Paused, out.SuspendedAt = int64(job.Paused), int64(job.SuspendedAt)
 	out.Configuring = job.Configuring()
 	if out.Configuring {
-		s.boot(job, out)
+		s.showBoot(job, out)
 	} else if job.Ready != 0 {
 		out.Start = int64(job.Ready) // its time began when its nodes were there
 	}
@@ -174,8 +174,8 @@ func (s *Shower) allocation(job *state.Job, out *apiv1.JobInfo) {
 	}
 }
 
-// boot writes what a job waits for that has its nodes, but not up.
-func (s *Shower) boot(job *state.Job, out *apiv1.JobInfo) {
+// showBoot writes what a job waits for that has its nodes, but not up.
+func (s *Shower) showBoot(job *state.Job, out *apiv1.JobInfo) {
 	names := s.v.State.Booting(job)
 	out.Booting, out.End = hostlist.Fold(names), 0
 	for _, name := range names {
@@ -215,8 +215,8 @@ func NodeAlloc(node *spec.NodeAlloc) *apiv1.NodeAlloc {
 	return out
 }
 
-// pending writes what is predicted for a waiting job.
-func (s *Shower) pending(job *state.Job, out *apiv1.JobInfo) {
+// showPending writes what is predicted for a waiting job.
+func (s *Shower) showPending(job *state.Job, out *apiv1.JobInfo) {
 	if p := s.v.Plan.Of(job.UID); p != nil {
 		out.PlannedStart = int64(p.Start)
 		out.PlannedNodes = s.nodeNames(p.Nodes)

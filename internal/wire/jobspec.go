@@ -35,7 +35,7 @@ func JobSpec(job *spec.JobSpec) *apiv1.JobSpec {
 		), Distribution: place.Distribution, Segment: place.Segment, SpreadSegments: place.ApartSegments, McsLabel: job.MCSLabel, AnyLicense: job.AnyLicense,
 		SocketsPerNode: size.SocketsPerNode, CoresPerSocket: size.CoresPerSocket, Overcommit: size.Overcommit, UseMinNodes: size.FewestNodes, ThreadSpec: size.ThreadSpec,
 		GpuBind: job.GPUBind, GpuFreq: job.GPUFreq, Attended: job.Attended,
-		Extra: job.Extra, AdminComment: job.AdminComment, SystemComment: job.SystemComment, SampleEvery: Span(job.SampleEvery), Container: container(job.Container), Cron: job.Cron,
+		Extra: job.Extra, AdminComment: job.AdminComment, SystemComment: job.SystemComment, SampleEvery: Span(job.SampleEvery), Container: writeContainer(job.Container), Cron: job.Cron,
 		Hold: queue.Hold != spec.NotHeld, Nice: queue.Nice, Priority: queue.Priority, Requeue: apiv1.Tri(queue.Requeue),
 		Dependency: queue.Dependency.String(), KillOnInvalidDep: apiv1.Tri(queue.KillInvalid), MailTypes: queue.MailTypes,
 		MailUser: queue.MailUser, Immediate: queue.ImmediateOnly, Reboot: queue.Reboot, NoKill: queue.NoKill,

@@ -24,7 +24,7 @@ func StepSpec(s *spec.StepSpec) *apiv1.StepSpec {
 			&apiv1.TaskProgram{Ranks: Tasks(s.Programs[i].Ranks), Argv: s.Programs[i].Argv},
 		)
 	}
-	out.Container = container(s.Container)
+	out.Container = writeContainer(s.Container)
 	if f := s.Cast; f != nil {
 		out.Cast = &apiv1.Cast{
 			Path:     f.Path,

@@ -54,15 +54,15 @@ func (c *Core) Identified(key plan.RunKey, account Account, err error) {
 	goOn(account, notices)
 }
 
-// identify looks accounts up, each in a goroutine of its own.
-func (a *Agent) identify(ctx context.Context, list []Identify) {
+// identifyAccounts looks accounts up, each in a goroutine of its own.
+func (a *Agent) identifyAccounts(ctx context.Context, list []Identify) {
 	for _, ask := range list {
 		a.wg.Go(func() {
 			account, err := a.deps.Accounts.FindAccount(ctx, ask.UID)
 			if ctx.Err() != nil {
 				return
 			}
-			a.inbox.put(func() { a.core.Identified(ask.Key, account, err) })
+			a.inbox.putItems(func() { a.core.Identified(ask.Key, account, err) })
 		})
 	}
 }

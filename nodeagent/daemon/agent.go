@@ -109,7 +109,7 @@ func New(cfg Config, deps Deps) *Agent {
 	agent.groups = map[plan.RunKey]uint64{}
 	agent.aborts, agent.fetching = map[plan.RunKey]context.CancelFunc{}, map[plan.RunKey]context.CancelFunc{}
 	agent.core = NewCore(cfg, deps.Credentials, deps.Clock.Now, deps.Logger)
-	agent.core.awaited = deps.awaited()
+	agent.core.awaited = deps.awaitedSources()
 	agent.core.identifies = deps.Accounts != nil
 	agent.health.Store(&Health{})
 	agent.vigil = newVigil(cfg.MessageTimeout)
@@ -121,7 +121,7 @@ func (a *Agent) Heard(batch []plan.Event) {
 	for i := range batch {
 		a.countExits(batch[i].Exited)
 	}
-	a.inbox.put(func() {
+	a.inbox.putItems(func() {
 		for i := range batch {
 			if exit := batch[i].Exited; exit != nil {
 				a.rememberGroups([]plan.Usage{exit.Usage})
@@ -210,7 +210,7 @@ func (a *Agent) learnNode(ctx context.Context) error {
 		hello, err := a.deps.Shepherd.Hello(ctx)
 		if err == nil {
 			a.core.SetNode(hello.Enforces)
-			a.judge(&hello)
+			a.judgeShepherd(&hello)
 			a.followTree(&hello)
 			a.core.Listing()
 			var runs []plan.Observed
@@ -297,17 +297,17 @@ func (a *Agent) sendHeartbeats(now spec.Instant) {
 	beat := &apiv1.Heartbeat{
 		LoadMilli: a.load,
 		MemFree:   a.free,
-		Unready:   a.unready(),
+		Unready:   a.whyUnready(),
 		Sent:      a.bootClock(),
 	}
 	a.session.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_Heartbeat{Heartbeat: beat}})
 }
 
-// unready is why no job can start on this node; empty where one can.
-func (a *Agent) unready() string { return cmp.Or(a.vigil.trouble, a.cfg.Unable, a.unable) }
+// whyUnready is why no job can start on this node; empty where one can.
+func (a *Agent) whyUnready() string { return cmp.Or(a.vigil.trouble, a.cfg.Unable, a.unable) }
 
-// judge finds out whether the shepherd can do what the configuration asks for.
-func (a *Agent) judge(hello *plan.Hello) {
+// judgeShepherd finds out whether the shepherd can do what the configuration asks for.
+func (a *Agent) judgeShepherd(hello *plan.Hello) {
 	a.unable = ""
 	if sp := a.cfg.Node.Space; sp != nil && !hello.Enforces.Spaces {
 		a.unable = fmt.Sprintf(
@@ -322,12 +322,12 @@ func (a *Agent) judge(hello *plan.Hello) {
 func (a *Agent) carryOut(ctx context.Context) {
 	for {
 		fx := a.core.Effects()
-		a.identify(ctx, fx.Identify)
+		a.identifyAccounts(ctx, fx.Identify)
 		a.runScripts(ctx, &fx)
 		for _, t := range fx.Tune {
 			a.queueTune(t)
 		}
-		a.launch(ctx, fx.Launch)
+		a.launchRuns(ctx, fx.Launch)
 		for _, t := range fx.Terminate {
 			a.askUntilAnswered(
 				ctx,
@@ -352,7 +352,7 @@ func (a *Agent) carryOut(ctx context.Context) {
 				func(ctx context.Context) error { return a.deps.Shepherd.Signal(ctx, s.Key, s.Number, s.Scope) },
 			)
 		}
-		a.forget.put(fx.Forget...)
+		a.forget.putItems(fx.Forget...)
 		a.forgetGroups(fx.Forget)
 		if fx.CountNode {
 			a.wg.Go(func() { a.countNode(ctx) })
@@ -372,7 +372,7 @@ func (a *Agent) carryOut(ctx context.Context) {
 			a.deps.Telemetry.SetSamplesPending(a.samples.countWaiting())
 		}
 		if fx.Collect {
-			token(a.collect)
+			putToken(a.collect)
 		}
 		if fx.List {
 			a.listRuns(ctx)
@@ -401,7 +401,7 @@ func (a *Agent) carryOut(ctx context.Context) {
 			return
 		}
 		for _, k := range fx.Withdraw {
-			if a.launches.withdrawRun(k) || a.abandon(k) {
+			if a.launches.withdrawRun(k) || a.abandonImage(k) {
 				a.core.Withdrawn(k)
 			}
 		}
@@ -418,10 +418,10 @@ func (a *Agent) listRuns(ctx context.Context) {
 	a.listAt = a.deps.Clock.Now().Add(listEvery)
 	a.core.Listing()
 	a.wg.Go(func() {
-		holders := a.holders()
+		holders := a.listHolders()
 		runs, err := a.deps.Shepherd.List(ctx)
-		spaces := a.spaces(ctx)
-		a.inbox.put(func() {
+		spaces := a.listSpaces(ctx)
+		a.inbox.putItems(func() {
 			a.listing = false
 			a.shepherdAnswered(err)
 			if err != nil {
@@ -429,7 +429,7 @@ func (a *Agent) listRuns(ctx context.Context) {
 				return
 			}
 			a.core.Resync(runs)
-			a.sweep(ctx, spaces)
+			a.sweepSpaces(ctx, spaces)
 			a.trimImages(holders, runs)
 			a.keepClocks() // again, where it failed
 			if a.relist {
@@ -439,9 +439,9 @@ func (a *Agent) listRuns(ctx context.Context) {
 	})
 }
 
-// spaces asks which attempts have private folders; an answer that does not come
+// listSpaces asks which attempts have private folders; an answer that does not come
 // is asked for again with the next list.
-func (a *Agent) spaces(ctx context.Context) []plan.RunKey {
+func (a *Agent) listSpaces(ctx context.Context) []plan.RunKey {
 	list, err := a.deps.Shepherd.Spaces(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrDown) {
 		a.log.Warn("private folders of jobs cannot be listed", "error", err)
@@ -465,7 +465,7 @@ func (a *Agent) askUntilAnswered(
 				return
 			case errors.Is(err, ErrNoRun):
 				// Its end is on its way, or it is lost: a list will tell.
-				a.inbox.put(func() { a.relist = true })
+				a.inbox.putItems(func() { a.relist = true })
 				return
 			case !errors.Is(err, ErrDown):
 				a.log.Error("the shepherd refuses", "to", what, aboutKey(key, 0), "error", err)
@@ -496,7 +496,7 @@ func (a *Agent) runLauncher(ctx context.Context) {
 		switch {
 		case err == nil:
 			wait = 50 * spec.Millisecond
-			a.inbox.put(func() { a.core.Launched(results) })
+			a.inbox.putItems(func() { a.core.Launched(results) })
 		case ctx.Err() != nil:
 			return
 		case errors.Is(err, ErrDown):
@@ -532,7 +532,7 @@ func (a *Agent) launchEach(ctx context.Context, batch []plan.RunSpec, why error)
 				},
 			}
 		}
-		a.inbox.put(func() { a.core.Launched(results) })
+		a.inbox.putItems(func() { a.core.Launched(results) })
 	}
 }
 
@@ -677,7 +677,7 @@ func (a *Agent) makeRegistration(ctx context.Context) (*apiv1.Registration, erro
 // out, and gives those that the node registers.
 func (a *Agent) noteGPUs(ctx context.Context, devices []device.Device, known bool) []device.Device {
 	got := make(chan []device.Device, 1)
-	a.inbox.put(func() {
+	a.inbox.putItems(func() {
 		a.core.unlisted = !known
 		if known {
 			list := a.core.Missed(devices)
@@ -701,7 +701,7 @@ func (a *Agent) runningRuns(ctx context.Context) ([]*apiv1.HeldRun, *apiv1.Ledge
 		seen *apiv1.LedgerPosition
 	}
 	got := make(chan answer, 1)
-	a.inbox.put(func() { got <- answer{a.core.Held(), a.core.Seen()} })
+	a.inbox.putItems(func() { got <- answer{a.core.Held(), a.core.Seen()} })
 	select {
 	case x := <-got:
 		return x.runs, x.seen

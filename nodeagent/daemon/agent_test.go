@@ -444,7 +444,7 @@ func (s *stage) stream(n int) (st *fakeStream) {
 // sync waits until the owner has done everything that came before.
 func (s *stage) sync() {
 	done := make(chan struct{})
-	s.agent.inbox.put(func() { s.agent.inbox.put(func() { close(done) }) })
+	s.agent.inbox.putItems(func() { s.agent.inbox.putItems(func() { close(done) }) })
 	<-done
 }
 

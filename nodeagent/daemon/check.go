@@ -25,7 +25,7 @@ func (a *Agent) check(ctx context.Context, now spec.Instant) {
 	if a.deps.Rules != nil && !a.rulesBusy && now >= a.rulesAt {
 		a.rulesBusy = true
 		a.rulesAt = now.Add(max(a.cfg.RulesEvery, spec.Second))
-		a.look(ctx, a.deps.Rules, byRules, func() { a.rulesBusy = false })
+		a.lookOnce(ctx, a.deps.Rules, byRules, func() { a.rulesBusy = false })
 	}
 	wanted := a.cfg.CheckIdle
 	if len(a.core.runs) > 0 {
@@ -38,18 +38,18 @@ func (a *Agent) check(ctx context.Context, now spec.Instant) {
 	if a.cfg.CheckEvery > 0 {
 		a.checkAt = now.Add(a.cfg.CheckEvery)
 	}
-	a.look(ctx, a.deps.Check, byProgram, func() { a.checks = false })
+	a.lookOnce(ctx, a.deps.Check, byProgram, func() { a.checks = false })
 }
 
-// look has one source look at the node, and tells the core what it found.
-func (a *Agent) look(ctx context.Context, checker Checker, source checkSource, over func()) {
+// lookOnce has one source look at the node, and tells the core what it found.
+func (a *Agent) lookOnce(ctx context.Context, checker Checker, source checkSource, over func()) {
 	a.wg.Go(func() {
 		why := ""
 		if err := checker.Check(ctx); err != nil {
 			why = err.Error()
 		}
 		if ctx.Err() == nil {
-			a.inbox.put(func() {
+			a.inbox.putItems(func() {
 				over()
 				a.core.Checked(source, why)
 			})
@@ -57,8 +57,8 @@ func (a *Agent) look(ctx context.Context, checker Checker, source checkSource, o
 	})
 }
 
-// awaited tells which sources will look at the node.
-func (d *Deps) awaited() (awaited [checkSources]bool) {
+// awaitedSources tells which sources will look at the node.
+func (d *Deps) awaitedSources() (awaited [checkSources]bool) {
 	awaited[byProgram] = d.Check != nil
 	awaited[byRules] = d.Rules != nil
 	return awaited

@@ -53,7 +53,7 @@ func (a *Agent) recheckGPUs(ctx context.Context) {
 		}
 		return
 	}
-	a.inbox.put(func() {
+	a.inbox.putItems(func() {
 		if a.core.Changed(devices) {
 			a.deps.Telemetry.SetDevices(a.core.Missed(devices))
 		}
@@ -98,7 +98,7 @@ func (a *Agent) readGPUs(ctx context.Context) (changed bool) {
 			e.Text,
 		)
 	}
-	a.inbox.put(func() {
+	a.inbox.putItems(func() {
 		a.core.Collected(reading)
 		a.deps.Telemetry.SetGPUAccounts(a.core.Accounts())
 	})
@@ -130,7 +130,7 @@ func (a *Agent) readHost(ctx context.Context) {
 	if err != nil {
 		load, free = -1, -1
 	}
-	a.inbox.put(func() { a.load, a.free = load, free })
+	a.inbox.putItems(func() { a.load, a.free = load, free })
 }
 
 func (a *Agent) readUsage(ctx context.Context, sums *jobSums) {
@@ -147,17 +147,17 @@ func (a *Agent) readUsage(ctx context.Context, sums *jobSums) {
 	at := a.deps.Clock.Now()
 	a.deps.Telemetry.Collected(CollectJobs, at.Sub(began), err)
 	if err != nil {
-		a.inbox.put(func() { a.relist = true }) // the next list tells whether the shepherd is back
+		a.inbox.putItems(func() { a.relist = true }) // the next list tells whether the shepherd is back
 		return
 	}
 	a.countNetwork(list)
 	jobs := sums.addReading(list)
-	a.inbox.put(func() {
+	a.inbox.putItems(func() {
 		a.rememberGroups(list)
 		for i := range jobs {
 			job := plan.Key(uint64(jobs[i].UID), jobs[i].Attempt, plan.StepBatch)
 			job.Epoch = jobs[i].Key.Epoch
-			jobs[i].Counters = jobs[i].Counters.Add(a.core.sole.peek(job))
+			jobs[i].Counters = jobs[i].Counters.Add(a.core.sole.peekCounters(job))
 		}
 		a.deps.Telemetry.SetUsage(jobs)
 		if reading != nil {

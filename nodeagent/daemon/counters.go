@@ -67,8 +67,8 @@ func (s *soleJob) noteJob(job plan.RunKey, isNew bool) {
 	}
 }
 
-// observe takes a reading; jobs are those that are on the node now.
-func (s *soleJob) observe(now spec.CounterValues, jobs []plan.RunKey) {
+// observeReading takes a reading; jobs are those that are on the node now.
+func (s *soleJob) observeReading(now spec.CounterValues, jobs []plan.RunKey) {
 	for _, job := range jobs {
 		s.noteJob(job, false)
 	}
@@ -112,8 +112,8 @@ func (s *soleJob) take(job plan.RunKey) spec.CounterValues {
 	return have.counted
 }
 
-// peek is take for a job that goes on.
-func (s *soleJob) peek(job plan.RunKey) spec.CounterValues {
+// peekCounters is take for a job that goes on.
+func (s *soleJob) peekCounters(job plan.RunKey) spec.CounterValues {
 	if have := s.sums[job]; have.wasAlone {
 		return have.counted
 	}
@@ -131,7 +131,7 @@ func (c *Core) NodeCounted(at spec.Instant, now spec.CounterValues) {
 			here = append(here, key)
 		}
 	}
-	c.sole.observe(now, here)
+	c.sole.observeReading(now, here)
 	for _, key := range here {
 		r := c.runs[key]
 		if r.phase == measuring && r.awaitsCount && at >= r.since {
@@ -175,7 +175,7 @@ func (a *Agent) countNode(ctx context.Context) {
 	}
 	a.deps.Telemetry.SetCounters(counted)
 	at := a.deps.Clock.Now()
-	a.inbox.put(func() { a.core.NodeCounted(at, counted) })
+	a.inbox.putItems(func() { a.core.NodeCounted(at, counted) })
 }
 
 // countNetwork completes what runs have used by their bytes over the network.
@@ -254,7 +254,7 @@ type savedSum struct {
 	Alone   bool               `json:"alone,omitempty"`
 }
 
-func (s *soleJob) save() *savedSole {
+func (s *soleJob) saveState() *savedSole {
 	if !s.known {
 		return nil
 	}
@@ -270,7 +270,7 @@ func (s *soleJob) save() *savedSole {
 	return out
 }
 
-func (s *soleJob) restore(from *savedSole) error {
+func (s *soleJob) restoreState(from *savedSole) error {
 	if from == nil {
 		return nil
 	}

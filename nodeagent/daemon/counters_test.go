@@ -155,7 +155,7 @@ func TestTheNodesCountersAreNeverGivenTwice(t *testing.T) {
 			switch what := rapid.IntRange(0, 3).Draw(t, "what"); {
 			case what <= 1:
 				now += rapid.Int64Range(0, 1000).Draw(t, "bytes")
-				s.observe(counted(now), jobs())
+				s.observeReading(counted(now), jobs())
 			case what == 2 && !here[k]:
 				here[k] = true
 				shared[k] = false

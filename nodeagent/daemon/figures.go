@@ -291,7 +291,7 @@ func (c *Core) Save(boot string) ([]byte, error) {
 	if err := c.saveEnergy(&s); err != nil {
 		return nil, err
 	}
-	s.Sole = c.sole.save()
+	s.Sole = c.sole.saveState()
 	if c.cluster != ([16]byte{}) {
 		s.Cluster = hex.EncodeToString(c.cluster[:])
 	}
@@ -367,7 +367,7 @@ func (c *Core) Restore(data []byte, boot string) error {
 	if err := c.restoreEnergy(&s); err != nil {
 		return err
 	}
-	if err := c.sole.restore(s.Sole); err != nil {
+	if err := c.sole.restoreState(s.Sole); err != nil {
 		return err
 	}
 	for i := range s.Runs {

@@ -8,8 +8,8 @@ import (
 	"github.com/musterhpc/muster/nodeagent/plan"
 )
 
-// launch hands runs to the launcher: at once, or when their images are here.
-func (a *Agent) launch(ctx context.Context, runs []plan.RunSpec) {
+// launchRuns hands runs to the launcher: at once, or when their images are here.
+func (a *Agent) launchRuns(ctx context.Context, runs []plan.RunSpec) {
 	now := make([]plan.RunSpec, 0, len(runs))
 	for i := range runs {
 		switch {
@@ -19,7 +19,7 @@ func (a *Agent) launch(ctx context.Context, runs []plan.RunSpec) {
 			runs[i].Contain(&plan.Unpacked{})
 			now = append(now, runs[i])
 		default:
-			a.fetch(ctx, &runs[i])
+			a.fetchImage(ctx, &runs[i])
 		}
 	}
 	a.launches.putRuns(now)
@@ -30,10 +30,10 @@ var errNoImages = errors.New(
 	"containers of registries and of bundles cannot be started on this node: its agent is not root",
 )
 
-// fetch gets the image of a run in a goroutine of its own, and then hands the run
+// fetchImage gets the image of a run in a goroutine of its own, and then hands the run
 // to the launcher. A run whose image cannot be had is over: it would fail on the
 // next node too.
-func (a *Agent) fetch(ctx context.Context, run *plan.RunSpec) {
+func (a *Agent) fetchImage(ctx context.Context, run *plan.RunSpec) {
 	if a.fetching[run.Key] != nil {
 		return
 	}
@@ -66,13 +66,13 @@ func (a *Agent) fetch(ctx context.Context, run *plan.RunSpec) {
 		if ctx.Err() != nil {
 			return
 		}
-		a.inbox.put(func() { a.fetched(spec, image, err) })
+		a.inbox.putItems(func() { a.takeFetched(spec, image, err) })
 	})
 }
 
-// fetched goes on with a run whose image is here, or ends one whose image is not
+// takeFetched goes on with a run whose image is here, or ends one whose image is not
 // to be had.
-func (a *Agent) fetched(run plan.RunSpec, image *plan.Unpacked, err error) {
+func (a *Agent) takeFetched(run plan.RunSpec, image *plan.Unpacked, err error) {
 	if a.fetching[run.Key] == nil {
 		return // it is not to begin any more
 	}
@@ -121,9 +121,9 @@ func (a *Agent) fetched(run plan.RunSpec, image *plan.Unpacked, err error) {
 	}
 }
 
-// holders lists who holds images. It is asked before the runs are, so that a run
+// listHolders lists who holds images. It is asked before the runs are, so that a run
 // that begins in between is not taken for one that is over.
-func (a *Agent) holders() []string {
+func (a *Agent) listHolders() []string {
 	if a.deps.Images == nil {
 		return nil
 	}
@@ -159,13 +159,13 @@ func (a *Agent) trimImages(holders []string, runs []plan.Observed) {
 		if err != nil {
 			a.log.Warn("images could not be removed", "error", err)
 		}
-		a.inbox.put(func() { a.trimming = false })
+		a.inbox.putItems(func() { a.trimming = false })
 	})
 }
 
-// abandon gives up the image of a run that is not to begin. It tells whether there
+// abandonImage gives up the image of a run that is not to begin. It tells whether there
 // was one.
-func (a *Agent) abandon(key plan.RunKey) bool {
+func (a *Agent) abandonImage(key plan.RunKey) bool {
 	cancel := a.fetching[key]
 	if cancel == nil {
 		return false

@@ -24,7 +24,7 @@ func (a *Agent) measureFor(ctx context.Context, s *session, measure *apiv1.Measu
 	for _, k := range measure.GetAttempts() {
 		want[attempt{spec.JobUID(k.GetJobUid()), k.GetAttempt()}] = true
 	}
-	a.inbox.put(func() {
+	a.inbox.putItems(func() {
 		keys := a.core.livingRuns(want)
 		answer := func(runs []*apiv1.Measurement) {
 			s.sendMessage(
@@ -47,7 +47,7 @@ func (a *Agent) measureFor(ctx context.Context, s *session, measure *apiv1.Measu
 			}
 			at := a.deps.Clock.Now()
 			a.countNetwork(list)
-			a.inbox.put(func() { answer(a.core.Measure(at, list)) })
+			a.inbox.putItems(func() { answer(a.core.Measure(at, list)) })
 		})
 	})
 }
@@ -90,7 +90,7 @@ func (c *Core) Measure(at spec.Instant, list []plan.Usage) []*apiv1.Measurement 
 			Counters:  usage.Counters,
 		}
 		if !r.isStep() {
-			now.Counters = now.Counters.Add(c.sole.peek(r.key))
+			now.Counters = now.Counters.Add(c.sole.peekCounters(r.key))
 		}
 		if c.energy.book != nil {
 			account, open := c.energy.book.Account(energyRun(usage.Key))

@@ -609,7 +609,7 @@ func (c *Core) noticeLine(r *run, why string) string {
 	if !r.facts.Batch && !r.isStep() || r.isExtern() {
 		return ""
 	}
-	at := time.Unix(c.clock().Unix(), 0).In(c.location()).Format("2006-01-02T15:04:05")
+	at := time.Unix(c.clock().Unix(), 0).In(c.locationOf()).Format("2006-01-02T15:04:05")
 	if why != "" {
 		why = " " + why
 	}
@@ -620,7 +620,7 @@ func (c *Core) noticeLine(r *run, why string) string {
 	return fmt.Sprintf("*** %s ON %s CANCELLED AT %s%s ***", what, c.cfg.Node.Name, at, why)
 }
 
-func (c *Core) location() *time.Location {
+func (c *Core) locationOf() *time.Location {
 	if c.cfg.Location != nil {
 		return c.cfg.Location
 	}

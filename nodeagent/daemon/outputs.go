@@ -34,7 +34,7 @@ type OutputPart struct {
 func (a *Agent) readFor(ctx context.Context, s *session, ask *apiv1.ReadFile) {
 	answer := func(out *apiv1.FileRead) {
 		out.Ask = ask.GetAsk()
-		a.inbox.put(func() {
+		a.inbox.putItems(func() {
 			s.sendMessage(&apiv1.AgentMessage{Kind: &apiv1.AgentMessage_FileRead{FileRead: out}})
 		})
 	}

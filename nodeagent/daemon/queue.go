@@ -16,14 +16,14 @@ type queue[T any] struct {
 
 func newQueue[T any]() *queue[T] { return &queue[T]{wake: make(chan struct{}, 1)} }
 
-func (q *queue[T]) put(items ...T) {
+func (q *queue[T]) putItems(items ...T) {
 	if len(items) == 0 {
 		return
 	}
 	q.mu.Lock()
 	q.items = append(q.items, items...)
 	q.mu.Unlock()
-	token(q.wake)
+	putToken(q.wake)
 }
 
 func (q *queue[T]) take() []T {
@@ -34,7 +34,7 @@ func (q *queue[T]) take() []T {
 	return items
 }
 
-func token(ch chan struct{}) {
+func putToken(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:
@@ -68,7 +68,7 @@ func (l *launches) putRuns(specs []plan.RunSpec) {
 		l.items = append(l.items, launchItem{spec: specs[i]})
 	}
 	l.mu.Unlock()
-	token(l.wake)
+	putToken(l.wake)
 }
 
 // withdrawRun takes a run back that the shepherd was never asked for.
@@ -103,7 +103,7 @@ func (l *launches) nextRuns() []plan.RunSpec {
 	}
 	l.items = l.items[len(out):]
 	if len(l.items) > 0 {
-		token(l.wake)
+		putToken(l.wake)
 	}
 	return out
 }
@@ -117,5 +117,5 @@ func (l *launches) putBack(specs []plan.RunSpec) {
 		items = append(items, launchItem{spec: specs[i], tried: true})
 	}
 	l.items = append(items, l.items...)
-	token(l.wake)
+	putToken(l.wake)
 }

@@ -20,7 +20,7 @@ func (a *Agent) rereadFor(ctx context.Context, s *session, ask uint64) {
 			a.log.Error("the new configuration cannot be read; the old one stays", "error", err)
 			answer.Failed = err.Error()
 		}
-		a.inbox.put(func() {
+		a.inbox.putItems(func() {
 			if err == nil {
 				a.usePrograms(&got)
 			}

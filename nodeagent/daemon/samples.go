@@ -172,7 +172,7 @@ func (q *sampleQueue) putSamples(gpus []*apiv1.GpuSeries, usage []*apiv1.UsageSe
 		q.rows -= q.batches[i].rows
 		q.batches = append(q.batches[:i], q.batches[i+1:]...)
 	}
-	token(q.wake)
+	putToken(q.wake)
 	return lost
 }
 

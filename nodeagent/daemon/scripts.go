@@ -34,7 +34,7 @@ func (a *Agent) runScripts(ctx context.Context, fx *Effects) {
 		a.runScript(
 			ctx,
 			s,
-			func() error { return a.clean(ctx, s) },
+			func() error { return a.cleanJob(ctx, s) },
 			func(why string) { a.core.Cleaned(s.Key, why) },
 		)
 	}
@@ -48,21 +48,21 @@ func (a *Agent) placeIn(ctx context.Context, in plan.RunKey) func(pid int) error
 	return func(pid int) error { return a.deps.Shepherd.Adopt(ctx, in, pid) }
 }
 
-// clean runs a job's epilog, if there is one, and removes its private folders.
-func (a *Agent) clean(ctx context.Context, script Script) error {
+// cleanJob runs a job's epilog, if there is one, and removes its private folders.
+func (a *Agent) cleanJob(ctx context.Context, script Script) error {
 	var err error
 	if script.Env != nil {
 		err = a.deps.Scripts.Epilog(ctx, script.Env)
 	}
 	if a.cfg.Node.Space != nil {
-		a.vacate(ctx, script.Key)
+		a.vacateSpace(ctx, script.Key)
 	}
 	return err
 }
 
-// vacate removes the private folders of an attempt. What cannot be removed is
+// vacateSpace removes the private folders of an attempt. What cannot be removed is
 // logged, and tried again with each list of runs: a job is not held up by it.
-func (a *Agent) vacate(ctx context.Context, key plan.RunKey) {
+func (a *Agent) vacateSpace(ctx context.Context, key plan.RunKey) {
 	for wait := 50 * spec.Millisecond; ; wait = min(2*wait, 2*spec.Second) {
 		err := a.deps.Shepherd.Vacate(ctx, key)
 		if err == nil || ctx.Err() != nil {
@@ -83,8 +83,8 @@ func (a *Agent) vacate(ctx context.Context, key plan.RunKey) {
 	}
 }
 
-// sweep removes private folders that no job needs, one after the other.
-func (a *Agent) sweep(ctx context.Context, spaces []plan.RunKey) {
+// sweepSpaces removes private folders that no job needs, one after the other.
+func (a *Agent) sweepSpaces(ctx context.Context, spaces []plan.RunKey) {
 	left := a.core.Abandoned(spaces)
 	if len(left) == 0 || a.sweeping {
 		return
@@ -93,9 +93,9 @@ func (a *Agent) sweep(ctx context.Context, spaces []plan.RunKey) {
 	a.wg.Go(func() {
 		for _, k := range left {
 			a.log.Info("private folders of a job that is over are removed", aboutKey(k, 0))
-			a.vacate(ctx, k)
+			a.vacateSpace(ctx, k)
 		}
-		a.inbox.put(func() { a.sweeping = false })
+		a.inbox.putItems(func() { a.sweeping = false })
 	})
 }
 
@@ -124,6 +124,6 @@ func (a *Agent) runScript(
 		if err != nil {
 			why = err.Error()
 		}
-		a.inbox.put(func() { tell(why) })
+		a.inbox.putItems(func() { tell(why) })
 	})
 }

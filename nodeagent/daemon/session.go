@@ -22,7 +22,7 @@ type session struct {
 // are made.
 const reportsPerMessage = 256
 
-func (s *session) sendMessage(m *apiv1.AgentMessage) { s.out.put(m) }
+func (s *session) sendMessage(m *apiv1.AgentMessage) { s.out.putItems(m) }
 
 func (s *session) sendReports(list []*apiv1.Report) {
 	for len(list) > 0 {
@@ -118,7 +118,7 @@ func (a *Agent) runConnection(parent context.Context) (welcomed bool, err error)
 	welcome := first.GetWelcome()
 	a.noteRevoked(welcome.GetRevoked())
 	s := &session{out: newQueue[*apiv1.AgentMessage](), cancel: cancel}
-	a.inbox.put(func() {
+	a.inbox.putItems(func() {
 		a.admitConn(s, welcome)
 		a.core.Head(first.GetHead())
 	})
@@ -145,7 +145,7 @@ func (a *Agent) runConnection(parent context.Context) (welcomed bool, err error)
 	}
 	cancel(err)
 	wg.Wait()
-	a.inbox.put(func() {
+	a.inbox.putItems(func() {
 		if a.session == s {
 			a.session = nil
 			a.noteConnected(false)
@@ -236,13 +236,13 @@ func (a *Agent) runReader(ctx context.Context, stream Stream, s *session) error 
 			return err
 		}
 		if head := message.GetHead(); head != nil {
-			a.inbox.put(func() { a.core.Head(head) })
+			a.inbox.putItems(func() { a.core.Head(head) })
 		}
 		switch k := message.GetKind().(type) {
 		case *apiv1.ControllerMessage_Orders:
-			a.inbox.put(func() { a.core.Orders(k.Orders.GetOrders()) })
+			a.inbox.putItems(func() { a.core.Orders(k.Orders.GetOrders()) })
 		case *apiv1.ControllerMessage_Ack:
-			a.inbox.put(func() { a.core.Ack(k.Ack.GetUpTo()) })
+			a.inbox.putItems(func() { a.core.Ack(k.Ack.GetUpTo()) })
 		case *apiv1.ControllerMessage_Measure:
 			a.measureFor(ctx, s, k.Measure)
 		case *apiv1.ControllerMessage_ReadFile:
@@ -252,13 +252,13 @@ func (a *Agent) runReader(ctx context.Context, stream Stream, s *session) error 
 		case *apiv1.ControllerMessage_Revoked:
 			a.noteRevoked(k.Revoked)
 		case *apiv1.ControllerMessage_Grant:
-			a.inbox.put(func() {
+			a.inbox.putItems(func() {
 				if !a.core.refused {
 					a.passGrant(ctx, k.Grant)
 				}
 			})
 		case *apiv1.ControllerMessage_Keys:
-			a.inbox.put(func() { a.core.UseKeys(k.Keys.GetKeys()) })
+			a.inbox.putItems(func() { a.core.UseKeys(k.Keys.GetKeys()) })
 		case *apiv1.ControllerMessage_Goodbye:
 			return errors.New("the controller says: " + k.Goodbye.GetReason())
 		case *apiv1.ControllerMessage_Welcome:

@@ -429,7 +429,7 @@ func (a *Agent) Attachable(
 		err error
 	}
 	got := make(chan answer, 1)
-	a.inbox.put(func() {
+	a.inbox.putItems(func() {
 		key, uid, err := a.core.Attachable(k, raw)
 		got <- answer{key, uid, err}
 	})
@@ -459,7 +459,7 @@ func (a *Agent) StepSocket(ctx context.Context, key plan.RunKey) (string, error)
 	until := a.deps.Clock.Now().Add(stepPatience)
 	for look := spec.Millisecond; ; look = min(2*look, stepLook) {
 		got := make(chan StepState, 1)
-		a.inbox.put(func() { got <- a.core.Step(key) })
+		a.inbox.putItems(func() { got <- a.core.Step(key) })
 		select {
 		case <-ctx.Done():
 			return "", ctx.Err()

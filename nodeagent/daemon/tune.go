@@ -63,9 +63,9 @@ func (a *Agent) runTuner(ctx context.Context) {
 
 // queueTune sets the clocks of a run's GPUs.
 func (a *Agent) queueTune(tune Tune) {
-	a.tunes.put(func(ctx context.Context) {
+	a.tunes.putItems(func(ctx context.Context) {
 		notices := a.tuneNow(ctx, tune)
-		a.inbox.put(func() { a.core.Tuned(tune.Key, notices) })
+		a.inbox.putItems(func() { a.core.Tuned(tune.Key, notices) })
 	})
 }
 
@@ -105,7 +105,7 @@ func (a *Agent) keepClocks() {
 		return
 	}
 	owners := a.core.Tuning()
-	a.tunes.put(func(ctx context.Context) {
+	a.tunes.putItems(func(ctx context.Context) {
 		if err := a.deps.Clocks.Keep(ctx, owners); err != nil && ctx.Err() == nil {
 			a.log.Error("GPU clocks cannot be set back; they are tried again", "error", err)
 		}

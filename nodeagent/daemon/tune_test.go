@@ -122,7 +122,7 @@ func TestAgentTunes(t *testing.T) {
 			var notices []string
 			s.shep.launch = func(runs []plan.RunSpec) error { notices = runs[0].Notices; return nil }
 			s.start()
-			s.agent.inbox.put(func() { s.agent.core.SetDevices([]device.Device{{UUID: "GPU-0"}}) })
+			s.agent.inbox.putItems(func() { s.agent.core.SetDevices([]device.Device{{UUID: "GPU-0"}}) })
 			st := s.stream(1)
 			st.welcome(testCluster)
 			st.orders(s.bench.order(key(1), withGPU(c.freq)))

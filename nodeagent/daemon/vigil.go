@@ -67,7 +67,7 @@ func (a *Agent) watchShepherd(ctx context.Context) {
 		if err == nil {
 			a.followTree(&hello)
 		}
-		a.inbox.put(func() {
+		a.inbox.putItems(func() {
 			a.vigil.asking = false
 			a.shepherdAnswered(err)
 		})

@@ -95,7 +95,7 @@ func New(dir string, limit int64) (*Cache, error) {
 			}
 		}
 	}
-	kept, err := c.list()
+	kept, err := c.listKept()
 	if err != nil {
 		return nil, fmt.Errorf("images: %w", err)
 	}

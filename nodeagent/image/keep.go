@@ -63,7 +63,7 @@ func touchImage(dir string) error {
 func (c *Cache) Holders() ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	images, err := c.list()
+	images, err := c.listKept()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (c *Cache) Holders() ([]string, error) {
 func (c *Cache) Forget(holders []string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	images, err := c.list()
+	images, err := c.listKept()
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (c *Cache) retire() (dirs []string, out Trimmed, err error) {
 	defer c.mu.Unlock()
 	out.Limit = c.limit
 	defer func() { out.Size = c.size }()
-	images, err := c.list()
+	images, err := c.listKept()
 	if err != nil {
 		return nil, out, err
 	}
@@ -148,8 +148,8 @@ func (c *Cache) retire() (dirs []string, out Trimmed, err error) {
 	return dirs, out, nil
 }
 
-// list reads what is in the folder.
-func (c *Cache) list() ([]kept, error) {
+// listKept reads what is in the folder.
+func (c *Cache) listKept() ([]kept, error) {
 	entries, err := os.ReadDir(c.dir)
 	if err != nil {
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"github.com/musterhpc/muster/spec/slurmconf"
 )
 
-// space is the private folders that job_container.conf gives each job on this node; nil if none.
-func (s *Settings) space() *plan.Space {
+// privateSpace is the private folders that job_container.conf gives each job on this node; nil if none.
+func (s *Settings) privateSpace() *plan.Space {
 	if s.Cluster.Containers == nil {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (s *Settings) space() *plan.Space {
 
 // SpaceBase is the folder in which the private folders are made; empty if jobs have none.
 func (s *Settings) SpaceBase() string {
-	if private := s.space(); private != nil {
+	if private := s.privateSpace(); private != nil {
 		return private.Base
 	}
 	return ""
@@ -40,7 +40,7 @@ func (s *Settings) SpaceBase() string {
 // empty if they can. A node with a fault takes no job, because a job without them would show its
 // files to other users.
 func (s *Settings) checkSpace() string {
-	private := s.space()
+	private := s.privateSpace()
 	if private == nil {
 		return ""
 	}

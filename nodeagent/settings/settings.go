@@ -225,7 +225,7 @@ func (s *Settings) planNode() plan.Node {
 	node.Nice = plan.NicePolicy(file.Agent.PrioProcess)
 	node.LoginTimeout = file.Agent.LoginTimeout
 	node.LoginCache = filepath.Join(s.StateDir, "env_cache")
-	node.Space = s.space()
+	node.Space = s.privateSpace()
 	node.PMIx = s.findPMIx()
 	cpus := s.Host.Allowed
 	if cpus == nil {

@@ -153,7 +153,7 @@ func (t *Telemetry) gpuSeries(w *scratch, s *state) {
 	t.printFamily(w, "muster_gpu_up", func(put emit) {
 		for i := range s.entities {
 			if e := &s.entities[i]; e.reading != nil || e.lost {
-				put(e.labels, "", int64(truth(e.reading != nil && !e.reading.Lost)), 0)
+				put(e.labels, "", int64(boolFigure(e.reading != nil && !e.reading.Lost)), 0)
 			}
 		}
 	})

@@ -143,10 +143,10 @@ func (t *Telemetry) SamplesLost(n int) { t.self.lost.Add(n) }
 func (t *Telemetry) SetSamplesPending(n int) { t.self.waiting.Set(float64(n)) }
 
 // SetShepherdUp says whether the shepherd answers.
-func (t *Telemetry) SetShepherdUp(up bool) { t.self.shepherd.Set(truth(up)) }
+func (t *Telemetry) SetShepherdUp(up bool) { t.self.shepherd.Set(boolFigure(up)) }
 
 // SetControllerConnected says whether there is a stream to the controller.
-func (t *Telemetry) SetControllerConnected(yes bool) { t.self.controller.Set(truth(yes)) }
+func (t *Telemetry) SetControllerConnected(yes bool) { t.self.controller.Set(boolFigure(yes)) }
 
 // Collected counts a collection, how long it took, and whether it failed.
 func (t *Telemetry) Collected(src Source, took spec.Span, err error) {
@@ -167,7 +167,7 @@ func (t *Telemetry) GPUEvent(kind device.EventKind) {
 	}
 }
 
-func truth(b bool) float64 {
+func boolFigure(b bool) float64 {
 	if b {
 		return 1
 	}

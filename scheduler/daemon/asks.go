@@ -27,8 +27,8 @@ type answered[R agentReply] struct {
 	reply R
 }
 
-// begin opens a question to some nodes. Their answers come by the channel, until end.
-func (a *asks[R]) begin(nodes iter.Seq[string], count int) (ask uint64, back <-chan answered[R]) {
+// beginQuestion opens a question to some nodes. Their answers come by the channel, until end.
+func (a *asks[R]) beginQuestion(nodes iter.Seq[string], count int) (ask uint64, back <-chan answered[R]) {
 	out := make(chan answered[R], count)
 	q := &question[R]{waiting: make(map[string]bool, count), out: out}
 	for node := range nodes {
@@ -44,8 +44,8 @@ func (a *asks[R]) begin(nodes iter.Seq[string], count int) (ask uint64, back <-c
 	return a.last, out
 }
 
-// end closes a question.
-func (a *asks[R]) end(ask uint64) {
+// endQuestion closes a question.
+func (a *asks[R]) endQuestion(ask uint64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.open, ask)

@@ -67,7 +67,7 @@ func (p *ctlScripts) run(ctx context.Context) error {
 		})
 		st.Jobs.Range(func(_ uint64, job *state.Job) bool {
 			for i := range job.Epilogs {
-				p.epilog(st, job, &job.Epilogs[i])
+				p.startEpilog(st, job, &job.Epilogs[i])
 			}
 			return true
 		})
@@ -157,13 +157,13 @@ func (p *ctlScripts) noteEnded(st *state.State, run scheduler.Run) {
 	}
 	for i := range job.Epilogs {
 		if job.Epilogs[i].Attempt == run.Attempt {
-			p.epilog(st, job, &job.Epilogs[i])
+			p.startEpilog(st, job, &job.Epilogs[i])
 		}
 	}
 }
 
-// epilog runs an epilog that is due, unless it is under way.
-func (p *ctlScripts) epilog(st *state.State, job *state.Job, due *state.Epilog) {
+// startEpilog runs an epilog that is due, unless it is under way.
+func (p *ctlScripts) startEpilog(st *state.State, job *state.Job, due *state.Epilog) {
 	ctl, run := p.wantedPrograms(st), scheduler.Run{UID: job.UID, Attempt: due.Attempt}
 	if ctl == nil || ctl.Epilog == "" {
 		return

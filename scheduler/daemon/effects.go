@@ -69,10 +69,10 @@ func (h *hub) sendEffects(f *flight) {
 			}
 		case *event.JobRequeued:
 			h.c.ctl.noteEnded(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
-			h.prologs.forget(e.UID)
+			h.prologs.forgetJob(e.UID)
 		case *event.JobEnded:
 			h.c.ctl.noteEnded(f.state, scheduler.Run{UID: e.UID, Attempt: e.Attempt})
-			h.prologs.forget(e.UID)
+			h.prologs.forgetJob(e.UID)
 			if j := f.state.Job(e.UID); j != nil && j.HoldsNodes() {
 				h.orderTermination(f.state, j, "")
 			}

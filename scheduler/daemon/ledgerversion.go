@@ -83,9 +83,9 @@ func (c *Controller) adoptConfigAnew(ctx context.Context, actor event.Actor) err
 	).err
 }
 
-// agree finds the newest version of the ledger that all controllers know, and calls then with
+// agreeVersion finds the newest version of the ledger that all controllers know, and calls then with
 // it if that is newer than the one in force.
-func (c *Controller) agree(ctx context.Context, then func(version uint32) error) error {
+func (c *Controller) agreeVersion(ctx context.Context, then func(version uint32) error) error {
 	now := c.View().State.Version
 	if group := c.deps.Group; group != nil {
 		return group.Agree(ctx, now, then)
@@ -99,7 +99,7 @@ func (c *Controller) agree(ctx context.Context, then func(version uint32) error)
 // raiseLedger raises the ledger's version as far as all controllers know it, and returns the
 // version in force then.
 func (c *Controller) raiseLedger(ctx context.Context, actor event.Actor) (uint32, error) {
-	err := c.agree(ctx, func(version uint32) error {
+	err := c.agreeVersion(ctx, func(version uint32) error {
 		rep := c.writer.commitCommand(
 			ctx,
 			&request{cmd: scheduler.RaiseVersion{To: version}, actor: actor},
@@ -134,7 +134,7 @@ func (c *Controller) raiseInTime(ctx context.Context) error {
 	since := spec.Span(0)
 	for c.View().State.Version < event.Version {
 		agreed := false
-		err := c.agree(ctx, func(uint32) error {
+		err := c.agreeVersion(ctx, func(uint32) error {
 			agreed = true
 			return nil
 		})
@@ -172,7 +172,7 @@ func (c *Controller) describeLedger(
 	if out.GetLedgerVersion() >= event.Version {
 		return out
 	}
-	if err := c.agree(ctx, func(uint32) error { return nil }); err != nil {
+	if err := c.agreeVersion(ctx, func(uint32) error { return nil }); err != nil {
 		out.RaiseWaits = err.Error()
 	}
 	return out

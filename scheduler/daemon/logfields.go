@@ -38,8 +38,8 @@ func aboutRun(st *state.State, run scheduler.Run) slog.Attr {
 	return slog.Group("", aboutJob(st, job), "run_attempt", run.Attempt)
 }
 
-// by is who caused what a line is about.
-func by(actor event.Actor) slog.Attr {
+// actorAttr is who caused what a line is about.
+func actorAttr(actor event.Actor) slog.Attr {
 	who := wire.ActorKindName(actor.Kind)
 	if actor.Name != "" {
 		who += ":" + actor.Name

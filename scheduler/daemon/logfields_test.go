@@ -36,7 +36,7 @@ func TestLinesAboutJobs(t *testing.T) {
 		"job":      {line(aboutJob(st, job)), map[string]any{"job": 12.0, "name": "12", "attempt": 2.0, "user": "alice", "event": 99.0}},
 		"step":     {line(aboutStep(st, job, 5)), map[string]any{"job": 12.0, "attempt": 2.0, "step": "5", "event": 99.0}},
 		"lost run": {line(aboutLostRun(lost, 12, "alice")), map[string]any{"job": 12.0, "attempt": 2.0, "step": "5", "user": "alice", "run": "3.2.5"}},
-		"forgotten": {line(aboutRun(st, scheduler.Run{UID: 3, Attempt: 2}), by(event.Actor{Kind: event.ActorUser, Name: "bob"})),
+		"forgotten": {line(aboutRun(st, scheduler.Run{UID: 3, Attempt: 2}), actorAttr(event.Actor{Kind: event.ActorUser, Name: "bob"})),
 			map[string]any{"job_uid": 3.0, "attempt": 2.0, "actor": "user:bob"}},
 	} {
 		for key, want := range c.want {

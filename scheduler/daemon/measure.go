@@ -47,8 +47,8 @@ func (h *hub) measureAttempts(
 			conns[node] = conn
 		}
 	}
-	ask, back := h.asks.begin(maps.Keys(conns), len(conns))
-	defer h.asks.end(ask)
+	ask, back := h.asks.beginQuestion(maps.Keys(conns), len(conns))
+	defer h.asks.endQuestion(ask)
 	left := 0
 	for node, conn := range conns {
 		if conn.queueMeasure(&apiv1.Measure{Ask: ask, Attempts: of[node]}) {

@@ -106,8 +106,8 @@ func (c *Controller) findMoment(moment *apiv1.Moment) (seq uint64, at spec.Insta
 	return after - 1, at, nil
 }
 
-// from is the first moment that can be shown; 0 = the past is not known.
-func (m *moments) from() spec.Instant {
+// firstMoment is the first moment that can be shown; 0 = the past is not known.
+func (m *moments) firstMoment() spec.Instant {
 	known, err := m.c.knownRange()
 	if err != nil || known.last < known.first {
 		return 0

@@ -33,8 +33,8 @@ type openRead struct {
 	out  chan<- *apiv1.FileRead // with room for the answer
 }
 
-// begin notes a question of a user, or refuses it.
-func (r *reads) begin(node string, user uint32, out chan<- *apiv1.FileRead) (uint64, bool) {
+// beginRead notes a question of a user, or refuses it.
+func (r *reads) beginRead(node string, user uint32, out chan<- *apiv1.FileRead) (uint64, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.open == nil {
@@ -50,7 +50,7 @@ func (r *reads) begin(node string, user uint32, out chan<- *apiv1.FileRead) (uin
 	return r.last, true
 }
 
-func (r *reads) end(ask uint64, user uint32) {
+func (r *reads) endRead(ask uint64, user uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.open, ask)
@@ -100,11 +100,11 @@ func (h *hub) readFile(
 			"the agent of "+node+" is of a release that cannot read output for others")
 	}
 	back := make(chan *apiv1.FileRead, 1)
-	number, ok := h.reads.begin(node, user, back)
+	number, ok := h.reads.beginRead(node, user, back)
 	if !ok {
 		return nil, spec.Refuse(spec.CodeBackoff, "you read the output of too many jobs at a time; try again")
 	}
-	defer h.reads.end(number, user)
+	defer h.reads.endRead(number, user)
 	ask.Ask = number
 	if !conn.queueRead(ask) {
 		return nil, spec.Refuse(spec.CodeBackoff, "too many files of "+node+" are being read; try again")

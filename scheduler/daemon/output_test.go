@@ -95,7 +95,7 @@ func TestReadOutput(t *testing.T) {
 	}
 	// One user cannot keep all readers of the nodes.
 	for range maxUserReads {
-		if _, ok := w.c.hub.reads.begin("n1", 1000, make(chan *apiv1.FileRead, 1)); !ok {
+		if _, ok := w.c.hub.reads.beginRead("n1", 1000, make(chan *apiv1.FileRead, 1)); !ok {
 			t.Fatal("refused too early")
 		}
 	}

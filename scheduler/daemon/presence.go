@@ -145,7 +145,7 @@ func (p *presence) endJob(ctx context.Context, k attended) {
 	if k.step != ofJob {
 		about = aboutStep(p.c.View().State, job, k.step)
 	}
-	p.c.deps.Logger.Info("the client of a job or step is gone: it is ended", about, by(actor))
+	p.c.deps.Logger.Info("the client of a job or step is gone: it is ended", about, actorAttr(actor))
 	if rep := p.c.writer.commitCommand(ctx, &request{cmd: cmd, actor: actor}); rep.err != nil &&
 		ctx.Err() == nil &&
 		spec.CodeOf(rep.err) != spec.CodeAlreadyDone {

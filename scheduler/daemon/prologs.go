@@ -21,9 +21,9 @@ type preparedNodes struct {
 	nodes   map[string]bool
 }
 
-// note notes that the prolog of an attempt is over on a node, and tells whether that is new.
-func (p *prologs) note(job *state.Job, node string) bool {
-	if p.has(job, node) {
+// noteProlog notes that the prolog of an attempt is over on a node, and tells whether that is new.
+func (p *prologs) noteProlog(job *state.Job, node string) bool {
+	if p.hasProlog(job, node) {
 		return false
 	}
 	known := p.attempts[job.UID]
@@ -38,14 +38,14 @@ func (p *prologs) note(job *state.Job, node string) bool {
 	return true
 }
 
-// has tells whether the prolog of an attempt is known to be over on a node.
-func (p *prologs) has(job *state.Job, node string) bool {
+// hasProlog tells whether the prolog of an attempt is known to be over on a node.
+func (p *prologs) hasProlog(job *state.Job, node string) bool {
 	known := p.attempts[job.UID]
 	return known.attempt == job.Attempt && known.nodes[node]
 }
 
-// forget forgets the attempts of a job.
-func (p *prologs) forget(uid spec.JobUID) { delete(p.attempts, uid) }
+// forgetJob forgets the attempts of a job.
+func (p *prologs) forgetJob(uid spec.JobUID) { delete(p.attempts, uid) }
 
 // defersBatch tells whether the script of a job waits for the prologs of all nodes.
 func defersBatch(st *state.State, job *state.Job) bool {
@@ -58,7 +58,7 @@ func defersBatch(st *state.State, job *state.Job) bool {
 func (h *hub) isPrepared(job *state.Job) bool {
 	for i := range job.Alloc.Nodes {
 		name := job.Alloc.Nodes[i].Name
-		if job.Done.Has(i) || slices.Contains(job.Leaving, name) || h.prologs.has(job, name) {
+		if job.Done.Has(i) || slices.Contains(job.Leaving, name) || h.prologs.hasProlog(job, name) {
 			continue
 		}
 		conn := h.connOf(name)
@@ -80,7 +80,7 @@ func (h *hub) takePrepared(node string, run *apiv1.RunKey) {
 	if job == nil || job.Attempt != run.GetAttempt() || job.Alloc == nil || !job.GoesOn() {
 		return
 	}
-	isNew := h.prologs.note(job, node)
+	isNew := h.prologs.noteProlog(job, node)
 	if isNew && h.isPrepared(job) {
 		h.orderLaunch(st, job.UID, job.Alloc.Nodes[0].Name)
 	}

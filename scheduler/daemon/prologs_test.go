@@ -37,7 +37,7 @@ func TestDeferBatch(t *testing.T) {
 	w.until("it is noted", func() bool {
 		w.c.hub.turn.Lock()
 		defer w.c.hub.turn.Unlock()
-		return w.c.hub.prologs.has(w.c.View().State.JobByID(id), "n1")
+		return w.c.hub.prologs.hasProlog(w.c.View().State.JobByID(id), "n1")
 	})
 	again, _ := w.registerAs(&apiv1.Registration{Node: "n1", Prepares: true})
 	<-again.out

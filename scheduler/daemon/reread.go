@@ -37,8 +37,8 @@ func (h *hub) rereadConfigs(ctx context.Context) []string {
 	}
 	h.mu.Unlock()
 	silent := maps.Clone(conns)
-	ask, back := h.rereads.begin(maps.Keys(conns), len(conns))
-	defer h.rereads.end(ask)
+	ask, back := h.rereads.beginQuestion(maps.Keys(conns), len(conns))
+	defer h.rereads.endQuestion(ask)
 	for _, conn := range conns {
 		conn.askReread(ask)
 	}

@@ -263,7 +263,7 @@ func (s *controllerCalls) GetConfig(
 		SlurmConf:  s.C.deps.Settings.SlurmConf,
 		StateDir:   s.C.deps.Settings.StateDir,
 		Port:       s.C.deps.Settings.Port,
-		Log:        s.C.deps.Verbosity.info(),
+		Log:        s.C.deps.Verbosity.describeLog(),
 	}
 	main := st.Config.MainTopology()
 	out.Topologies = []*apiv1.TopologyInfo{topologyInfo(&main)}
@@ -413,7 +413,7 @@ func (s *controllerCalls) diagnose() *apiv1.DiagReply {
 		AccountedSeq:     view.AccountedSeq,
 		Agents:           int64(s.C.hub.countConnected()),
 		StaleReports:     view.Writer.StaleReports,
-		PastFrom:         int64(s.C.moments.from()),
+		PastFrom:         int64(s.C.moments.firstMoment()),
 	}
 	if s.C.deps.Calls != nil {
 		s.C.deps.Calls.EachMethod(func(name string, count, nanos uint64) {

@@ -313,7 +313,7 @@ func (t *eventTeller) readBatch() error {
 // take adds what the caller may see of an event, and wants to.
 func (t *eventTeller) take(env *event.Envelope, see *eventSight) {
 	topic := wire.TopicOf(env.Event.Kind())
-	if !see.topic[topic] || !t.filter.kind(env.Event.Kind()) {
+	if !see.topic[topic] || !t.filter.takesKind(env.Event.Kind()) {
 		return
 	}
 	name := func(uid spec.JobUID) string {
@@ -511,7 +511,7 @@ func (f *eventFilter) addKinds(word string) error {
 	return nil
 }
 
-func (f *eventFilter) kind(k event.Kind) bool { return f.kinds == nil || f.kinds[k] }
+func (f *eventFilter) takesKind(k event.Kind) bool { return f.kinds == nil || f.kinds[k] }
 
 // passesEvent tells whether an event is of the jobs, users and nodes that are wanted.
 func (f *eventFilter) passesEvent(env *event.Envelope, part *wire.EventPart, job *eventJob) bool {

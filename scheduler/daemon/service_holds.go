@@ -113,8 +113,8 @@ func (s *holdCalls) WatchHolds(
 			return err
 		}
 		view, changed := s.C.Changed()
-		out := watch.changes(view.State, s.C.deps.Clock.Now())
-		pods.changes(view, out)
+		out := watch.listChanges(view.State, s.C.deps.Clock.Now())
+		pods.addChanges(view, out)
 		silent := s.C.deps.Clock.Monotonic() - told
 		behind := watch.seq != view.State.Seq
 		news := len(out.Nodes)+len(out.Gone)+len(out.Jobs)+len(out.GoneJobs) > 0
@@ -163,10 +163,10 @@ type sentNode struct {
 	told   *apiv1.HeldNode
 }
 
-// changes are the nodes that are not as they were told. Records of a published
+// listChanges are the nodes that are not as they were told. Records of a published
 // state are never changed in place, so that one that is still the same is skipped,
 // unless a reservation or the configuration may have changed what it means.
-func (w *holdWatch) changes(st *state.State, now spec.Instant) *apiv1.WatchHoldsReply {
+func (w *holdWatch) listChanges(st *state.State, now spec.Instant) *apiv1.WatchHoldsReply {
 	out := &apiv1.WatchHoldsReply{Seq: st.Seq}
 	calm := w.was != nil && len(w.was.Reservations) == 0 && len(st.Reservations) == 0 &&
 		w.was.Config == st.Config

@@ -98,7 +98,7 @@ func (s *nodeCalls) KillOrphans(
 			aboutLostRun(o.run.GetRun(), uint64(o.run.GetJobId()), o.run.GetUser()),
 			"node",
 			o.node,
-			by(actor),
+			actorAttr(actor),
 		)
 		out.Runs = append(out.Runs, orphanInfo(o))
 	}

@@ -152,9 +152,9 @@ type sentJob struct {
 // anew, and each pod that waits would be written for it.
 const plannedStep = spec.Minute
 
-// changes adds the jobs that are not as they were told. Records of a published state are
+// addChanges adds the jobs that are not as they were told. Records of a published state are
 // never changed in place, so that one that is still the same is skipped.
-func (w *podWatch) changes(v *view.View, out *apiv1.WatchHoldsReply) {
+func (w *podWatch) addChanges(v *view.View, out *apiv1.WatchHoldsReply) {
 	if !w.asked {
 		return
 	}

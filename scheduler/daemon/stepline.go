@@ -78,19 +78,19 @@ func (l *stepLines) waitForStep(ctx context.Context, job spec.JobUID, r *request
 	}
 	line.waiting = append(line.waiting, waiting)
 	l.mu.Unlock()
-	line.call()
+	line.callNext()
 	select {
 	case rep := <-waiting.answer:
 		return rep
 	case <-ctx.Done():
-		line.call()
+		line.callNext()
 		return reply{err: ctx.Err()}
 	case <-l.c.stopping:
 		return reply{err: spec.Refuse(spec.CodeStopping, "")}
 	}
 }
 
-func (line *stepLine) call() {
+func (line *stepLine) callNext() {
 	select {
 	case line.came <- struct{}{}:
 	default:

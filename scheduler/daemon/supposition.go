@@ -32,8 +32,8 @@ func (p *supposition) currentView() *view.View {
 	return &out
 }
 
-// decide makes one change, which the rules may refuse.
-func (p *supposition) decide(r *request) reply {
+// decideRequest makes one change, which the rules may refuse.
+func (p *supposition) decideRequest(r *request) reply {
 	p.trial.Actor = r.actor
 	res, err := scheduler.Decide(p.trial, r.cmd)
 	return reply{res: res, err: err, seq: p.trial.Seq}
@@ -51,7 +51,7 @@ func (s *head) currentView() *view.View {
 // service supposes changes.
 func (s *head) commitCommand(ctx context.Context, r *request) reply {
 	if s.supposed != nil {
-		return s.supposed.decide(r)
+		return s.supposed.decideRequest(r)
 	}
 	return s.C.writer.commitCommand(ctx, r)
 }
@@ -60,7 +60,7 @@ func (s *head) commitCommand(ctx context.Context, r *request) reply {
 func (s *head) enqueueCommand(ctx context.Context, r *request) error {
 	if s.supposed != nil {
 		r.reply = make(chan reply, 1)
-		r.reply <- s.supposed.decide(r)
+		r.reply <- s.supposed.decideRequest(r)
 		return nil
 	}
 	return s.C.writer.enqueueCommand(ctx, r)

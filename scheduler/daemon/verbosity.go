@@ -95,7 +95,7 @@ func flagOfEvent(kind event.Kind) DebugFlag {
 	return 0
 }
 
-func (v *Verbosity) wants(flag DebugFlag) bool {
+func (v *Verbosity) wantsFlag(flag DebugFlag) bool {
 	return v != nil && DebugFlag(v.flags.Load())&flag != 0
 }
 
@@ -110,7 +110,7 @@ func (v *Verbosity) noteEvents(st *state.State, events []event.Envelope) {
 	for i := range events {
 		kind := events[i].Event.Kind()
 		flag := flagOfEvent(kind)
-		if v.wants(flag) || (kind == event.KindJobStarted && v.wantsScheduling()) {
+		if v.wantsFlag(flag) || (kind == event.KindJobStarted && v.wantsScheduling()) {
 			v.noteEvent(st, &events[i])
 		}
 	}
@@ -162,7 +162,7 @@ func fieldValue(field *apiv1.EventField) any {
 
 // notePass writes what a pass did.
 func (v *Verbosity) notePass(out *scheduler.Outcome, took spec.Span, quick bool, dropped int) {
-	if !v.wants(DebugBackfill) && !v.wantsScheduling() {
+	if !v.wantsFlag(DebugBackfill) && !v.wantsScheduling() {
 		return
 	}
 	v.log.Info("pass",
@@ -171,7 +171,7 @@ func (v *Verbosity) notePass(out *scheduler.Outcome, took spec.Span, quick bool,
 }
 
 // WantsCalls tells that calls of the API are to be noted.
-func (v *Verbosity) WantsCalls() bool { return v.wants(DebugAuditRPCs) }
+func (v *Verbosity) WantsCalls() bool { return v.wantsFlag(DebugAuditRPCs) }
 
 // NoteCall writes a call of the API.
 func (v *Verbosity) NoteCall(method string, caller Caller, took time.Duration, err error) {
@@ -250,7 +250,7 @@ func (v *Verbosity) levelName() string {
 func (v *Verbosity) flagNames() []string {
 	var out []string
 	for _, row := range debugFlags() {
-		if v.wants(row.flag) {
+		if v.wantsFlag(row.flag) {
 			out = append(out, row.name)
 		}
 	}
@@ -338,11 +338,11 @@ func (s *controllerCalls) SetLog(
 	s.C.deps.Logger.Info("the log was set",
 		"by", actor.Name, "level", verbosity.levelName(),
 		"flags", strings.Join(verbosity.flagNames(), ","), "scheduling", verbosity.wantsScheduling())
-	return &apiv1.SetLogReply{Log: verbosity.info()}, nil
+	return &apiv1.SetLogReply{Log: verbosity.describeLog()}, nil
 }
 
-// info is what is in force.
-func (v *Verbosity) info() *apiv1.LogInfo {
+// describeLog is what is in force.
+func (v *Verbosity) describeLog() *apiv1.LogInfo {
 	if v == nil {
 		return nil
 	}

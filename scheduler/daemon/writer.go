@@ -454,12 +454,12 @@ func (w *writer) settleBatches(ctx context.Context) error {
 			close(f.drained)
 			continue
 		}
-		w.land(last, f)
+		w.landFlight(last, f)
 	}
 	return nil
 }
 
-func (w *writer) land(ctx context.Context, f *flight) {
+func (w *writer) landFlight(ctx context.Context, f *flight) {
 	if f.pending != nil {
 		if err := f.pending.Wait(ctx); err != nil {
 			w.failure = err

@@ -192,7 +192,7 @@ func TestNothingIsAnsweredFromAStateThatFailed(t *testing.T) {
 	r := &request{cmd: scheduler.Tick{}, reply: make(chan reply, 1)}
 	w.c.writer.broken.Store(true)
 	w.c.writer.failure = ErrDiskFull
-	w.c.writer.land(t.Context(), &flight{requests: []*request{r}, results: []reply{{res: scheduler.Result{Stale: 1}}}})
+	w.c.writer.landFlight(t.Context(), &flight{requests: []*request{r}, results: []reply{{res: scheduler.Result{Stale: 1}}}})
 	if rep := <-r.reply; spec.CodeOf(rep.err) != spec.CodeDiskReserve {
 		t.Errorf("answered with %+v", rep)
 	}

@@ -38,9 +38,9 @@ type cronCommands struct{ *decision }
 
 func (d *decision) crontabs() cronCommands { return cronCommands{d} }
 
-// put tries the whole table on a copy first, so that all that is wrong with it is said at
+// putTable tries the whole table on a copy first, so that all that is wrong with it is said at
 // once and a refusal leaves nothing behind.
-func (d cronCommands) put(c PutCrontab) error {
+func (d cronCommands) putTable(c PutCrontab) error {
 	if !d.t.Config.Scrontab {
 		return spec.Refuse(
 			spec.CodeDisabled,
@@ -54,7 +54,7 @@ func (d cronCommands) put(c PutCrontab) error {
 	rehearsal.East = d.t.East
 	var problems []string
 	on := decisionOn(rehearsal).crontabs()
-	if err := on.replace(c, func(line uint32, problem string) {
+	if err := on.replaceTable(c, func(line uint32, problem string) {
 		problems = append(problems, fmt.Sprintf("line %d: %s", line, problem))
 	}); err != nil {
 		return err
@@ -63,17 +63,17 @@ func (d cronCommands) put(c PutCrontab) error {
 		return spec.Refuse(spec.CodeBadRequest, strings.Join(problems, "\n"))
 	}
 	var broken error
-	err := d.replace(c, func(line uint32, problem string) {
+	err := d.replaceTable(c, func(line uint32, problem string) {
 		broken = fmt.Errorf("line %d was refused after it had passed: %s", line, problem)
 	})
 	return errors.Join(err, broken)
 }
 
-// replace ends what there was and submits the jobs of the new table. What is wrong with a
+// replaceTable ends what there was and submits the jobs of the new table. What is wrong with a
 // line goes to blame.
-func (d cronCommands) replace(c PutCrontab, blame func(line uint32, problem string)) error {
+func (d cronCommands) replaceTable(c PutCrontab, blame func(line uint32, problem string)) error {
 	if old := d.t.Crontab(c.UID); old != nil {
-		if err := d.retire(old); err != nil {
+		if err := d.retireTable(old); err != nil {
 			return err
 		}
 	}
@@ -131,8 +131,8 @@ func (d cronCommands) submitLine(job CronJob) (spec.JobUID, error) {
 	return d.res.UID, nil
 }
 
-// retire ends the jobs of a table that is replaced, as far as they have not begun.
-func (d cronCommands) retire(old *spec.Crontab) error {
+// retireTable ends the jobs of a table that is replaced, as far as they have not begun.
+func (d cronCommands) retireTable(old *spec.Crontab) error {
 	for _, entry := range old.Entries {
 		job := d.t.Job(entry.Job)
 		if job == nil || job.State != spec.Pending {
@@ -159,8 +159,8 @@ func (d cronCommands) mayCancel(job *state.Job, cancel Cancel) error {
 	)
 }
 
-// disable makes comments of the lines of a job that is cancelled: it does not come back.
-func (d cronCommands) disable(job *state.Job) error {
+// disableLines makes comments of the lines of a job that is cancelled: it does not come back.
+func (d cronCommands) disableLines(job *state.Job) error {
 	if !d.t.ComesBack(job) {
 		return nil
 	}

@@ -42,7 +42,7 @@ func Decide(t *trial.Trial, cmd Command) (Result, error) {
 	}
 	err := d.het().dispatchWhole(cmd)
 	if err == nil && old != nil && len(t.Events) > before {
-		err = d.triggers().follow(old, slices.Clone(t.Events[before:]))
+		err = d.triggers().followEvents(old, slices.Clone(t.Events[before:]))
 	}
 	if err != nil && spec.CodeOf(err) != 0 && len(t.Events) != before {
 		return d.res, fmt.Errorf(
@@ -78,7 +78,7 @@ func (d *decision) dispatchCommand(cmd Command) error {
 			return nil
 		}
 		if c.Spec.Pods != nil {
-			return d.pods().submit(c)
+			return d.pods().submitPods(c)
 		}
 		if len(c.Rest) > 0 {
 			return d.het().submitHet(append([]*spec.JobSpec{c.Spec}, c.Rest...), c)
@@ -89,13 +89,13 @@ func (d *decision) dispatchCommand(cmd Command) error {
 	case NoteJobs:
 		return d.jobs().noteJobs(c)
 	case SetTriggers:
-		return d.triggers().set(c)
+		return d.triggers().setTriggers(c)
 	case ClearTrigger:
-		return d.triggers().clear(c)
+		return d.triggers().clearTriggers(c)
 	case TriggerRan:
-		return d.triggers().ran(c)
+		return d.triggers().forgetRun(c)
 	case PutCrontab:
-		return d.crontabs().put(c)
+		return d.crontabs().putTable(c)
 	case Hold:
 		return d.jobs().holdJob(c)
 	case Release:
@@ -162,7 +162,7 @@ func (d *decision) dispatchCommand(cmd Command) error {
 	case GPUReport:
 		return d.nodes().gpuReport(c)
 	case Configure:
-		return d.configure(c)
+		return d.decideConfigure(c)
 	case Policy:
 		return d.adoptPolicy(c)
 	case SpendToken:
@@ -194,9 +194,9 @@ func (d *decision) dispatchCommand(cmd Command) error {
 	case ReleaseForeignHold:
 		return d.foreign().releaseHold(c)
 	case AdmitPods:
-		return d.pods().admit(c)
+		return d.pods().admitPods(c)
 	case PodsOver:
-		return d.pods().over(c)
+		return d.pods().endPods(c)
 	case Tick:
 		return d.clock().advanceClock(c)
 	case Starts:
@@ -205,7 +205,7 @@ func (d *decision) dispatchCommand(cmd Command) error {
 	return fmt.Errorf("unknown command %T", cmd)
 }
 
-func (d *decision) configure(configure Configure) error {
+func (d *decision) decideConfigure(configure Configure) error {
 	old := d.t.Config
 	cfg := configure.Config.KeepDynamic(old)
 	if n := cfg.DynamicNodes(); n > 0 && len(cfg.Nodes) > int(cfg.MaxNodes) {

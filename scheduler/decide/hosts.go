@@ -66,7 +66,7 @@ func (d hostCommands) issueCertificate(certificate IssueCertificate) error {
 	} else if !slices.ContainsFunc(d.t.Access.Tokens, func(t state.Token) bool { return t.Hash == certificate.Token && t.Expires > d.t.Now }) {
 		return spec.Refuse(spec.CodeBadCredential, "the token is no longer valid; create a new one with `muster token NODE`")
 	}
-	if old := d.expired(); old != nil {
+	if old := d.expiredSerials(); old != nil {
 		if err := d.Emit(&event.CertificatesDropped{Serials: old}); err != nil {
 			return err
 		}
@@ -77,8 +77,8 @@ func (d hostCommands) issueCertificate(certificate IssueCertificate) error {
 // maxDropped bounds how many certificates one event forgets: the next one goes on.
 const maxDropped = 1000
 
-// expired are certificates that hold no more, whoever had them.
-func (d hostCommands) expired() (serials []string) {
+// expiredSerials are certificates that hold no more, whoever had them.
+func (d hostCommands) expiredSerials() (serials []string) {
 	for _, x := range d.t.Access.Certs {
 		if x.Expires <= d.t.Now && len(serials) < maxDropped {
 			serials = append(serials, x.Serial)

@@ -82,7 +82,7 @@ func (d jobCommands) noteCancel(job *state.Job, cancel Cancel) error {
 			return err
 		}
 	}
-	return d.crontabs().disable(job)
+	return d.crontabs().disableLines(job)
 }
 
 // noteJobs changes what is said of jobs, of all or of none.

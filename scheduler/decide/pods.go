@@ -42,10 +42,10 @@ func (PodsOver) command() string  { return "pods over" }
 // maxPods bounds a gang: all its pods are in one message.
 const maxPods = 4096
 
-// submit accepts a job of pods, of one kind or, as a heterogeneous job, of several. To ask
+// submitPods accepts a job of pods, of one kind or, as a heterogeneous job, of several. To ask
 // again is to get the same answer, however often and however late it is, because a pod is
 // of one job only.
-func (d podCommands) submit(c Submit) error {
+func (d podCommands) submitPods(c Submit) error {
 	parts := append([]*spec.JobSpec{c.Spec}, c.Rest...)
 	if err := checkGang(parts); err != nil {
 		return err
@@ -161,9 +161,9 @@ func mayChangePods(old, changed *spec.JobSpec, leave []string) error {
 	return nil
 }
 
-// admit changes where a waiting job may start. Where it has started, its pods go
+// admitPods changes where a waiting job may start. Where it has started, its pods go
 // where they were let go.
-func (d podCommands) admit(c AdmitPods) error {
+func (d podCommands) admitPods(c AdmitPods) error {
 	job := d.t.Job(c.UID)
 	if job == nil || job.Spec.Pods == nil || job.Spec.Pods.Pods[0].UID != c.Pod ||
 		job.State != spec.Pending {
@@ -189,9 +189,9 @@ func (d podCommands) admit(c AdmitPods) error {
 	})
 }
 
-// over takes the word of Kubernetes that the pods of a job are over, with all components of
+// endPods takes the word of Kubernetes that the pods of a job are over, with all components of
 // a heterogeneous one.
-func (d podCommands) over(c PodsOver) error {
+func (d podCommands) endPods(c PodsOver) error {
 	job := d.t.Job(c.Run.UID)
 	if job == nil || job.PodsOver || job.Het.Follows() || !isOfPods(job, c) {
 		d.res.Stale++

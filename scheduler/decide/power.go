@@ -323,15 +323,15 @@ func (d powerCommands) staysUp(node *state.Node) bool {
 			s == "INVALID_REG" && node.Invalid != "",
 			s == "NOT_RESPONDING" && node.Lost:
 			return true
-		case (s == "RESERVED" || s == "MAINTENANCE") && d.reserved(node, s == "MAINTENANCE"):
+		case (s == "RESERVED" || s == "MAINTENANCE") && d.isReserved(node, s == "MAINTENANCE"):
 			return true
 		}
 	}
 	return false
 }
 
-// reserved tells whether a node is in a reservation that is on.
-func (d powerCommands) reserved(node *state.Node, maint bool) bool {
+// isReserved tells whether a node is in a reservation that is on.
+func (d powerCommands) isReserved(node *state.Node, maint bool) bool {
 	for i := range d.t.Reservations {
 		reservation := &d.t.Reservations[i]
 		if reservation.Flags.Has(spec.ResvMaint) != maint ||

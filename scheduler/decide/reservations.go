@@ -187,10 +187,10 @@ func (d reservationCommands) readResvKey(ask *resvAsk, kv spec.KeyValue) (err er
 	}
 	switch key {
 	case "starttime":
-		reservation.Start, err = d.instant(v)
+		reservation.Start, err = d.parseInstant(v)
 		ask.startGiven = true
 	case "endtime":
-		reservation.End, err = d.instant(v)
+		reservation.End, err = d.parseInstant(v)
 		ask.endGiven = true
 	case "duration":
 		ask.length, err = resvLength(ask.length, v, mode)
@@ -265,8 +265,8 @@ func (d reservationCommands) resvLicences(v string) ([]spec.Count, error) {
 	return out, nil
 }
 
-// instant reads now, now+span or nanoseconds since 1970.
-func (d reservationCommands) instant(v string) (spec.Instant, error) {
+// parseInstant reads now, now+span or nanoseconds since 1970.
+func (d reservationCommands) parseInstant(v string) (spec.Instant, error) {
 	if rest, ok := strings.CutPrefix(v, "now"); ok {
 		if rest == "" {
 			return d.t.Now, nil

@@ -76,7 +76,7 @@ func (d proposalCheck) commitStarts(o *commit.Proposal, late func(pr commit.Pree
 			i += g - 1
 			continue
 		}
-		if !d.current(&o.Starts[i]) {
+		if !d.isCurrent(&o.Starts[i]) {
 			d.res.Stale++
 			continue
 		}
@@ -126,9 +126,9 @@ func notHold(code spec.ReasonCode) bool {
 	return true
 }
 
-// current checks a proposal against the head: the job still waits and may
+// isCurrent checks a proposal against the head: the job still waits and may
 // start, every node can still give what was chosen, and the limits hold.
-func (d proposalCheck) current(s *commit.Start) bool {
+func (d proposalCheck) isCurrent(s *commit.Start) bool {
 	j := d.t.Job(s.UID)
 	if j == nil || !j.IsUnheld() || j.Begin > d.t.Now {
 		return false
@@ -316,7 +316,7 @@ func gpuFree(n *state.Node, uuid string) bool {
 func (d proposalCheck) startTogether(list []commit.Start) error {
 	try := proposalCheck{decisionOn(trial.On(d.t.Freeze().Fork(), d.t.Now, d.t.Actor, "schedule"))}
 	for i := range list {
-		if !try.current(&list[i]) {
+		if !try.isCurrent(&list[i]) {
 			d.res.Stale += len(list)
 			return nil
 		}

@@ -25,8 +25,8 @@ type stepNode struct {
 	most  int  // tasks, whatever it has: MaxTasksPerNode
 }
 
-// busy tells that other steps have some of what the job has there.
-func (n *stepNode) busy() bool { return n.cpus.Count() < n.whole.CPUs.Count() }
+// hasSteps tells that other steps have some of what the job has there.
+func (n *stepNode) hasSteps() bool { return n.cpus.Count() < n.whole.CPUs.Count() }
 
 // layStep chooses what a step gets of its job: nodes in the job's order, then
 // tasks over them, then CPUs, memory and GPUs. CodeNodesBusy tells that others
@@ -84,7 +84,7 @@ func stepNodes(job *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]ste
 			most:  int(most),
 		}
 		if taken && !s.Overlap && !s.External {
-			node.less(job)
+			node.subtractSteps(job)
 		}
 		out = append(out, node)
 	}
@@ -103,8 +103,8 @@ func stepNodes(job *state.Job, s *spec.StepSpec, most uint32, taken bool) ([]ste
 	return out, nil
 }
 
-// less takes away what the job's other steps hold.
-func (n *stepNode) less(job *state.Job) {
+// subtractSteps takes away what the job's other steps hold.
+func (n *stepNode) subtractSteps(job *state.Job) {
 	for i := range job.Steps {
 		other := &job.Steps[i]
 		at := other.Part(n.whole.Name)
@@ -184,7 +184,7 @@ func fitStep(job *state.Job, s *spec.StepSpec, nodes []stepNode) ([]spec.NodeAll
 			if nodes[i].named != named || len(chosen) >= z.most {
 				continue
 			}
-			asked[i] = nodes[i].room(s)
+			asked[i] = nodes[i].countRoom(s)
 			if asked[i] > 0 {
 				chosen = append(chosen, i)
 			} else if named {
@@ -208,13 +208,13 @@ func tooSmall(s *spec.StepSpec) error {
 	return spec.Refuse(spec.CodeTooManyCPUs, "the job's nodes have no room for the step "+what)
 }
 
-// room is how many tasks fit on a node; a step that takes whole nodes finds no
+// countRoom is how many tasks fit on a node; a step that takes whole nodes finds no
 // room beside another.
-func (n *stepNode) room(s *spec.StepSpec) int {
+func (n *stepNode) countRoom(s *spec.StepSpec) int {
 	if s.External {
 		return n.most
 	}
-	if !s.Exact && n.busy() {
+	if !s.Exact && n.hasSteps() {
 		return 0
 	}
 	room := min(n.cpus.Count()/int(max(s.CPUsPerTask, 1)), n.most)

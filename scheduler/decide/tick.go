@@ -34,10 +34,10 @@ func (d clock) tickRunning() error {
 		end := j.Deadline()
 		switch by := j.Spec.Time.Deadline; {
 		case j.Configuring() && (by == 0 || by > d.t.Now): // its time has not begun
-		case !j.Configuring() && end != spec.FarFuture && end.Add(d.grace(j)) <= d.t.Now:
-			due = append(due, d.ending(j, event.EndTimeLimit))
+		case !j.Configuring() && end != spec.FarFuture && end.Add(d.graceOf(j)) <= d.t.Now:
+			due = append(due, d.endingOf(j, event.EndTimeLimit))
 		case by != 0 && by <= d.t.Now:
-			due = append(due, d.ending(j, event.EndDeadline))
+			due = append(due, d.endingOf(j, event.EndDeadline))
 		case j.Spec.Time.Signal != 0 && !j.Warned && end != spec.FarFuture && end.Add(-j.Spec.Time.SignalBefore) <= d.t.Now:
 			scope := event.SignalSteps
 			if j.Spec.Time.SignalBatch {
@@ -74,11 +74,11 @@ func (d *decision) emitEnds(due []event.Event) error {
 	return nil
 }
 
-func (d clock) ending(j *state.Job, cause event.EndCause) event.Event {
+func (d clock) endingOf(j *state.Job, cause event.EndCause) event.Event {
 	return &event.JobEndRequested{UID: j.UID, Attempt: j.Attempt, Cause: cause, By: d.t.Actor.UID}
 }
 
-func (d clock) grace(job *state.Job) spec.Span {
+func (d clock) graceOf(job *state.Job) spec.Span {
 	if p := d.t.Parts.Find(job.Alloc.Partition); p != nil && p.Spec.OverTimeLimit > 0 {
 		return p.Spec.OverTimeLimit
 	}

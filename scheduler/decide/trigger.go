@@ -38,8 +38,8 @@ type triggerCommands struct{ *decision }
 
 func (d *decision) triggers() triggerCommands { return triggerCommands{d} }
 
-// set adds all of the triggers or none, and says all that is wrong with them at once.
-func (d triggerCommands) set(c SetTriggers) error {
+// setTriggers adds all of the triggers or none, and says all that is wrong with them at once.
+func (d triggerCommands) setTriggers(c SetTriggers) error {
 	var problems []string
 	own := 0
 	for i := range d.t.Triggers {
@@ -101,15 +101,15 @@ func sameTrigger(a, b *spec.Trigger) bool {
 	return sameEvent && sameAction && len(a.Pulls) == 0
 }
 
-func (d triggerCommands) clear(c ClearTrigger) error {
+func (d triggerCommands) clearTriggers(c ClearTrigger) error {
 	if d.t.Trigger(c.ID) == nil {
 		return spec.Refuse(spec.CodeBadRequest, fmt.Sprintf("there is no trigger %d", c.ID))
 	}
 	return d.Emit(&event.TriggerRemoved{ID: c.ID})
 }
 
-// ran forgets a run that has ended, and a trigger with its only one.
-func (d triggerCommands) ran(c TriggerRan) error {
+// forgetRun forgets a run that has ended, and a trigger with its only one.
+func (d triggerCommands) forgetRun(c TriggerRan) error {
 	old := d.t.Trigger(c.ID)
 	if old == nil || !slices.Contains(old.Pulls, c.Pull) {
 		d.res.Stale++
@@ -124,8 +124,8 @@ func (d triggerCommands) ran(c TriggerRan) error {
 	return d.Emit(&event.TriggerPut{Trigger: trigger})
 }
 
-// pull adds a run to a trigger. One that is not permanent has one run.
-func (d triggerCommands) pull(id uint32, what string, at spec.Instant) error {
+// pullTrigger adds a run to a trigger. One that is not permanent has one run.
+func (d triggerCommands) pullTrigger(id uint32, what string, at spec.Instant) error {
 	trigger := *d.t.Trigger(id)
 	pull := spec.TriggerPull{Due: at, What: what}
 	if !trigger.Permanent && len(trigger.Pulls) > 0 || slices.Contains(trigger.Pulls, pull) {
@@ -135,9 +135,9 @@ func (d triggerCommands) pull(id uint32, what string, at spec.Instant) error {
 	return d.Emit(&event.TriggerPut{Trigger: trigger})
 }
 
-// follow pulls the triggers of what the events of a command brought about. before is the
+// followEvents pulls the triggers of what the events of a command brought about. before is the
 // state before them.
-func (d triggerCommands) follow(before *state.State, events []event.Envelope) error {
+func (d triggerCommands) followEvents(before *state.State, events []event.Envelope) error {
 	var nodes []string
 	for i := range events {
 		switch e := events[i].Event.(type) {
@@ -240,7 +240,7 @@ func (d triggerCommands) pullNode(
 			(before.Job(trigger.Job) == nil || old == nil || !slices.Contains(old.Jobs, trigger.Job)) {
 			continue
 		}
-		if err := d.pull(trigger.ID, name, d.t.Now.Add(trigger.Offset)); err != nil {
+		if err := d.pullTrigger(trigger.ID, name, d.t.Now.Add(trigger.Offset)); err != nil {
 			return err
 		}
 	}
@@ -256,7 +256,7 @@ func (d triggerCommands) pullAll(kind spec.TriggerKind, node, what string) error
 		if node != "" {
 			what = node
 		}
-		if err := d.pull(trigger.ID, what, d.t.Now.Add(trigger.Offset)); err != nil {
+		if err := d.pullTrigger(trigger.ID, what, d.t.Now.Add(trigger.Offset)); err != nil {
 			return err
 		}
 	}
@@ -273,7 +273,7 @@ func (d triggerCommands) jobEnded(uid spec.JobUID) error {
 		var err error
 		switch {
 		case trigger.Kind == spec.TriggerJobFini:
-			err = d.pull(trigger.ID, d.jobName(uid), d.t.Now.Add(max(trigger.Offset, 0)))
+			err = d.pullTrigger(trigger.ID, d.jobName(uid), d.t.Now.Add(max(trigger.Offset, 0)))
 		case len(trigger.Pulls) == 0 && !d.t.ComesBack(d.t.Job(uid)):
 			err = d.Emit(&event.TriggerRemoved{ID: trigger.ID, Why: "the job has ended"})
 		}

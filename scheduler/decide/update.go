@@ -29,7 +29,7 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 	var changed []string
 	wish := &jobChange{spec: &jobSpec, job: job, admin: c.Admin}
 	for _, kv := range c.Changes {
-		name, err := d.change(wish, kv)
+		name, err := d.changeKey(wish, kv)
 		if err != nil {
 			return err
 		}
@@ -60,7 +60,7 @@ func (d jobCommands) updateJob(c UpdateJob) error {
 		return err
 	}
 	if len(wish.leave) > 0 {
-		return d.shrink(d.t.Job(job.UID), wish.leave)
+		return d.shrinkJob(d.t.Job(job.UID), wish.leave)
 	}
 	if slices.Contains(changed, commit.ThrottleKey) {
 		if err := d.ShareThrottle(d.t.State.Job(job.UID)); err != nil {
@@ -235,8 +235,8 @@ func findJobKey(typed string) *jobKey {
 	return begins
 }
 
-// change applies one key and returns scontrol's spelling of it.
-func (d jobCommands) change(change *jobChange, kv spec.KeyValue) (string, error) {
+// changeKey applies one key and returns scontrol's spelling of it.
+func (d jobCommands) changeKey(change *jobChange, kv spec.KeyValue) (string, error) {
 	key := findJobKey(kv.Key)
 	if key == nil {
 		return "", spec.RefuseUnknown(spec.Unknown{
@@ -763,8 +763,8 @@ func (c *jobChange) giveBack(nodes []string) error {
 	return nil
 }
 
-// shrink takes nodes from a running job. Steps with a part on them end whole.
-func (d jobCommands) shrink(job *state.Job, nodes []string) error {
+// shrinkJob takes nodes from a running job. Steps with a part on them end whole.
+func (d jobCommands) shrinkJob(job *state.Job, nodes []string) error {
 	slices.Sort(nodes)
 	nodes = slices.Compact(nodes)
 	if err := d.Emit(&event.JobShrunk{UID: job.UID, Attempt: job.Attempt, Nodes: nodes}); err != nil {

@@ -35,12 +35,12 @@ func MatchAny([]string) bool { return true }
 func ParseConstraint(expr string) (*constraint, error) {
 	parser := &featureParser{text: expr}
 	c := &constraint{All: MatchAny}
-	m, err := parser.or(c)
+	m, err := parser.parseOr(c)
 	if err != nil {
 		return nil, err
 	}
 	if parser.at < len(parser.text) {
-		return nil, parser.bad()
+		return nil, parser.syntaxError()
 	}
 	c.All = m
 	return c, nil
@@ -54,15 +54,15 @@ type featureParser struct {
 	brackets int
 }
 
-func (p *featureParser) bad() error {
+func (p *featureParser) syntaxError() error {
 	return spec.Refuse(
 		spec.CodeInvalidFeature,
 		fmt.Sprintf("%q cannot be read from its character %d on", p.text, p.at+1),
 	)
 }
 
-// peek is the next character that is no blank; 0 at the end.
-func (p *featureParser) peek() byte {
+// peekCharacter is the next character that is no blank; 0 at the end.
+func (p *featureParser) peekCharacter() byte {
 	for p.at < len(p.text) && p.text[p.at] == ' ' {
 		p.at++
 	}
@@ -72,16 +72,16 @@ func (p *featureParser) peek() byte {
 	return p.text[p.at]
 }
 
-func (p *featureParser) or(c *constraint) (match, error) {
+func (p *featureParser) parseOr(c *constraint) (match, error) {
 	var list []match
 	for {
 		before := len(c.Counts) + len(c.OneOf)
-		m, err := p.and(c)
+		m, err := p.parseAnd(c)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, m)
-		if p.peek() != '|' {
+		if p.peekCharacter() != '|' {
 			return anyOf(list), nil
 		}
 		if len(c.Counts)+len(c.OneOf) > before {
@@ -101,15 +101,15 @@ func anyOf(list []match) match {
 	return func(f []string) bool { return slices.ContainsFunc(list, func(m match) bool { return m(f) }) }
 }
 
-func (p *featureParser) and(c *constraint) (match, error) {
+func (p *featureParser) parseAnd(c *constraint) (match, error) {
 	var list []match
 	for {
-		m, err := p.term(c)
+		m, err := p.parseTerm(c)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, m)
-		if n := p.peek(); n != '&' && n != ',' {
+		if n := p.peekCharacter(); n != '&' && n != ',' {
 			break
 		}
 		p.at++
@@ -120,50 +120,50 @@ func (p *featureParser) and(c *constraint) (match, error) {
 	return func(f []string) bool { return !slices.ContainsFunc(list, func(m match) bool { return !m(f) }) }, nil
 }
 
-// term reads a name, something in parentheses or in brackets, and a count
+// parseTerm reads a name, something in parentheses or in brackets, and a count
 // behind it.
-func (p *featureParser) term(c *constraint) (match, error) {
+func (p *featureParser) parseTerm(c *constraint) (match, error) {
 	p.depth++
 	if p.depth > 32 {
-		return nil, p.bad()
+		return nil, p.syntaxError()
 	}
 	defer func() { p.depth-- }()
 	var m match
-	switch p.peek() {
+	switch p.peekCharacter() {
 	case '[':
-		return p.bracket(c)
+		return p.parseBracket(c)
 	case '(':
 		p.at++
 		inner := &constraint{}
 		var err error
-		m, err = p.or(inner)
+		m, err = p.parseOr(inner)
 		if err != nil {
 			return nil, err
 		}
-		if len(inner.Counts)+len(inner.OneOf) > 0 || p.peek() != ')' {
-			return nil, p.bad()
+		if len(inner.Counts)+len(inner.OneOf) > 0 || p.peekCharacter() != ')' {
+			return nil, p.syntaxError()
 		}
 		p.at++
 	default:
-		name := p.name()
+		name := p.readName()
 		if name == "" {
-			return nil, p.bad()
+			return nil, p.syntaxError()
 		}
 		m = func(f []string) bool { return slices.Contains(f, name) }
 	}
-	if p.peek() != '*' {
+	if p.peekCharacter() != '*' {
 		return m, nil
 	}
 	p.at++
-	n, err := strconv.ParseUint(p.digits(), 10, 20)
+	n, err := strconv.ParseUint(p.readDigits(), 10, 20)
 	if err != nil || n == 0 {
-		return nil, p.bad()
+		return nil, p.syntaxError()
 	}
 	c.Counts = append(c.Counts, featureCount{m, int64(n)})
 	return MatchAny, nil
 }
 
-func (p *featureParser) name() string {
+func (p *featureParser) readName() string {
 	from := p.at
 	for p.at < len(p.text) && !strings.ContainsRune("&|,()[]* ", rune(p.text[p.at])) {
 		p.at++
@@ -171,8 +171,8 @@ func (p *featureParser) name() string {
 	return p.text[from:p.at]
 }
 
-func (p *featureParser) digits() string {
-	p.peek()
+func (p *featureParser) readDigits() string {
+	p.peekCharacter()
 	from := p.at
 	for p.at < len(p.text) && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
 		p.at++
@@ -180,9 +180,9 @@ func (p *featureParser) digits() string {
 	return p.text[from:p.at]
 }
 
-// bracket reads [a|b], a choice that all nodes share, or [a*2&b*4], counts of
+// parseBracket reads [a|b], a choice that all nodes share, or [a*2&b*4], counts of
 // nodes of which each has one of the features.
-func (p *featureParser) bracket(c *constraint) (match, error) {
+func (p *featureParser) parseBracket(c *constraint) (match, error) {
 	p.brackets++
 	if p.brackets > 1 {
 		return nil, spec.Refuse(
@@ -195,24 +195,24 @@ func (p *featureParser) bracket(c *constraint) (match, error) {
 	var list []match
 	for {
 		before := len(inner.Counts)
-		m, err := p.and(inner)
+		m, err := p.parseAnd(inner)
 		if err != nil {
 			return nil, err
 		}
 		if len(inner.Counts) > before && len(list) > 0 {
-			return nil, p.bad()
+			return nil, p.syntaxError()
 		}
 		list = append(list, m)
-		if p.peek() != '|' {
+		if p.peekCharacter() != '|' {
 			break
 		}
 		if len(inner.Counts) > 0 {
-			return nil, p.bad()
+			return nil, p.syntaxError()
 		}
 		p.at++
 	}
-	if p.peek() != ']' {
-		return nil, p.bad()
+	if p.peekCharacter() != ']' {
+		return nil, p.syntaxError()
 	}
 	p.at++
 	if len(inner.Counts) == 0 {

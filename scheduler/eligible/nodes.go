@@ -83,7 +83,7 @@ func AllowedNodes(
 		}
 	}
 	if jobSpec.Place.Constraint != "" {
-		if err := out.constrain(st, jobSpec.Place.Constraint); err != nil {
+		if err := out.applyConstraint(st, jobSpec.Place.Constraint); err != nil {
 			return out, err
 		}
 	}
@@ -121,8 +121,8 @@ func AllowedNodes(
 	return out, nil
 }
 
-// constrain applies a --constraint.
-func (n *NodeSet) constrain(st *state.State, expr string) error {
+// applyConstraint applies a --constraint.
+func (n *NodeSet) applyConstraint(st *state.State, expr string) error {
 	c, err := ParseConstraint(expr)
 	if err != nil {
 		return err

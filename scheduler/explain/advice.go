@@ -100,7 +100,7 @@ const maxComponents = 4
 func (a *advisor) tryAll() {
 	for i, j := range a.jobs[:min(len(a.jobs), maxComponents)] {
 		for _, c := range a.listChanges(j) {
-			a.try(c, i)
+			a.tryChange(c, i)
 		}
 	}
 	if len(a.jobs) == 1 {
@@ -111,7 +111,7 @@ func (a *advisor) tryAll() {
 		most = max(most, a.limitOf(j))
 	}
 	if c := a.askShorter(most); c != nil {
-		a.try(*c, everyPart)
+		a.tryChange(*c, everyPart)
 	}
 }
 
@@ -154,7 +154,7 @@ func (a *advisor) applyChange(c change, v int64, of int) (asks []*spec.JobSpec, 
 	return asks, text
 }
 
-func (a *advisor) try(c change, of int) {
+func (a *advisor) tryChange(c change, of int) {
 	if c.most == 0 {
 		a.testChange(c, 0, spec.FarFuture, of)
 		return

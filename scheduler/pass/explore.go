@@ -196,7 +196,7 @@ func (x *Explorer) StartTogether(
 		nodes = append(nodes, partNodes(c.slot.Parts)...)
 	}
 	if start == p.now {
-		if r := p.het.allowed(parts); r != nil {
+		if r := p.het.tryStarts(parts); r != nil {
 			return 0, nil, r
 		}
 	}

@@ -49,7 +49,7 @@ func (p *het) tryHet(class *jobClass, m *member) (*spec.Reason, error) {
 		case made, r == nil && start > p.now:
 			r = p.promiseHet(class, m, parts)
 		case r == nil:
-			r = p.allowed(parts)
+			r = p.tryStarts(parts)
 		}
 		if r == nil {
 			return nil, p.startHet(parts)
@@ -321,9 +321,9 @@ func (p *het) promiseHet(class *jobClass, m *member, parts []hetPart) *spec.Reas
 	return reason
 }
 
-// allowed tries the starts of all components on a copy of the pass's state: a
+// tryStarts tries the starts of all components on a copy of the pass's state: a
 // limit may allow each of them, but not all.
-func (p *het) allowed(parts []hetPart) *spec.Reason {
+func (p *het) tryStarts(parts []hetPart) *spec.Reason {
 	return p.allowedIn(trial.On(p.trial.Freeze().Fork(), p.now, event.Actor{}, "schedule"), parts)
 }
 

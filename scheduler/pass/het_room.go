@@ -278,7 +278,7 @@ func (p *het) claimHet(class *jobClass, m *member, others []claimant) error {
 			continue
 		}
 		if at == p.now {
-			if p.allowed(parts) != nil {
+			if p.tryStarts(parts) != nil {
 				return nil
 			}
 			return p.startHet(parts)

@@ -206,7 +206,7 @@ func (p *pass) repeatPass() (*Outcome, error) {
 	}
 	t := trial.On(p.snapshot.Draft(), p.now, event.Actor{}, "schedule")
 	first.Preempts = slices.DeleteFunc(first.Preempts, func(pr commit.Preempt) bool {
-		return slices.ContainsFunc(first.Starts, func(s commit.Start) bool { return s.UID == pr.For }) && !p.replaced(&pr)
+		return slices.ContainsFunc(first.Starts, func(s commit.Start) bool { return s.UID == pr.For }) && !p.wasReplaced(&pr)
 	})
 	for i := range first.Preempts {
 		if err := commit.On(t).PreemptJob(&first.Preempts[i]); err != nil {
@@ -250,9 +250,9 @@ func (p *pass) repeatPass() (*Outcome, error) {
 	return out, nil
 }
 
-// replaced tells whether a job that was to make room was gone at once, as its
+// wasReplaced tells whether a job that was to make room was gone at once, as its
 // nodes were not up yet, and something started where it was.
-func (p *pass) replaced(pr *commit.Preempt) bool {
+func (p *pass) wasReplaced(pr *commit.Preempt) bool {
 	victim := p.snapshot.Job(pr.Victim.UID)
 	return victim != nil && victim.Configuring() &&
 		slices.ContainsFunc(p.out.Starts[pr.After:], func(s commit.Start) bool {

@@ -44,9 +44,9 @@ type waiter struct {
 	request *request // nil: in no class
 }
 
-// continues tells whether the queue of an earlier pass can be brought up to date. Other
+// canContinue tells whether the queue of an earlier pass can be brought up to date. Other
 // settings change the classes and their order, so the queue is then built again.
-func (q *Queue) continues(st *state.State, now spec.Instant) bool {
+func (q *Queue) canContinue(st *state.State, now spec.Instant) bool {
 	if q.st == nil || now < q.now {
 		return false
 	}
@@ -55,7 +55,7 @@ func (q *Queue) continues(st *state.State, now spec.Instant) bool {
 
 // refreshJobs brings the queue up to date.
 func (q *Queue) refreshJobs(st *state.State, now spec.Instant) {
-	if !q.continues(st, now) {
+	if !q.canContinue(st, now) {
 		*q = Queue{
 			line:     q.line,
 			st:       &state.State{},

@@ -98,7 +98,7 @@ func nearCPUs(node *state.Node, na *spec.NodeAlloc) spec.Bitset {
 	for i := range node.GPUs {
 		g := &node.GPUs[i]
 		if len(g.CPUs) > 0 &&
-			(named(na.GPUs, g.UUID) || slices.ContainsFunc(na.Shares, func(s spec.GPUShare) bool { return s.UUID == g.UUID })) {
+			(hasDevice(na.GPUs, g.UUID) || slices.ContainsFunc(na.Shares, func(s spec.GPUShare) bool { return s.UUID == g.UUID })) {
 			out = out.Or(g.CPUs)
 		}
 	}
@@ -110,7 +110,7 @@ func nearCPUs(node *state.Node, na *spec.NodeAlloc) spec.Bitset {
 func chooseGPUs(n *state.Node, taken []spec.GPURef, c spec.Count) []spec.GPURef {
 	free := make([]int, 0, len(n.GPUs))
 	for i := range n.GPUs {
-		if n.FreeWhole(i) && (c.Type == "" || n.GPUs[i].Type == c.Type) && !named(taken, n.GPUs[i].UUID) {
+		if n.FreeWhole(i) && (c.Type == "" || n.GPUs[i].Type == c.Type) && !hasDevice(taken, n.GPUs[i].UUID) {
 			free = append(free, i)
 		}
 	}
@@ -155,7 +155,7 @@ func growSet(free []int, seed, want int, link func(a, b int) int64) ([]int, int6
 	return set, score
 }
 
-func named(refs []spec.GPURef, uuid string) bool {
+func hasDevice(refs []spec.GPURef, uuid string) bool {
 	return slices.ContainsFunc(refs, func(r spec.GPURef) bool { return r.UUID == uuid })
 }
 

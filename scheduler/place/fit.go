@@ -189,7 +189,7 @@ func (d *Demand) freeAmount(shape *Shape, free *Free, count spec.Count) int64 {
 			}
 			return d.gpusFree(shape, free)
 		case count.Type == "":
-			return min(d.gpusFree(shape, free), free.sum(shape, "gpu"))
+			return min(d.gpusFree(shape, free), free.sumOf(shape, "gpu"))
 		}
 	}
 	for _, o := range shape.Shared {
@@ -198,7 +198,7 @@ func (d *Demand) freeAmount(shape *Shape, free *Free, count spec.Count) int64 {
 		}
 	}
 	if count.Type == "" {
-		return free.sum(shape, count.Name)
+		return free.sumOf(shape, count.Name)
 	}
 	for i := range shape.Kinds {
 		if k := &shape.Kinds[i]; !k.Counts.isLimit() && k.Name == count.Name &&
@@ -209,7 +209,7 @@ func (d *Demand) freeAmount(shape *Shape, free *Free, count spec.Count) int64 {
 	return 0
 }
 
-func (f *Free) sum(shape *Shape, name string) int64 {
+func (f *Free) sumOf(shape *Shape, name string) int64 {
 	var n int64
 	for i := range shape.Kinds {
 		if k := &shape.Kinds[i]; !k.Counts.isLimit() && k.Name == name {

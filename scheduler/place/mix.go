@@ -26,15 +26,15 @@ type Wanted struct {
 	Jobs       int64 // that ask for it
 }
 
-// weight is how much a kind counts: by what it asks for, since what is worth
+// weightOf is how much a kind counts: by what it asks for, since what is worth
 // keeping is GPU time and not a number of jobs.
-func (w *Wanted) weight() int64 { return w.Jobs * (w.GPUs*1000 + w.Part) }
+func (w *Wanted) weightOf() int64 { return w.Jobs * (w.GPUs*1000 + w.Part) }
 
 // NewMix makes a mix; nil if nobody asks for GPUs.
 func NewMix(list []Wanted) *Mix {
 	mix := &Mix{known: map[mixKey]mixLoss{}}
 	for _, wanted := range list {
-		if wanted.weight() <= 0 {
+		if wanted.weightOf() <= 0 {
 			continue
 		}
 		i, ok := slices.BinarySearchFunc(mix.kinds, wanted, func(a, b Wanted) int {
@@ -50,7 +50,7 @@ func NewMix(list []Wanted) *Mix {
 		} else {
 			mix.kinds = slices.Insert(mix.kinds, i, wanted)
 		}
-		mix.all += wanted.weight()
+		mix.all += wanted.weightOf()
 	}
 	if mix.all == 0 {
 		return nil
@@ -96,7 +96,7 @@ func (m *Mix) lossOf(demand *Demand, candidate *Candidate) mixLoss {
 			return l
 		}
 	}
-	loss := m.work(demand, candidate, &need, ask)
+	loss := m.workLoss(demand, candidate, &need, ask)
 	if keep && len(m.known) < maxKnown {
 		m.known[key] = loss
 	}
@@ -115,7 +115,7 @@ func (d *Demand) placeAlone(shape *Shape) (Wanted, spec.Count) {
 	return Wanted{CPU: cpu, Mem: mem, GPUs: gpu}, d.WantsShare()
 }
 
-func (m *Mix) work(demand *Demand, candidate *Candidate, need *Wanted, ask spec.Count) mixLoss {
+func (m *Mix) workLoss(demand *Demand, candidate *Candidate, need *Wanted, ask spec.Count) mixLoss {
 	rest := candidate.Shape.DevicesLeft(&candidate.Free)
 	before := m.nodeValue(candidate.Free.CPU, candidate.Free.Mem, rest)
 	cpu, mem := candidate.Free.CPU-need.CPU, candidate.Free.Mem-need.Mem
@@ -191,7 +191,7 @@ func (m *Mix) nodeValue(cpu, mem int64, rest []int64) int64 {
 					continue
 				}
 				if k.GPUs == 0 || (r == 1000 && k.GPUs <= whole) {
-					fits += k.weight()
+					fits += k.weightOf()
 				}
 			}
 			last, worth = r, eighthRoot(fits, m.all)

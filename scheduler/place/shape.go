@@ -113,7 +113,7 @@ func (s *Shapes) Of(node *state.Node) *Shape {
 	b := &s.buf
 	b.measureNode(node)
 	b.countDevices(node.GPUs, node.Shares)
-	return s.intern(node)
+	return s.internShape(node)
 }
 
 // Configured returns the shape that a node will have once it has registered
@@ -135,14 +135,14 @@ func (s *Shapes) Configured(node *state.Node) *Shape {
 	}
 	if shares != nil {
 		b.countDevices(devices, shares)
-		return s.intern(node)
+		return s.internShape(node)
 	}
 	for _, g := range node.Spec.GRES {
 		if g.Name == "gpu" {
 			b.countGPU(g.Type, g.N)
 		}
 	}
-	return s.intern(node)
+	return s.internShape(node)
 }
 
 // measureNode begins a shape: everything but GPUs.
@@ -301,7 +301,7 @@ func (c *Cap) counterOfGPUs(b *Shape, node string) Kind {
 	return Kind{Counts: CountsReservedGPUs, Name: c.Partition, N: c.Resv.GPUsOf(node)}
 }
 
-func (s *Shapes) intern(node *state.Node) *Shape {
+func (s *Shapes) internShape(node *state.Node) *Shape {
 	b := &s.buf
 	if slices.ContainsFunc(
 		s.Caps,
@@ -324,11 +324,11 @@ func (s *Shapes) intern(node *state.Node) *Shape {
 			}
 		}
 	}
-	if s.last != nil && s.last.equal(b) {
+	if s.last != nil && s.last.equalShape(b) {
 		return s.last
 	}
 	for _, known := range s.list {
-		if known.equal(b) {
+		if known.equalShape(b) {
 			s.last = known
 			return known
 		}
@@ -358,7 +358,7 @@ func (b *Shape) hasDevicesOf(o *Shape) bool {
 	return slices.EqualFunc(b.Links, o.Links, slices.Equal)
 }
 
-func (b *Shape) equal(o *Shape) bool {
+func (b *Shape) equalShape(o *Shape) bool {
 	return b.hasAmountsOf(o) && b.hasDevicesOf(o)
 }
 
@@ -484,7 +484,7 @@ func (b *Shape) Held(node *state.Node, alloc *spec.NodeAlloc, of *spec.Allocatio
 
 // heldOf is how much of one device a part of an allocation takes.
 func heldOf(kind *Kind, alloc *spec.NodeAlloc, uuid string) int64 {
-	if named(alloc.GPUs, uuid) {
+	if hasDevice(alloc.GPUs, uuid) {
 		return kind.N
 	}
 	return partOf(alloc, uuid)

@@ -226,7 +226,7 @@ func allocateDevices(na *spec.NodeAlloc, node *state.Node, list []DeviceUse) boo
 		}
 		gpu := &node.GPUs[use.Pos]
 		if use.N == 0 {
-			if !node.FreeWhole(use.Pos) || named(na.GPUs, gpu.UUID) {
+			if !node.FreeWhole(use.Pos) || hasDevice(na.GPUs, gpu.UUID) {
 				return false
 			}
 			na.GPUs = append(na.GPUs, spec.GPURef{UUID: gpu.UUID, Index: gpu.Index, Type: gpu.Type})

@@ -61,7 +61,7 @@ func nearSockets(
 		gpu := &node.GPUs[i]
 		first := int64(gpu.CPUs.Next(0))
 		isWanted := count.Type == "" || gpu.Type == count.Type
-		if !isWanted || node.UsedGPU.Has(i) || named(taken, gpu.UUID) {
+		if !isWanted || node.UsedGPU.Has(i) || hasDevice(taken, gpu.UUID) {
 			continue
 		}
 		if first < 0 || first/size >= node.Spec.Sockets {

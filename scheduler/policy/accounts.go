@@ -14,7 +14,7 @@ import (
 // putAssoc applies settings to an association and plans it, and the end of
 // what it used where RawUsage=0 is set.
 func (p *planner) putAssoc(assoc spec.Association, set []spec.KeyValue, skip []string) error {
-	clear, err := setAssoc(p.pol(), &assoc, set, skip)
+	clear, err := setAssoc(p.currentPolicy(), &assoc, set, skip)
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func (p *planner) putAssoc(assoc spec.Association, set []spec.KeyValue, skip []s
 
 func (p *planner) newAssoc(account, user, partition string, parent uint32) spec.Association {
 	return spec.Association{
-		ID:        p.pol().NextAssoc + 1,
+		ID:        p.currentPolicy().NextAssoc + 1,
 		Account:   account,
 		User:      user,
 		Partition: partition,
@@ -115,8 +115,8 @@ func (p *planner) matchAccounts() []string {
 		return true
 	}
 	var out []string
-	for i := range p.pol().Accounts {
-		a := &p.pol().Accounts[i]
+	for i := range p.currentPolicy().Accounts {
+		a := &p.currentPolicy().Accounts[i]
 		if match(a) && (len(names) == 0 || slices.Contains(names, a.Name)) {
 			out = append(out, a.Name)
 		}
@@ -140,7 +140,7 @@ func setAccount(account *spec.Account, set []spec.KeyValue) {
 }
 
 func (p *planner) addAccount(name string) error {
-	if p.pol().FindAccount(name) != nil {
+	if p.currentPolicy().FindAccount(name) != nil {
 		return nil
 	}
 	if err := validName(name); err != nil {
@@ -150,11 +150,11 @@ func (p *planner) addAccount(name string) error {
 	account := spec.Account{Name: name, Description: name, Organization: name, Parent: "root"}
 	setAccount(&account, all)
 	if _, given := lastValue(all, "organization"); !given && account.Parent != "root" {
-		if up := p.pol().FindAccount(account.Parent); up != nil {
+		if up := p.currentPolicy().FindAccount(account.Parent); up != nil {
 			account.Organization = up.Organization
 		}
 	}
-	parent := p.pol().AccountAssoc(account.Parent)
+	parent := p.currentPolicy().AccountAssoc(account.Parent)
 	if parent == 0 {
 		return badOption("parent account %q does not exist", account.Parent)
 	}
@@ -166,14 +166,14 @@ func (p *planner) addAccount(name string) error {
 }
 
 func (p *planner) modifyAccount(name string) error {
-	old, assoc := p.pol().FindAccount(name), p.pol().FindAssoc(name, "", "")
+	old, assoc := p.currentPolicy().FindAccount(name), p.currentPolicy().FindAssoc(name, "", "")
 	if old == nil || assoc == nil {
 		return badOption("account %q does not exist", name)
 	}
 	account, as := *old, *assoc
 	setAccount(&account, p.c.Set)
 	if account.Parent != old.Parent {
-		as.Parent = p.pol().AccountAssoc(account.Parent)
+		as.Parent = p.currentPolicy().AccountAssoc(account.Parent)
 		if as.Parent == 0 || name == "root" {
 			return badOption(
 				"account %q cannot be put below %q, which does not exist or is below it",
@@ -190,7 +190,7 @@ func (p *planner) modifyAccount(name string) error {
 }
 
 func (p *planner) deleteAccount(name string) error {
-	if p.pol().FindAccount(name) == nil {
+	if p.currentPolicy().FindAccount(name) == nil {
 		return badOption("account %q does not exist", name)
 	}
 	if name == "root" {
@@ -199,17 +199,17 @@ func (p *planner) deleteAccount(name string) error {
 	if n := liveJobs(p.t.State, func(j *state.Job) bool { return j.Spec.Account == name }); n > 0 {
 		return badOption("account %q has %s", name, format.Plural(n, "job", "jobs"))
 	}
-	for i := range p.pol().Accounts {
-		if a := &p.pol().Accounts[i]; a.Parent == name {
+	for i := range p.currentPolicy().Accounts {
+		if a := &p.currentPolicy().Accounts[i]; a.Parent == name {
 			return badOption("account %q has a child, %q", name, a.Name)
 		}
 	}
-	for _, user := range slices.Clone(p.pol().Users) {
+	for _, user := range slices.Clone(p.currentPolicy().Users) {
 		if user.DefaultAccount != name {
 			continue
 		}
-		for i := range p.pol().Assocs {
-			if a := &p.pol().Assocs[i]; a.User == user.Name && a.Account != name {
+		for i := range p.currentPolicy().Assocs {
+			if a := &p.currentPolicy().Assocs[i]; a.User == user.Name && a.Account != name {
 				return spec.Refuse(
 					spec.CodeDefaultAccount,
 					fmt.Sprintf("%s of user %s", name, user.Name),
@@ -242,11 +242,11 @@ func (p *planner) planCoordinator() error {
 		return badOption("name the users and account=: add coordinator account=ml names=alice")
 	}
 	for _, user := range users {
-		if p.c.Verb == Add && p.pol().FindUser(user) == nil {
+		if p.c.Verb == Add && p.currentPolicy().FindUser(user) == nil {
 			return badOption("user %q does not exist", user)
 		}
 		for _, name := range accounts {
-			account := p.pol().FindAccount(name)
+			account := p.currentPolicy().FindAccount(name)
 			if account == nil {
 				return badOption("account %q does not exist", name)
 			}
@@ -274,7 +274,7 @@ func (p *planner) planCoordinator() error {
 func (p *planner) coordinatedBy(users []string) []string {
 	var out []string
 	isOne := func(name string) bool { return slices.Contains(users, name) }
-	for _, account := range p.pol().Accounts {
+	for _, account := range p.currentPolicy().Accounts {
 		if slices.ContainsFunc(account.Coordinators, isOne) {
 			out = append(out, account.Name)
 		}

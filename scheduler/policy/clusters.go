@@ -33,7 +33,7 @@ func (p *planner) changeOwn(name string) error {
 	if p.c.Verb == Delete {
 		return badOption("cluster %q is this controller's own and cannot be deleted", name)
 	}
-	root := p.pol().FindAssoc("root", "", "")
+	root := p.currentPolicy().FindAssoc("root", "", "")
 	if root != nil && len(p.c.Set) > 0 {
 		if err := p.putAssoc(*root, p.c.Set, clusterNames()); err != nil {
 			return err
@@ -45,7 +45,7 @@ func (p *planner) changeOwn(name string) error {
 
 // changeOther adds another cluster, changes where it is reached, or forgets it.
 func (p *planner) changeOther(name string) error {
-	known := p.pol().FindCluster(name)
+	known := p.currentPolicy().FindCluster(name)
 	switch {
 	case p.c.Verb == Delete && known == nil:
 		return nil

@@ -60,17 +60,17 @@ func Load(st *state.State, text string, clean bool) ([]event.Event, []string, er
 	for _, preempt := range [...]bool{false, true} {
 		for i, e := range entries {
 			if e != nil && e.kind == "qos" {
-				l.at(i+1, func() error { return l.loadQOS(e, preempt) })
+				l.atLine(i+1, func() error { return l.loadQOS(e, preempt) })
 			}
 		}
 	}
 	for i, e := range entries {
 		if e != nil && e.kind != "qos" {
-			l.at(i+1, func() error { return l.loadEntity(e, i+1) })
+			l.atLine(i+1, func() error { return l.loadEntity(e, i+1) })
 		}
 	}
 	for _, o := range l.of {
-		l.at(o.line, func() error {
+		l.atLine(o.line, func() error {
 			return l.p.planChange(
 				Change{
 					Verb:   Add,
@@ -92,7 +92,7 @@ func Load(st *state.State, text string, clean bool) ([]event.Event, []string, er
 		}
 		return nil, nil, spec.Refuse(spec.CodeBadRequest, text)
 	}
-	return l.p.events(), l.p.names, nil
+	return l.p.plannedEvents(), l.p.names, nil
 }
 
 // flaw is what is wrong with a line, or with the whole (0).
@@ -105,7 +105,7 @@ func (l *loader) addFault(line int, err error) {
 	l.bad = append(l.bad, flaw{line, fmt.Sprintf("line %d: %s", line, detailOf(err))})
 }
 
-func (l *loader) at(line int, f func() error) {
+func (l *loader) atLine(line int, f func() error) {
 	if err := f(); err != nil {
 		l.addFault(line, err)
 	}
@@ -201,7 +201,7 @@ func (l *loader) loadQOS(e *entry, preempt bool) error {
 		}
 	}
 	verb := Modify
-	if l.p.pol().FindQOS(e.name) == nil {
+	if l.p.currentPolicy().FindQOS(e.name) == nil {
 		verb = Add
 	}
 	if verb == Modify && len(set) == 0 {
@@ -217,7 +217,7 @@ func (l *loader) loadEntity(e *entry, line int) error {
 			Change{Verb: Modify, Entity: "cluster", Names: []string{e.name}, Set: e.set},
 		)
 	case "parent":
-		if l.p.pol().AccountAssoc(e.name) == 0 {
+		if l.p.currentPolicy().AccountAssoc(e.name) == 0 {
 			return fmt.Errorf("parent account %q has not been defined", e.name)
 		}
 		l.parent = e.name
@@ -239,7 +239,7 @@ func (l *loader) loadAccount(e *entry) error {
 		Names:  []string{e.name},
 		Set:    append(e.set, spec.KeyValue{Key: "parent", Value: l.parent}),
 	}
-	if l.p.pol().FindAccount(e.name) != nil {
+	if l.p.currentPolicy().FindAccount(e.name) != nil {
 		change.Verb = Modify
 	}
 	if e.name == "root" {
@@ -266,7 +266,7 @@ func (l *loader) loadUser(e *entry, line int) error {
 	if part != "" {
 		here = append(here, spec.KeyValue{Key: "partition", Value: part})
 	}
-	assoc := l.p.pol().FindAssoc(l.parent, e.name, part)
+	assoc := l.p.currentPolicy().FindAssoc(l.parent, e.name, part)
 	if assoc != nil && assoc.Partition == part {
 		here = append(here[:1], spec.KeyValue{Key: "partition", Value: part})
 		return l.p.planChange(
@@ -275,7 +275,7 @@ func (l *loader) loadUser(e *entry, line int) error {
 	}
 	// The default account may stand further down: it is set there.
 	if def, ok := lastValue(set, "defaultaccount"); ok && def != l.parent &&
-		l.p.pol().FindAssoc(def, e.name, "") == nil {
+		l.p.currentPolicy().FindAssoc(def, e.name, "") == nil {
 		set = slices.DeleteFunc(
 			set,
 			func(kv spec.KeyValue) bool { return plainKey(kv.Key) == "defaultaccount" },
@@ -289,7 +289,7 @@ func (l *loader) loadUser(e *entry, line int) error {
 // removeUnnamed removes what the file does not name: users first, then accounts from
 // the leaves up.
 func (l *loader) removeUnnamed() {
-	pol := l.p.pol()
+	pol := l.p.currentPolicy()
 	for _, assoc := range slices.Clone(pol.Assocs) {
 		if assoc.User == "" || l.seen[assoc.Account+"/"+assoc.User+"/"+assoc.Partition] {
 			continue
@@ -300,9 +300,9 @@ func (l *loader) removeUnnamed() {
 	}
 	for range 64 {
 		left := false
-		for _, account := range slices.Clone(l.p.pol().Accounts) {
+		for _, account := range slices.Clone(l.p.currentPolicy().Accounts) {
 			child := func(c spec.Account) bool { return c.Parent == account.Name }
-			if l.seen[account.Name] || slices.ContainsFunc(l.p.pol().Accounts, child) {
+			if l.seen[account.Name] || slices.ContainsFunc(l.p.currentPolicy().Accounts, child) {
 				continue
 			}
 			left = true

@@ -52,14 +52,14 @@ func Plan(st *state.State, change Change) ([]event.Event, []string, error) {
 	if err := p.planChange(change); err != nil {
 		return nil, nil, err
 	}
-	return p.events(), p.names, nil
+	return p.plannedEvents(), p.names, nil
 }
 
 func newPlanner(st *state.State) *planner {
 	return &planner{t: trial.On(st.Fork(), st.At, event.Actor{}, "policy")}
 }
 
-func (p *planner) events() []event.Event {
+func (p *planner) plannedEvents() []event.Event {
 	out := make([]event.Event, len(p.t.Events))
 	for i := range p.t.Events {
 		out[i] = p.t.Events[i].Event
@@ -67,7 +67,7 @@ func (p *planner) events() []event.Event {
 	return out
 }
 
-func (p *planner) pol() *state.Policy { return p.t.Policy }
+func (p *planner) currentPolicy() *state.Policy { return p.t.Policy }
 
 // planChange plans one command.
 func (p *planner) planChange(change Change) error {
@@ -158,7 +158,7 @@ func (p *planner) checkCluster() error {
 			if name == p.t.ClusterName || strings.EqualFold(p.c.Entity, "cluster") {
 				continue
 			}
-			known := p.pol().FindCluster(name)
+			known := p.currentPolicy().FindCluster(name)
 			if known == nil {
 				return badOption("cluster %q is not known here (this is %q)", name, p.t.ClusterName)
 			}
@@ -218,8 +218,8 @@ func (p *planner) matchQOS() ([]string, error) {
 	ids, byID := listValue(p.c.Where, "id")
 	text, byText := lastValue(p.c.Where, "description")
 	var out []string
-	for i := range p.pol().QOS {
-		q := &p.pol().QOS[i]
+	for i := range p.currentPolicy().QOS {
+		q := &p.currentPolicy().QOS[i]
 		if (!byID || slices.Contains(ids, fmt.Sprint(q.ID))) &&
 			(!byText || strings.EqualFold(q.Description, text)) {
 			out = append(out, q.Name)
@@ -229,7 +229,7 @@ func (p *planner) matchQOS() ([]string, error) {
 }
 
 func (p *planner) oneQOS(name string) error {
-	old := p.pol().FindQOS(name)
+	old := p.currentPolicy().FindQOS(name)
 	qos := spec.QOS{Name: name}
 	switch {
 	case p.c.Verb == Add && old != nil:
@@ -251,9 +251,9 @@ func (p *planner) oneQOS(name string) error {
 		if err := validName(name); err != nil {
 			return err
 		}
-		qos.ID, qos.Description = p.pol().NextQOS+1, name
+		qos.ID, qos.Description = p.currentPolicy().NextQOS+1, name
 	}
-	clear, err := setQOS(p.pol(), &qos, p.c.Set)
+	clear, err := setQOS(p.currentPolicy(), &qos, p.c.Set)
 	if err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func validName(name string) error {
 // inherits that of its parent.
 func (p *planner) takeOut(name string) error {
 	is := func(n string) bool { return n == name }
-	for _, assoc := range slices.Clone(p.pol().Assocs) {
+	for _, assoc := range slices.Clone(p.currentPolicy().Assocs) {
 		if !slices.Contains(assoc.QOS, name) && assoc.DefaultQOS != name {
 			continue
 		}
@@ -323,7 +323,7 @@ func (p *planner) takeOut(name string) error {
 			return err
 		}
 	}
-	for _, qos := range slices.Clone(p.pol().QOS) {
+	for _, qos := range slices.Clone(p.currentPolicy().QOS) {
 		if !slices.Contains(qos.Preempt, name) {
 			continue
 		}

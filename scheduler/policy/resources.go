@@ -14,11 +14,11 @@ func (p *planner) addKey(name, user string) (bool, error) {
 	if err := validName(name); err != nil {
 		return false, err
 	}
-	if p.pol().FindWCKey(name, user) != nil {
+	if p.currentPolicy().FindWCKey(name, user) != nil {
 		return false, nil
 	}
 	return true, p.emitEvent(
-		&event.WCKeyPut{Key: spec.WCKey{ID: p.pol().NextWCKey + 1, Name: name, User: user}},
+		&event.WCKeyPut{Key: spec.WCKey{ID: p.currentPolicy().NextWCKey + 1, Name: name, User: user}},
 	)
 }
 
@@ -38,7 +38,7 @@ func (p *planner) planWCKey() error {
 	for _, name := range names {
 		if p.c.Verb == Add {
 			for _, user := range users {
-				if p.pol().FindUser(user) == nil {
+				if p.currentPolicy().FindUser(user) == nil {
 					return badOption("user %q does not exist", user)
 				}
 				added, err := p.addKey(name, user)
@@ -51,7 +51,7 @@ func (p *planner) planWCKey() error {
 			}
 			continue
 		}
-		for _, key := range slices.Clone(p.pol().WCKeys) {
+		for _, key := range slices.Clone(p.currentPolicy().WCKeys) {
 			if key.Name != name || (ok && !slices.Contains(users, key.User)) {
 				continue
 			}
@@ -85,7 +85,7 @@ func (p *planner) planResource() error {
 	if len(names) == 0 && !byServer {
 		return badOption("name the resource, or say where server=")
 	}
-	for _, resource := range slices.Clone(p.pol().Resources) {
+	for _, resource := range slices.Clone(p.currentPolicy().Resources) {
 		if (len(names) > 0 && !slices.Contains(names, resource.Name)) ||
 			(byServer && !slices.Contains(servers, resource.Server)) {
 			continue
@@ -108,7 +108,7 @@ func (p *planner) addResource(name, server string) error {
 	if err := validName(name); err != nil {
 		return err
 	}
-	if p.pol().FindResource(name, server) != nil {
+	if p.currentPolicy().FindResource(name, server) != nil {
 		return nil
 	}
 	resource := spec.Resource{

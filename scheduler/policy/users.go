@@ -66,15 +66,15 @@ func (p *planner) matchUsers() []string {
 		return names
 	}
 	var out []string
-	for i := range p.pol().Users {
-		user := &p.pol().Users[i]
+	for i := range p.currentPolicy().Users {
+		user := &p.currentPolicy().Users[i]
 		if def, ok := listValue(p.c.Where, "defaultaccount"); ok &&
 			!slices.Contains(def, user.DefaultAccount) {
 			continue
 		}
 		if level, ok := lastValue(p.c.Where, "adminlevel", "admin"); ok {
 			want := spec.User{}
-			if setUser(p.pol(), &want, []spec.KeyValue{{Key: "adminlevel", Value: level}}) != nil ||
+			if setUser(p.currentPolicy(), &want, []spec.KeyValue{{Key: "adminlevel", Value: level}}) != nil ||
 				want.AdminLevel != user.AdminLevel {
 				continue
 			}
@@ -106,7 +106,7 @@ func (p *planner) assocsOf(user string) []spec.Association {
 		parts = []string{""}
 	}
 	var out []spec.Association
-	for _, a := range p.pol().Assocs {
+	for _, a := range p.currentPolicy().Assocs {
 		inAccount := !byAcct || slices.Contains(accounts, a.Account)
 		inPart := !byPart || slices.Contains(parts, a.Partition)
 		if a.User == user && inAccount && inPart {
@@ -121,13 +121,13 @@ func (p *planner) addUser(name string) error {
 		return err
 	}
 	all := p.allPairs()
-	user := p.pol().FindUser(name)
+	user := p.currentPolicy().FindUser(name)
 	def, hasDef := lastValue(all, "defaultaccount")
 	accounts, given := listValue(all, "account", "accounts")
 	switch {
 	case !given && hasDef:
 		accounts = []string{def}
-	case hasDef && !slices.Contains(accounts, def) && p.pol().FindAssoc(def, name, "") == nil:
+	case hasDef && !slices.Contains(accounts, def) && p.currentPolicy().FindAssoc(def, name, "") == nil:
 		accounts = append(accounts, def)
 	}
 	keys, hasKeys := listValue(all, "wckey", "wckeys")
@@ -162,7 +162,7 @@ func (p *planner) addUser(name string) error {
 		}
 		added = added || n
 	}
-	if err := setUser(p.pol(), &nu, all); err != nil {
+	if err := setUser(p.currentPolicy(), &nu, all); err != nil {
 		return err
 	}
 	if !added {
@@ -174,7 +174,7 @@ func (p *planner) addUser(name string) error {
 
 // addUserTo adds a user to an account, in each partition named.
 func (p *planner) addUserTo(name, acct string, all []spec.KeyValue) (int, error) {
-	parent := p.pol().AccountAssoc(acct)
+	parent := p.currentPolicy().AccountAssoc(acct)
 	if parent == 0 {
 		return 0, badOption("account %q does not exist: add it first", acct)
 	}
@@ -187,7 +187,7 @@ func (p *planner) addUserTo(name, acct string, all []spec.KeyValue) (int, error)
 		if part != "" && p.t.Parts.Find(part) == nil {
 			return n, badOption("partition %q does not exist", part)
 		}
-		if a := p.pol().FindAssoc(acct, name, part); a != nil && a.Partition == part {
+		if a := p.currentPolicy().FindAssoc(acct, name, part); a != nil && a.Partition == part {
 			continue
 		}
 		if err := p.putAssoc(p.newAssoc(acct, name, part, parent), all, userKeys()); err != nil {
@@ -239,12 +239,12 @@ func setUser(pol *state.Policy, user *spec.User, set []spec.KeyValue) error {
 }
 
 func (p *planner) modifyUser(name string) error {
-	user := p.pol().FindUser(name)
+	user := p.currentPolicy().FindUser(name)
 	if user == nil {
 		return badOption("user %q does not exist", name)
 	}
 	nu := *user
-	if err := setUser(p.pol(), &nu, p.c.Set); err != nil {
+	if err := setUser(p.currentPolicy(), &nu, p.c.Set); err != nil {
 		return err
 	}
 	assocs := p.assocsOf(name)
@@ -278,7 +278,7 @@ func (p *planner) keysOf(user string) error {
 		}
 		want, _ := listValue([]spec.KeyValue{kv}, "wckey", "wckeys")
 		removing, exact := strings.HasSuffix(kv.Key, "-"), !strings.HasSuffix(kv.Key, "+")
-		for _, key := range slices.Clone(p.pol().WCKeys) {
+		for _, key := range slices.Clone(p.currentPolicy().WCKeys) {
 			if key.User == user && slices.Contains(want, key.Name) == removing && exact {
 				if err := p.emitEvent(&event.WCKeyRemoved{ID: key.ID}); err != nil {
 					return err
@@ -298,7 +298,7 @@ func (p *planner) keysOf(user string) error {
 }
 
 func (p *planner) deleteUser(name string) error {
-	user := p.pol().FindUser(name)
+	user := p.currentPolicy().FindUser(name)
 	if user == nil {
 		return badOption("user %q does not exist", name)
 	}
@@ -317,8 +317,8 @@ func (p *planner) deleteUser(name string) error {
 		return badOption("user %q has %s", name, format.Plural(live, "job", "jobs"))
 	}
 	left := false
-	for i := range p.pol().Assocs {
-		a := &p.pol().Assocs[i]
+	for i := range p.currentPolicy().Assocs {
+		a := &p.currentPolicy().Assocs[i]
 		left = left || (a.User == name && !gone(a.ID))
 	}
 	p.names = append(p.names, name)
@@ -330,9 +330,9 @@ func (p *planner) deleteUser(name string) error {
 			return err
 		}
 	}
-	if p.pol().FindUser(name).DefaultAccount != "" &&
+	if p.currentPolicy().FindUser(name).DefaultAccount != "" &&
 		!slices.ContainsFunc(
-			p.pol().Assocs,
+			p.currentPolicy().Assocs,
 			func(a spec.Association) bool { return a.User == name && a.Account == user.DefaultAccount },
 		) {
 		return spec.Refuse(
@@ -345,7 +345,7 @@ func (p *planner) deleteUser(name string) error {
 
 // dropUser removes a user from everywhere.
 func (p *planner) dropUser(name string) error {
-	for _, account := range slices.Clone(p.pol().Accounts) {
+	for _, account := range slices.Clone(p.currentPolicy().Accounts) {
 		if slices.Contains(account.Coordinators, name) {
 			account.Coordinators = slices.DeleteFunc(
 				slices.Clone(account.Coordinators),

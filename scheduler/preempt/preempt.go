@@ -256,7 +256,7 @@ func (r *Rules) Any(job *state.Job, part *spec.PartitionSpec) bool {
 	q := r.st.Policy.FindQOS(job.QOS())
 	return slices.ContainsFunc(
 		r.runs,
-		func(x run) bool { return r.outranks(q, part, &x) || x.takesTurns(part) },
+		func(x run) bool { return r.outranksRun(q, part, &x) || x.takesTurns(part) },
 	)
 }
 
@@ -291,9 +291,9 @@ func (r *Rules) isCrowded(x *run) bool {
 	return false
 }
 
-// outranks tells whether the rank of a job lets it preempt another: what does
+// outranksRun tells whether the rank of a job lets it preempt another: what does
 // not depend on priority and time.
-func (r *Rules) outranks(qos *spec.QOS, part *spec.PartitionSpec, x *run) bool {
+func (r *Rules) outranksRun(qos *spec.QOS, part *spec.PartitionSpec, x *run) bool {
 	if x.mode == Off {
 		return false
 	}
@@ -320,7 +320,7 @@ func (r *Rules) Victims(
 	qos := r.st.Policy.FindQOS(job.QOS())
 	for i := range r.runs {
 		x := &r.runs[i]
-		if TakesTurns(job) && !r.outranks(qos, part, x) && x.takesTurns(part) && !r.isCrowded(x) {
+		if TakesTurns(job) && !r.outranksRun(qos, part, x) && x.takesTurns(part) && !r.isCrowded(x) {
 			if x.turn > r.now {
 				next = min(next, x.turn)
 				continue
@@ -329,7 +329,7 @@ func (r *Rules) Victims(
 			continue
 		}
 		within := r.byQ && qos != nil && x.qos != nil && qos.Name == x.qos.Name
-		if !r.outranks(qos, part, x) ||
+		if !r.outranksRun(qos, part, x) ||
 			((within || has(x.words, "PRIORITY")) && priority <= x.prio) {
 			continue
 		}

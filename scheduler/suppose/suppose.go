@@ -46,8 +46,8 @@ type Outlook struct {
 	Reason spec.Reason
 }
 
-// starts tells whether a start is known, and not past.
-func (o Outlook) starts() bool { return o.Standing == Starting || o.Standing == Planned }
+// hasStart tells whether a start is known, and not past.
+func (o Outlook) hasStart() bool { return o.Standing == Starting || o.Standing == Planned }
 
 // Change is one job for which the two passes differ.
 type Change struct {
@@ -58,7 +58,7 @@ type Change struct {
 // Later is by how much the change delays the start; negative: it comes earlier.
 // It is false where a start is not known on both sides.
 func (c Change) Later() (spec.Span, bool) {
-	if !c.Before.starts() || !c.After.starts() {
+	if !c.Before.hasStart() || !c.After.hasStart() {
 		return 0, false
 	}
 	return c.After.Start.Sub(c.Before.Start), true
@@ -107,13 +107,13 @@ func Compare(
 		if !sees(job) {
 			continue
 		}
-		out.add(Change{UID: uid, Before: old.known[uid], After: changed.known[uid]})
+		out.addChange(Change{UID: uid, Before: old.known[uid], After: changed.known[uid]})
 	}
 	return out, nil
 }
 
-// add counts a job in, and keeps it if its outlook differs.
-func (c *Comparison) add(job Change) {
+// addChange counts a job in, and keeps it if its outlook differs.
+func (c *Comparison) addChange(job Change) {
 	if job.Before.Standing == Starting {
 		c.StartedBefore++
 	}

@@ -117,12 +117,12 @@ type hole struct {
 	end     spec.Instant
 }
 
-// helps tells whether there may be a start not before an instant.
-func (h hole) helps(from spec.Instant, limit spec.Span) bool {
+// helpsFrom tells whether there may be a start not before an instant.
+func (h hole) helpsFrom(from spec.Instant, limit spec.Span) bool {
 	return h.longest >= limit && h.end.Sub(from) >= limit
 }
 
-func (h hole) union(o hole) hole {
+func (h hole) unionWith(o hole) hole {
 	return hole{max(h.longest, o.longest), max(h.end, o.end)}
 }
 
@@ -162,7 +162,7 @@ func (t *holeTree) sumUp() {
 // unionAt is the union of the two nodes below the ith of a level.
 func unionAt(below []hole, i int) hole {
 	if 2*i+1 < len(below) {
-		return below[2*i].union(below[2*i+1])
+		return below[2*i].unionWith(below[2*i+1])
 	}
 	return below[2*i]
 }
@@ -196,13 +196,13 @@ func (t *holeTree) appendBelow(
 	limit spec.Span,
 ) []int32 {
 	if height == 0 {
-		if i < len(t.leaves) && t.leaves[i].helps(from, limit) {
+		if i < len(t.leaves) && t.leaves[i].helpsFrom(from, limit) {
 			out = append(out, int32(i))
 		}
 		return out
 	}
 	level := t.levels[height-1]
-	if i >= len(level) || !level[i].helps(from, limit) {
+	if i >= len(level) || !level[i].helpsFrom(from, limit) {
 		return out
 	}
 	out = t.appendBelow(out, height-1, 2*i, from, limit)
@@ -215,7 +215,7 @@ type tailEntry struct {
 	id   int32
 }
 
-func (e tailEntry) precedes(o tailEntry) bool {
+func (e tailEntry) precedesEntry(o tailEntry) bool {
 	return e.tail < o.tail || (e.tail == o.tail && e.id < o.id)
 }
 
@@ -227,7 +227,7 @@ const maxBucket = 128
 
 func (o *tailOrder) fillSorted(entries []tailEntry) {
 	slices.SortFunc(entries, func(a, b tailEntry) int {
-		if a.precedes(b) {
+		if a.precedesEntry(b) {
 			return -1
 		}
 		return 1
@@ -242,7 +242,7 @@ func (o *tailOrder) bucketFor(e tailEntry) int {
 	low, high := 0, len(o.buckets)
 	for low < high {
 		middle := int(uint(low+high) >> 1)
-		if e.precedes(o.buckets[middle][0]) {
+		if e.precedesEntry(o.buckets[middle][0]) {
 			high = middle
 		} else {
 			low = middle + 1
@@ -256,7 +256,7 @@ func placeOf(bucket []tailEntry, e tailEntry) int {
 	low, high := 0, len(bucket)
 	for low < high {
 		middle := int(uint(low+high) >> 1)
-		if bucket[middle].precedes(e) {
+		if bucket[middle].precedesEntry(e) {
 			low = middle + 1
 		} else {
 			high = middle
@@ -275,7 +275,7 @@ func (o *tailOrder) addEntry(e tailEntry) {
 		upper := append(make([]tailEntry, 0, maxBucket), o.buckets[b][maxBucket/2:]...)
 		o.buckets[b] = o.buckets[b][:maxBucket/2]
 		o.buckets = slices.Insert(o.buckets, b+1, upper)
-		if upper[0].precedes(e) {
+		if upper[0].precedesEntry(e) {
 			b++
 		}
 	}

@@ -34,7 +34,7 @@ func TestTailOrderIsSorted(t *testing.T) {
 			model = append(model, e)
 		}
 		slices.SortFunc(model, func(a, b tailEntry) int {
-			if a.precedes(b) {
+			if a.precedesEntry(b) {
 				return -1
 			}
 			return 1
@@ -77,7 +77,7 @@ func TestHoleTreeFindsWhatHelps(t *testing.T) {
 		limit := spec.Span(rapid.IntRange(1, 8).Draw(rt, "limit"))
 		var want []int32
 		for i, h := range tree.leaves {
-			if h.helps(from, limit) {
+			if h.helpsFrom(from, limit) {
 				want = append(want, int32(i))
 			}
 		}

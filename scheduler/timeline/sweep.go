@@ -33,7 +33,7 @@ func (t *Timeline) startUneven(
 	s.beginSweep(t, query)
 	for at < before {
 		next := s.stepTo(t, query, at)
-		if s.better && s.suffices(&query.Demand) {
+		if s.better && s.sumsSuffice(&query.Demand) {
 			if parts := t.pickNodes(query, at, hint); parts != nil {
 				return parts, at
 			}
@@ -43,9 +43,9 @@ func (t *Timeline) startUneven(
 	return nil, before
 }
 
-// suffices tells whether the sums are enough for a demand. They need not be: the
+// sumsSuffice tells whether the sums are enough for a demand. They need not be: the
 // nodes that give them may not go together.
-func (s *sweep) suffices(demand *place.Demand) bool {
+func (s *sweep) sumsSuffice(demand *place.Demand) bool {
 	if len(demand.PerJob) > 0 && s.gres < demand.PerJob[0].N {
 		return false
 	}

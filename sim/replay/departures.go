@@ -38,14 +38,14 @@ func (o *Openb) Workload(arrivals Arrivals, settings Settings) (*Workload, error
 	}
 	part := o.someNodes(arrivals.Nodes)
 	random := rand.New(rand.NewPCG(arrivals.Seed, 1))
-	workload := &Workload{Config: part.config(settings)}
+	workload := &Workload{Config: part.makeConfig(settings)}
 	workload.Config.Sched.PackMix = arrivals.Mix
 	var work int64 // thousandths of GPUs times seconds
 	for range arrivals.Pods {
 		pod := o.pods[random.IntN(len(o.pods))]
-		seconds := lengths.draw(random, pod.gpus)
+		seconds := lengths.drawLength(random, pod.gpus)
 		work += (pod.gpus*1000 + pod.milli) * seconds
-		workload.Jobs = append(workload.Jobs, pod.job(random.IntN(podUsers), seconds))
+		workload.Jobs = append(workload.Jobs, pod.makeJob(random.IntN(podUsers), seconds))
 	}
 	seconds := work * 100 / (part.Capacity() * arrivals.Percent)
 	for i := range workload.Jobs {
@@ -69,9 +69,9 @@ func (o *Openb) someNodes(count int) *Openb {
 	return part
 }
 
-// job is a pod of one of the users, which runs for so many seconds.
-func (p *openbPod) job(user int, seconds int64) Job {
-	request := p.request()
+// makeJob is a pod of one of the users, which runs for so many seconds.
+func (p *openbPod) makeJob(user int, seconds int64) Job {
+	request := p.requestOf()
 	request.UID += uint32(user)
 	request.User = fmt.Sprintf("u%d", user)
 	request.Time.Limit = spec.Span(limitOfPod(seconds)) * spec.Second
@@ -102,9 +102,9 @@ func runsByGPUs(trace *Trace) lengths {
 	return out
 }
 
-// draw is the run time of a pod with so many GPUs. Pods with a part of one, or with none, run for
+// drawLength is the run time of a pod with so many GPUs. Pods with a part of one, or with none, run for
 // as long as those with one.
-func (l lengths) draw(random *rand.Rand, gpus int64) int64 {
+func (l lengths) drawLength(random *rand.Rand, gpus int64) int64 {
 	for n := max(gpus, 1); n > 0; n-- {
 		if list := l[n]; len(list) > 0 {
 			return list[random.IntN(len(list))]

@@ -140,7 +140,7 @@ type ending struct {
 	limit bool // at its time limit
 }
 
-func (e ending) before(o ending) bool {
+func (e ending) endsBefore(o ending) bool {
 	return e.at < o.at || (e.at == o.at && e.order < o.order)
 }
 
@@ -196,7 +196,7 @@ func run(
 		e.order++
 		t := e.nextInstant(next)
 		if watch != nil && e.look <= t {
-			if err := e.show(); err != nil {
+			if err := e.showWatcher(); err != nil {
 				return nil, err
 			}
 			continue
@@ -204,19 +204,19 @@ func run(
 		if t == spec.FarFuture {
 			break // what waits now waits for ever
 		}
-		e.meter.advance(e.st, t)
+		e.meter.advanceTo(e.st, t)
 		var err error
 		if rule.PerEvent {
 			if t != e.now {
 				e.now = t
-				err = e.release()
+				err = e.releaseOverdue()
 			}
 			if err == nil {
-				next, err = e.one(next)
+				next, err = e.handleNext(next)
 			}
 		} else {
 			e.now = t
-			next, err = e.all(next)
+			next, err = e.handleInstant(next)
 		}
 		if err != nil {
 			return nil, err
@@ -254,11 +254,11 @@ func (e *engine) goesOn(next int) bool {
 	if e.watch != nil {
 		return e.look <= e.watch.Until
 	}
-	return next < len(e.w.Jobs) || len(e.ends) > 0 || e.waits()
+	return next < len(e.w.Jobs) || len(e.ends) > 0 || e.hasWaiting()
 }
 
-// show lets the watcher look, and carries out what it has happen.
-func (e *engine) show() error {
+// showWatcher lets the watcher look, and carries out what it has happen.
+func (e *engine) showWatcher() error {
 	e.now = e.look
 	e.look = e.look.Add(e.watch.Every)
 	// Virtual time stands still during a pass.
@@ -271,18 +271,18 @@ func (e *engine) show() error {
 		return err
 	}
 	for _, act := range acts {
-		_, t, err := e.decide(act.By, act.Command)
+		_, t, err := e.decideCommand(act.By, act.Command)
 		if err != nil {
 			return fmt.Errorf("%T: %w", act.Command, err)
 		}
-		if err := e.follow(t.Events); err != nil {
+		if err := e.followEvents(t.Events); err != nil {
 			return err
 		}
 	}
-	return e.pass(false)
+	return e.runPass(false)
 }
 
-func (e *engine) waits() bool { return e.st.Waiting.Len()+e.st.Sleeping.Len() > 0 }
+func (e *engine) hasWaiting() bool { return e.st.Waiting.Len()+e.st.Sleeping.Len() > 0 }
 
 // nextInstant is when something happens next.
 func (e *engine) nextInstant(next int) spec.Instant {
@@ -296,39 +296,39 @@ func (e *engine) nextInstant(next int) spec.Instant {
 	return t
 }
 
-// one handles the next event alone: a submission before an end.
-func (e *engine) one(next int) (int, error) {
+// handleNext handles the next event alone: a submission before an end.
+func (e *engine) handleNext(next int) (int, error) {
 	switch {
 	case next < len(e.w.Jobs) && e.w.Jobs[next].Submit <= e.now:
-		uid, err := e.submit(next)
+		uid, err := e.submitJob(next)
 		if err != nil || uid == 0 {
 			return next + 1, err
 		}
-		if e.rule.Keep || e.fits(uid) {
-			err = e.pass(true)
+		if e.rule.Keep || e.fitsAlone(uid) {
+			err = e.runPass(true)
 		}
 		return next + 1, err
 	case len(e.ends) > 0 && e.ends[0].at <= e.now:
-		if x := e.pop(); !e.gone(x) {
-			if err := e.end(x); err != nil {
+		if x := e.popEnding(); !e.isGone(x) {
+			if err := e.endJob(x); err != nil {
 				return next, err
 			}
 		}
-		if e.full() {
+		if e.passChangesNothing() {
 			return next, nil
 		}
-		return next, e.pass(false)
+		return next, e.runPass(false)
 	}
-	return next, e.pass(true)
+	return next, e.runPass(true)
 }
 
-// full tells that a pass would change nothing: every job that waits asks for
+// passChangesNothing tells that a pass would change nothing: every job that waits asks for
 // more than is free, and on one node there is no choice of where it is to start.
-func (e *engine) full() bool {
-	if e.rule.Keep || len(e.w.Config.Nodes) != 1 || e.wake != spec.FarFuture || !e.waits() {
+func (e *engine) passChangesNothing() bool {
+	if e.rule.Keep || len(e.w.Config.Nodes) != 1 || e.wake != spec.FarFuture || !e.hasWaiting() {
 		return false
 	}
-	free, least := e.free(), int64(math.MaxInt64)
+	free, least := e.freeCPUs(), int64(math.MaxInt64)
 	e.st.Waiting.Range(func(uid uint64, _ struct{}) bool {
 		least = min(least, e.st.Job(spec.JobUID(uid)).Req.CPU)
 		return least > free
@@ -336,15 +336,15 @@ func (e *engine) full() bool {
 	return least > free
 }
 
-// release ends the jobs whose time limit is over at this instant: what they
+// releaseOverdue ends the jobs whose time limit is over at this instant: what they
 // held counts as free before anything else happens. Each still has its own
 // turn, and its own pass, among the ends of the instant.
-func (e *engine) release() error {
+func (e *engine) releaseOverdue() error {
 	var due []ending
 	var look func(i int)
 	look = func(i int) {
 		if i < len(e.ends) && e.ends[i].at <= e.now {
-			if e.ends[i].limit && !e.gone(e.ends[i]) {
+			if e.ends[i].limit && !e.isGone(e.ends[i]) {
 				due = append(due, e.ends[i])
 			}
 			look(2*i + 1)
@@ -354,36 +354,36 @@ func (e *engine) release() error {
 	look(0)
 	slices.SortFunc(due, func(a, b ending) int { return cmp.Compare(a.order, b.order) })
 	for _, x := range due {
-		if err := e.end(x); err != nil {
+		if err := e.endJob(x); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// gone tells that a job was ended before its turn: by release, or to make room
+// isGone tells that a job was ended before its turn: by release, or to make room
 // for another.
-func (e *engine) gone(x ending) bool { return e.live[x.uid] != x.order }
+func (e *engine) isGone(x ending) bool { return e.live[x.uid] != x.order }
 
-// all handles everything of an instant, then passes.
-func (e *engine) all(next int) (int, error) {
+// handleInstant handles everything of an instant, then passes.
+func (e *engine) handleInstant(next int) (int, error) {
 	for ; next < len(e.w.Jobs) && e.w.Jobs[next].Submit <= e.now; next++ {
-		if _, err := e.submit(next); err != nil {
+		if _, err := e.submitJob(next); err != nil {
 			return next, err
 		}
 	}
 	for len(e.ends) > 0 && e.ends[0].at <= e.now {
-		if x := e.pop(); !e.gone(x) {
-			if err := e.end(x); err != nil {
+		if x := e.popEnding(); !e.isGone(x) {
+			if err := e.endJob(x); err != nil {
 				return next, err
 			}
 		}
 	}
-	return next, e.pass(false)
+	return next, e.runPass(false)
 }
 
-// decide runs a command on the state.
-func (e *engine) decide(
+// decideCommand runs a command on the state.
+func (e *engine) decideCommand(
 	actor event.Actor,
 	cmd scheduler.Command,
 ) (scheduler.Result, *trial.Trial, error) {
@@ -392,14 +392,14 @@ func (e *engine) decide(
 	return res, t, err
 }
 
-// submit hands a job in. A refusal is kept with the job; 0 is no job.
-func (e *engine) submit(i int) (spec.JobUID, error) {
+// submitJob hands a job in. A refusal is kept with the job; 0 is no job.
+func (e *engine) submitJob(i int) (spec.JobUID, error) {
 	job := &e.w.Jobs[i]
 	outcome := &e.res.Jobs[i]
 	outcome.Submit = job.Submit
-	res, _, err := e.decide(
+	res, _, err := e.decideCommand(
 		event.Actor{Kind: event.ActorUser, UID: job.Spec.UID, Name: job.Spec.User},
-		scheduler.Submit{Spec: e.linked(job)},
+		scheduler.Submit{Spec: e.linkedSpec(job)},
 	)
 	var refusal *spec.Error
 	switch {
@@ -419,9 +419,9 @@ func (e *engine) submit(i int) (spec.JobUID, error) {
 	return res.UID, nil
 }
 
-// linked is what a job asks for, with the numbers that the jobs of its
+// linkedSpec is what a job asks for, with the numbers that the jobs of its
 // dependency have in this replay. A term holds whose job has been forgotten.
-func (e *engine) linked(job *Job) *spec.JobSpec {
+func (e *engine) linkedSpec(job *Job) *spec.JobSpec {
 	dep := job.Spec.Queue.Dependency
 	if dep == nil || job.After == nil {
 		return job.Spec
@@ -448,13 +448,13 @@ func (e *engine) linked(job *Job) *spec.JobSpec {
 	return &jobSpec
 }
 
-// fits tells whether a job could start now if it were alone: enough is free.
-func (e *engine) fits(uid spec.JobUID) bool {
-	return e.st.Job(uid).Req.CPU <= e.free()
+// fitsAlone tells whether a job could start now if it were alone: enough is free.
+func (e *engine) fitsAlone(uid spec.JobUID) bool {
+	return e.st.Job(uid).Req.CPU <= e.freeCPUs()
 }
 
-// free is how many CPUs nobody has.
-func (e *engine) free() (n int64) {
+// freeCPUs is how many CPUs nobody has.
+func (e *engine) freeCPUs() (n int64) {
 	e.st.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		n += node.FreeCPUs()
 		return true
@@ -462,8 +462,8 @@ func (e *engine) free() (n int64) {
 	return n
 }
 
-// end lets a job end.
-func (e *engine) end(x ending) error {
+// endJob lets a job end.
+func (e *engine) endJob(x ending) error {
 	job := e.st.Job(x.uid)
 	i := e.of[x.uid]
 	delete(e.live, x.uid)
@@ -478,7 +478,7 @@ func (e *engine) end(x ending) error {
 			done.Batch = &event.StepResult{Exit: spec.ExitStatus{Code: code}}
 		}
 		name := job.Alloc.Nodes[k].Name
-		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: name}, scheduler.Report{Node: name, Run: scheduler.Run{UID: x.uid, Attempt: job.Attempt}, Done: done}); err != nil {
+		if _, _, err := e.decideCommand(event.Actor{Kind: event.ActorNode, Name: name}, scheduler.Report{Node: name, Run: scheduler.Run{UID: x.uid, Attempt: job.Attempt}, Done: done}); err != nil {
 			return err
 		}
 	}
@@ -490,20 +490,20 @@ func (e *engine) end(x ending) error {
 	e.stale++
 	if e.stale >= 1000 { // forget those that ended
 		e.stale = 0
-		_, _, err := e.decide(event.Actor{Kind: event.ActorSystem}, scheduler.Tick{})
+		_, _, err := e.decideCommand(event.Actor{Kind: event.ActorSystem}, scheduler.Tick{})
 		return err
 	}
 	return nil
 }
 
-// pass runs the scheduler and commits what it proposes. Where promises are
+// runPass runs the scheduler and commits what it proposes. Where promises are
 // kept, settled leaves them where they are.
-func (e *engine) pass(settled bool) error {
+func (e *engine) runPass(settled bool) error {
 	e.wake = spec.FarFuture
 	if e.watch != nil && e.watch.Stalled != nil && e.watch.Stalled() {
 		return nil
 	}
-	if !e.waits() {
+	if !e.hasWaiting() {
 		e.plan, e.kept = nil, nil
 		return nil
 	}
@@ -528,7 +528,7 @@ func (e *engine) pass(settled bool) error {
 	}
 	if t := out.Ahead; t != nil {
 		e.st = t.State
-		if err := e.follow(t.Events); err != nil || len(out.Reasons) == 0 {
+		if err := e.followEvents(t.Events); err != nil || len(out.Reasons) == 0 {
 			return err
 		}
 		out.Starts = nil
@@ -536,7 +536,7 @@ func (e *engine) pass(settled bool) error {
 	if out.Empty() {
 		return nil
 	}
-	res, t, err := e.decide(
+	res, t, err := e.decideCommand(
 		event.Actor{Kind: event.ActorSystem},
 		scheduler.Starts{Proposal: &out.Proposal},
 	)
@@ -550,11 +550,11 @@ func (e *engine) pass(settled bool) error {
 			len(out.Starts),
 		)
 	}
-	return e.follow(t.Events)
+	return e.followEvents(t.Events)
 }
 
-// follow does what the events of a pass ask for.
-func (e *engine) follow(events []event.Envelope) error {
+// followEvents does what the events of a pass ask for.
+func (e *engine) followEvents(events []event.Envelope) error {
 	for k := range events {
 		switch ev := events[k].Event.(type) {
 		case *event.ArrayTaskSplit:
@@ -562,7 +562,7 @@ func (e *engine) follow(events []event.Envelope) error {
 				return errors.New("arrays are replayed task by task")
 			}
 		case *event.JobStarted:
-			e.started(ev)
+			e.noteStarted(ev)
 		case *event.JobEligible: // a job waits from when nothing but its turn keeps it
 			if i := e.of[ev.UID]; e.w.Jobs[i].After != nil {
 				e.res.Jobs[i].Submit = e.now
@@ -575,12 +575,12 @@ func (e *engine) follow(events []event.Envelope) error {
 				e.ended++
 			}
 		case *event.JobSuspended:
-			e.suspended(ev.UID)
+			e.suspendJob(ev.UID)
 		case *event.JobResumed:
-			e.resumed(ev.UID)
+			e.resumeJob(ev.UID)
 		case *event.JobEndRequested: // it is preempted
 			e.res.Preempted++
-			if err := e.end(ending{uid: ev.UID}); err != nil {
+			if err := e.endJob(ending{uid: ev.UID}); err != nil {
 				return err
 			}
 			e.wake = min(e.wake, e.now.Add(spec.Second))
@@ -589,8 +589,8 @@ func (e *engine) follow(events []event.Envelope) error {
 	return nil
 }
 
-// suspended takes a job's end back: it stands still.
-func (e *engine) suspended(uid spec.JobUID) {
+// suspendJob takes a job's end back: it stands still.
+func (e *engine) suspendJob(uid spec.JobUID) {
 	order, ok := e.live[uid]
 	if i := slices.IndexFunc(e.ends, func(x ending) bool { return x.uid == uid && x.order == order }); ok &&
 		i >= 0 {
@@ -602,17 +602,17 @@ func (e *engine) suspended(uid spec.JobUID) {
 	e.wake = min(e.wake, e.now.Add(spec.Second))
 }
 
-// resumed lets it run for the rest.
-func (e *engine) resumed(uid spec.JobUID) {
+// resumeJob lets it run for the rest.
+func (e *engine) resumeJob(uid spec.JobUID) {
 	x := e.left[uid]
 	delete(e.left, uid)
 	e.order++
 	x.at, x.order = e.now.Add(spec.Span(x.at)), e.order
 	e.live[uid] = x.order
-	e.push(x)
+	e.pushEnding(x)
 }
 
-func (e *engine) started(ev *event.JobStarted) {
+func (e *engine) noteStarted(ev *event.JobStarted) {
 	i := e.of[ev.UID]
 	outcome := &e.res.Jobs[i]
 	outcome.Start = e.now
@@ -622,7 +622,7 @@ func (e *engine) started(ev *event.JobStarted) {
 	e.order++
 	run := e.w.Jobs[i].Run
 	e.live[ev.UID] = e.order
-	e.push(ending{e.now.Add(min(run, ev.Limit)), e.order, ev.UID, run >= ev.Limit})
+	e.pushEnding(ending{e.now.Add(min(run, ev.Limit)), e.order, ev.UID, run >= ev.Limit})
 }
 
 // foundCluster makes the cluster: its configuration and all its nodes, idle.
@@ -635,15 +635,15 @@ func (e *engine) foundCluster() error {
 			Version: event.Version,
 		},
 	}
-	if _, _, err := e.decide(system, scheduler.Policy{Events: append(first, e.w.Policy...)}); err != nil {
+	if _, _, err := e.decideCommand(system, scheduler.Policy{Events: append(first, e.w.Policy...)}); err != nil {
 		return err
 	}
-	if _, _, err := e.decide(system, scheduler.Configure{Config: e.w.Config}); err != nil {
+	if _, _, err := e.decideCommand(system, scheduler.Configure{Config: e.w.Config}); err != nil {
 		return err
 	}
 	for i := range e.w.Config.Nodes {
 		node := &e.w.Config.Nodes[i]
-		if _, _, err := e.decide(event.Actor{Kind: event.ActorNode, Name: node.Name}, scheduler.RegisterNode{Node: node.Name, Inventory: node.FullInventory("replay")}); err != nil {
+		if _, _, err := e.decideCommand(event.Actor{Kind: event.ActorNode, Name: node.Name}, scheduler.RegisterNode{Node: node.Name, Inventory: node.FullInventory("replay")}); err != nil {
 			return err
 		}
 		e.res.Procs += e.st.Node(node.Name).CPUs
@@ -652,11 +652,11 @@ func (e *engine) foundCluster() error {
 	return nil
 }
 
-func (e *engine) push(x ending) {
+func (e *engine) pushEnding(x ending) {
 	h := append(e.ends, x)
 	for i := len(h) - 1; i > 0; {
 		up := (i - 1) / 2
-		if !h[i].before(h[up]) {
+		if !h[i].endsBefore(h[up]) {
 			break
 		}
 		h[i], h[up] = h[up], h[i]
@@ -665,7 +665,7 @@ func (e *engine) push(x ending) {
 	e.ends = h
 }
 
-func (e *engine) pop() ending {
+func (e *engine) popEnding() ending {
 	h := e.ends
 	top, n := h[0], len(h)-1
 	h[0] = h[n]
@@ -675,10 +675,10 @@ func (e *engine) pop() ending {
 		if kid >= n {
 			break
 		}
-		if kid+1 < n && h[kid+1].before(h[kid]) {
+		if kid+1 < n && h[kid+1].endsBefore(h[kid]) {
 			kid++
 		}
-		if !h[kid].before(h[i]) {
+		if !h[kid].endsBefore(h[i]) {
 			break
 		}
 		h[i], h[kid] = h[kid], h[i]

@@ -104,9 +104,9 @@ func wantedOfNode(jobSpec *spec.JobSpec, most place.Wanted) place.Wanted {
 	return kind
 }
 
-// advance looks at a state that holds from an instant on until t. It costs one look however many
+// advanceTo looks at a state that holds from an instant on until t. It costs one look however many
 // are due, since nothing changes between them.
-func (m *fragmentMeter) advance(st *state.State, t spec.Instant) {
+func (m *fragmentMeter) advanceTo(st *state.State, t spec.Instant) {
 	if m == nil || m.next >= t || m.next > m.until {
 		return
 	}
@@ -114,14 +114,14 @@ func (m *fragmentMeter) advance(st *state.State, t spec.Instant) {
 	for ; m.next < t && m.next <= m.until; m.next = m.next.Add(m.every) {
 		due++
 	}
-	free, stranded := m.look(st)
+	free, stranded := m.countStranded(st)
 	m.looks += due
 	m.free += free * float64(due)
 	m.stranded += stranded * float64(due)
 }
 
-// look is how many GPUs are free now, and how many of them are stranded.
-func (m *fragmentMeter) look(st *state.State) (free, stranded float64) {
+// countStranded is how many GPUs are free now, and how many of them are stranded.
+func (m *fragmentMeter) countStranded(st *state.State) (free, stranded float64) {
 	st.Nodes.Range(func(_ uint64, node *state.Node) bool {
 		shape := m.shapes.Of(node)
 		if shape.GPUs == 0 {

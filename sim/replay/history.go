@@ -49,7 +49,7 @@ func NewHistory(from, to spec.Instant, st *state.State) *History {
 	}
 	history := &History{from: from, to: to, st: st, jobs: map[spec.JobUID]*past{}}
 	st.Jobs.Range(func(_ uint64, j *state.Job) bool {
-		history.enter(j)
+		history.enterJob(j)
 		return true
 	})
 	return history
@@ -58,7 +58,7 @@ func NewHistory(from, to spec.Instant, st *state.State) *History {
 // Seq is the last event that the history knows.
 func (h *History) Seq() uint64 { return h.st.Seq }
 
-func (h *History) enter(job *state.Job) *past {
+func (h *History) enterJob(job *state.Job) *past {
 	p := h.jobs[job.UID]
 	if p == nil {
 		p = &past{spec: job.Spec, free: max(job.Submitted, job.Begin)}
@@ -88,17 +88,17 @@ func (h *History) Add(env *event.Envelope) error {
 	}
 	switch e := env.Event.(type) {
 	case *event.JobSubmitted:
-		h.enter(h.st.Job(e.UID))
+		h.enterJob(h.st.Job(e.UID))
 	case *event.JobReleased:
-		p := h.enter(h.st.Job(e.UID))
+		p := h.enterJob(h.st.Job(e.UID))
 		p.free = max(p.free, env.At)
 	case *event.JobEligible:
-		h.enter(h.st.Job(e.UID))
+		h.enterJob(h.st.Job(e.UID))
 	case *event.ArrayTaskSplit:
-		h.enter(h.st.Job(e.UID))
+		h.enterJob(h.st.Job(e.UID))
 	case *event.JobStarted:
 		job := h.st.Job(e.UID)
-		p := h.enter(job)
+		p := h.enterJob(job)
 		p.started = env.At
 		if p.eligible == 0 || p.eligible > env.At {
 			p.eligible = env.At
@@ -140,7 +140,7 @@ func (h *History) Workload() (workload *Workload, leftOut int, err error) {
 		jobSpec.Time.Begin = 0
 		jobSpec.Time.Deadline = 0
 		job := Job{Spec: &jobSpec, Submit: p.eligible, Run: p.run, Failed: p.failed}
-		if !h.link(workload, &job, p, at) {
+		if !h.linkJob(workload, &job, p, at) {
 			jobSpec.Queue.Dependency = nil
 		}
 		at[uid] = len(workload.Jobs)
@@ -153,9 +153,9 @@ func (h *History) Workload() (workload *Workload, leftOut int, err error) {
 	return workload, leftOut, nil
 }
 
-// link lets a job depend on others of the workload as it did in fact; false if
+// linkJob lets a job depend on others of the workload as it did in fact; false if
 // it depends on none of them, or also on something else.
-func (h *History) link(workload *Workload, job *Job, p *past, at map[spec.JobUID]int) bool {
+func (h *History) linkJob(workload *Workload, job *Job, p *past, at map[spec.JobUID]int) bool {
 	dep := p.spec.Queue.Dependency
 	if dep == nil || p.free == 0 {
 		return false

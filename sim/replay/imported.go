@@ -56,7 +56,7 @@ func Imported(
 			users[record.Account] = map[string]bool{}
 		}
 		users[record.Account][record.User], all[record.QOS] = true, true
-		jobSpec := record.request()
+		jobSpec := record.makeRequest()
 		if jobSpec.UID == 0 && jobSpec.User != "root" { // its number was not told
 			if ids[jobSpec.User] == 0 {
 				ids[jobSpec.User] = uint32(firstUnknown + len(ids))
@@ -111,8 +111,8 @@ func whoTheyAre(users map[string]map[string]bool, qos map[string]bool) []policy.
 	return out
 }
 
-// request is what a run asked for, as a job that can be submitted.
-func (r *Record) request() *spec.JobSpec {
+// makeRequest is what a run asked for, as a job that can be submitted.
+func (r *Record) makeRequest() *spec.JobSpec {
 	jobSpec := &spec.JobSpec{
 		Name:       r.Name,
 		User:       r.User,
@@ -137,7 +137,7 @@ func (r *Record) request() *spec.JobSpec {
 		switch count.Name, count.Type, _ = strings.Cut(name, ":"); {
 		case kind == "license":
 			jobSpec.Licenses = append(jobSpec.Licenses, spec.Count{Name: name, N: o.N})
-		case kind != "gres" || o.N == 0 || (count.Type == "" && r.typed(name)):
+		case kind != "gres" || o.N == 0 || (count.Type == "" && r.hasTypes(name)):
 		case count.N%nodes == 0:
 			count.N /= nodes
 			jobSpec.Size.PerNode = append(jobSpec.Size.PerNode, count)
@@ -148,8 +148,8 @@ func (r *Record) request() *spec.JobSpec {
 	return jobSpec
 }
 
-// typed tells that of a GRES it is also known which types were asked for.
-func (r *Record) typed(name string) bool {
+// hasTypes tells that of a GRES it is also known which types were asked for.
+func (r *Record) hasTypes(name string) bool {
 	return slices.ContainsFunc(r.Asked.Other, func(o spec.TRESCount) bool {
 		return strings.HasPrefix(o.Name, "gres/"+
 			name+":")

@@ -72,8 +72,8 @@ func (t *Trace) Workload(cfg *spec.Config) *Workload {
 		}
 		jobSpec := known[a]
 		if jobSpec == nil {
-			jobSpec = a.spec(len(cfg.Nodes) == 1)
-			jobSpec.User, jobSpec.Account = users.of(row.User), accounts.of(row.Group)
+			jobSpec = a.makeSpec(len(cfg.Nodes) == 1)
+			jobSpec.User, jobSpec.Account = users.nameOf(row.User), accounts.nameOf(row.Group)
 			known[a] = jobSpec
 		}
 		workload.Jobs[i] = Job{
@@ -88,8 +88,8 @@ func (t *Trace) Workload(cfg *spec.Config) *Workload {
 // ask is what a job of a trace asks for.
 type ask struct{ user, group, procs, limit, gpus int64 }
 
-// spec makes the request, of one pool of processors or of several nodes.
-func (a *ask) spec(pool bool) *spec.JobSpec {
+// makeSpec makes the request, of one pool of processors or of several nodes.
+func (a *ask) makeSpec(pool bool) *spec.JobSpec {
 	jobSpec := &spec.JobSpec{
 		Name: "job",
 		UID:  uint32(1000 + max(a.user, 0)),
@@ -112,7 +112,7 @@ type names struct {
 	known  map[int64]string
 }
 
-func (n *names) of(number int64) string {
+func (n *names) nameOf(number int64) string {
 	if n.known == nil {
 		n.known = map[int64]string{}
 	}

@@ -134,13 +134,13 @@ func (o *Openb) Pack(seed uint64, percent int64, mix bool) (*Packed, error) {
 		out.Asked += p.gpus*1000 + p.milli
 	}
 	out.Pods = len(pods)
-	tr, err := o.cluster(pods)
+	tr, err := o.makeCluster(pods)
 	if err != nil {
 		return nil, err
 	}
 	opt := scheduler.PassOptions{Discipline: scheduler.Discipline{Depth: -1}}
 	if mix {
-		opt.Mix = o.mix()
+		opt.Mix = o.mixOf()
 	}
 	out.Started = tr.State.Freeze()
 	res, err := scheduler.Pass(out.Started, tr.Now, opt)
@@ -161,11 +161,11 @@ func (o *Openb) Pack(seed uint64, percent int64, mix bool) (*Packed, error) {
 	return out, nil
 }
 
-// mix is what the pods ask for.
-func (o *Openb) mix() *place.Mix { return place.NewMix(o.wanted()) }
+// mixOf is what the pods ask for.
+func (o *Openb) mixOf() *place.Mix { return place.NewMix(o.wantedOf()) }
 
-// wanted is what each pod asks for.
-func (o *Openb) wanted() []place.Wanted {
+// wantedOf is what each pod asks for.
+func (o *Openb) wantedOf() []place.Wanted {
 	list := make([]place.Wanted, len(o.pods))
 	for i, p := range o.pods {
 		list[i] = place.Wanted{CPU: p.cpu, Mem: p.mem, GPUs: p.gpus, Part: p.milli, Jobs: 1}
@@ -173,9 +173,9 @@ func (o *Openb) wanted() []place.Wanted {
 	return list
 }
 
-// cluster is the nodes with the pods waiting.
-func (o *Openb) cluster(pods []openbPod) (*trial.Trial, error) {
-	config := o.config(Settings{Priority: spec.PriorityConfig{Basic: true}})
+// makeCluster is the nodes with the pods waiting.
+func (o *Openb) makeCluster(pods []openbPod) (*trial.Trial, error) {
+	config := o.makeConfig(Settings{Priority: spec.PriorityConfig{Basic: true}})
 	tr := trial.On(state.New(), epoch, event.Actor{Kind: event.ActorSystem}, "openb")
 	do := func(cmd scheduler.Command) error {
 		_, err := scheduler.Decide(tr, cmd)
@@ -193,15 +193,15 @@ func (o *Openb) cluster(pods []openbPod) (*trial.Trial, error) {
 		}
 	}
 	for i := range pods {
-		if err := do(scheduler.Submit{Spec: pods[i].request()}); err != nil {
+		if err := do(scheduler.Submit{Spec: pods[i].requestOf()}); err != nil {
 			return nil, fmt.Errorf("pod %d (%+v): %w", i+1, pods[i], err)
 		}
 	}
 	return tr, nil
 }
 
-// config is the nodes, each GPU in a thousand shards.
-func (o *Openb) config(settings Settings) *spec.Config {
+// makeConfig is the nodes, each GPU in a thousand shards.
+func (o *Openb) makeConfig(settings Settings) *spec.Config {
 	config := Machine{}.Config(settings)
 	config.GresTypes = []string{"gpu", "shard"}
 	config.Sched.Memory = true
@@ -226,8 +226,8 @@ func (o *Openb) config(settings Settings) *spec.Config {
 	return config
 }
 
-// request is a pod as a job of one node.
-func (p *openbPod) request() *spec.JobSpec {
+// requestOf is a pod as a job of one node.
+func (p *openbPod) requestOf() *spec.JobSpec {
 	jobSpec := &spec.JobSpec{Name: "pod", User: "u", Account: "a", UID: 1000}
 	jobSpec.Size = spec.Size{
 		MinNodes:    1,

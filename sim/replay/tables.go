@@ -39,8 +39,8 @@ func newTable(r io.Reader, need ...string) (*table, error) {
 	return t, nil
 }
 
-// next goes to the next row; false at the end or after an error.
-func (t *table) next() bool {
+// nextRow goes to the next row; false at the end or after an error.
+func (t *table) nextRow() bool {
 	if t.err != nil {
 		return false
 	}
@@ -58,8 +58,8 @@ func (t *table) next() bool {
 
 func (t *table) text(name string) string { return t.row[t.at[name]] }
 
-// number is a whole number; decimals are dropped, an empty field is 0.
-func (t *table) number(name string) int64 {
+// readNumber is a whole number; decimals are dropped, an empty field is 0.
+func (t *table) readNumber(name string) int64 {
 	s := t.text(name)
 	if s == "" {
 		return 0
@@ -71,8 +71,8 @@ func (t *table) number(name string) int64 {
 	return v
 }
 
-// instant is a time of day in seconds since 1970, taken as UTC.
-func (t *table) instant(name string) int64 {
+// readInstant is a time of day in seconds since 1970, taken as UTC.
+func (t *table) readInstant(name string) int64 {
 	at, err := time.Parse(time.DateTime, t.text(name))
 	if err != nil && t.err == nil {
 		t.err = fmt.Errorf("line %d: %s: %w", t.line, name, err)
@@ -90,7 +90,7 @@ func ReadITP(r io.Reader, cluster string) (*Trace, error) {
 	}
 	out := &Trace{}
 	others := map[string]bool{}
-	for t.next() {
+	for t.nextRow() {
 		if cluster == "" {
 			cluster = t.text("cluster")
 		}
@@ -98,7 +98,7 @@ func ReadITP(r io.Reader, cluster string) (*Trace, error) {
 			others[t.text("cluster")] = true
 			continue
 		}
-		g := t.number("num_gpu")
+		g := t.readNumber("num_gpu")
 		if g <= 0 {
 			out.Skipped++
 			continue
@@ -108,8 +108,8 @@ func ReadITP(r io.Reader, cluster string) (*Trace, error) {
 			Row{
 				ID:     int64(len(out.Rows) + 1),
 				Name:   t.text("job_id"),
-				Submit: t.number("submit_s"),
-				Run:    t.number("duration_s"),
+				Submit: t.readNumber("submit_s"),
+				Run:    t.readNumber("duration_s"),
 				Procs:  g,
 				GPUs:   g,
 				Wait:   -1,
@@ -147,28 +147,28 @@ func ReadGraham(r io.Reader) (*Trace, error) {
 		return nil, err
 	}
 	out := &Trace{}
-	for t.next() {
-		procs := t.number("req_cpus")
+	for t.nextRow() {
+		procs := t.readNumber("req_cpus")
 		if procs <= 0 {
 			out.Skipped++
 			continue
 		}
-		submit := t.instant("submit_time")
-		account := t.number("account_id")
+		submit := t.readInstant("submit_time")
+		account := t.readNumber("account_id")
 		out.Rows = append(
 			out.Rows,
 			Row{
-				ID:     t.number("job_unique_id"),
+				ID:     t.readNumber("job_unique_id"),
 				Submit: submit,
-				Wait:   t.instant("start_time") - submit,
-				Run:    t.number("elapsed_time"),
+				Wait:   t.readInstant("start_time") - submit,
+				Run:    t.readNumber("elapsed_time"),
 				Procs:  procs,
-				Limit: t.number(
+				Limit: t.readNumber(
 					"time_limit_sec",
 				),
 				User:  account,
 				Group: account,
-				GPUs:  t.number("gpus"),
+				GPUs:  t.readNumber("gpus"),
 			},
 		)
 	}

@@ -52,16 +52,16 @@ func figuresOf(jobs []replay.Outcome) Figures {
 	}
 }
 
-// of is the figure that an aim makes smaller.
-func (a Aim) of(figures *Figures) float64 {
+// figureOf is the figure that an aim makes smaller.
+func (a Aim) figureOf(figures *Figures) float64 {
 	if a == Wait {
 		return figures.MeanWait
 	}
 	return figures.MeanSlowdown
 }
 
-// broken names the bound that figures break, seen from those in force.
-func (b Bounds) broken(figures, inForce *Figures) string {
+// findBroken names the bound that figures break, seen from those in force.
+func (b Bounds) findBroken(figures, inForce *Figures) string {
 	switch {
 	case figures.NotRun > inForce.NotRun:
 		return fmt.Sprintf("%s, where it was %d", format.Plural(figures.NotRun, "job does not run", "jobs do not run"), inForce.NotRun)
@@ -142,14 +142,14 @@ func Judge(pairs []Pair, seed uint64) *Judgement {
 	for k := range resamples {
 		var sum block
 		for range blocks {
-			sum.add(&blocks[random.IntN(len(blocks))])
+			sum.addBlock(&blocks[random.IntN(len(blocks))])
 		}
 		slow[k] = change(sum.oldSlow, sum.newSlow)
 		wait[k] = change(sum.oldWait, sum.newWait)
 	}
 	var all block
 	for i := range blocks {
-		all.add(&blocks[i])
+		all.addBlock(&blocks[i])
 	}
 	judgement.Slowdown = interval(change(all.oldSlow, all.newSlow), slow)
 	judgement.Wait = interval(change(all.oldWait, all.newWait), wait)
@@ -166,7 +166,7 @@ func Judge(pairs []Pair, seed uint64) *Judgement {
 	return judgement
 }
 
-func (b *block) add(o *block) {
+func (b *block) addBlock(o *block) {
 	b.oldSlow += o.oldSlow
 	b.newSlow += o.newSlow
 	b.oldWait += o.oldWait
@@ -227,7 +227,7 @@ func blocksOf(pairs []Pair) ([]block, spec.Span) {
 		if pair.OldWait < 0 || pair.NewWait < 0 {
 			continue
 		}
-		blocks[pair.Submit.Sub(first)/length].add(&block{
+		blocks[pair.Submit.Sub(first)/length].addBlock(&block{
 			oldSlow: slowdown(
 				pair.OldWait,
 				pair.OldRun,
@@ -244,15 +244,15 @@ func slowdown(wait, run spec.Span) float64 {
 
 func seconds(s spec.Span) float64 { return float64(s) / float64(spec.Second) }
 
-// verdict is what a comparison out of sample allows to say.
-func (j *Judgement) verdict(aim Aim, bounds Bounds) (Verdict, string) {
+// giveVerdict is what a comparison out of sample allows to say.
+func (j *Judgement) giveVerdict(aim Aim, bounds Bounds) (Verdict, string) {
 	in := j.Slowdown
 	name := "mean bounded slowdown"
 	if aim == Wait {
 		in = j.Wait
 		name = "mean wait"
 	}
-	if broken := bounds.broken(&j.New, &j.Old); broken != "" {
+	if broken := bounds.findBroken(&j.New, &j.Old); broken != "" {
 		return NotConfirmed, "on the second half " + broken
 	}
 	if in.High >= 0 || in.Chance > maxChance {
@@ -315,8 +315,8 @@ func losers(pairs []Pair) []Group {
 		group.NewWait /= float64(group.Jobs)
 		out = append(out, *group)
 	}
-	slices.SortStableFunc(out, func(a, b Group) int { return cmp.Compare(b.hours(), a.hours()) })
+	slices.SortStableFunc(out, func(a, b Group) int { return cmp.Compare(b.countHours(), a.countHours()) })
 	return out
 }
 
-func (g *Group) hours() float64 { return (g.NewWait - g.OldWait) * float64(g.Jobs) / 3600 }
+func (g *Group) countHours() float64 { return (g.NewWait - g.OldWait) * float64(g.Jobs) / 3600 }

@@ -42,7 +42,7 @@ func drawn(seed uint64, days int, factor float64) []Pair {
 // judged is the verdict on drawn schedules. They have no figures for the bounds,
 // which only ever take advice back.
 func judged(pairs []Pair, seed uint64) Verdict {
-	verdict, _ := Judge(pairs, seed).verdict(Slowdown, DefaultBounds())
+	verdict, _ := Judge(pairs, seed).giveVerdict(Slowdown, DefaultBounds())
 	return verdict
 }
 
@@ -128,14 +128,14 @@ func TestBounds(t *testing.T) {
 	} {
 		j := good
 		j.New = tc.New
-		if got, why := j.verdict(Slowdown, DefaultBounds()); got != tc.want {
+		if got, why := j.giveVerdict(Slowdown, DefaultBounds()); got != tc.want {
 			t.Errorf("%s: %s (%s), want %s", tc.name, got, why, tc.want)
 		}
 	}
 	lucky := good
 	lucky.New = Figures{Jobs: 10, MeanWait: 90, LongestWait: 900}
 	lucky.Slowdown.Chance = 0.02
-	if got, why := lucky.verdict(Slowdown, DefaultBounds()); got != NotConfirmed {
+	if got, why := lucky.giveVerdict(Slowdown, DefaultBounds()); got != NotConfirmed {
 		t.Errorf("chance would do as well in 2 of 100 cases: %s (%s)", got, why)
 	}
 }

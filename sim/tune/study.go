@@ -140,7 +140,7 @@ func Run(
 		JudgeJobs: len(jobs) - s.split,
 		OldLine:   Line(s.Load.Config),
 	}
-	candidates, err := s.distinct()
+	candidates, err := s.distinctSettings()
 	if err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func Run(
 		rep.Tried = append(rep.Tried, c.String())
 	}
 	s.of = len(candidates) + 3
-	chosen, err := s.choose(ctx, candidates)
+	chosen, err := s.chooseSetting(ctx, candidates)
 	if err != nil {
 		return nil, err
 	}
@@ -161,11 +161,11 @@ func Run(
 		return rep, nil
 	}
 	rep.Chosen = chosen.String()
-	rep.OutOfSample, err = s.judge(ctx, chosen)
+	rep.OutOfSample, err = s.judgeSetting(ctx, chosen)
 	if err != nil {
 		return nil, err
 	}
-	rep.Verdict, rep.Why = rep.OutOfSample.verdict(s.Aim, s.Bounds)
+	rep.Verdict, rep.Why = rep.OutOfSample.giveVerdict(s.Aim, s.Bounds)
 	if rep.Verdict == Change {
 		config, err := chosen.Apply(s.Load.Config)
 		if err != nil {
@@ -176,9 +176,9 @@ func Run(
 	return rep, nil
 }
 
-// distinct are the settings whose effect differs from that of the settings in
+// distinctSettings are the settings whose effect differs from that of the settings in
 // force, and from each other's.
-func (s *study) distinct() ([]Setting, error) {
+func (s *study) distinctSettings() ([]Setting, error) {
 	seen := map[string]bool{effect(s.Load.Config): true}
 	var out []Setting
 	for _, c := range s.Settings {
@@ -197,24 +197,24 @@ func (s *study) distinct() ([]Setting, error) {
 	return out, nil
 }
 
-// choose finds the setting that is best on the first part and keeps the bounds
+// chooseSetting finds the setting that is best on the first part and keeps the bounds
 // there; nil: none is better than what is in force.
-func (s *study) choose(ctx context.Context, candidates []Setting) (Setting, error) {
-	inForce, err := s.replay(ctx, nil, learnPart)
+func (s *study) chooseSetting(ctx context.Context, candidates []Setting) (Setting, error) {
+	inForce, err := s.replayPart(ctx, nil, learnPart)
 	if err != nil {
 		return nil, err
 	}
 	var chosen Setting
-	best := s.Aim.of(&inForce.Figures) * (1 - minGain)
+	best := s.Aim.figureOf(&inForce.Figures) * (1 - minGain)
 	for _, c := range candidates {
-		r, err := s.replay(ctx, c, learnPart)
+		r, err := s.replayPart(ctx, c, learnPart)
 		if err != nil {
 			return nil, err
 		}
-		if s.Bounds.broken(&r.Figures, &inForce.Figures) != "" {
+		if s.Bounds.findBroken(&r.Figures, &inForce.Figures) != "" {
 			continue
 		}
-		if got := s.Aim.of(&r.Figures); got < best {
+		if got := s.Aim.figureOf(&r.Figures); got < best {
 			best = got
 			chosen = c
 		}
@@ -222,18 +222,18 @@ func (s *study) choose(ctx context.Context, candidates []Setting) (Setting, erro
 	return chosen, nil
 }
 
-// judge compares a setting with the ones in force on the second part.
-func (s *study) judge(ctx context.Context, chosen Setting) (*Judgement, error) {
-	old, err := s.replay(ctx, nil, judgePart)
+// judgeSetting compares a setting with the ones in force on the second part.
+func (s *study) judgeSetting(ctx context.Context, chosen Setting) (*Judgement, error) {
+	old, err := s.replayPart(ctx, nil, judgePart)
 	if err != nil {
 		return nil, err
 	}
-	fresh, err := s.replay(ctx, chosen, judgePart)
+	fresh, err := s.replayPart(ctx, chosen, judgePart)
 	if err != nil {
 		return nil, err
 	}
 	jobs := s.Load.Jobs[s.split:]
-	if !old.of(len(jobs)) || !fresh.of(len(jobs)) {
+	if !old.hasJobs(len(jobs)) || !fresh.hasJobs(len(jobs)) {
 		return nil, errors.New("the replays that were kept are of other jobs: begin anew")
 	}
 	pairs := make([]Pair, len(jobs))
@@ -256,10 +256,10 @@ const (
 	judgePart = "second half"
 )
 
-// replay runs one part under a setting; nil is the settings in force. The
+// replayPart runs one part under a setting; nil is the settings in force. The
 // second part is replayed behind the first, so that it begins with the queue
 // and the past runs that the setting would have left.
-func (s *study) replay(ctx context.Context, setting Setting, part string) (*Replay, error) {
+func (s *study) replayPart(ctx context.Context, setting Setting, part string) (*Replay, error) {
 	s.steps++
 	name := part + ": in force"
 	load := *s.Load
@@ -303,8 +303,8 @@ func (s *study) replay(ctx context.Context, setting Setting, part string) (*Repl
 	return r, s.memory.Keep(name, r)
 }
 
-// of tells whether a replay has so many jobs in its second part.
-func (r *Replay) of(jobs int) bool {
+// hasJobs tells whether a replay has so many jobs in its second part.
+func (r *Replay) hasJobs(jobs int) bool {
 	return len(r.Waits) == jobs && len(r.Runs) == jobs && len(r.Shares) == jobs
 }
 

@@ -33,9 +33,9 @@ type Array struct {
 	Throttle uint32 `cbor:"2,keyasint,omitempty"`
 }
 
-func (r Range) count() int64 { return int64((r.Last-r.First)/r.Step) + 1 }
+func (r Range) countTasks() int64 { return int64((r.Last-r.First)/r.Step) + 1 }
 
-func (r Range) has(i uint32) bool {
+func (r Range) hasTask(i uint32) bool {
 	return i >= r.First && i <= r.Last && (i-r.First)%r.Step == 0
 }
 
@@ -135,7 +135,7 @@ func normal(in []Range) ([]Range, bool) {
 		if len(out) > maxRanges {
 			return nil, false
 		}
-		if r.count() <= 2 {
+		if r.countTasks() <= 2 {
 			out = extend(out, r.First)
 			if r.First != r.Last {
 				out = extend(out, r.Last)
@@ -176,7 +176,7 @@ func rebuild(in []Range) ([]Range, bool) {
 	top, work := uint32(0), int64(0)
 	for _, r := range in {
 		top = max(top, r.Last)
-		work += r.count()
+		work += r.countTasks()
 	}
 	if work > 8*MaxArrayIndex {
 		return nil, false // the same indices again and again: not what anyone means
@@ -237,7 +237,7 @@ func split(out []Range) []Range {
 func (a Array) Count() int64 {
 	n := int64(0)
 	for _, r := range a.Ranges {
-		n += r.count()
+		n += r.countTasks()
 	}
 	return n
 }
@@ -269,12 +269,12 @@ func (a Array) Step() uint32 {
 
 // Contains reports whether i is an index of the array.
 func (a Array) Contains(i uint32) bool {
-	k := a.at(i)
-	return k < len(a.Ranges) && a.Ranges[k].has(i)
+	k := a.rangeAt(i)
+	return k < len(a.Ranges) && a.Ranges[k].hasTask(i)
 }
 
-// at is the first range whose Last is not below i.
-func (a Array) at(i uint32) int {
+// rangeAt is the first range whose Last is not below i.
+func (a Array) rangeAt(i uint32) int {
 	k, _ := slices.BinarySearchFunc(
 		a.Ranges,
 		i,
@@ -285,7 +285,7 @@ func (a Array) at(i uint32) int {
 
 // Next is the smallest index that is not below from.
 func (a Array) Next(from uint32) (uint32, bool) {
-	k := a.at(from)
+	k := a.rangeAt(from)
 	if k == len(a.Ranges) {
 		return 0, false
 	}
@@ -315,8 +315,8 @@ func (a Array) All() iter.Seq[uint32] {
 // Without is the array minus one index; taking the smallest or largest index
 // of a range does not add ranges.
 func (a Array) Without(i uint32) Array {
-	k := a.at(i)
-	if k == len(a.Ranges) || !a.Ranges[k].has(i) {
+	k := a.rangeAt(i)
+	if k == len(a.Ranges) || !a.Ranges[k].hasTask(i) {
 		return a
 	}
 	r := a.Ranges[k]
@@ -337,7 +337,7 @@ func (a Array) With(i uint32) Array {
 	if a.Contains(i) {
 		return a
 	}
-	k := a.at(i)
+	k := a.rangeAt(i)
 	out := make([]Range, 0, len(a.Ranges)+2)
 	out = append(out, a.Ranges[:k]...)
 	one := Range{i, i, 1}
@@ -360,7 +360,7 @@ func (a Array) With(i uint32) Array {
 }
 
 // String prints the expression so that ParseArray gives the same array.
-func (a Array) String() string { return a.print(0) }
+func (a Array) String() string { return a.printRanges(0) }
 
 // Display prints the indices as squeue does inside "_[…]": steps only if all
 // indices have the same distance, and not more than limit bytes (0 = no limit;
@@ -369,8 +369,8 @@ func (a Array) Display(limit int) string {
 	if limit <= 0 {
 		limit = 1 << 30
 	}
-	if len(a.Ranges) == 1 && a.Ranges[0].count() > 2 {
-		return a.print(limit)
+	if len(a.Ranges) == 1 && a.Ranges[0].countTasks() > 2 {
+		return a.printRanges(limit)
 	}
 	flat := Array{Throttle: a.Throttle}
 	size := 0
@@ -387,12 +387,12 @@ func (a Array) Display(limit int) string {
 			}
 		}
 	}
-	return flat.print(limit)
+	return flat.printRanges(limit)
 }
 
-// print writes the ranges; with a limit it stops after the part that would
+// printRanges writes the ranges; with a limit it stops after the part that would
 // pass it, and says so.
-func (a Array) print(limit int) string {
+func (a Array) printRanges(limit int) string {
 	var b []byte
 	for k, r := range a.Ranges {
 		mark := len(b)

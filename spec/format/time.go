@@ -41,17 +41,17 @@ func ParseTime(s string, moment Moment) (int64, error) {
 	switch {
 	case text == "":
 		reason = "it is empty"
-	case clock == "" && parser.clock(date) == "": // a time of day alone
+	case clock == "" && parser.readClock(date) == "": // a time of day alone
 	default:
-		reason = parser.date(date)
+		reason = parser.readDate(date)
 		if reason == "" && clock != "" {
-			reason = parser.clock(clock)
+			reason = parser.readClock(clock)
 		}
 	}
 	if reason != "" {
 		return 0, badInput("time", s, "%s; %s", reason, timeForms)
 	}
-	return parser.resolve(moment.Past), nil
+	return parser.resolveMissing(moment.Past), nil
 }
 
 // cutTime separates date and time of day: 2026-11-21t10:00, 11/21/26-10:00,
@@ -129,8 +129,8 @@ func (p *timeParser) setClock(hour, minute, second int) {
 	p.sec = second
 }
 
-// clock reads a time of day; the result is a reason, empty on success.
-func (p *timeParser) clock(s string) string {
+// readClock reads a time of day; the result is a reason, empty on success.
+func (p *timeParser) readClock(s string) string {
 	switch s {
 	case "midnight":
 		p.setClock(0, 0, 0)
@@ -180,8 +180,8 @@ func (p *timeParser) clock(s string) string {
 	return ""
 }
 
-// date reads a day; the result is a reason, empty on success.
-func (p *timeParser) date(s string) string {
+// readDate reads a day; the result is a reason, empty on success.
+func (p *timeParser) readDate(s string) string {
 	fail := strconv.Quote(s) + " is not a date"
 	switch s {
 	case "today":
@@ -270,8 +270,8 @@ func first(t time.Time) time.Time {
 	return t
 }
 
-// resolve fills what was not given.
-func (p *timeParser) resolve(past bool) int64 {
+// resolveMissing fills what was not given.
+func (p *timeParser) resolveMissing(past bool) int64 {
 	at := func(y, mo, d int) int64 {
 		return first(
 			time.Date(y, time.Month(mo), d, max(p.hour, 0), p.min, p.sec, 0, p.now.Location()),

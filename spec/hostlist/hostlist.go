@@ -147,7 +147,7 @@ func (l List) Hosts() []string {
 // once and expands nothing.
 func (l List) Contains(host string) bool {
 	for i := range l.runs {
-		if l.runs[i].has(host) {
+		if l.runs[i].hasHost(host) {
 			return true
 		}
 	}
@@ -179,7 +179,7 @@ func (r *run) appendName(b []byte, n uint64) []byte {
 	return append(b, r.suffix...)
 }
 
-func (r *run) has(host string) bool {
+func (r *run) hasHost(host string) bool {
 	if r.width == 0 {
 		return host == r.prefix
 	}
@@ -192,9 +192,9 @@ func (r *run) has(host string) bool {
 	return ok && n >= r.lo && n <= r.hi && len(digits) == max(r.width, countDigits(n))
 }
 
-// joins reports whether the host made of the same parts and number n, written
+// joinsRun reports whether the host made of the same parts and number n, written
 // with width digits, is the next one of r.
-func (r *run) joins(prefix, suffix string, n uint64, written int) bool {
+func (r *run) joinsRun(prefix, suffix string, n uint64, written int) bool {
 	return r.sharesBracket(prefix, suffix) && n == r.hi+1 &&
 		written == max(r.width, countDigits(n))
 }
@@ -218,7 +218,7 @@ func (l *List) pushHost(host string) {
 	}
 	n, _ := parseNumber(host[at:])
 	written := len(host) - at
-	if k := len(l.runs); k > 0 && l.runs[k-1].joins(host[:at], "", n, written) {
+	if k := len(l.runs); k > 0 && l.runs[k-1].joinsRun(host[:at], "", n, written) {
 		l.runs[k-1].hi = n
 		return
 	}
@@ -229,7 +229,7 @@ func (l *List) pushHost(host string) {
 func (l *List) pushRange(r run) {
 	l.count += r.countHosts()
 	if k := len(l.runs); k > 0 &&
-		l.runs[k-1].joins(r.prefix, r.suffix, r.lo, max(r.width, countDigits(r.lo))) &&
+		l.runs[k-1].joinsRun(r.prefix, r.suffix, r.lo, max(r.width, countDigits(r.lo))) &&
 		max(r.width, countDigits(r.hi)) == max(l.runs[k-1].width, countDigits(r.hi)) {
 		l.runs[k-1].hi = r.hi
 		return

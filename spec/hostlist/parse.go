@@ -16,7 +16,7 @@ func Parse(expr string) (List, error) {
 			p.pos++
 			continue
 		}
-		if err := p.term(); err != nil {
+		if err := p.readTerm(); err != nil {
 			return List{}, err
 		}
 	}
@@ -76,28 +76,28 @@ type parser struct {
 	list List
 }
 
-func (p *parser) fail(at int, format string, args ...any) error {
+func (p *parser) failAt(at int, format string, args ...any) error {
 	return &SyntaxError{Expr: p.expr, Pos: at, Reason: fmt.Sprintf(format, args...)}
 }
 
-// term reads one element up to its comma: literals and brackets in turn.
-func (p *parser) term() error {
+// readTerm reads one element up to its comma: literals and brackets in turn.
+func (p *parser) readTerm() error {
 	start := p.pos
 	for p.pos < len(p.expr) && nameByte(p.expr[p.pos]) {
 		p.pos++
 	}
 	if p.pos == len(p.expr) || p.expr[p.pos] == ',' { // a plain name, the common case
 		if p.pos-start > maxName {
-			return p.fail(start+maxName, "host name longer than %d characters", maxName)
+			return p.failAt(start+maxName, "host name longer than %d characters", maxName)
 		}
 		if p.list.count == MaxHosts {
-			return p.fail(start, "more than %d hosts", MaxHosts)
+			return p.failAt(start, "more than %d hosts", MaxHosts)
 		}
 		p.list.pushHost(p.expr[start:p.pos])
 		return nil
 	}
 	p.pos = start
-	lits, sets, err := p.split()
+	lits, sets, err := p.splitTerm()
 	if err != nil {
 		return err
 	}
@@ -107,26 +107,26 @@ func (p *parser) term() error {
 		n, width := 0, 0
 		for _, r := range set {
 			if r.hi-r.lo >= MaxHosts {
-				return p.fail(start, "more than %d hosts", MaxHosts)
+				return p.failAt(start, "more than %d hosts", MaxHosts)
 			}
 			n += r.countHosts()
 			width = max(width, r.width, countDigits(r.hi))
 		}
 		if n > MaxHosts || size*n > MaxHosts-p.list.count {
-			return p.fail(start, "more than %d hosts", MaxHosts)
+			return p.failAt(start, "more than %d hosts", MaxHosts)
 		}
 		size *= n
 		length += len(lits[i]) + width
 	}
 	if length+len(lits[len(sets)]) > maxName {
-		return p.fail(start, "host name longer than %d characters", maxName)
+		return p.failAt(start, "host name longer than %d characters", maxName)
 	}
-	p.product("", lits, sets)
+	p.pushProduct("", lits, sets)
 	return nil
 }
 
-// split cuts a term into len(sets)+1 literals with the sets between them.
-func (p *parser) split() (lits []string, sets [][]run, err error) {
+// splitTerm cuts a term into len(sets)+1 literals with the sets between them.
+func (p *parser) splitTerm() (lits []string, sets [][]run, err error) {
 	from := p.pos
 	for ; p.pos < len(p.expr); p.pos++ {
 		switch c := p.expr[p.pos]; {
@@ -134,21 +134,21 @@ func (p *parser) split() (lits []string, sets [][]run, err error) {
 			return append(lits, p.expr[from:p.pos]), sets, nil
 		case c == '[':
 			lits = append(lits, p.expr[from:p.pos])
-			set, err := p.bracket()
+			set, err := p.readBracket()
 			if err != nil {
 				return nil, nil, err
 			}
 			sets = append(sets, set)
 			from = p.pos + 1
 		case !nameByte(c):
-			return nil, nil, p.fail(p.pos, "%s", badByte(p.expr, p.pos))
+			return nil, nil, p.failAt(p.pos, "%s", badByte(p.expr, p.pos))
 		}
 	}
 	return append(lits, p.expr[from:]), sets, nil
 }
 
-// bracket reads "[...]" and leaves pos on the ']'.
-func (p *parser) bracket() ([]run, error) {
+// readBracket reads "[...]" and leaves pos on the ']'.
+func (p *parser) readBracket() ([]run, error) {
 	open := p.pos
 	end := strings.IndexByte(p.expr[open:], ']')
 	if end < 0 {
@@ -157,71 +157,71 @@ func (p *parser) bracket() ([]run, error) {
 	set := make([]run, 0, 1+strings.Count(p.expr[open:open+end], ","))
 	for {
 		p.pos++ // over '[' or ','
-		r, err := p.numbers(open)
+		r, err := p.readNumbers(open)
 		if err != nil {
 			return nil, err
 		}
 		set = append(set, r)
 		if p.pos == len(p.expr) {
-			return nil, p.fail(open, "'[' without ']'")
+			return nil, p.failAt(open, "'[' without ']'")
 		}
 		switch c := p.expr[p.pos]; c {
 		case ']':
 			return set, nil
 		case ',':
 		default:
-			return nil, p.fail(p.pos, "expected ',', '-' or ']', found %s", badByte(p.expr, p.pos))
+			return nil, p.failAt(p.pos, "expected ',', '-' or ']', found %s", badByte(p.expr, p.pos))
 		}
 	}
 }
 
-// numbers reads "7" or "001-003".
-func (p *parser) numbers(open int) (run, error) {
+// readNumbers reads "7" or "001-003".
+func (p *parser) readNumbers(open int) (run, error) {
 	at := p.pos
-	lo, width, err := p.number(open)
+	lo, width, err := p.readNumber(open)
 	if err != nil {
 		return run{}, err
 	}
 	r := run{lo: lo, hi: lo, width: width}
 	if p.pos < len(p.expr) && p.expr[p.pos] == '-' {
 		p.pos++
-		hi, hiWidth, err := p.number(open)
+		hi, hiWidth, err := p.readNumber(open)
 		if err != nil {
 			return run{}, err
 		}
 		if hi < lo {
-			return run{}, p.fail(at, "range %s runs backwards", p.expr[at:p.pos])
+			return run{}, p.failAt(at, "range %s runs backwards", p.expr[at:p.pos])
 		}
 		// [001-3] is common and clear; [1-010] would lose the padding of its end.
 		if hiWidth > countDigits(hi) && hiWidth != width {
-			return run{}, p.fail(at, "range %s is zero padded at its end only", p.expr[at:p.pos])
+			return run{}, p.failAt(at, "range %s is zero padded at its end only", p.expr[at:p.pos])
 		}
 		r.hi = hi
 	}
 	return r, nil
 }
 
-func (p *parser) number(open int) (n uint64, width int, err error) {
+func (p *parser) readNumber(open int) (n uint64, width int, err error) {
 	at := p.pos
 	for p.pos < len(p.expr) && isDigit(p.expr[p.pos]) {
 		p.pos++
 	}
 	if p.pos == at {
 		if at == len(p.expr) {
-			return 0, 0, p.fail(open, "'[' without ']'")
+			return 0, 0, p.failAt(open, "'[' without ']'")
 		}
-		return 0, 0, p.fail(at, "a number is missing")
+		return 0, 0, p.failAt(at, "a number is missing")
 	}
 	n, ok := parseNumber(p.expr[at:p.pos])
 	if !ok {
-		return 0, 0, p.fail(at, "number longer than %d digits", maxDigits)
+		return 0, 0, p.failAt(at, "number longer than %d digits", maxDigits)
 	}
 	return n, p.pos - at, nil
 }
 
-// product pushes every combination, the last bracket counting fastest. All
+// pushProduct pushes every combination, the last bracket counting fastest. All
 // brackets but the last become literal prefixes; the last stays a range.
-func (p *parser) product(prefix string, lits []string, sets [][]run) {
+func (p *parser) pushProduct(prefix string, lits []string, sets [][]run) {
 	prefix += lits[0]
 	if len(sets) == 1 {
 		p.list.runs = slices.Grow(p.list.runs, len(sets[0]))
@@ -233,7 +233,7 @@ func (p *parser) product(prefix string, lits []string, sets [][]run) {
 	}
 	for _, r := range sets[0] {
 		for n := r.lo; ; n++ {
-			p.product(string(appendNumber([]byte(prefix), n, r.width)), lits[1:], sets[1:])
+			p.pushProduct(string(appendNumber([]byte(prefix), n, r.width)), lits[1:], sets[1:])
 			if n == r.hi {
 				break
 			}

@@ -117,7 +117,7 @@ func changesNodes(rec Record) bool {
 // spells it. A key can be abbreviated to three letters and more that no other key of a
 // partition begins with.
 func typedRecord(set []spec.KeyValue) (Record, error) {
-	names := newTable("a PartitionName record", partKeys()).names()
+	names := newTable("a PartitionName record", partKeys()).keyNames()
 	rec := make(Record, 0, len(set))
 	for _, kv := range set {
 		key, err := typedKey(kv.Key, names)

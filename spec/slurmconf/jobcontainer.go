@@ -78,7 +78,7 @@ func containerKeys() []key[containerLine] {
 	}
 	flag := func(to func(*containerLine) **bool) func(*containerLine, value) {
 		return func(l *containerLine, v value) {
-			if yes, ok := v.yes(); ok {
+			if yes, ok := v.parseYes(); ok {
 				*to(l) = &yes
 			}
 		}
@@ -214,7 +214,7 @@ func (c *JobContainer) Of(node, host string) PrivateFolders {
 			if named != (line.nodes.Len() > 0) || named && !line.nodes.Contains(node) {
 				continue
 			}
-			line.into(&out)
+			line.mergeInto(&out)
 		}
 	}
 	out.Base = strings.NewReplacer("%h", host, "%n", node).Replace(out.Base)
@@ -224,8 +224,8 @@ func (c *JobContainer) Of(node, host string) PrivateFolders {
 	return out
 }
 
-// into writes what a line says over what lines before it have said.
-func (l *containerLine) into(private *PrivateFolders) {
+// mergeInto writes what a line says over what lines before it have said.
+func (l *containerLine) mergeInto(private *PrivateFolders) {
 	if l.base != "" {
 		private.Base = l.base
 	}

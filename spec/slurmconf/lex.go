@@ -26,7 +26,7 @@ type Setting struct {
 // Secret stands for the value of a password: it never leaves the file.
 const Secret = "(secret)"
 
-func (s Setting) secret() bool { return strings.HasSuffix(strings.ToLower(s.Key), "pass") }
+func (s Setting) isSecret() bool { return strings.HasSuffix(strings.ToLower(s.Key), "pass") }
 
 // Record is a line that describes one thing: NodeName=… and what follows it.
 // A line with one setting is a record of one.
@@ -119,7 +119,7 @@ type logical struct {
 	starts []int
 }
 
-func (g *logical) line(at int) int {
+func (g *logical) lineAt(at int) int {
 	k, found := slices.BinarySearch(g.starts, at)
 	if !found {
 		k--
@@ -183,7 +183,7 @@ func cutComment(s string, quoted bool) (string, bool) {
 // splitLine splits one logical line into settings, or follows an Include.
 func (l *lexer) splitLine(name string, g *logical) {
 	text := g.text
-	here := func(at int) Setting { return Setting{File: name, Line: g.line(at)} }
+	here := func(at int) Setting { return Setting{File: name, Line: g.lineAt(at)} }
 	for i := range len(text) {
 		if c := text[i]; c < ' ' && c != '\t' || c == 0x7f {
 			l.problems.addProblem(here(i), Error, "control character %#02x", c)
@@ -206,18 +206,18 @@ func (l *lexer) splitLine(name string, g *logical) {
 	var rec Record
 	for at < len(text) {
 		setting, next, reason := readSetting(text, at)
-		setting.File, setting.Line = name, g.line(at)
-		if len(rec) > 0 && rec[0].secret() {
+		setting.File, setting.Line = name, g.lineAt(at)
+		if len(rec) > 0 && rec[0].isSecret() {
 			// What follows may be the rest of the password: name nothing of it.
 			setting, reason = rec[0], "something follows the value; put a value with blanks in double quotes"
-		} else if reason != "" && setting.secret() {
+		} else if reason != "" && setting.isSecret() {
 			reason = "the value cannot be read; put a value with blanks in double quotes"
 		}
 		if reason != "" {
 			l.problems.addProblem(setting, Error, "%s", reason)
 			break
 		}
-		if setting.secret() {
+		if setting.isSecret() {
 			setting.Value = Secret
 		}
 		rec = append(rec, setting)

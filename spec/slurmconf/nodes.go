@@ -94,14 +94,14 @@ func (b *builder) pairWithNodes(draft *nodeDraft, key, expr string, otherwise []
 	got, err := hostlist.Expand(expr)
 	switch {
 	case err != nil:
-		b.problems.addProblem(draft.setting(key), Error, "%s", err)
+		b.problems.addProblem(draft.settingOf(key), Error, "%s", err)
 	case len(got) == 1:
 		return slices.Repeat(got, len(otherwise))
 	case len(got) == len(otherwise):
 		return got
 	default:
 		b.problems.addProblem(
-			draft.setting(key),
+			draft.settingOf(key),
 			Error,
 			"%d names for %d nodes",
 			len(got),
@@ -111,7 +111,7 @@ func (b *builder) pairWithNodes(draft *nodeDraft, key, expr string, otherwise []
 	return otherwise
 }
 
-func (d *nodeDraft) setting(key string) Setting {
+func (d *nodeDraft) settingOf(key string) Setting {
 	return Setting{Key: key, File: d.at.File, Line: d.at.Line}
 }
 
@@ -124,7 +124,7 @@ func (b *builder) readPorts(draft *nodeDraft, n int) []uint32 {
 	names, err := hostlist.Expand(draft.ports)
 	if err != nil || (len(names) != 1 && len(names) != n) {
 		b.problems.addProblem(
-			draft.setting("Port"),
+			draft.settingOf("Port"),
 			Error,
 			"%s: expected one port, or one for each of %d nodes",
 			quoteShort(draft.ports),
@@ -136,7 +136,7 @@ func (b *builder) readPorts(draft *nodeDraft, n int) []uint32 {
 		p, err := strconv.ParseUint(names[min(i, len(names)-1)], 10, 16)
 		if err != nil || p == 0 {
 			b.problems.addProblem(
-				draft.setting("Port"),
+				draft.settingOf("Port"),
 				Error,
 				"%s is no port",
 				quoteShort(names[min(i, len(names)-1)]),
@@ -157,7 +157,7 @@ func (b *builder) fillShape(draft *nodeDraft) {
 	switch {
 	case draft.Sockets > 0 && draft.socketsPerBoard > 0 && draft.Sockets != draft.Boards*draft.socketsPerBoard:
 		b.problems.addProblem(
-			draft.setting("Sockets"),
+			draft.settingOf("Sockets"),
 			Error,
 			"%d sockets are not %d boards of %d",
 			draft.Sockets,
@@ -178,7 +178,7 @@ func (b *builder) fillShape(draft *nodeDraft) {
 		draft.CPUs = draft.cpus
 	default:
 		b.problems.addProblem(
-			draft.setting("CPUs"),
+			draft.settingOf("CPUs"),
 			Error,
 			"%d is neither the number of sockets (%d) nor of cores (%d) nor of threads (%d)",
 			draft.cpus,
@@ -191,7 +191,7 @@ func (b *builder) fillShape(draft *nodeDraft) {
 		draft.Mem = 1
 		if b.file.Config.Sched.Memory && draft.State != "FUTURE" {
 			b.problems.addProblem(
-				draft.setting("RealMemory"),
+				draft.settingOf("RealMemory"),
 				Warning,
 				"is not given, so it is Slurm's default of 1 MB, and no job will fit",
 			)
@@ -199,7 +199,7 @@ func (b *builder) fillShape(draft *nodeDraft) {
 	}
 	if draft.MemSpecLimit >= draft.Mem && draft.MemSpecLimit > 0 {
 		b.problems.addProblem(
-			draft.setting("MemSpecLimit"),
+			draft.settingOf("MemSpecLimit"),
 			Error,
 			"%s are kept from jobs, but the node has %s",
 			format.TRESMemory(draft.MemSpecLimit),
@@ -208,7 +208,7 @@ func (b *builder) fillShape(draft *nodeDraft) {
 	}
 	if draft.CoreSpecCount >= cores && draft.CoreSpecCount > 0 {
 		b.problems.addProblem(
-			draft.setting("CoreSpecCount"),
+			draft.settingOf("CoreSpecCount"),
 			Error,
 			"%d cores are kept from jobs, but the node has %d",
 			draft.CoreSpecCount,
@@ -227,7 +227,7 @@ func (b *builder) checkReservedCPUs(draft *nodeDraft, threads int64) {
 	if draft.Reserved.Empty() {
 		return
 	}
-	setting, step := draft.setting("CPUSpecList"), 1
+	setting, step := draft.settingOf("CPUSpecList"), 1
 	if draft.CPUs == threads {
 		step = int(draft.ThreadsPerCore)
 	}
@@ -268,14 +268,14 @@ func (b *builder) nodeGres(draft *nodeDraft) {
 		if !slices.Contains(b.file.Config.GresTypes, gres.Name) {
 			if near := spec.Nearest(gres.Name, b.file.Config.GresTypes); near != "" {
 				b.problems.addProblem(
-					draft.setting("Gres"),
+					draft.settingOf("Gres"),
 					Error,
 					"%s is not in GresTypes; did you mean %s?",
 					gres.Name,
 					near,
 				)
 			} else {
-				b.problems.addProblem(draft.setting("Gres"), Error, "%s is not in GresTypes", gres.Name)
+				b.problems.addProblem(draft.settingOf("Gres"), Error, "%s is not in GresTypes", gres.Name)
 			}
 		}
 	}
@@ -295,7 +295,7 @@ func (b *builder) nodeShares(draft *nodeDraft) {
 			continue
 		case gpus == 0:
 			b.problems.addProblem(
-				draft.setting("Gres"),
+				draft.settingOf("Gres"),
 				Error,
 				"%s is a part of a GPU, and the node has none: write gpu:N,%s:%d",
 				gres.Name,
@@ -304,14 +304,14 @@ func (b *builder) nodeShares(draft *nodeDraft) {
 			)
 		case gres.NoConsume:
 			b.problems.addProblem(
-				draft.setting("Gres"),
+				draft.settingOf("Gres"),
 				Error,
 				"%s: what of a GPU is shared is counted, so it cannot be no_consume",
 				gres.Name,
 			)
 		case gres.N < gpus:
 			b.problems.addProblem(
-				draft.setting("Gres"),
+				draft.settingOf("Gres"),
 				Error,
 				"%s:%d is less than one for each of %d GPUs",
 				gres.Name,
@@ -320,7 +320,7 @@ func (b *builder) nodeShares(draft *nodeDraft) {
 			)
 		case name != "" && name != gres.Name:
 			b.problems.addProblem(
-				draft.setting("Gres"),
+				draft.settingOf("Gres"),
 				Error,
 				"%s and %s: the GPUs of a node are shared in one way",
 				name,

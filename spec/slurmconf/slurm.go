@@ -268,7 +268,7 @@ func (b *builder) addRecord(rec Record) {
 		applyAll(&d, b.down, rec, b.problems, b.node, b.part, b.top)
 		b.downs = append(b.downs, d)
 	default:
-		b.main(rec)
+		b.setMain(rec)
 		return
 	}
 	b.lastKind, b.lastStart = first.Key, first
@@ -291,8 +291,8 @@ func applyAll[T any](to *T, t *table[T], rec Record, problems *Problems, others 
 	}
 }
 
-// main handles a line that is no record: one key, once.
-func (b *builder) main(rec Record) {
+// setMain handles a line that is no record: one key, once.
+func (b *builder) setMain(rec Record) {
 	setting := rec[0]
 	if len(rec) > 1 {
 		b.problems.addProblem(
@@ -355,7 +355,7 @@ func (b *builder) finishConfig() {
 	if len(*b.problems) > 0 && b.problems.isFileMissing(file.Name) {
 		return
 	}
-	if config.ClusterName == "" && !b.given("ClusterName") {
+	if config.ClusterName == "" && !b.isGiven("ClusterName") {
 		b.problems.addProblem(whole, Error, "ClusterName is missing")
 	}
 	if len(b.nodes) == 0 && config.MaxNodes == 0 {
@@ -387,12 +387,12 @@ func (b *builder) finishConfig() {
 			n,
 		)
 	}
-	b.exclusive(
+	b.refuseBoth(
 		"defmempercpu",
 		"defmempernode",
 		config.Limits.DefMemPerCPU != 0 && config.Limits.DefMemPerNode != 0,
 	)
-	b.exclusive(
+	b.refuseBoth(
 		"maxmempercpu",
 		"maxmempernode",
 		config.Limits.MaxMemPerCPU != 0 && config.Limits.MaxMemPerNode != 0,
@@ -440,12 +440,12 @@ func (b *builder) finishConfig() {
 	}
 }
 
-func (b *builder) given(key string) bool {
+func (b *builder) isGiven(key string) bool {
 	_, ok := b.seen[strings.ToLower(key)]
 	return ok
 }
 
-func (b *builder) exclusive(first, second string, both bool) {
+func (b *builder) refuseBoth(first, second string, both bool) {
 	if both {
 		b.problems.addProblem(
 			b.seen[second],

@@ -576,7 +576,7 @@ func setPrivateData(file *File, v value) {
 	)
 }
 
-func (f *File) mcs() *spec.MCSConfig {
+func (f *File) mcsConfig() *spec.MCSConfig {
 	if f.Config.MCS == nil {
 		f.Config.MCS = &spec.MCSConfig{}
 	}
@@ -586,7 +586,7 @@ func (f *File) mcs() *spec.MCSConfig {
 func setMCSPlugin(file *File, v value) {
 	switch w, _ := v.parseWord("none|mcs/none|mcs/user|mcs/account|mcs/group|mcs/label"); w {
 	case "mcs/user", "mcs/account":
-		file.mcs().By = strings.TrimPrefix(w, "mcs/")
+		file.mcsConfig().By = strings.TrimPrefix(w, "mcs/")
 	case "mcs/group", "mcs/label":
 		v.failValue(
 			"%s is not supported, and to ignore it would be unsafe: users would share nodes; mcs/user and mcs/account are",
@@ -599,7 +599,7 @@ func setMCSPlugin(file *File, v value) {
 // (privatedata|noprivatedata), and what is for a plug-in behind a colon.
 func setMCSParameters(file *File, v value) {
 	words, _, _ := strings.Cut(v.Value, ":")
-	mcs := file.mcs()
+	mcs := file.mcsConfig()
 	for item := range strings.SplitSeq(words, ",") {
 		one := v
 		one.Value = strings.TrimSpace(item)

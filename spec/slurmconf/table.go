@@ -55,7 +55,7 @@ func (t *table[T]) findKey(name string) (*key[T], bool) {
 	return &t.keys[i], true
 }
 
-func (t *table[T]) names() []string {
+func (t *table[T]) keyNames() []string {
 	out := make([]string, len(t.keys))
 	for i, k := range t.keys {
 		out[i] = k.name
@@ -90,7 +90,7 @@ func applySetting[T any](
 				return
 			}
 		}
-		if near := spec.Nearest(setting.Key, append(t.names(), t.also...)); near != "" {
+		if near := spec.Nearest(setting.Key, append(t.keyNames(), t.also...)); near != "" {
 			problems.addProblem(setting, Error, "unknown key; did you mean %s?", near)
 			return
 		}
@@ -113,11 +113,11 @@ type value struct {
 	part     string // which word of the value is meant: "bf_window: ", or empty
 }
 
-func (v value) noteValue(format string, args ...any) { v.say(Note, format, args) }
-func (v value) warnValue(format string, args ...any) { v.say(Warning, format, args) }
-func (v value) failValue(format string, args ...any) { v.say(Error, format, args) }
+func (v value) noteValue(format string, args ...any) { v.addProblem(Note, format, args) }
+func (v value) warnValue(format string, args ...any) { v.addProblem(Warning, format, args) }
+func (v value) failValue(format string, args ...any) { v.addProblem(Error, format, args) }
 
-func (v value) say(s Severity, format string, args []any) {
+func (v value) addProblem(s Severity, format string, args []any) {
 	v.problems.addProblem(v.Setting, s, "%s%s", v.part, fmt.Sprintf(format, args...))
 }
 

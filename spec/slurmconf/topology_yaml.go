@@ -49,7 +49,7 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 	}
 	main := 0
 	for i, e := range entries {
-		if d := e.get("cluster_default"); d != nil && strings.EqualFold(d.text, "true") {
+		if d := e.childOf("cluster_default"); d != nil && strings.EqualFold(d.text, "true") {
 			main = i
 		}
 	}
@@ -87,14 +87,14 @@ func (c *Cluster) yamlTopology(fsys fs.FS, name string) Problems {
 
 // oneTopology reads an entry of a topology.yaml.
 func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Problems) {
-	if n := e.get("topology"); n != nil {
+	if n := e.childOf("topology"); n != nil {
 		topology.Name = n.text
 	}
 	e.refuseOthers(&problems, "topology", "cluster_default", "tree", "block", "flat")
 	var recs []Record
-	tree := e.get("tree")
-	block := e.get("block")
-	flat := e.get("flat")
+	tree := e.childOf("tree")
+	block := e.childOf("block")
+	flat := e.childOf("flat")
 	switch {
 	case moreThanOne(tree != nil, block != nil, flat != nil):
 		problems.addProblem(e.at, Error, "a topology is one of tree, block and flat")
@@ -102,7 +102,7 @@ func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Pro
 		tree.refuseOthers(&problems, "switches")
 		recs = yamlRecords(
 			e.at,
-			tree.get("switches"),
+			tree.childOf("switches"),
 			map[string]string{"switch": "SwitchName", "children": "Switches", "nodes": "Nodes"},
 			&problems,
 		)
@@ -113,11 +113,11 @@ func (c *Cluster) oneTopology(e *yamlNode) (topology spec.Topology, problems Pro
 		block.refuseOthers(&problems, "block_sizes", "blocks")
 		recs = yamlRecords(
 			e.at,
-			block.get("blocks"),
+			block.childOf("blocks"),
 			map[string]string{"block": "BlockName", "nodes": "Nodes"},
 			&problems,
 		)
-		if sizes := block.get("block_sizes"); sizes != nil {
+		if sizes := block.childOf("block_sizes"); sizes != nil {
 			recs = append(recs, Record{sizes.asSetting("BlockSizes")})
 		}
 		if problems.Err() == nil {
@@ -190,7 +190,7 @@ func (n *yamlNode) refuseOthers(problems *Problems, keys ...string) {
 	}
 }
 
-func (n *yamlNode) get(key string) *yamlNode {
+func (n *yamlNode) childOf(key string) *yamlNode {
 	if n != nil {
 		for _, p := range n.pairs {
 			if p.key == key {
@@ -258,21 +258,23 @@ func parseYAML(file string, data []byte, problems *Problems) *yamlNode {
 	}
 	root := reader.readBlock(reader.lines[0].indent)
 	if len(reader.lines) > 0 && problems.Err() == nil {
-		reader.bad(reader.lines[0], "it is indented otherwise than what it follows")
+		reader.addProblem(reader.lines[0], "it is indented otherwise than what it follows")
 	}
 	return root
 }
 
-func (r *yamlReader) bad(l yamlLine, why string) { r.ps.addProblem(r.where(l), Error, "%s", why) }
+func (r *yamlReader) addProblem(l yamlLine, why string) {
+	r.ps.addProblem(r.settingAt(l), Error, "%s", why)
+}
 
-func (r *yamlReader) where(l yamlLine) Setting { return Setting{File: r.file, Line: l.n} }
+func (r *yamlReader) settingAt(l yamlLine) Setting { return Setting{File: r.file, Line: l.n} }
 
 // readBlock reads the lines of one indentation.
 func (r *yamlReader) readBlock(indent int) *yamlNode {
-	node := &yamlNode{at: r.where(r.lines[0])}
+	node := &yamlNode{at: r.settingAt(r.lines[0])}
 	r.depth++
 	if r.depth > maxYAMLDepth {
-		r.bad(r.lines[0], "it is nested too deeply")
+		r.addProblem(r.lines[0], "it is nested too deeply")
 		r.lines = nil
 		return node
 	}
@@ -282,7 +284,7 @@ func (r *yamlReader) readBlock(indent int) *yamlNode {
 		if item, ok := strings.CutPrefix(line.text+" ", "- "); ok {
 			item = strings.TrimSpace(item)
 			if item == "" {
-				r.bad(line, "the value of - stands on the same line")
+				r.addProblem(line, "the value of - stands on the same line")
 				return node
 			}
 			deep := indent + len(line.text) - len(item)
@@ -297,11 +299,11 @@ func (r *yamlReader) readBlock(indent int) *yamlNode {
 		}
 		key, rest, ok := yamlKey(line.text)
 		if !ok || node.list != nil {
-			r.bad(line, "this is neither key: value nor an entry of the list")
+			r.addProblem(line, "this is neither key: value nor an entry of the list")
 			return node
 		}
-		if node.get(key) != nil {
-			r.bad(line, "the key is there twice")
+		if node.childOf(key) != nil {
+			r.addProblem(line, "the key is there twice")
 			return node
 		}
 		r.lines = r.lines[1:]
@@ -312,7 +314,7 @@ func (r *yamlReader) readBlock(indent int) *yamlNode {
 		case len(r.lines) > 0 && (r.lines[0].indent > indent || (r.lines[0].indent == indent && strings.HasPrefix(r.lines[0].text, "- "))):
 			value = r.readNested(indent)
 		default:
-			value = &yamlNode{at: r.where(line)}
+			value = &yamlNode{at: r.settingAt(line)}
 		}
 		node.pairs = append(node.pairs, yamlPair{key, value})
 	}
@@ -325,7 +327,7 @@ func (r *yamlReader) readNested(indent int) *yamlNode {
 	if r.lines[0].indent > indent {
 		return r.readBlock(r.lines[0].indent)
 	}
-	node := &yamlNode{at: r.where(r.lines[0])}
+	node := &yamlNode{at: r.settingAt(r.lines[0])}
 	for len(r.lines) > 0 && r.lines[0].indent == indent && strings.HasPrefix(r.lines[0].text, "- ") && r.ps.Err() == nil {
 		line := r.lines[0]
 		item := strings.TrimSpace(line.text[2:])
@@ -352,7 +354,7 @@ func yamlKey(text string) (key, rest string, ok bool) {
 
 // readScalar reads a text, perhaps in quotes, or [a, b].
 func (r *yamlReader) readScalar(line yamlLine, text string) *yamlNode {
-	node := &yamlNode{at: r.where(line)}
+	node := &yamlNode{at: r.settingAt(line)}
 	first, last := text[0], text[len(text)-1]
 	switch {
 	case (first == '"' || first == '\'') && len(text) > 1 && last == first:
@@ -365,7 +367,7 @@ func (r *yamlReader) readScalar(line yamlLine, text string) *yamlNode {
 			}
 		}
 	case strings.ContainsRune("\"'[{&*!|>%@`", rune(first)):
-		r.bad(line, "this kind of value is not read here")
+		r.addProblem(line, "this kind of value is not read here")
 	default:
 		node.text = text
 	}

@@ -32,7 +32,7 @@ func listOrAll[T any](to func(*T) *[]string) func(*T, value) {
 
 func setBool[T any](to func(*T) *bool) func(*T, value) {
 	return func(t *T, v value) {
-		if b, ok := v.yes(); ok {
+		if b, ok := v.parseYes(); ok {
 			*to(t) = b
 		}
 	}
@@ -130,7 +130,7 @@ func (v value) parseInteger(least, most int64) (int64, bool) {
 	return n, true
 }
 
-func (v value) yes() (answer, ok bool) {
+func (v value) parseYes() (answer, ok bool) {
 	switch strings.ToLower(v.Value) {
 	case "yes", "true", "up", "1":
 		return true, true

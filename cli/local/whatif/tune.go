@@ -218,7 +218,7 @@ func (w *tuning) wrongMoments() (bad []string) {
 		if end.text == "" {
 			continue
 		}
-		at, err := w.moment(end.name, end.text)
+		at, err := w.parseMoment(end.name, end.text)
 		if err != nil {
 			bad = append(bad, oneLine(err))
 			continue
@@ -318,18 +318,18 @@ func (w *tuning) load(ctx context.Context, m *memory) (*replay.Workload, error) 
 		return w.trace()
 	}
 	w.now = time.Unix(m.saved.Asked, 0)
-	from, err := w.moment("from", w.from)
+	from, err := w.parseMoment("from", w.from)
 	if err != nil {
 		return nil, err
 	}
-	to, err := w.moment("to", w.to)
+	to, err := w.parseMoment("to", w.to)
 	if err != nil {
 		return nil, err
 	}
 	if to <= from {
 		return nil, errors.New("--to does not come after --from")
 	}
-	load, left, err := w.past(ctx, from, to, spec.AtUnix(m.saved.Asked))
+	load, left, err := w.readPast(ctx, from, to, spec.AtUnix(m.saved.Asked))
 	if err == nil && left > 0 {
 		fmt.Fprintf(
 			w.errOut,

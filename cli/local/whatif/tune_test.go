@@ -181,7 +181,7 @@ func TestTuneLedger(t *testing.T) {
 		t.Errorf("%+v", rep)
 	}
 	early := &source{command: "muster tune", archive: dir, errOut: os.Stderr}
-	load, left, err := early.past(t.Context(), begin.Add(-spec.Minute), begin.Add(50*spec.Day), begin.Add(10*spec.Day-spec.Hour))
+	load, left, err := early.readPast(t.Context(), begin.Add(-spec.Minute), begin.Add(50*spec.Day), begin.Add(10*spec.Day-spec.Hour))
 	if err != nil || len(load.Jobs) != 60 || left != 0 {
 		t.Errorf("by the tenth day there were 60 jobs: %d, %d left out, %v", len(load.Jobs), left, err)
 	}

@@ -181,7 +181,7 @@ func Run(args []string, out, errOut io.Writer) int {
 	return 0
 }
 
-func (w *source) moment(option, text string) (spec.Instant, error) {
+func (w *source) parseMoment(option, text string) (spec.Instant, error) {
 	sec, err := format.ParseTime(
 		text,
 		format.Moment{Now: w.now.Unix(), Loc: time.Local, Past: true},
@@ -193,11 +193,11 @@ func (w *source) moment(option, text string) (spec.Instant, error) {
 }
 
 func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
-	from, err := w.moment("from", w.from)
+	from, err := w.parseMoment("from", w.from)
 	if err != nil {
 		return nil, err
 	}
-	to, err := w.moment("to", w.to)
+	to, err := w.parseMoment("to", w.to)
 	if err != nil {
 		return nil, err
 	}
@@ -208,7 +208,7 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 	if err != nil {
 		return nil, err
 	}
-	old, left, err := w.past(ctx, from, to, spec.FarFuture)
+	old, left, err := w.readPast(ctx, from, to, spec.FarFuture)
 	if err != nil {
 		return nil, err
 	}
@@ -252,9 +252,9 @@ func (w *whatif) run(ctx context.Context) (*whatifResult, error) {
 	return res, nil
 }
 
-// past is what is replayed first: what had happened by an instant. A history
+// readPast is what is replayed first: what had happened by an instant. A history
 // that is read again later is the same up to it.
-func (w *source) past(
+func (w *source) readPast(
 	ctx context.Context,
 	from, to, until spec.Instant,
 ) (load *replay.Workload, left int, err error) {

@@ -74,7 +74,7 @@ func (d *Door) Serve() error {
 				return fmt.Errorf("accept on %s: %w", d.cfg.Listener.Addr(), err)
 			}
 		}
-		d.wg.Go(func() { d.admit(raw) })
+		d.wg.Go(func() { d.admitConn(raw) })
 	}
 }
 
@@ -86,8 +86,8 @@ func (d *Door) Close() error {
 	return err
 }
 
-// protocols are those that somebody listens for now.
-func (d *Door) protocols() []string {
+// listProtocols are those that somebody listens for now.
+func (d *Door) listProtocols() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	out := []string{ALPNAsk}
@@ -98,8 +98,8 @@ func (d *Door) protocols() []string {
 	return out
 }
 
-// admit makes the handshake and hands the connection out.
-func (d *Door) admit(raw net.Conn) {
+// admitConn makes the handshake and hands the connection out.
+func (d *Door) admitConn(raw net.Conn) {
 	address := d.cfg.Limits.HandshakeOf(raw.RemoteAddr())
 	if !d.cfg.Limits.Connect(address) {
 		raw.Close()
@@ -109,7 +109,7 @@ func (d *Door) admit(raw net.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), handshakePatience)
 	defer cancel()
 	server := &channel.Server{
-		TLS:     d.cfg.Certificates.Server(false, d.protocols()...),
+		TLS:     d.cfg.Certificates.Server(false, d.listProtocols()...),
 		Cluster: d.cfg.Cluster,
 	}
 	conn, err := server.Handshake(ctx, raw)
@@ -131,18 +131,18 @@ func (d *Door) admit(raw net.Conn) {
 		return
 	}
 	if protocol == ALPNAsk {
-		d.answer(conn)
+		d.answerConn(conn)
 		return
 	}
 	d.mu.Lock()
 	to := d.subs[protocol]
 	d.mu.Unlock()
-	if to == nil || !to.give(conn) {
+	if to == nil || !to.giveConn(conn) {
 		conn.Close()
 	}
 }
 
-func (d *Door) answer(conn *channel.Conn) {
+func (d *Door) answerConn(conn *channel.Conn) {
 	defer conn.Close()
 	if err := conn.SetDeadline(time.Now().Add(answerPatience)); err != nil {
 		return
@@ -238,8 +238,8 @@ type sub struct {
 	once      sync.Once
 }
 
-// give hands a connection over; false when the listener is closed.
-func (s *sub) give(c net.Conn) bool {
+// giveConn hands a connection over; false when the listener is closed.
+func (s *sub) giveConn(c net.Conn) bool {
 	select {
 	case s.conns <- c:
 		return true

@@ -85,11 +85,11 @@ func (p *Provider) refresh() error {
 }
 
 func (p *Provider) fetchKeys(ctx context.Context) (map[string]crypto.PublicKey, error) {
-	found, err := p.discover(ctx)
+	found, err := p.discoverEndpoints(ctx)
 	if err != nil {
 		return nil, err
 	}
-	data, err := p.get(ctx, found.Keys, "")
+	data, err := p.getDocument(ctx, found.Keys, "")
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ type User struct {
 
 // Begin starts a login, and gives the address at the provider to which the browser goes.
 func (p *Provider) Begin(ctx context.Context) (string, Attempt, error) {
-	found, err := p.discover(ctx)
+	found, err := p.discoverEndpoints(ctx)
 	if err != nil {
 		return "", Attempt{}, err
 	}
@@ -53,7 +53,7 @@ func (p *Provider) Finish(ctx context.Context, attempt Attempt, answer url.Value
 	if code := answer.Get("error"); code != "" {
 		return User{}, fmt.Errorf("%w refused: %s %s", ErrProvider, code, answer.Get("error_description"))
 	}
-	found, err := p.discover(ctx)
+	found, err := p.discoverEndpoints(ctx)
 	if err != nil {
 		return User{}, err
 	}
@@ -70,7 +70,7 @@ func (p *Provider) Finish(ctx context.Context, attempt Attempt, answer url.Value
 	if err != nil {
 		return User{}, err
 	}
-	if claims[p.cfg.Users.claim()] == nil && found.UserInfo != "" {
+	if claims[p.cfg.Users.userClaim()] == nil && found.UserInfo != "" {
 		if err := p.addUserInfo(ctx, found.UserInfo, token.AccessToken, claims); err != nil {
 			return User{}, err
 		}

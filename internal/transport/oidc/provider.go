@@ -123,10 +123,10 @@ func isLoopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// discover is what the provider says of itself, not older than maxAge unless it does not answer.
+// discoverEndpoints is what the provider says of itself, not older than maxAge unless it does not answer.
 // Whoever waited while the provider was asked for another gets what came of that, so that a
 // provider that hangs delays everybody once and not one after the other.
-func (p *Provider) discover(ctx context.Context) (endpoints, error) {
+func (p *Provider) discoverEndpoints(ctx context.Context) (endpoints, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.cfg.Now()
@@ -182,7 +182,7 @@ func (p *Provider) judge(found endpoints) error {
 
 // getJSON gets a document; bearer is the token with which, empty = none.
 func (p *Provider) getJSON(ctx context.Context, address, bearer string, into any) error {
-	data, err := p.get(ctx, address, bearer)
+	data, err := p.getDocument(ctx, address, bearer)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (p *Provider) getJSON(ctx context.Context, address, bearer string, into any
 	return nil
 }
 
-func (p *Provider) get(ctx context.Context, address, bearer string) ([]byte, error) {
+func (p *Provider) getDocument(ctx context.Context, address, bearer string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err

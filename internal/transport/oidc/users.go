@@ -27,8 +27,8 @@ type Users struct {
 // ErrNoUser tells that the provider knows somebody who is no user here.
 var ErrNoUser = errors.New("the identity provider's word names no user of this cluster")
 
-// claim is the name of the claim that holds the user.
-func (u *Users) claim() string {
+// userClaim is the name of the claim that holds the user.
+func (u *Users) userClaim() string {
 	if u.Claim == "" {
 		return "preferred_username"
 	}
@@ -51,7 +51,7 @@ func ParsePattern(text string) (*regexp.Regexp, error) {
 
 // Name is the user whom claims mean.
 func (u *Users) Name(claims map[string]any) (string, error) {
-	name := u.claim()
+	name := u.userClaim()
 	value, _ := claims[name].(string)
 	if value == "" {
 		return "", fmt.Errorf("%w: there is no claim %s", ErrNoUser, name)

@@ -33,8 +33,8 @@ func (d Dir) RenewController(now time.Time) (renewed bool, err error) {
 	if self.Kind != identity.Controller {
 		return false, nil
 	}
-	if _, err := os.Lstat(d.path(CAKeyFile)); errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("%s: %w", d.path(CAKeyFile), ErrNoAuthority)
+	if _, err := os.Lstat(d.pathOf(CAKeyFile)); errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("%s: %w", d.pathOf(CAKeyFile), ErrNoAuthority)
 	}
 	ca, err := d.CA()
 	if err != nil {

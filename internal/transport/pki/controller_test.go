@@ -68,10 +68,10 @@ func TestWitnessCannotRenew(t *testing.T) {
 	if _, err := dir.Init("test", Holder{Name: "wit"}, made); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(dir.path(CAKeyFile)); err != nil {
+	if err := os.Remove(dir.pathOf(CAKeyFile)); err != nil {
 		t.Fatal(err)
 	}
-	before, err := os.ReadFile(dir.path(HostFile))
+	before, err := os.ReadFile(dir.pathOf(HostFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestWitnessCannotRenew(t *testing.T) {
 	if renewed || !errors.Is(err, ErrNoAuthority) {
 		t.Errorf("%v, %v", renewed, err)
 	}
-	after, err := os.ReadFile(dir.path(HostFile))
+	after, err := os.ReadFile(dir.pathOf(HostFile))
 	if err != nil || string(after) != string(before) {
 		t.Errorf("the certificate changed (%v)", err)
 	}

@@ -151,7 +151,7 @@ func TestDirInit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, perm := range map[string]os.FileMode{CAKeyFile: 0o600, HostFile: 0o600, CACertFile: 0o644} {
-		info, err := os.Stat(dir.path(name))
+		info, err := os.Stat(dir.pathOf(name))
 		if err != nil || info.Mode().Perm() != perm {
 			t.Errorf("%s: %v, %v", name, info.Mode(), err)
 		}
@@ -170,7 +170,7 @@ func TestDirInit(t *testing.T) {
 	if err != nil || h.Leaf.Subject.CommonName != "ctl" || h.Revoked.Len() != 0 {
 		t.Fatalf("%+v, %v", h, err)
 	}
-	if err := os.Chmod(dir.path(CAKeyFile), 0o644); err != nil {
+	if err := os.Chmod(dir.pathOf(CAKeyFile), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dir.CA(); !errors.Is(err, durable.ErrExposed) {
@@ -208,7 +208,7 @@ func TestDirRefusesMixtures(t *testing.T) {
 	if _, err := dir.Host(); err == nil || !strings.Contains(err.Error(), "not signed by") {
 		t.Errorf("certificate of another authority: %v", err)
 	}
-	if err := durable.WriteFile(dir.path(CAKeyFile), stranger.Key, 0o600); err != nil {
+	if err := durable.WriteFile(dir.pathOf(CAKeyFile), stranger.Key, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dir.CA(); err == nil {

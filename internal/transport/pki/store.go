@@ -29,17 +29,17 @@ var ErrExists = errors.New("there is an authority already")
 // too, on nodes only its certificate.
 type Dir string
 
-func (d Dir) path(name string) string { return filepath.Join(string(d), name) }
+func (d Dir) pathOf(name string) string { return filepath.Join(string(d), name) }
 
 // Init makes the authority of a new cluster and the certificate of its first controller, and
 // stores both. It refuses to touch a folder that holds an authority's key. The key is written
 // last, so that an interrupted Init can simply be run again.
 func (d Dir) Init(cluster string, controller Holder, now time.Time) (*CA, error) {
-	if _, err := os.Lstat(d.path(CAKeyFile)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(d.pathOf(CAKeyFile)); !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(
 			fmt.Errorf(
 				"%s: %w: every certificate of the cluster hangs on it",
-				d.path(CAKeyFile),
+				d.pathOf(CAKeyFile),
 				ErrExists,
 			),
 			err,
@@ -64,19 +64,19 @@ func (d Dir) Init(cluster string, controller Holder, now time.Time) (*CA, error)
 	if err != nil {
 		return nil, err
 	}
-	if err := durable.WriteFile(d.path(CACertFile), pair.Cert, 0o644); err != nil {
+	if err := durable.WriteFile(d.pathOf(CACertFile), pair.Cert, 0o644); err != nil {
 		return nil, err
 	}
-	return ca, durable.WriteFile(d.path(CAKeyFile), pair.Key, 0o600)
+	return ca, durable.WriteFile(d.pathOf(CAKeyFile), pair.Key, 0o600)
 }
 
 // CA reads the authority; its key must be closed to others.
 func (d Dir) CA() (*CA, error) {
-	key, err := durable.ReadPrivate(d.path(CAKeyFile))
+	key, err := durable.ReadPrivate(d.pathOf(CAKeyFile))
 	if err != nil {
 		return nil, err
 	}
-	cert, err := os.ReadFile(d.path(CACertFile))
+	cert, err := os.ReadFile(d.pathOf(CACertFile))
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +92,7 @@ func (d Dir) SaveHost(pair Pair) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
-	return durable.WriteFile(d.path(HostFile), bytes.Join([][]byte{pair.Cert, pair.Key}, nil), 0o600)
+	return durable.WriteFile(d.pathOf(HostFile), bytes.Join([][]byte{pair.Cert, pair.Key}, nil), 0o600)
 }
 
 // SaveEnrolled stores what a host got when it enrolled: its pair and the authority's
@@ -105,7 +105,7 @@ func (d Dir) SaveEnrolled(pair Pair) error {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return err
 	}
-	if err := durable.WriteFile(d.path(CACertFile), pair.Cert[i:], 0o644); err != nil {
+	if err := durable.WriteFile(d.pathOf(CACertFile), pair.Cert[i:], 0o644); err != nil {
 		return err
 	}
 	return d.SaveHost(pair)
@@ -124,19 +124,19 @@ type Host struct {
 // the certificate and the list.
 func (d Dir) Host() (Host, error) {
 	var host Host
-	both, err := durable.ReadPrivate(d.path(HostFile))
+	both, err := durable.ReadPrivate(d.pathOf(HostFile))
 	if err != nil {
 		return Host{}, err
 	}
 	host.Pair = Pair{Cert: both, Key: both} // each parser takes the blocks of its kind
-	caPEM, err := os.ReadFile(d.path(CACertFile))
+	caPEM, err := os.ReadFile(d.pathOf(CACertFile))
 	if err != nil {
 		return Host{}, err
 	}
 	if err := host.check(caPEM); err != nil {
 		return Host{}, fmt.Errorf("%s: %w", d, err)
 	}
-	list, err := os.ReadFile(d.path(RevokedFile))
+	list, err := os.ReadFile(d.pathOf(RevokedFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return host, nil
 	}
@@ -145,7 +145,7 @@ func (d Dir) Host() (Host, error) {
 	}
 	host.Revoked, host.Number, err = ParseList(list, host.Authority)
 	if err != nil {
-		return Host{}, fmt.Errorf("%s: %w", d.path(RevokedFile), err)
+		return Host{}, fmt.Errorf("%s: %w", d.pathOf(RevokedFile), err)
 	}
 	return host, nil
 }
@@ -190,5 +190,5 @@ func (d Dir) SaveList(listPEM []byte) error {
 	if number < host.Number {
 		return fmt.Errorf("revocation list %d is older than the stored %d", number, host.Number)
 	}
-	return durable.WriteFile(d.path(RevokedFile), listPEM, 0o644)
+	return durable.WriteFile(d.pathOf(RevokedFile), listPEM, 0o644)
 }

@@ -13,7 +13,7 @@ func (b *Book) ObserveSample(sample *device.Sample, processes []device.Process, 
 	for i := range sample.Readings {
 		reading := &sample.Readings[i]
 		if reading.Lost {
-			b.lost(reading.UUID, sample.At)
+			b.countLost(reading.UUID, sample.At)
 			continue
 		}
 		observation := Observation{At: sample.At, Processes: -1}
@@ -85,9 +85,9 @@ func fillFigures(observation *Observation, reading *device.Reading) {
 	}
 }
 
-// lost counts the time up to an instant as time in which a device was gone. The
+// countLost counts the time up to an instant as time in which a device was gone. The
 // stretch in which it went is counted whole: nobody saw it work in that either.
-func (b *Book) lost(gpu string, at spec.Instant) {
+func (b *Book) countLost(gpu string, at spec.Instant) {
 	i, ok := b.findGPU(gpu)
 	if !ok {
 		return

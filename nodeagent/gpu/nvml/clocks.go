@@ -37,13 +37,13 @@ import (
 // ListClocks implements gpu.Clocks.
 func (p *Provider) ListClocks(ctx context.Context, uuid string) ([]device.Clocks, error) {
 	var out []device.Clocks
-	err := p.clocked(ctx, uuid, func(h nvml.Device) error {
-		memory, ret := p.list32("nvmlDeviceGetSupportedMemoryClocks", h, 0)
+	err := p.runClocked(ctx, uuid, func(h nvml.Device) error {
+		memory, ret := p.listNumbers("nvmlDeviceGetSupportedMemoryClocks", h, 0)
 		if ret != nvml.SUCCESS {
 			return fmt.Errorf("asking which memory clocks there are: %w", ret)
 		}
 		for _, m := range memory {
-			graphics, ret := p.list32("nvmlDeviceGetSupportedGraphicsClocks", h, m)
+			graphics, ret := p.listNumbers("nvmlDeviceGetSupportedGraphicsClocks", h, m)
 			if ret != nvml.SUCCESS {
 				return fmt.Errorf("asking which clocks there are at %d MHz of memory: %w", m, ret)
 			}
@@ -63,21 +63,21 @@ func (p *Provider) SetClocks(
 	uuid string,
 	c device.Clocks,
 ) (before device.Clocks, err error) {
-	err = p.clocked(ctx, uuid, func(h nvml.Device) error {
-		before = p.application(h, nvml.Device.GetApplicationsClock)
-		if before == p.application(h, nvml.Device.GetDefaultApplicationsClock) {
+	err = p.runClocked(ctx, uuid, func(h nvml.Device) error {
+		before = p.applicationClocks(h, nvml.Device.GetApplicationsClock)
+		if before == p.applicationClocks(h, nvml.Device.GetDefaultApplicationsClock) {
 			before = device.Clocks{}
 		}
 		ret := nvml.ERROR_NOT_SUPPORTED
-		if has(p.lib, "nvmlDeviceSetApplicationsClocks") {
+		if hasSymbol(p.lib, "nvmlDeviceSetApplicationsClocks") {
 			ret = h.SetApplicationsClocks(c.Memory, c.Graphics)
 		}
-		if ret != nvml.ERROR_NOT_SUPPORTED || !has(p.lib, "nvmlDeviceSetGpuLockedClocks") {
+		if ret != nvml.ERROR_NOT_SUPPORTED || !hasSymbol(p.lib, "nvmlDeviceSetGpuLockedClocks") {
 			return refusal(ret)
 		}
 		before = device.Clocks{Locked: true}
 		if ret = h.SetGpuLockedClocks(c.Graphics, c.Graphics); ret != nvml.SUCCESS ||
-			!has(p.lib, "nvmlDeviceSetMemoryLockedClocks") {
+			!hasSymbol(p.lib, "nvmlDeviceSetMemoryLockedClocks") {
 			return refusal(ret)
 		}
 		if ret = h.SetMemoryLockedClocks(c.Memory, c.Memory); ret == nvml.ERROR_NOT_SUPPORTED {
@@ -90,11 +90,11 @@ func (p *Provider) SetClocks(
 
 // ResetClocks implements gpu.Clocks.
 func (p *Provider) ResetClocks(ctx context.Context, uuid string, before device.Clocks) error {
-	return p.clocked(ctx, uuid, func(h nvml.Device) error {
+	return p.runClocked(ctx, uuid, func(h nvml.Device) error {
 		switch {
 		case before.Locked:
 			ret := h.ResetGpuLockedClocks()
-			if ret == nvml.SUCCESS && has(p.lib, "nvmlDeviceResetMemoryLockedClocks") {
+			if ret == nvml.SUCCESS && hasSymbol(p.lib, "nvmlDeviceResetMemoryLockedClocks") {
 				if ret = h.ResetMemoryLockedClocks(); ret == nvml.ERROR_NOT_SUPPORTED {
 					ret = nvml.SUCCESS
 				}
@@ -122,13 +122,13 @@ func refusal(ret nvml.Return) error {
 	return ret
 }
 
-// application reads the application clocks; zero where there are none.
-func (p *Provider) application(
+// applicationClocks reads the application clocks; zero where there are none.
+func (p *Provider) applicationClocks(
 	h nvml.Device,
 	read func(nvml.Device, nvml.ClockType) (uint32, nvml.Return),
 ) device.Clocks {
-	if !has(p.lib, "nvmlDeviceGetApplicationsClock") ||
-		!has(p.lib, "nvmlDeviceGetDefaultApplicationsClock") {
+	if !hasSymbol(p.lib, "nvmlDeviceGetApplicationsClock") ||
+		!hasSymbol(p.lib, "nvmlDeviceGetDefaultApplicationsClock") {
 		return device.Clocks{}
 	}
 	m, ret := read(h, nvml.CLOCK_MEM)
@@ -139,11 +139,11 @@ func (p *Provider) application(
 	return device.Clocks{Memory: m, Graphics: g}
 }
 
-// clocked runs f on a whole device.
-func (p *Provider) clocked(ctx context.Context, uuid string, f func(nvml.Device) error) error {
+// runClocked runs f on a whole device.
+func (p *Provider) runClocked(ctx context.Context, uuid string, f func(nvml.Device) error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.usable(ctx); err != nil {
+	if err := p.checkUsable(ctx); err != nil {
 		return err
 	}
 	i := slices.IndexFunc(p.parts, func(x part) bool { return x.uuid == uuid })
@@ -156,9 +156,9 @@ func (p *Provider) clocked(ctx context.Context, uuid string, f func(nvml.Device)
 	return f(p.parts[i].handle)
 }
 
-// list32 asks for a list of numbers. The binding has room for one, with which
+// listNumbers asks for a list of numbers. The binding has room for one, with which
 // no driver answers, so the library is asked itself.
-func (p *Provider) list32(symbol string, h nvml.Device, memory uint32) ([]uint32, nvml.Return) {
+func (p *Provider) listNumbers(symbol string, h nvml.Device, memory uint32) ([]uint32, nvml.Return) {
 	name := p.library
 	if name == "" {
 		name = "libnvidia-ml.so.1"

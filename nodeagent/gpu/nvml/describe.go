@@ -46,7 +46,7 @@ func busID(pci nvml.PciInfo) string {
 // migParts lists the instances of a device and puts them into d.MIG; none when
 // MIG is off.
 func migParts(lib nvml.Interface, h nvml.Device, d *device.Device) []part {
-	if !has(lib, "nvmlDeviceGetMigMode") {
+	if !hasSymbol(lib, "nvmlDeviceGetMigMode") {
 		return nil
 	}
 	current, _, ret := h.GetMigMode()
@@ -103,7 +103,7 @@ func links(lib nvml.Interface, handles []nvml.Device, devices []device.Device) {
 	}
 	direct := make([][]int, len(devices))
 	switched := make([]int, len(devices))
-	nvlink := has(lib, "nvmlDeviceGetNvLinkState")
+	nvlink := hasSymbol(lib, "nvmlDeviceGetNvLinkState")
 	for i, h := range handles {
 		direct[i] = make([]int, len(devices))
 		for l := 0; l < maxLinks && nvlink; l++ {

@@ -81,11 +81,11 @@ func Open(ctx context.Context, cfg Config) (gpu.Provider, error) {
 		return nil, fmt.Errorf("starting NVML: %w", because(ret))
 	}
 	p := &Provider{sys: cfg.Sys, library: cfg.Library, lib: lib, lastXID: map[string]int64{}}
-	p.readers = slices.DeleteFunc(readers(), func(r reader) bool { return !has(lib, r.symbol) })
-	if _, err := p.list(); err != nil {
+	p.readers = slices.DeleteFunc(readers(), func(r reader) bool { return !hasSymbol(lib, r.symbol) })
+	if _, err := p.listDevices(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
-	p.listen()
+	p.listenForErrors()
 	return p, nil
 }
 
@@ -107,8 +107,8 @@ func because(ret nvml.Return) error {
 	return ret
 }
 
-// has tells whether the loaded library knows a function.
-func has(lib nvml.Interface, symbol string) bool {
+// hasSymbol tells whether the loaded library knows a function.
+func hasSymbol(lib nvml.Interface, symbol string) bool {
 	return lib.Extensions().LookupSymbol(symbol) == nil
 }
 
@@ -119,32 +119,32 @@ func (p *Provider) Name() string { return "nvml" }
 func (p *Provider) Inventory(ctx context.Context) ([]device.Device, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.usable(ctx); err != nil {
+	if err := p.checkUsable(ctx); err != nil {
 		return nil, err
 	}
-	return p.list()
+	return p.listDevices()
 }
 
 // Sample reads every device and instance.
 func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sample) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.usable(ctx); err != nil {
+	if err := p.checkUsable(ctx); err != nil {
 		return err
 	}
-	p.drain(now)
+	p.drainEvents(now)
 	dst.At = now
 	dst.Resize(len(p.parts))
 	for i := range p.parts {
 		r := &dst.Readings[i]
 		r.UUID, r.Values = p.parts[i].uuid, r.Values[:0]
-		p.read(&p.parts[i], now, r)
+		p.readPart(&p.parts[i], now, r)
 	}
 	return nil
 }
 
-// read fills one reading. A device that is gone is marked and noted once.
-func (p *Provider) read(x *part, now spec.Instant, r *device.Reading) {
+// readPart fills one reading. A device that is gone is marked and noted once.
+func (p *Provider) readPart(x *part, now spec.Instant, r *device.Reading) {
 	was := x.lost
 	x.lost = false
 	for i := range p.readers {
@@ -161,7 +161,7 @@ func (p *Provider) read(x *part, now spec.Instant, r *device.Reading) {
 	if x.lost {
 		r.Values = r.Values[:0]
 		if !was {
-			p.note(
+			p.noteEvent(
 				device.Event{
 					At:   now,
 					Kind: device.EventLost,
@@ -173,7 +173,7 @@ func (p *Provider) read(x *part, now spec.Instant, r *device.Reading) {
 		return
 	}
 	if was {
-		p.note(
+		p.noteEvent(
 			device.Event{
 				At:   now,
 				Kind: device.EventReturned,
@@ -198,11 +198,11 @@ func gone(ret nvml.Return) bool {
 func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]device.Process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.usable(ctx); err != nil {
+	if err := p.checkUsable(ctx); err != nil {
 		return dst, err
 	}
-	mps := has(p.lib, "nvmlDeviceGetMPSComputeRunningProcesses_v3") ||
-		has(p.lib, "nvmlDeviceGetMPSComputeRunningProcesses")
+	mps := hasSymbol(p.lib, "nvmlDeviceGetMPSComputeRunningProcesses_v3") ||
+		hasSymbol(p.lib, "nvmlDeviceGetMPSComputeRunningProcesses")
 	for i := range p.parts {
 		x := &p.parts[i]
 		if x.device || x.lost {
@@ -211,7 +211,7 @@ func (p *Provider) Processes(ctx context.Context, dst []device.Process) ([]devic
 		from := len(dst)
 		for _, ask := range []func() ([]nvml.ProcessInfo, nvml.Return){
 			x.handle.GetComputeRunningProcesses, x.handle.GetGraphicsRunningProcesses, x.handle.GetMPSComputeRunningProcesses,
-		}[:2+btoi(mps)] {
+		}[:2+boolNumber(mps)] {
 			list, ret := ask()
 			if ret != nvml.SUCCESS {
 				continue // not supported here, or gone: Sample tells
@@ -246,7 +246,7 @@ func mebibytes(n uint64) int64 {
 	return int64(n >> 20)
 }
 
-func btoi(b bool) int {
+func boolNumber(b bool) int {
 	if b {
 		return 1
 	}
@@ -261,18 +261,18 @@ func (p *Provider) Events(
 ) ([]device.Event, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := p.usable(ctx); err != nil {
+	if err := p.checkUsable(ctx); err != nil {
 		return dst, err
 	}
-	p.drain(now)
+	p.drainEvents(now)
 	dst = append(dst, p.events...)
 	p.events = p.events[:0]
 	return dst, nil
 }
 
-// listen asks for error events. A driver that refuses leaves the provider
+// listenForErrors asks for error events. A driver that refuses leaves the provider
 // without them; everything else works.
-func (p *Provider) listen() {
+func (p *Provider) listenForErrors() {
 	set, ret := p.lib.EventSetCreate()
 	if ret != nvml.SUCCESS {
 		return
@@ -289,9 +289,9 @@ func (p *Provider) listen() {
 	}
 }
 
-// drain takes the waiting error events without waiting for more. The library
+// drainEvents takes the waiting error events without waiting for more. The library
 // gives no time with them, so they happened now.
-func (p *Provider) drain(now spec.Instant) {
+func (p *Provider) drainEvents(now spec.Instant) {
 	for n := 0; p.watch && n < maxEvents; n++ {
 		e, ret := p.set.Wait(0)
 		if ret != nvml.SUCCESS {
@@ -303,7 +303,7 @@ func (p *Provider) drain(now spec.Instant) {
 		}
 		xid := int(e.EventData)
 		p.lastXID[uuid] = int64(xid)
-		p.note(
+		p.noteEvent(
 			device.Event{
 				At:   now,
 				Kind: device.EventXID,
@@ -318,8 +318,8 @@ func (p *Provider) drain(now spec.Instant) {
 
 const maxEvents = 256
 
-// note keeps an event until it is asked for; the oldest go first when nobody asks.
-func (p *Provider) note(e device.Event) {
+// noteEvent keeps an event until it is asked for; the oldest go first when nobody asks.
+func (p *Provider) noteEvent(e device.Event) {
 	if len(p.events) == maxEvents {
 		p.events = slices.Delete(p.events, 0, 1)
 	}
@@ -343,16 +343,16 @@ func (p *Provider) Close() error {
 	return nil
 }
 
-// usable refuses a closed provider and a finished context. Callers hold mu.
-func (p *Provider) usable(ctx context.Context) error {
+// checkUsable refuses a closed provider and a finished context. Callers hold mu.
+func (p *Provider) checkUsable(ctx context.Context) error {
 	if p.closed {
 		return gpu.ErrClosed
 	}
 	return ctx.Err()
 }
 
-// list enumerates devices and instances and replaces p.parts. Callers hold mu.
-func (p *Provider) list() ([]device.Device, error) {
+// listDevices enumerates devices and instances and replaces p.parts. Callers hold mu.
+func (p *Provider) listDevices() ([]device.Device, error) {
 	count, ret := p.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		return nil, fmt.Errorf("counting GPUs: %w", ret)

@@ -150,8 +150,8 @@ func readRemapped(h nvml.Device, r *device.Reading) nvml.Return {
 	if ret == nvml.SUCCESS {
 		addValue(r, device.RemappedUncorrected, int64(uncorrected))
 		addValue(r, device.RemappedCorrected, int64(corrected))
-		addValue(r, device.RemapFailure, int64(btoi(failed)))
-		addValue(r, device.RemapPending, int64(btoi(pending)))
+		addValue(r, device.RemapFailure, int64(boolNumber(failed)))
+		addValue(r, device.RemapPending, int64(boolNumber(pending)))
 	}
 	return ret
 }

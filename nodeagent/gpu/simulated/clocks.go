@@ -21,13 +21,13 @@ const (
 func (p *Provider) ListClocks(ctx context.Context, uuid string) ([]device.Clocks, error) {
 	var out []device.Clocks
 	err := p.withAnswering(ctx, uuid, func(m *model) error {
-		out = m.fig.clocks()
+		out = m.fig.listClocks()
 		return nil
 	})
 	return out, err
 }
 
-func (f *figures) clocks() []device.Clocks {
+func (f *figures) listClocks() []device.Clocks {
 	var out []device.Clocks
 	for _, memory := range [2]int64{f.memMHz, f.memMHz / 2} {
 		for mhz := f.smMHz; mhz >= lowestMHz; mhz -= stepMHz {
@@ -44,7 +44,7 @@ func (p *Provider) SetClocks(
 	clocks device.Clocks,
 ) (before device.Clocks, err error) {
 	err = p.withAnswering(ctx, uuid, func(m *model) error {
-		if !slices.Contains(m.fig.clocks(), clocks) {
+		if !slices.Contains(m.fig.listClocks(), clocks) {
 			return fmt.Errorf(
 				"a %s does not run at %d and %d MHz",
 				m.fig.model,

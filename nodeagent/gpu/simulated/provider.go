@@ -186,7 +186,7 @@ func (p *Provider) Sample(ctx context.Context, now spec.Instant, dst *device.Sam
 	dst.Readings = dst.Readings[:0]
 	for i, m := range p.models {
 		m.advanceTo(now)
-		dst.Readings = m.read(p.devices[i].UUID, dst.Readings)
+		dst.Readings = m.readModel(p.devices[i].UUID, dst.Readings)
 	}
 	return nil
 }

@@ -5,9 +5,9 @@ import "github.com/musterhpc/muster/nodeagent/gpu/device"
 // reservedMiB is what the driver keeps of a device or instance.
 func reservedMiB(memory int64) int64 { return memory / 128 }
 
-// read fills one reading for the device and, with MIG on, one per instance.
+// readModel fills one reading for the device and, with MIG on, one per instance.
 // The values are those of the second that m.at falls in.
-func (m *model) read(uuid string, out []device.Reading) []device.Reading {
+func (m *model) readModel(uuid string, out []device.Reading) []device.Reading {
 	l := m.deviceLevel()
 	out, reading := growReadings(out, uuid)
 	reading.Lost = m.lost

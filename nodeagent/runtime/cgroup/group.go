@@ -152,7 +152,7 @@ func (g *Group) nestInJob(base string, prepare func(job string) error) (string, 
 func (g *Group) findGroup(base string) string {
 	for _, folder := range []string{jobOf(g.name), olderJobOf(g.name)} {
 		job := filepath.Join(base, folder)
-		if dir := filepath.Join(job, g.name); exists(dir) {
+		if dir := filepath.Join(job, g.name); dirExists(dir) {
 			g.jobs = append(g.jobs, job)
 			return dir
 		}
@@ -160,7 +160,7 @@ func (g *Group) findGroup(base string) string {
 	return filepath.Join(base, g.name)
 }
 
-func exists(dir string) bool {
+func dirExists(dir string) bool {
 	_, err := os.Stat(dir)
 	return err == nil
 }
@@ -182,7 +182,7 @@ func (h *Host) Open(name string) *Group {
 		if d == group.dir {
 			continue
 		}
-		if exists(d) {
+		if dirExists(d) {
 			group.extra = append(group.extra, d)
 			if c == "memory" {
 				group.mem = d
@@ -331,7 +331,7 @@ func limitMemoryV2(dir string, limits plan.Limits) error {
 		filepath.Join(dir, "memory.swap.max"),
 		strconv.FormatInt(max(limits.SwapBytes, 0), 10),
 	)
-	if errors.Is(err, os.ErrNotExist) && exists(dir) {
+	if errors.Is(err, os.ErrNotExist) && dirExists(dir) {
 		return nil // a kernel without swap accounting has no such file, and no swap to forbid
 	}
 	return err

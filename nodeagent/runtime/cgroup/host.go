@@ -360,11 +360,11 @@ func (h *Host) listGroups(base string) (out []string, err error) {
 
 // lacksFolder tells that one of our folders is gone.
 func (h *Host) lacksFolder() bool {
-	if !exists(h.track) {
+	if !dirExists(h.track) {
 		return true
 	}
 	for _, dir := range h.v1 {
-		if !exists(dir) {
+		if !dirExists(dir) {
 			return true
 		}
 	}

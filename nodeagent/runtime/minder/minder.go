@@ -273,7 +273,7 @@ func (m *minder) clearLeftovers() {
 		case <-m.alone:
 		default:
 		}
-		token(m.born)
+		putToken(m.born)
 		kids, err := proc.Children()
 		if err != nil {
 			return // the shepherd does it by other means
@@ -383,9 +383,9 @@ func (m *minder) abortTasks() {
 	m.signalTasks(unix.SIGKILL)
 }
 
-func now() spec.Instant { return spec.Instant(time.Now().UnixNano()) }
+func wallClock() spec.Instant { return spec.Instant(time.Now().UnixNano()) }
 
-func token(ch chan struct{}) {
+func putToken(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:

@@ -25,7 +25,7 @@ func (m *minder) reapChildren() {
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil: // no children now
-			token(m.alone)
+			putToken(m.alone)
 			<-m.born
 		default:
 			m.noteReaped(pid, ws, &ru)
@@ -43,7 +43,7 @@ func (m *minder) noteReaped(pid int, ws unix.WaitStatus, ru *unix.Rusage) {
 	case helper != nil:
 		helper <- ws
 	case t != nil:
-		x := plan.TaskExit{Rank: t.Rank, Start: t.start, End: now(), Usage: plan.Usage{
+		x := plan.TaskExit{Rank: t.Rank, Start: t.start, End: wallClock(), Usage: plan.Usage{
 			UserCPU: spec.Span(
 				ru.Utime.Nano(),
 			), SystemCPU: spec.Span(ru.Stime.Nano()), PeakRSS: ru.Maxrss << 10, MinFaults: ru.Minflt,
@@ -114,7 +114,7 @@ func (m *minder) runTaskEpilog(t *task, path string) error {
 		m.helpers[child.PID] = ended
 	}
 	m.mu.Unlock()
-	token(m.born)
+	putToken(m.born)
 	if err != nil {
 		return err
 	}

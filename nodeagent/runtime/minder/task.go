@@ -81,7 +81,7 @@ func (m *minder) startTasks() {
 
 // failTask ends a task that has no process.
 func (m *minder) failTask(t *task, err error) {
-	x := plan.TaskExit{Rank: t.Rank, Code: 1, Error: err.Error(), Start: now(), End: now()}
+	x := plan.TaskExit{Rank: t.Rank, Code: 1, Error: err.Error(), Start: wallClock(), End: wallClock()}
 	var fe *stdfile.Error
 	var se *spawn.Error
 	switch {
@@ -164,12 +164,12 @@ func (m *minder) beginTask(t *task, files shared) error {
 	if child.PIDFD >= 0 {
 		_ = unix.Close(child.PIDFD)
 	}
-	token(m.born)
+	putToken(m.born)
 	if err != nil {
 		m.mu.Unlock()
 		return err
 	}
-	t.pid, t.start = child.PID, now()
+	t.pid, t.start = child.PID, wallClock()
 	m.running[t.pid] = t
 	if m.aborted {
 		_ = unix.Kill(-t.pid, unix.SIGKILL)

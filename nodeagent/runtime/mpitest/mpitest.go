@@ -25,10 +25,10 @@ int main(int argc, char **argv) {
 // Program compiles, in a folder, a program each of whose ranks prints "rank R of
 // N, sum S", S being that of all ranks. mpi is mpich or openmpi; where it is not
 // installed the test is skipped.
-func Program(t *testing.T, dir, mpi string) string { return compile(t, dir, mpi, mpi, source) }
+func Program(t *testing.T, dir, mpi string) string { return compileProgram(t, dir, mpi, mpi, source) }
 
-// compile compiles a program of an MPI.
-func compile(t *testing.T, dir, mpi, name, source string) string {
+// compileProgram compiles a program of an MPI.
+func compileProgram(t *testing.T, dir, mpi, name, source string) string {
 	t.Helper()
 	cc, err := exec.LookPath("mpicc." + mpi)
 	if err != nil {

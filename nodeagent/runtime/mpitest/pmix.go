@@ -25,7 +25,7 @@ int main(int argc, char **argv) {
 // exit code 7 while all others wait for ever.
 func Aborting(t *testing.T, dir, mpi string) string {
 	t.Helper()
-	return compile(t, dir, mpi, "aborts-"+mpi, aborts)
+	return compileProgram(t, dir, mpi, "aborts-"+mpi, aborts)
 }
 
 // fences is a program of PMIx alone: its ranks meet at as many fences as the

@@ -132,7 +132,7 @@ func (s *Shepherd) findUnregistered(r *run, pid int) {
 	}
 	r.startedRecord = startedRecord{RunKey: r.Key, PID: pid, Ticks: stat.StartTicks}
 	r.StartBoot = int64(stat.StartTicks) * int64(tickLength)
-	r.Start = now().Add(-spec.Span(proc.BootClock() - r.StartBoot))
+	r.Start = wallClock().Add(-spec.Span(proc.BootClock() - r.StartBoot))
 	_ = s.saveRecord(record{Started: &r.startedRecord})
 }
 

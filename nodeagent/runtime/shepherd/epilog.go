@@ -49,7 +49,7 @@ func (s *Shepherd) runTaskEpilog(r *run) error {
 		return err
 	}
 	var files *stdio
-	err = thread.As(r.credential(s.root), 0o022, func() (err error) {
+	err = thread.As(r.credentialOf(s.root), 0o022, func() (err error) {
 		spec := &plan.RunSpec{
 			WorkDir: r.WorkDir,
 			Stdout:  "/dev/null",
@@ -70,7 +70,7 @@ func (s *Shepherd) runTaskEpilog(r *run) error {
 		if _, err := s.spaces.Enter(r.Key); err != nil {
 			return err
 		}
-		if err := thread.As(r.credential(s.root), 0o022, func() error { return s.enterWorkDir(r.WorkDir, files) }); err != nil {
+		if err := thread.As(r.credentialOf(s.root), 0o022, func() error { return s.enterWorkDir(r.WorkDir, files) }); err != nil {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (s *Shepherd) runTaskEpilog(r *run) error {
 		Stdin:    files.in,
 		Stdout:   files.out,
 		Stderr:   files.err,
-		Cred:     r.credential(s.root),
+		Cred:     r.credentialOf(s.root),
 		CgroupFD: entry.CgroupFD,
 		JoinFDs:  entry.Joins,
 	}
@@ -102,7 +102,7 @@ func (s *Shepherd) runTaskEpilog(r *run) error {
 	child, err := spawn.Start(req)
 	closeFD(child.PIDFD)
 	ended := s.endOf(child.PID, err == nil)
-	token(s.born)
+	putToken(s.born)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func (s *Shepherd) startGuard() error {
 	if err != nil {
 		return err
 	}
-	token(s.born)
+	putToken(s.born)
 	return p.Release()
 }
 

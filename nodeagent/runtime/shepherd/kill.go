@@ -152,7 +152,7 @@ func (s *Shepherd) signalLeader(r *run, sig unix.Signal) {
 func (s *Shepherd) killRun(r *run) {
 	s.mu.Lock()
 	if r.killSent == 0 {
-		r.killSent = now()
+		r.killSent = wallClock()
 	}
 	group := r.group
 	over := r.state == plan.Exited
@@ -178,7 +178,7 @@ func (s *Shepherd) terminateRuns(terminate plan.Terminate) error {
 	if err != nil {
 		return err
 	}
-	deadline := now().Add(terminate.Grace)
+	deadline := wallClock().Add(terminate.Grace)
 	var ready []*run
 	for _, r := range list {
 		terminate := terminate
@@ -259,7 +259,7 @@ func (s *Shepherd) tellUser(r *run, text string) {
 	}
 	n := notice{
 		path: r.Stderr,
-		cred: r.credential(s.root),
+		cred: r.credentialOf(s.root),
 		line: s.cfg.Prefix + text + "\n",
 		done: make(chan struct{}),
 	}

@@ -289,7 +289,7 @@ func (s *Shepherd) startRun(thread *spawn.Thread, r *run) error {
 		unix.Umask(0o077)
 		files, err = openMinder(r)
 	} else {
-		err = thread.As(r.credential(s.root), int(r.spec.Umask&0o777), func() (err error) {
+		err = thread.As(r.credentialOf(s.root), int(r.spec.Umask&0o777), func() (err error) {
 			files, err = openFiles(r.spec, s.cfg.Prefix)
 			return err
 		})
@@ -427,7 +427,7 @@ func (s *Shepherd) spawnRun(thread *spawn.Thread, r *run, files *stdio) error {
 				return err
 			}
 			closeFD(child.PIDFD)
-			token(s.born)
+			putToken(s.born)
 			//muster:sleep another launch holds the script open until its child has executed
 			time.Sleep(time.Millisecond)
 		}
@@ -448,7 +448,7 @@ func (s *Shepherd) spawnRun(thread *spawn.Thread, r *run, files *stdio) error {
 			RunKey:    r.Key,
 			PID:       child.PID,
 			Ticks:     st.StartTicks,
-			Start:     now(),
+			Start:     wallClock(),
 			StartBoot: bootNow,
 		},
 	)
@@ -466,7 +466,7 @@ func (s *Shepherd) spawnRequest(r *run, files *stdio) (*spawn.Request, error) {
 		Stdin:  files.in,
 		Stdout: files.out,
 		Stderr: files.err,
-		Cred: r.credential(
+		Cred: r.credentialOf(
 			s.root,
 		),
 		Nice:       s.niceOf(sp),
@@ -533,7 +533,7 @@ func (s *Shepherd) noteStarted(r *run, child spawn.Child, rec startedRecord) {
 	observed := r.asObserved()
 	s.publishEvent(plan.Event{Started: &observed})
 	s.mu.Unlock()
-	token(s.born)
+	putToken(s.born)
 	_ = s.saveRecord(record{Started: &rec})
 	if r.Lease.Length > 0 && child.PID != 0 {
 		if err := s.writeLeases(); err != nil { // the mark in its environment names it too
@@ -568,7 +568,7 @@ func (s *Shepherd) endSpawning() {
 
 // failedStart ends a run whose process could not be made what it should be.
 func (s *Shepherd) failedStart(r *run, files *stdio, err error) {
-	token(s.born)
+	putToken(s.born)
 	s.mu.Lock()
 	s.endSpawning()
 	s.mu.Unlock()
@@ -616,7 +616,7 @@ func (s *Shepherd) wasKilled(r *run) bool {
 	return r.killed
 }
 
-func now() spec.Instant { return spec.Instant(time.Now().UnixNano()) }
+func wallClock() spec.Instant { return spec.Instant(time.Now().UnixNano()) }
 
 func closeFD(fd int) {
 	if fd >= 0 {

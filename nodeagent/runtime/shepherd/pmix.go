@@ -55,7 +55,7 @@ func (s *Shepherd) servePMIx(
 			NoNewPrivs: true,
 		})
 		closeFD(child.PIDFD)
-		token(s.born)
+		putToken(s.born)
 		if err != nil {
 			return &placeError{plan.FailPMIx, fmt.Errorf("%s: %w", p.Program, err)}
 		}
@@ -76,7 +76,7 @@ func (s *Shepherd) removePMIx(r *run) {
 	s.wg.Go(func() {
 		thread, err := spawn.NewThread() // ends with this goroutine
 		if err == nil {
-			err = thread.As(r.credential(s.root), 0o077, func() error { return os.RemoveAll(r.PMIxFolder) })
+			err = thread.As(r.credentialOf(s.root), 0o077, func() error { return os.RemoveAll(r.PMIxFolder) })
 		}
 		if err != nil {
 			s.log.Warn("the folder of muster-pmix stays", "folder", r.PMIxFolder, "err", err)

@@ -88,7 +88,7 @@ func (s *Shepherd) concludeRun(r *run, x *plan.Exit) {
 		x.Message = "the controller had not answered its node for so long that its lease was over"
 	}
 	x.Start = r.Start
-	x.End = now()
+	x.End = wallClock()
 	x.Adopted = r.adopted
 	if r.StartBoot != 0 {
 		x.Elapsed = spec.Span(proc.BootClock() - r.StartBoot)
@@ -149,7 +149,7 @@ func (s *Shepherd) clearTree(r *run, x *plan.Exit) {
 	}
 	s.mu.Lock()
 	if r.killSent == 0 {
-		r.killSent = now()
+		r.killSent = wallClock()
 	}
 	s.mu.Unlock()
 	var stats cgroup.Stats

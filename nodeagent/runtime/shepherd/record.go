@@ -172,7 +172,7 @@ func (s *Shepherd) saveRecord(r record) error {
 		s.log.Error("journal", "err", err)
 		return err
 	}
-	token(s.dirty)
+	putToken(s.dirty)
 	return nil
 }
 

@@ -65,7 +65,7 @@ func (s *Shepherd) runMark(k plan.RunKey) string { return k.String() + "/" + s.i
 
 const markName = "MUSTER_RUN"
 
-func (r *run) credential(root bool) *spawn.Cred {
+func (r *run) credentialOf(root bool) *spawn.Cred {
 	if !root {
 		return nil
 	}

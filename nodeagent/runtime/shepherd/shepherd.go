@@ -388,7 +388,7 @@ func (s *Shepherd) keepJournal(ctx context.Context) {
 	}
 }
 
-func token(ch chan struct{}) {
+func putToken(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:

@@ -91,7 +91,7 @@ func (s *Shepherd) inSpace(
 		}
 		return fn(), nil
 	}
-	asUser := func(fn func() error) error { return thread.As(r.credential(s.root), int(r.spec.Umask&0o777), fn) }
+	asUser := func(fn func() error) error { return thread.As(r.credentialOf(s.root), int(r.spec.Umask&0o777), fn) }
 	leave := func() error { return nil }
 	dir := r.spec.WorkDir
 	if r.Spaced {
@@ -191,7 +191,7 @@ func (s *Shepherd) runScript(path string, env []string, limit time.Duration) err
 		},
 	)
 	over := s.endOf(child.PID, err == nil)
-	token(s.born)
+	putToken(s.born)
 	defer closeFD(child.PIDFD)
 	if err != nil {
 		return err

@@ -73,7 +73,7 @@ func (s *Spaces) contain(
 	more []Show,
 	asUser func(func() error) error,
 ) error {
-	if err := mount("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
+	if err := mountAt("", "/", "", unix.MS_PRIVATE|unix.MS_REC, ""); err != nil {
 		return err
 	}
 	var trees []tree
@@ -231,7 +231,7 @@ func (s *Spaces) overlay(lower int) error {
 	if err := os.Mkdir(stage, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := mount("tmpfs", stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700"); err != nil {
+	if err := mountAt("tmpfs", stage, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=700"); err != nil {
 		return err
 	}
 	upper := filepath.Join(stage, "upper")
@@ -250,7 +250,7 @@ func (s *Spaces) overlay(lower int) error {
 		return err
 	}
 	layers := fmt.Sprintf("lowerdir=/proc/self/fd/%d,upperdir=%s,workdir=%s", lower, upper, work)
-	if err := mount("overlay", root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, layers); err != nil {
+	if err := mountAt("overlay", root, "overlay", unix.MS_NOSUID|unix.MS_NODEV, layers); err != nil {
 		return err
 	}
 	if err := unix.Chdir(root); err != nil {

@@ -193,10 +193,10 @@ func (s *Spaces) make(dir string, p *plan.Space) error {
 			return &os.PathError{Op: "chmod", Path: own, Err: err}
 		}
 	}
-	if err := mount(dir, dir, "", unix.MS_BIND, ""); err != nil {
+	if err := mountAt(dir, dir, "", unix.MS_BIND, ""); err != nil {
 		return err
 	}
-	if err := mount("", dir, "", unix.MS_PRIVATE, ""); err != nil {
+	if err := mountAt("", dir, "", unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
 	ns, err := namespace(dir, p)
@@ -208,7 +208,7 @@ func (s *Spaces) make(dir string, p *plan.Space) error {
 	if err := os.WriteFile(kept, nil, 0o400); err != nil {
 		return err
 	}
-	return mount("/proc/self/fd/"+strconv.Itoa(ns), kept, "", unix.MS_BIND, "")
+	return mountAt("/proc/self/fd/"+strconv.Itoa(ns), kept, "", unix.MS_BIND, "")
 }
 
 // shm is the folder of shared memory, which is memory in a space too.
@@ -227,7 +227,7 @@ func namespace(dir string, p *plan.Space) (int, error) {
 		if p.Shared {
 			spread = unix.MS_SLAVE
 		}
-		if err := mount("", "/", "", spread|unix.MS_REC, ""); err != nil {
+		if err := mountAt("", "/", "", spread|unix.MS_REC, ""); err != nil {
 			return err
 		}
 		through, err := hold(p)
@@ -237,9 +237,9 @@ func namespace(dir string, p *plan.Space) (int, error) {
 		}
 		for i, d := range p.Dirs {
 			if d == shm {
-				err = mount("tmpfs", d, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")
+				err = mountAt("tmpfs", d, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777")
 			} else {
-				err = mount(filepath.Join(dir, strconv.Itoa(i)), d, "", unix.MS_BIND, "")
+				err = mountAt(filepath.Join(dir, strconv.Itoa(i)), d, "", unix.MS_BIND, "")
 			}
 			if err != nil {
 				return err
@@ -305,11 +305,11 @@ func (h *held) mount() error {
 	if err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return mount("/proc/self/fd/"+strconv.Itoa(h.fd), h.path, "", unix.MS_BIND|unix.MS_REC, "")
+	return mountAt("/proc/self/fd/"+strconv.Itoa(h.fd), h.path, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// mount is mount(2) with an error that says what was tried.
-func mount(source, target, kind string, flags uintptr, data string) error {
+// mountAt is mount(2) with an error that says what was tried.
+func mountAt(source, target, kind string, flags uintptr, data string) error {
 	if err := unix.Mount(source, target, kind, flags, data); err != nil {
 		return fmt.Errorf("mount %s at %s: %w", source, target, err)
 	}
