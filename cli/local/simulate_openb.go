@@ -47,7 +47,7 @@ func newPacking(call *tool.Call) (*packing, error) {
 			}
 		}
 	} else if call.Opts.On("inflate") {
-		return nil, wrong("--inflate fills a cluster that nobody leaves: with --itp say --load")
+		return nil, wrong("--inflate fills a cluster in which no job ends: with --itp say --load")
 	}
 	for _, number := range []struct {
 		name string

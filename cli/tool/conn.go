@@ -238,7 +238,7 @@ func (u *Unreachable) Error() string {
 	why := "nothing listens on it"
 	switch {
 	case errors.Is(u.err, context.DeadlineExceeded):
-		why = "nobody answers on it"
+		why = "no daemon answers on it"
 	case denied(u.socket):
 		why = "this user may not open it"
 	}

@@ -134,7 +134,7 @@ func (s *server) leaveGroup(p *peers.Peers) error {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		defer cancel()
 		if err := s.durable.HandOver(ctx, p.Successor(ctx)); err != nil {
-			s.log.Info("the lead was not handed over; the others elect somebody", "error", err)
+			s.log.Info("the lead was not handed over; the others elect a leader", "error", err)
 		}
 	}
 	return s.closeLedger()

@@ -649,7 +649,7 @@ func agreedVersion(
 		a := list[at]
 		if a.Err != nil {
 			return 0, spec.Refuse(spec.CodeLedgerVersion, describeSilent(a)+
-				" does not answer, so nobody knows its release: start it, or remove it (muster controllers remove "+m.ID+")")
+				" does not answer, so its release is unknown: start it, or remove it (muster controllers remove "+m.ID+")")
 		}
 		known := knownBy(a.Standing)
 		if known <= now && now < event.Version {

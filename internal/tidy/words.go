@@ -29,6 +29,13 @@ var awkward = [...]phrase{
 	{regexp.MustCompile(`\b(come|comes|came) to r[e]st\b`), `"becomes idle"`},
 	{regexp.MustCompile(`\bso without the [o]ption\b`), `"(default)"`},
 	{regexp.MustCompile(`\bn[o]body comes in\b`), `"access is revoked"`},
+	{regexp.MustCompile(`\bn[o]body takes samples\b`), `"no endpoint accepts ..."`},
+	{regexp.MustCompile(`\bn[o]body answers on it\b`), `"no daemon answers"`},
+	{regexp.MustCompile(`\bwhat n[o]body attends\b`), `"unattended"`},
+	{regexp.MustCompile(`\bso n[o]body knows\b`), `"is unknown"`},
+	{regexp.MustCompile(`\belect s[o]mebody\b`), `"elect a leader"`},
+	{regexp.MustCompile(`\bserved by s[o]mebody else\b`), `"another process serves ..."`},
+	{regexp.MustCompile(`\bwhich \w+ it w[a]nts"`), `"the request names no ..."`},
 	{regexp.MustCompile(`\bsignal %d is n[o]ne\b`), `"invalid signal %d"`},
 	{regexp.MustCompile(`\bof a time that is not y[e]t\b`), `"in the future"`},
 }

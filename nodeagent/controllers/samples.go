@@ -51,7 +51,7 @@ func NewSampleStore(to, socket string, ctl daemon.Controller) *sampleStore {
 	return out
 }
 
-var errNoStore = errors.New("nobody takes samples of GPUs")
+var errNoStore = errors.New("no accounting endpoint accepts GPU samples")
 
 // Put implements daemon.Samples.
 func (s *sampleStore) Put(ctx context.Context, req *apiv1.PutGpuSamplesRequest) error {

@@ -114,7 +114,7 @@ func OpenGate(
 	switch {
 	case errors.Is(err, listen.ErrBusy):
 		log.Info(
-			"the commands on this host are served by somebody else",
+			"another process serves the commands on this host",
 			"socket",
 			s.Config.Socket,
 			"who",

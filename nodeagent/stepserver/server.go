@@ -286,7 +286,7 @@ func (s *Server) ServeConn(
 	reader := stepio.NewReader(buffered)
 	open, err := reader.First()
 	if err != nil || open.Kind != stepio.Open {
-		refuse(sock, &refused{stepio.Bad, errors.New("it does not say which step it wants")})
+		refuse(sock, &refused{stepio.Bad, errors.New("the request names no step")})
 		return
 	}
 	_ = sock.SetDeadline(time.Time{})

@@ -150,7 +150,7 @@ func (p *presence) endJob(ctx context.Context, k attended) {
 		ctx.Err() == nil &&
 		spec.CodeOf(rep.err) != spec.CodeAlreadyDone {
 		p.c.deps.Logger.Warn(
-			"what nobody attends could not be ended: it is tried again",
+			"unattended jobs could not be ended; retrying",
 			about,
 			"error",
 			rep.err,

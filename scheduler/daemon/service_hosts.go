@@ -37,7 +37,7 @@ func (s *authority) requireKeeper(ctx context.Context) (event.Actor, error) {
 	case who.FromElsewhere():
 		return actor, spec.Refuse(
 			spec.CodeAccessDenied,
-			"machines are let in and sent away on the controller's host, or with an administrator's certificate",
+			"hosts are admitted and removed on the controller's host, or with an administrator's certificate",
 		)
 	}
 	return actor, nil

@@ -19,7 +19,7 @@ func (d reservationCommands) chooseGPUs(ask *resvAsk) error {
 	if ask.cores != nil {
 		return spec.Refuse(
 			spec.CodeCPUCountInvalid,
-			"the cores beside GPUs are said with TRES=cpu=",
+			"request the cores beside GPUs with TRES=cpu=",
 		)
 	}
 	var list []*state.Node

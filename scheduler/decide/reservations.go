@@ -714,7 +714,7 @@ func (d reservationCommands) purgeReservation(
 	case !idle && reservation.IdleFrom != 0:
 		reservation.IdleFrom = 0
 	case idle && d.t.Now.Sub(reservation.IdleFrom) >= reservation.Purge:
-		return true, d.dropReservation(reservation, "nobody used it")
+		return true, d.dropReservation(reservation, "it was not used")
 	default:
 		return false, nil
 	}

@@ -158,7 +158,7 @@ func alertsCheck(options alertsOptions, out io.Writer) error {
 	}
 	receivers := strings.Join(settings.Receivers(), ", ")
 	if receivers == "" {
-		receivers = "none, so nobody is told"
+		receivers = "none: no alert is sent"
 	}
 	fmt.Fprintf(out, "%s: %d alerts, receivers: %s\n", options.config, len(alerts.All()), receivers)
 	return nil

@@ -112,7 +112,7 @@ func CheckAddress(address string) error {
 	case u.Scheme == "http" && isLoopback(u.Hostname()):
 		return nil
 	}
-	return fmt.Errorf("%q must begin with https://: whoever is on the way could say who somebody is", address)
+	return fmt.Errorf("%q must begin with https://: without it, anyone on the network path can log in as any user", address)
 }
 
 func isLoopback(host string) bool {

@@ -116,7 +116,7 @@ func (s *Issuer) verifyForeign(
 		)
 	case uid == 0 || uid == identity.NoID:
 		return identity.Nameless(), fmt.Errorf(
-			"%w: nobody becomes %s by a token of another issuer",
+			"%w: a token of another issuer cannot name %s",
 			ErrToken,
 			name,
 		)

@@ -285,7 +285,7 @@ func (s *Shepherd) adoptedEnded(r *run) {
 	}
 	s.loseRun(
 		r,
-		"it ended as the child of a shepherd that had died, and this kernel (before Linux 6.15) tells its status to nobody else",
+		"it ended as the child of a shepherd that had died, and this kernel (before Linux 6.15) gives its status to no other process",
 	)
 }
 
