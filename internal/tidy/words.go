@@ -31,7 +31,6 @@ var awkward = [...]phrase{
 	{regexp.MustCompile(`\bn[o]body comes in\b`), `"access is revoked"`},
 	{regexp.MustCompile(`\bn[o]body takes samples\b`), `"no endpoint accepts ..."`},
 	{regexp.MustCompile(`\bn[o]body answers on it\b`), `"no daemon answers"`},
-	{regexp.MustCompile(`\bwhat n[o]body attends\b`), `"unattended"`},
 	{regexp.MustCompile(`\bso n[o]body knows\b`), `"is unknown"`},
 	{regexp.MustCompile(`\belect s[o]mebody\b`), `"elect a leader"`},
 	{regexp.MustCompile(`\bserved by s[o]mebody else\b`), `"another process serves ..."`},
