@@ -50,7 +50,7 @@ func (s *authority) operatorCaller(ctx context.Context) (event.Actor, error) {
 
 // connectorCaller is caller for what keeps another scheduler and the ledger in step, which
 // a token for that alone may do too.
-func (s *ClusterService) connectorCaller(ctx context.Context) (event.Actor, error) {
+func (s *authority) connectorCaller(ctx context.Context) (event.Actor, error) {
 	who, actor, err := s.knownCaller(ctx)
 	if err != nil {
 		return actor, err
