@@ -74,9 +74,9 @@ func TestALeaseEndsARun(t *testing.T) {
 // given up by then. An answer that was sent long ago and read late does not either.
 func TestAnswersLengthenLeases(t *testing.T) {
 	l := newLab(t)
-	given := leased(l.job(`exec sleep 600`), 4*spec.Second, spec.Second)
-	late := leased(l.job(`exec sleep 600`), 4*spec.Second, spec.Second)
-	kept := leased(l.job(`exec sleep 600`), 4*spec.Second, spec.Second)
+	given := leased(l.job(`exec sleep 600`), 10*spec.Second, spec.Second)
+	late := leased(l.job(`exec sleep 600`), 10*spec.Second, spec.Second)
+	kept := leased(l.job(`exec sleep 600`), 10*spec.Second, spec.Second)
 	late.Lease.Seq, kept.Lease.Seq = 8, 9
 	l.launch(given, late, kept)
 	began := runtime.BootClock()

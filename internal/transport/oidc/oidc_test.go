@@ -296,7 +296,7 @@ func TestRootStaysOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSite(t, oidc.Users{Map: mapped}, oidctest.ClientID)
-	if _, err := s.keys.Verify(s.accessToken(t)); err == nil || !strings.Contains(err.Error(), "nobody becomes root") {
+	if _, err := s.keys.Verify(s.accessToken(t)); err == nil || !strings.Contains(err.Error(), "a token of another issuer cannot name root") {
 		t.Errorf("root by a token: %v", err)
 	}
 }

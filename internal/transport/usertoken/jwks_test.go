@@ -118,7 +118,7 @@ func TestIssuer(t *testing.T) {
 	refused("for somebody else", token(jwt.SigningMethodRS256, first, "one", func(c jwt.MapClaims) { c["aud"] = "mail" }), "aud")
 	refused("no user", token(jwt.SigningMethodRS256, first, "one", func(c jwt.MapClaims) { delete(c, "preferred") }), "names no user")
 	refused("an unknown user", token(jwt.SigningMethodRS256, first, "one", func(c jwt.MapClaims) { c["preferred"] = "eve" }), "no user eve")
-	refused("root", token(jwt.SigningMethodRS256, first, "one", func(c jwt.MapClaims) { c["preferred"] = "root" }), "nobody becomes root")
+	refused("root", token(jwt.SigningMethodRS256, first, "one", func(c jwt.MapClaims) { c["preferred"] = "root" }), "a token of another issuer cannot name root")
 	refused("alg none", token(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, "one", nil), "")
 	// The public key is no secret: what is signed with it as if it were one is worth nothing.
 	refused("HS384 by the public key", token(jwt.SigningMethodHS384, set(t, map[string]crypto.PublicKey{"one": &first.PublicKey}), "one", nil), "")
